@@ -1,0 +1,64 @@
+# The two commands of the README are `make demo` and `make test`; both set up everything they need.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test test-full lint types imports check docs bench lock setup clean
+
+demo: setup
+	$(BIN)/python -m ts_local.demo
+
+test: setup
+	$(BIN)/pytest -m "not full"
+
+test-full: setup
+	$(BIN)/pytest
+
+check: lint types imports
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+imports: $(READY)
+	$(BIN)/lint-imports
+
+# The reference pages are generated from the descriptions in the code; tests hold them to it.
+docs: $(READY)
+	$(BIN)/python -m ts_common.config > docs/configuration.md
+	$(BIN)/python -m ts_uploader.metrics > docs/metrics.md
+	$(BIN)/python -m ts_uploader.cli_page > docs/cli.md
+
+bench: setup
+	$(BIN)/python -m bench.decode
+	$(BIN)/python -m bench.shipping
+	$(BIN)/python -m bench.spark
+
+# Lock files hold versions and hashes, and no index's address.
+lock: $(READY)
+	for extra in agent spark dev; do \
+	  $(BIN)/uv pip compile -q pyproject.toml --extra $$extra --generate-hashes --no-emit-index-url \
+	    --no-emit-find-links --no-header --python-version 3.11 --universal -o requirements/$$extra.txt || exit 1; \
+	done
+
+setup: $(READY)
+	@deploy/need-java
+	@$(BIN)/python -m ts_local.jars
+
+$(READY): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "ts-uploader needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version 2>&1). Give another: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+	  { echo "Python's venv module is missing: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

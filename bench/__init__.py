@@ -1,0 +1,1 @@
+"""Ratios between things measured in one run."""

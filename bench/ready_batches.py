@@ -1,0 +1,87 @@
+"""The ceiling of Spark's interface for Python data sources: batches that are ready, and nothing else to do.
+
+One batch of 32,768 rows is built per Python worker and yielded again and again, so what a query takes is what Spark
+takes to fetch Arrow batches from a Python worker and to look at each row.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from bench.records import json_value, key
+from ts_common.log_format.arrow import arrow_schema
+from ts_spark.schema import full_schema
+
+ROWS = 32_768
+
+
+@dataclass(frozen=True)
+class Share(InputPartition):
+    """What one task yields.
+
+    Attributes:
+        partition: its number.
+        rows: how many.
+    """
+
+    partition: int
+    rows: int
+
+
+class ReadyBatches(DataSource):
+    """`format("ready_batches")` with the options `partitions` and `rows` (in all)."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "ready_batches"
+
+    def schema(self) -> StructType:
+        """As the Kafka source's."""
+        return full_schema(include_headers=False)
+
+    def reader(self, schema: StructType) -> "ReadyBatchesReader":  # noqa: ARG002 - it is always the same
+        """The reader."""
+        return ReadyBatchesReader(int(self.options["partitions"]), int(self.options["rows"]))
+
+
+class ReadyBatchesReader(DataSourceReader):
+    """Yields the batch as often as it takes."""
+
+    def __init__(self, partitions: int, rows: int) -> None:
+        self._partitions = partitions
+        self._rows = rows
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """As many rows for each, give or take one."""
+        each, more = divmod(self._rows, self._partitions)
+        return [Share(number, each + (number < more)) for number in range(self._partitions)]
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """The rows of a task."""
+        if not isinstance(partition, Share):
+            return
+        batch = _batch(partition.partition)
+        for first in range(0, partition.rows, ROWS):
+            yield batch.slice(0, min(ROWS, partition.rows - first))
+
+
+@lru_cache(maxsize=8)
+def _batch(partition: int) -> pa.RecordBatch:
+    generator = random.Random(7)
+    columns = [
+        pa.array([key(number) for number in range(ROWS)], pa.binary()),
+        pa.array([json_value(generator, number) for number in range(ROWS)], pa.binary()),
+        pa.array(["bench"] * ROWS, pa.string()),
+        pa.array(np.full(ROWS, partition, np.int32)),
+        pa.array(np.arange(ROWS, dtype=np.int64)),
+        pa.array(np.arange(ROWS, dtype=np.int64) + 1_700_000_000_000_000, pa.timestamp("us", tz="UTC")),
+        pa.array(np.zeros(ROWS, np.int32)),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=arrow_schema())

@@ -1,0 +1,180 @@
+"""`python -m bench.shipping`: the agent beside bare boto3, over the same closed segments of a real broker.
+
+Three partitions, uncompressed, lz4 and zstd, in segments of 64 MiB; producing has ended and the files are in the page
+cache. In each round a bare `put_object` on as many threads ships the files (`bench.bare_boto3`), and so does an agent
+of its own, each to an empty prefix of the same S3 server. Counted is from the first file taken to the last object; what
+a process uses to start, and the agent's wait for the broker's next checkpoint, is not. The goals are those of
+BASELINES: "Shipping". Exits with 1 where one is missed; `--no-gate` only prints.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from bench.agent_runs import Cost, ship_with_agent
+from bench.pairs import Goal, median_ratio, print_goals, print_table, rounds
+from bench.processes import ProcessWatch
+from bench.topics import CODECS, SEGMENT_BYTES, ClosedPart, closed_parts, produce
+from ts_local.cluster import LocalCluster
+
+THROUGHPUT_RATIO = 0.90
+CPU_RATIO = 1.5
+PEAK_MIB = 120.0
+TOPIC = "bench"
+BUCKET = "bench"
+# 1.5 million records of each codec are about this much in the log.
+_RECORDS_PER_MB = 1_500_000 / 805
+
+
+class Shipping:
+    """The two shippers, over the same files.
+
+    Args:
+        cluster: with the topic filled.
+        parts: what is closed.
+        threads: of each shipper.
+    """
+
+    def __init__(self, cluster: LocalCluster, parts: list[ClosedPart], threads: int) -> None:
+        if cluster.s3 is None:
+            raise ValueError("a cluster without an S3 server")
+        self._cluster = cluster
+        self._s3 = cluster.s3
+        self._parts = parts
+        self._threads = threads
+        self._runs = 0
+
+    def bare(self) -> Cost:
+        """Bare boto3, in a Python process of its own."""
+        prefix = self._settle("bare")
+        script = Path(__file__).with_name("bare_boto3.py")
+        files = [str(file) for part in self._parts for file in part.files]
+        process = subprocess.Popen(
+            [sys.executable, str(script), BUCKET, prefix, str(self._threads), *files],
+            env={**os.environ, **self._s3.environment()},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        with process, ProcessWatch(process.pid) as watch:
+            if process.stdin is None or process.stdout is None:
+                raise RuntimeError("pipes were asked for")
+            process.stdout.readline()
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            said = process.stdout.readline().split()
+            if len(said) != 2:
+                raise RuntimeError(f"bare boto3 ended with status {process.wait()}")
+            began, ended = map(float, said)
+            time.sleep(0.1)  # two samples more
+        return Cost(ended - began, watch.cpu_seconds(began, ended), watch.peak_mib)
+
+    def agent(self) -> Cost:
+        """The agent, as it is installed."""
+        prefix = self._settle("agent")
+        return ship_with_agent(
+            self._cluster,
+            f"s3://{BUCKET}/{prefix}",
+            TOPIC,
+            self._parts,
+            name=prefix,
+            threads=self._threads,
+            environment=self._s3.environment(),
+        )
+
+    def _settle(self, name: str) -> str:
+        """Files in the page cache, nothing waiting to be written; the next prefix."""
+        for part in self._parts:
+            for file in part.files:
+                file.read_bytes()
+        os.sync()
+        self._runs += 1
+        return f"{name}-{self._runs}"
+
+
+def fill(cluster: LocalCluster, megabytes: int) -> list[ClosedPart]:
+    """A partition for each codec; what is closed of it."""
+    config = {"segment.bytes": str(SEGMENT_BYTES), "segment.ms": "604800000"}
+    cluster.create_topic(TOPIC, partitions=len(CODECS), config=config)
+    for partition, codec in enumerate(CODECS):
+        produce(cluster, TOPIC, partition, codec, int(megabytes * _RECORDS_PER_MB))
+    return closed_parts(cluster, TOPIC, range(len(CODECS)))
+
+
+def disk_rate(directory: Path, megabytes: int) -> float:
+    """MB/s of `dd oflag=dsync`, in blocks of 1 MB."""
+    file = directory / "dd"
+    command = ["dd", "if=/dev/zero", f"of={file}", "bs=1000000", f"count={megabytes}", "oflag=dsync", "status=none"]
+    began = time.perf_counter()
+    subprocess.run(command, check=True)
+    seconds = time.perf_counter() - began
+    file.unlink()
+    return megabytes / seconds
+
+
+def report(found: dict[str, list[Cost]], megabytes: float) -> int:
+    """Print the table and the goals; how many were missed."""
+    rows = [
+        (
+            name,
+            *(
+                f"{statistics.median(figures):.{digits}f} ({min(figures):.{digits}f} to {max(figures):.{digits}f})"
+                for figures, digits in (
+                    ([megabytes / cost.seconds for cost in costs], 0),
+                    ([cost.cpu_seconds / megabytes * 1000 for cost in costs], 2),
+                    ([cost.peak_mib for cost in costs], 0),
+                )
+            ),
+        )
+        for name, costs in found.items()
+    ]
+    print_table(("median (range)", "MB/s", "CPU s/GB", "peak RSS MiB"), rows)
+    bare, agent = found["bare boto3"], found["agent"]
+    print()
+    return print_goals(
+        [
+            Goal(
+                "throughput / bare boto3",
+                median_ratio([cost.seconds for cost in bare], [cost.seconds for cost in agent]),
+                THROUGHPUT_RATIO,
+                at_least=True,
+            ),
+            Goal(
+                "CPU per GB / bare boto3",
+                median_ratio([cost.cpu_seconds for cost in agent], [cost.cpu_seconds for cost in bare]),
+                CPU_RATIO,
+                at_least=False,
+            ),
+            Goal("agent's peak RSS", max(cost.peak_mib for cost in agent), PEAK_MIB, at_least=False, unit=" MiB"),
+        ]
+    )
+
+
+def main() -> int:
+    """Fill, ship in turn, report."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--megabytes", type=int, default=800, help="of closed segments, about")
+    arguments.add_argument("--threads", type=int, default=3, help="of each shipper")
+    arguments.add_argument("--repeat", type=int, default=4, help="rounds, after one that warms up")
+    arguments.add_argument("--no-gate", action="store_true", help="print only, never fail")
+    options = arguments.parse_args()
+    with LocalCluster(s3=True, buckets=[BUCKET], name="bench") as cluster:
+        parts = fill(cluster, options.megabytes)
+        megabytes = sum(file.stat().st_size for part in parts for file in part.files) / 1e6
+        segments = sum(len(part.logs) for part in parts)
+        if not segments:
+            raise SystemExit(f"--megabytes {options.megabytes} closes no segment; give 250 or more")
+        print(f"{segments} closed segments of {len(parts)} partitions, {megabytes:.0f} MB, {options.threads} threads")
+        print(f"disk, dd oflag=dsync: {disk_rate(cluster.directory, 200):.0f} MB/s\n")
+        shipping = Shipping(cluster, parts, options.threads)
+        found = rounds({"bare boto3": shipping.bare, "agent": shipping.agent}, options.repeat, warm_up=1)
+        missed = report(found, megabytes)
+    return 1 if missed and not options.no_gate else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,206 @@
+"""`python -m bench.spark`: full scans through Spark, beside the peers that read the same records.
+
+A topic of two partitions for each codec (uncompressed, lz4), all segments closed and shipped to S3 and to a directory.
+One session, local[2], runs one query over all columns: count, sum of lengths, maxima. Each round runs it over each
+source, and reads the topic with a Java consumer:
+
+- `kafka_segments` from S3, and from the directory;
+- Spark's own Kafka source, from the broker;
+- ready-made Arrow batches (`bench.ready_batches`): the ceiling of the interface that Python data sources have;
+- Kafka's Java consumer without Spark, warm.
+
+The goals are those of BASELINES: "Spark". They only fail the command with `--gate`.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+
+from bench.agent_runs import CLUSTER, ship_with_agent
+from bench.java_parts import JavaConsumer, spark_kafka_jars
+from bench.pairs import Goal, median_ratio, print_goals, print_table, rounds
+from bench.ready_batches import ReadyBatches
+from bench.topics import SEGMENT_BYTES, ClosedPart, close_last, produce
+from ts_local.cluster import LocalCluster
+
+CEILING_RATIO = 0.75
+KAFKA_SOURCE_RATIO = 2.0
+BUCKET = "bench"
+CODECS = ("none", "lz4")
+PARTITIONS = 2
+OURS_S3, OURS_FILE = "kafka_segments, S3", "kafka_segments, directory"
+KAFKA_SOURCE, CEILING, CONSUMER = "Spark's Kafka source", "ready Arrow batches", "Java consumer (no Spark)"
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What a scan saw, and how long it took."""
+
+    records: int
+    size: int
+    greatest_offset: int
+    seconds: float
+
+
+def session(directory: Path) -> SparkSession:
+    """local[2], with Spark's own Kafka source and the ready batches; workers find this package."""
+    root = str(Path(__file__).parents[1])
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .appName("bench")
+        .config("spark.driver.memory", "3g")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
+        .config("spark.local.dir", str(directory / "local"))
+        .config("spark.jars", ",".join(map(str, spark_kafka_jars())))
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.dataSource.register(ReadyBatches)
+    return spark
+
+
+def scan(table: DataFrame) -> Scan:
+    """One query that looks at every column of every row."""
+    query = table.agg(
+        sql.count(sql.lit(1)),
+        sql.sum(sql.length("key")) + sql.sum(sql.length("value")),
+        sql.max("offset"),
+        sql.max("topic"),
+        sql.max("partition"),
+        sql.max("timestamp"),
+        sql.max("timestampType"),
+    )
+    began = time.perf_counter()
+    row = query.collect()[0]
+    return Scan(int(row[0]), int(row[1]), int(row[2]), time.perf_counter() - began)
+
+
+def sources(
+    spark: SparkSession, cluster: LocalCluster, topic: str, parts: Sequence[ClosedPart], directory: Path
+) -> dict[str, Callable[[], Scan]]:
+    """Each source as a call that scans all of it; each plans its query anew."""
+    ends = {str(part.partition): part.end for part in parts}
+
+    def ours(location: str) -> Callable[[], Scan]:
+        reader = spark.read.format("kafka_segments").option("cluster", CLUSTER).option("subscribe", topic)
+        return lambda: scan(reader.load(location))
+
+    def kafka() -> Scan:
+        reader = spark.read.format("kafka").option("kafka.bootstrap.servers", cluster.bootstrap)
+        reader = reader.option("subscribe", topic).option("startingOffsets", "earliest")
+        return scan(reader.option("endingOffsets", json.dumps({topic: ends})).load())
+
+    def ready() -> Scan:
+        reader = spark.read.format("ready_batches").option("partitions", str(PARTITIONS))
+        return scan(reader.option("rows", str(sum(ends.values()))).load())
+
+    return {
+        OURS_S3: ours(f"s3://{BUCKET}/spark"),
+        OURS_FILE: ours(directory.as_uri()),
+        KAFKA_SOURCE: kafka,
+        CEILING: ready,
+    }
+
+
+def fill_and_ship(cluster: LocalCluster, topic: str, codec: str, records: int, directory: Path) -> list[ClosedPart]:
+    """Produce, close, ship to both stores."""
+    config = {"segment.bytes": str(SEGMENT_BYTES), "segment.ms": "604800000"}
+    cluster.create_topic(topic, partitions=PARTITIONS, config=config)
+    for partition in range(PARTITIONS):
+        produce(cluster, topic, partition, codec, records // PARTITIONS)
+    parts = close_last(cluster, topic, range(PARTITIONS))
+    environment = {} if cluster.s3 is None else cluster.s3.environment()
+    for name, url in (("s3", f"s3://{BUCKET}/spark"), ("file", directory.as_uri())):
+        ship_with_agent(cluster, url, topic, parts, name=f"agent-{codec}-{name}", environment=environment)
+    return parts
+
+
+def check(found: dict[str, list[Scan]], parts: Sequence[ClosedPart]) -> None:
+    """All saw the same records; the ready batches are only as many.
+
+    Raises:
+        RuntimeError: they did not.
+    """
+    records = sum(part.end for part in parts)
+    seen = {(one.size, one.greatest_offset) for name, scans in found.items() if name != CEILING for one in scans}
+    wrong = {name: one.records for name, scans in found.items() for one in scans if one.records != records}
+    if wrong or len(seen) != 1:
+        raise RuntimeError(f"{records} records were shipped; seen were {wrong or records} of {seen}")
+
+
+def report(codec: str, found: dict[str, list[Scan]], records: int) -> list[Goal]:
+    """Print the rates; the goals of this codec."""
+    seconds = {name: [one.seconds for one in scans] for name, scans in found.items()}
+    rows = []
+    for name, times in seconds.items():
+        rates = [records / one / 1e6 for one in times]
+        ratio = median_ratio(seconds[CEILING], times)
+        rows.append((name, statistics.median(rates), f"{min(rates):.2f} to {max(rates):.2f}", ratio))
+    print_table((codec, "M records/s", "range", "/ ceiling"), rows)
+    print(flush=True)
+    goals = []
+    for ours in (OURS_S3, OURS_FILE):
+        above = median_ratio(seconds[CEILING], seconds[ours])
+        goals.append(Goal(f"{codec}: {ours} / ceiling", above, CEILING_RATIO, at_least=True))
+        above = median_ratio(seconds[KAFKA_SOURCE], seconds[ours])
+        goals.append(Goal(f"{codec}: {ours} / Spark's Kafka source", above, KAFKA_SOURCE_RATIO, at_least=True))
+    return goals
+
+
+def main() -> int:
+    """Fill, ship, scan in turn, report."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--records", type=int, default=1_500_000, help="of each codec")
+    arguments.add_argument("--repeat", type=int, default=5, help="rounds, after two that warm up")
+    arguments.add_argument("--gate", action="store_true", help="exit with 1 where a goal is missed")
+    options = arguments.parse_args()
+    goals = []
+    with ExitStack() as opened:
+        cluster = opened.enter_context(LocalCluster(s3=True, buckets=[BUCKET], name="bench"))
+        if cluster.s3 is None:
+            raise RuntimeError("an S3 server was asked for")
+        os.environ.update(cluster.s3.environment())  # Spark's Python workers inherit it
+        directory = Path(
+            opened.enter_context(tempfile.TemporaryDirectory(prefix="bench-spark.", dir=cluster.directory))
+        )
+        archive = directory / "archive"
+        archive.mkdir()
+        topics = {codec: f"bench-{codec}" for codec in CODECS}
+        parts = {codec: fill_and_ship(cluster, topics[codec], codec, options.records, archive) for codec in CODECS}
+        spark = session(directory)
+        opened.callback(spark.stop)
+        for codec, topic in topics.items():
+            ends = [part.end for part in parts[codec]]
+            consumer = opened.enter_context(JavaConsumer(cluster.bootstrap, topic, ends))
+
+            def consume(consumer: JavaConsumer = consumer) -> Scan:
+                one = consumer.round()
+                return Scan(one.records, one.size, one.greatest_offset, one.seconds)
+
+            things = {**sources(spark, cluster, topic, parts[codec], archive), CONSUMER: consume}
+            found = rounds(things, options.repeat, warm_up=2)
+            check(found, parts[codec])
+            goals += report(codec, found, sum(ends))
+    missed = print_goals(goals)
+    return 1 if missed and options.gate else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""Reading an archive back by way of ts_common's rooms, in the words of the oracle, so that the two can be compared."""
+
+from datetime import UTC, datetime
+
+from ts_common.catalog import read_catalog, read_incarnations
+from ts_common.fetch import fetch
+from ts_common.log_format.arrow import COLUMNS_WITH_HEADERS, projection_of, to_arrow
+from ts_common.log_format.decode import SegmentDecoder
+from ts_common.model import TopicPartition
+from ts_common.object_keys import ClusterKeys
+from ts_common.plan import ReadRange
+from ts_common.store.contract import ObjectStore
+from ts_common.view import open_view
+from ts_local.oracle import OracleRecord
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+def read_archive(store: ObjectStore, keys: ClusterKeys, partition: TopicPartition) -> list[OracleRecord]:
+    """Every record of one partition that readers see, in order; a hole fails the test."""
+    incarnations, _ = read_incarnations(store, keys, partition.topic)
+    catalog = read_catalog(store, keys.partition(partition, incarnations.newest_directory))
+    view = open_view(store, catalog)
+    assert view.warning is None
+    records = []
+    for step in view.plan(view.start, view.end):
+        assert isinstance(step, ReadRange), f"{partition}: a hole at {step}"
+        assert len(step.copies) == 1, f"{partition}: these tests make no compacted overlaps"
+        copy = step.copies[0]
+        decoder = SegmentDecoder(projection_of(COLUMNS_WITH_HEADERS), step.start, step.end, size=copy.segment.size)
+        for columns in decoder.decode(fetch(store, copy.key)):
+            batch = to_arrow(columns, partition.topic, partition.partition, COLUMNS_WITH_HEADERS)
+            records += [_record(row) for row in batch.to_pylist()]
+    return records
+
+
+def _record(row: dict[str, object]) -> OracleRecord:
+    key, value, topic, partition, offset = (row[name] for name in ("key", "value", "topic", "partition", "offset"))
+    timestamp, timestamp_type, headers = row["timestamp"], row["timestampType"], row["headers"] or []
+    assert isinstance(topic, str)
+    assert isinstance(partition, int)
+    assert isinstance(offset, int)
+    assert isinstance(timestamp, datetime)
+    assert isinstance(timestamp_type, int)
+    assert isinstance(headers, list)
+    assert key is None or isinstance(key, bytes)
+    assert value is None or isinstance(value, bytes)
+    milliseconds = round((timestamp - _EPOCH).total_seconds() * 1000)
+    pairs = tuple((header["key"], header["value"]) for header in headers)
+    return OracleRecord(topic, partition, offset, milliseconds, timestamp_type, key, value, pairs)

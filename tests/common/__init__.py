@@ -1,0 +1,1 @@
+"""ts_common: the words and rules that all sides share."""

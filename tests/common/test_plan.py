@@ -1,0 +1,76 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ts_common.catalog import SegmentCopy, StoredSegment
+from ts_common.epochs import EpochLine
+from ts_common.model import TopicPartition
+from ts_common.object_keys import ClusterKeys, SegmentName
+from ts_common.plan import Hole, ReadRange, unite
+from ts_common.segment_metadata import SegmentMetadata
+
+KEYS = ClusterKeys("c").partition(TopicPartition("t", 0))
+
+
+def copy(base: int, end: int, *, records: int | None = None, epoch: int = 0, crc: int = 0) -> SegmentCopy:
+    """A copy of `[base, end)`; dense unless `records` says otherwise."""
+    metadata = SegmentMetadata(end, ((epoch, base),), end - base if records is None else records, 1, 1, crc)
+    name = SegmentName(base, epoch, crc) if crc else SegmentName(base)
+    return SegmentCopy(KEYS, StoredSegment(name, 1, frozenset()), metadata)
+
+
+def bounds(plan: list[ReadRange | Hole]) -> list[tuple[int, int]]:
+    return [(step.start, step.end) for step in plan]
+
+
+def test_overlapping_copies_are_read_once() -> None:
+    """Two leaders with other boundaries: every offset once (fault U04's reading side)."""
+    plan = unite([copy(0, 100), copy(100, 200), copy(90, 250)], EpochLine(((0, 0),)), 0, 250)
+    assert bounds(plan) == [(0, 100), (100, 250)]
+    assert all(isinstance(step, ReadRange) and len(step.copies) == 1 for step in plan)
+
+
+def test_compacted_copies_of_one_range_are_all_read() -> None:
+    """What one copy lost to compaction another may hold, so the union is read."""
+    plan = unite([copy(0, 100, records=3), copy(0, 100, records=5, crc=9)], EpochLine(), 0, 100)
+    assert [len(step.copies) for step in plan if isinstance(step, ReadRange)] == [2]
+
+
+def test_a_hole_is_named_with_its_range() -> None:
+    """A missing segment is data loss, and a gap record gives it a reason."""
+    copies = [copy(0, 100), copy(150, 200)]
+    assert unite(copies, EpochLine(), 0, 200)[1] == Hole(100, 150, recorded=False)
+    assert unite(copies, EpochLine(), 0, 200, gaps=[(100, 150)])[1] == Hole(100, 150, recorded=True)
+
+
+def test_a_dead_tail_is_not_read() -> None:
+    """After an election that lost records, the commit's epochs say which copy lives."""
+    plan = unite([copy(0, 100), copy(60, 120, epoch=2)], EpochLine(((0, 0), (2, 60))), 0, 120)
+    assert bounds(plan) == [(0, 60), (60, 120)]
+    assert [step.copies[0].base for step in plan if isinstance(step, ReadRange)] == [0, 60]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(1, 15), st.booleans()), max_size=12),
+    st.integers(0, 20),
+    st.integers(0, 40),
+)
+def test_a_plan_covers_its_range_without_a_seam_and_without_doubles(
+    segments: list[tuple[int, int, bool]], start: int, length: int
+) -> None:
+    """Whatever copies there are, each offset stands in one step, and a hole is where no copy is."""
+    copies = [
+        copy(base, base + size, records=size if dense else size - 1, crc=n + 1)
+        for n, (base, size, dense) in enumerate(segments)
+    ]
+    end = start + length
+    position = start
+    for step in unite(copies, EpochLine(), start, end):
+        assert step.start == position < step.end
+        covering = {c.key for c in copies if c.base < step.end and c.end > step.start}
+        if isinstance(step, Hole):
+            assert not covering
+        else:
+            assert all(c.base <= step.start and c.end >= step.end for c in step.copies)
+            assert step.copies[0].dense or {c.key for c in step.copies} == covering
+        position = step.end
+    assert position == end

@@ -1,0 +1,179 @@
+"""Archives for queries: a broker's closed segments, or batches put together by hand; and what a query reads of them."""
+
+import io
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from tests.log_format.build import batch, record
+from ts_common.commit import Commit, encode_log_start
+from ts_common.epochs import EpochLine
+from ts_common.incarnations import Incarnations
+from ts_common.log_format.scan import scan_segment
+from ts_common.model import TopicPartition
+from ts_common.object_keys import ClusterKeys, PartitionKeys, SegmentName
+from ts_common.probe import metadata_of
+from ts_common.segment_metadata import SegmentMetadata
+from ts_common.store.contract import ObjectStore
+from ts_common.store.factory import open_store
+from ts_local.oracle import OracleRecord
+from ts_spark.batches import read_split
+from ts_spark.options import parse_options
+from ts_spark.planning import QueryPlan, plan_query
+from ts_spark.schema import full_schema
+
+CLUSTER = "prod"
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+class Archive:
+    """One store's objects of the cluster `prod`, put there step by step.
+
+    Args:
+        location: of the store; a directory is created.
+        entropy_bits: of its keys.
+    """
+
+    def __init__(self, location: str | Path, entropy_bits: int = 0) -> None:
+        if isinstance(location, Path):
+            location.mkdir(parents=True, exist_ok=True)
+        self.location = location.as_uri() if isinstance(location, Path) else location
+        self.store: ObjectStore = open_store(self.location)
+        self.keys = ClusterKeys(CLUSTER, entropy_bits)
+
+    def partition(self, topic: str, partition: int = 0) -> PartitionKeys:
+        return self.keys.partition(TopicPartition(topic, partition))
+
+    def put_segment(
+        self,
+        topic: str,
+        base: int,
+        log: bytes,
+        *,
+        partition: int = 0,
+        end: int | None = None,
+        body: bytes | None = None,
+        index: bytes | None = None,
+        variant: bool = False,
+    ) -> None:
+        """A segment with the metadata of `log`; `body` is what the object then really holds."""
+        scan = scan_segment(_Reader(log), len(log))
+        metadata = metadata_of(scan, base, "hand-made")
+        if end is not None:
+            metadata = SegmentMetadata(
+                end, metadata.epochs, metadata.records, metadata.time_max, metadata.time_min, metadata.crc32c
+            )
+        name = SegmentName(base, scan.epochs[-1][0], scan.crc32c) if variant else SegmentName(base)
+        keys = self.partition(topic, partition)
+        if index is not None:
+            self.store.put(keys.segment(name, ".index"), index)
+        self.store.put(keys.segment(name), log if body is None else body, metadata=metadata.encode())
+
+    def commit(
+        self,
+        topic: str,
+        next_offset: int,
+        *,
+        partition: int = 0,
+        epochs: Sequence[tuple[int, int]] = ((0, 0),),
+        highest_base: int = 0,
+        log_start: int | None = 0,
+    ) -> None:
+        """`log.start`, then `offset.wm`."""
+        keys = self.partition(topic, partition)
+        if log_start is not None:
+            self.store.put(keys.log_start, encode_log_start(log_start))
+        line = EpochLine(tuple(epochs))
+        commit = Commit(highest_base, next_offset, epochs[-1][0], line, None, None, 1, 0, "nonce")
+        self.store.put(keys.commit, commit.encode())
+
+    def put_incarnations(self, topic: str, *topic_ids: str) -> None:
+        """The list of a topic's incarnations."""
+        incarnations = Incarnations(topic)
+        for number, topic_id in enumerate(topic_ids):
+            incarnations = incarnations.opened(topic_id, number, self.keys)
+        self.store.put(self.keys.incarnations(topic), incarnations.encode())
+
+    def ship(self, directory: Path) -> int:
+        """What the agent would ship of a broker's partition directory; returns the next offset."""
+        found = TopicPartition.parse(directory.name)
+        assert found is not None
+        keys = self.keys.partition(found)
+        bases = sorted(int(path.stem) for path in directory.glob("*.log"))
+        for base, following in pairwise(bases):
+            name = SegmentName(base)
+            for suffix in (".index", ".timeindex"):
+                path = directory / f"{name.stem}{suffix}"
+                self.store.put(keys.segment(name, suffix), path.read_bytes())
+            log = (directory / f"{name.stem}.log").read_bytes()
+            metadata = metadata_of(scan_segment(_Reader(log), len(log)), base, directory.name)
+            assert metadata.end == following
+            self.store.put(keys.segment(name), log, metadata=metadata.encode())
+        self.commit(found.topic, bases[-1], partition=found.partition, highest_base=bases[-2])
+        return bases[-1]
+
+    def options(self, **options: str) -> dict[str, str]:
+        """A query's options, as a user would write them."""
+        bits = {"prefixEntropyBits": str(self.keys.entropy_bits)} if self.keys.entropy_bits else {}
+        return {"path": self.location, "cluster": CLUSTER, **bits, **options}
+
+    def plan(self, **options: str) -> QueryPlan:
+        """A query's plan, made in this process."""
+        return plan_query(self.store, parse_options(self.options(**options)))
+
+    def rows(self, **options: str) -> list[dict[str, Any]]:
+        """A query's rows, without Spark around it."""
+        query = parse_options(self.options(**options))
+        names = full_schema(include_headers=query.include_headers).fieldNames()
+        plan = plan_query(self.store, query)
+        return [row for split in plan.splits for b in read_split(self.store, split, names) for row in b.to_pylist()]
+
+    def offsets(self, **options: str) -> list[int]:
+        """The offsets of a query's rows."""
+        return [row["offset"] for row in self.rows(**options)]
+
+
+def batches(*ranges: tuple[int, int], epoch: int = 0, value: bytes = b"v", time: int = 1000) -> bytes:
+    """A segment of one batch for each `[start, end)`; the record at offset `o` has the timestamp `time + o`."""
+    return b"".join(
+        batch(
+            start,
+            [record(delta, b"%d" % (start + delta), value, timestamp_delta=delta) for delta in range(end - start)],
+            epoch=epoch,
+            base_timestamp=time + start,
+            max_timestamp=time + end - 1,
+        )
+        for start, end in ranges
+    )
+
+
+def steps(start: int, end: int, step: int = 10) -> Iterable[tuple[int, int]]:
+    """Ranges of `step` offsets, one after the other."""
+    return [(low, min(low + step, end)) for low in range(start, end, step)]
+
+
+def oracle_records(rows: Iterable[dict[str, Any]]) -> list[OracleRecord]:
+    """Rows in the words of the oracle."""
+    return [
+        OracleRecord(
+            topic=row["topic"],
+            partition=row["partition"],
+            offset=row["offset"],
+            timestamp=round((row["timestamp"] - _EPOCH).total_seconds() * 1000),
+            timestamp_type=row["timestampType"],
+            key=row["key"],
+            value=row["value"],
+            headers=tuple((header["key"], header["value"]) for header in row["headers"] or ()),
+        )
+        for row in rows
+    ]
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self._data = io.BytesIO(data)
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        return self._data.readinto(buffer)

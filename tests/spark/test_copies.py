@@ -1,0 +1,200 @@
+"""Segments that overlap, disagree, are damaged, or lead astray: each offset once, in order, and nothing dead."""
+
+import struct
+
+import pytest
+
+from tests.log_format.build import message
+from tests.spark.archives import Archive, batches, steps
+from ts_common.catalog import SegmentCopy, StoredSegment
+from ts_common.errors import CorruptData, ObjectNotFound
+from ts_common.fetch import ResumableReader
+from ts_common.log_format.columns import Projection
+from ts_common.object_keys import SegmentName
+from ts_common.plan import ReadRange
+from ts_common.segment_metadata import SegmentMetadata
+from ts_spark.batches import read_split
+from ts_spark.reading import SegmentReader
+
+
+def index(*entries: tuple[int, int]) -> bytes:
+    return b"".join(struct.pack(">ii", *entry) for entry in entries)
+
+
+def from_offset(start: int, end: int = -1) -> dict[str, str]:
+    return {
+        "subscribe": "t",
+        "startingOffsets": f'{{"t":{{"0":{start}}}}}',
+        "endingOffsets": f'{{"t":{{"0":{end}}}}}',
+    }
+
+
+def test_u04_segments_of_two_leaders_with_other_boundaries_read_once(archive: Archive) -> None:
+    """Shipped [0,100) and [100,200); the new leader holds [0,90) and [90,250)."""
+    for start, end in ((0, 100), (100, 200), (90, 250)):
+        archive.put_segment("t", start, batches(*steps(start, end)))
+    archive.commit("t", 250, highest_base=100)
+    assert archive.offsets(subscribe="t") == list(range(250))
+    assert archive.offsets(**from_offset(95, 245)) == list(range(95, 245))
+
+
+def test_r05_copies_compacted_differently_are_united(archive: Archive) -> None:
+    """What one copy lost another may hold; what both hold comes once, whatever their batches' boundaries."""
+    archive.put_segment("t", 0, batches((0, 20), (30, 45), (70, 100)), end=100)
+    archive.put_segment("t", 0, batches((10, 35), (40, 60)), end=100, variant=True)
+    archive.put_segment("t", 50, batches((55, 57), (90, 120)), end=120)
+    archive.commit("t", 120, highest_base=50)
+    rows = archive.rows(subscribe="t")
+    expected = [*range(57), 57, 58, 59, *range(70, 120)]
+    assert [row["offset"] for row in rows] == expected
+    assert [row["key"] for row in rows] == [b"%d" % offset for offset in expected]
+    plan = archive.plan(subscribe="t")
+    assert max(len(part.copies) for split in plan.splits for part in split.ranges) == 3
+    narrow = [b.to_pydict() for split in plan.splits for b in read_split(archive.store, split, ["key"])]
+    assert [key for columns in narrow for key in columns["key"]] == [b"%d" % offset for offset in expected]
+    assert {name for columns in narrow for name in columns} == {"key"}
+
+
+def test_r05_a_dead_tail_is_not_shown(archive: Archive) -> None:
+    """After an unclean election the commit's epochs say which copy lives, also under the same base name."""
+    archive.put_segment("t", 0, batches(*steps(0, 60)))
+    archive.put_segment("t", 60, batches(*steps(60, 130), value=b"dead"))
+    archive.put_segment("t", 60, batches(*steps(60, 80)) + batches(*steps(80, 110), epoch=2), variant=True)
+    archive.commit("t", 110, epochs=((0, 0), (2, 80)), highest_base=60)
+    rows = archive.rows(subscribe="t")
+    assert [row["offset"] for row in rows] == list(range(110))
+    assert [row["value"] for row in rows[80:]] == [b"v"] * 30
+
+
+def test_r05_a_foreign_commit_has_its_epochs_from_the_copies(archive: Archive) -> None:
+    """Epochs never fall as offsets rise: a batch of a lower epoch than one at a lower offset is dead."""
+    archive.put_segment("t", 0, batches(*steps(0, 60)) + batches(*steps(60, 100), value=b"dead"))
+    archive.put_segment("t", 60, batches(*steps(60, 90), epoch=1))
+    archive.put_segment("t", 90, batches(*steps(90, 95), epoch=1))
+    archive.store.put(archive.partition("t").commit, b"00000000000000000060")
+    rows = archive.rows(subscribe="t")
+    assert [row["offset"] for row in rows] == list(range(90))
+    assert {row["value"] for row in rows} == {b"v"}
+
+
+def test_coverage_may_end_beyond_the_last_batch(archive: Archive) -> None:
+    """Compaction took the tail; the object's CRC says that it is whole, also where reading began in its middle."""
+    log = batches(*steps(0, 50))
+    archive.put_segment("t", 0, log, end=100, index=index((29, len(log) // 5 * 2)))
+    archive.commit("t", 100)
+    assert archive.offsets(subscribe="t") == list(range(50))
+    assert archive.offsets(**from_offset(35)) == list(range(35, 50))
+
+
+def test_r01_a_segment_that_compaction_emptied_is_no_shortfall(archive: Archive) -> None:
+    """No byte, no batch, no epoch; its coverage is progress all the same."""
+    keys = archive.partition("t")
+    archive.store.put(keys.segment(SegmentName(10)), b"")
+    copy = SegmentCopy(keys, StoredSegment(SegmentName(10), 0, frozenset()), SegmentMetadata(20, (), 0, None, None, 0))
+    assert list(SegmentReader(archive.store, Projection()).read(copy, 10, 20)) == []
+
+
+def test_r04_an_object_cut_at_a_batch_is_no_compacted_one(archive: Archive) -> None:
+    """Its CRC is not the one in its metadata: an error that names object and position."""
+    log = batches(*steps(0, 50))
+    cut = log[: len(batches(*steps(0, 40)))]
+    archive.put_segment("t", 0, log, end=100, body=cut, index=index((20, len(batches(*steps(0, 20))))))
+    archive.commit("t", 100)
+    with pytest.raises(CorruptData, match=r"prod/t-0/0{20}\.log in file:///.*: CRC-32C [0-9a-f]{8}, its metadata says"):
+        archive.rows(subscribe="t")
+    with pytest.raises(
+        CorruptData, match=rf"its batches end at offset 40, position {len(cut)}; it answers .* up to 100"
+    ):
+        archive.rows(**from_offset(35))
+
+
+@pytest.mark.parametrize("position", [7, 15, 21, 80, 300])
+def test_r04_a_flipped_bit_is_named(archive: Archive, position: int) -> None:
+    """Also in a base offset or a leader epoch, which no batch's CRC holds."""
+    log = batches(*steps(0, 50))
+    damaged = log[:position] + bytes([log[position] ^ 1]) + log[position + 1 :]
+    archive.put_segment("t", 0, log, body=damaged)
+    archive.commit("t", 50)
+    with pytest.raises(CorruptData, match=r"prod/t-0/0{20}\.log in file:///"):
+        archive.rows(subscribe="t")
+
+
+def test_r04_garbage_behind_the_range_is_not_looked_at(archive: Archive) -> None:
+    """A range that ends early needs no more than its batches and the next header."""
+    log = batches(*steps(0, 50))
+    archive.put_segment("t", 0, log, body=log[:-20] + bytes(20))
+    archive.commit("t", 50)
+    assert archive.offsets(**from_offset(0, 30)) == list(range(30))
+
+
+def test_bytes_behind_the_range_are_not_fetched(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor those in front of it, where there is an index."""
+    value = b"x" * 50_000
+    log, front = batches(*steps(0, 200), value=value), len(batches(*steps(0, 100), value=value))
+    archive.put_segment("t", 0, log, index=index((99, front)))
+    archive.commit("t", 200)
+    fetched = []
+    read = ResumableReader.read
+
+    def counted(self: ResumableReader, size: int) -> bytes:
+        data = read(self, size)
+        fetched.append(len(data))
+        return data
+
+    monkeypatch.setattr(ResumableReader, "read", counted)
+    assert archive.offsets(**from_offset(105, 115)) == list(range(105, 115))
+    assert sum(fetched) <= 2 << 20
+    fetched.clear()
+    assert archive.offsets(**from_offset(105)) == list(range(105, 200))
+    assert sum(fetched) == len(log) - front
+
+
+HONEST = len(batches(*steps(0, 30)))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(None, id="absent"),
+        pytest.param(index((29, HONEST)), id="honest"),
+        pytest.param(index((29, HONEST + 5)), id="inside a batch"),
+        pytest.param(index((1, len(batches(*steps(0, 90))))), id="too far"),
+        pytest.param(index((29, 1 << 30)), id="behind the end"),
+        pytest.param(b"\xff" * 80, id="garbage"),
+        pytest.param(b"", id="empty"),
+    ],
+)
+@pytest.mark.parametrize("start", [1, 29, 30, 31, 65, 99])
+def test_r08_an_index_costs_time_never_rows(archive: Archive, data: bytes | None, start: int) -> None:
+    """Missing, damaged or lying."""
+    archive.put_segment("t", 0, batches(*steps(0, 100)), index=data)
+    archive.commit("t", 100)
+    assert archive.offsets(**from_offset(start)) == list(range(start, 100))
+
+
+def test_r11_a_segment_that_went_after_planning_is_named(archive: Archive) -> None:
+    """A plan stays valid while its objects are there; then it is a clear error, never a mix."""
+    archive.put_segment("t", 0, batches((0, 10)))
+    archive.commit("t", 10)
+    (split,) = archive.plan(subscribe="t").splits
+    archive.store.delete([archive.partition("t").prefix + "00000000000000000000.log"])
+    with pytest.raises(ObjectNotFound, match=r"gone since the query was planned .*; run it again"):
+        list(read_split(archive.store, split, ["key"]))
+
+
+def test_neighbours_are_packed_and_stay_in_order(archive: Archive) -> None:
+    """A task costs more than reading a tiny segment; a partition's offsets stay together."""
+    for base in range(0, 500, 10):
+        archive.put_segment("t", base, batches((base, base + 10)))
+    archive.commit("t", 500, highest_base=490)
+    (split,) = archive.plan(subscribe="t").splits
+    assert all(isinstance(part, ReadRange) for part in split.ranges)
+    assert archive.offsets(subscribe="t") == list(range(500))
+
+
+def test_an_older_magic_is_named(archive: Archive) -> None:
+    """Not decoded yet, and never skipped in silence."""
+    archive.put_segment("t", 0, message(1, 0, b"v"))
+    archive.commit("t", 1)
+    with pytest.raises(CorruptData, match="magic 1 is not decoded yet"):
+        archive.rows(subscribe="t")

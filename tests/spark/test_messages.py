@@ -1,0 +1,79 @@
+"""What a user sees when a query cannot be answered: one message that says what to do, not a traceback."""
+
+from collections.abc import Callable
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tests.spark.archives import Archive, batches
+from ts_common.errors import QueryError
+from ts_spark.schema import full_schema
+from ts_spark.source import KafkaSegmentsSource
+
+
+@pytest.fixture
+def damaged(archive: Archive) -> Archive:
+    """Topic `t`, whose only object is not what its metadata says; topic `holed`, without its first segment."""
+    archive.put_segment("t", 0, batches((0, 10)), body=batches((0, 9)))
+    archive.commit("t", 10)
+    archive.put_segment("holed", 10, batches((10, 20)))
+    archive.commit("holed", 20)
+    return archive
+
+
+def message_of(query: Callable[[], object]) -> str:
+    with pytest.raises(PySparkException) as caught:
+        query()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"subscribe": "t", "failOnDatalos": "false"}, "failondatalos: unknown option; did you mean failOnDataLoss?"),
+        ({"subscribe": "u"}, "QueryError: topic u: cluster prod in file:///"),
+        ({"subscribe": "t", "prefixEntropyBits": "4"}, "it does with no prefixEntropyBits: set that"),
+        ({"subscribe": "holed"}, "DataLoss: holed-0: offsets 0 to 9 are lost: no object in the store holds them"),
+        ({"subscribe": "t"}, "CorruptData: prod/t-0/00000000000000000000.log in file:///"),
+    ],
+)
+def test_a_message_comes_without_a_traceback(
+    spark: SparkSession, damaged: Archive, options: dict[str, str], told: str
+) -> None:
+    """From options, planning and reading alike."""
+    reader = spark.read.format("kafka_segments").options(**damaged.options(**options))
+    message = message_of(lambda: reader.load().collect())
+    assert told in message
+    assert "Traceback" not in message
+
+
+def test_a_wrong_schema_is_told(spark: SparkSession, damaged: Archive) -> None:
+    """When the query is planned."""
+    reader = spark.read.format("kafka_segments").options(**damaged.options(subscribe="holed"))
+    message = message_of(lambda: reader.schema("ofset long").load().collect())
+    assert "ofset: no such column; did you mean offset?" in message
+
+
+def test_data_loss_that_is_allowed_shows_the_rest(spark: SparkSession, damaged: Archive) -> None:
+    """With failOnDataLoss=false, through Spark."""
+    options = damaged.options(subscribe="holed", failOnDataLoss="false")
+    table = spark.read.format("kafka_segments").options(**options).schema("offset long").load()
+    assert [row.offset for row in table.collect()] == list(range(10, 20))
+
+
+def test_writing_is_refused(spark: SparkSession) -> None:
+    """Before options are looked at, which a writer has none of."""
+    writer = spark.range(1).write.format("kafka_segments").mode("append")
+    message = message_of(lambda: writer.save("file:///nowhere"))
+    assert "QueryError: kafka_segments is read only" in message
+    assert "Traceback" not in message
+
+
+def test_streaming_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways in which Spark asks for a stream, whatever the options are."""
+    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
+    source = KafkaSegmentsSource({})
+    for ask in (source.streamReader, source.simpleStreamReader):
+        with pytest.raises(QueryError, match="kafka_segments is read in batches: use spark"):
+            ask(full_schema(include_headers=False))

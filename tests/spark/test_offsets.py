@@ -1,0 +1,154 @@
+"""Where a query begins and ends: offsets, timestamps, and what is lost between them."""
+
+import json
+
+import pytest
+
+from tests.spark.archives import Archive, batches, steps
+from ts_common.errors import DataLoss, QueryError
+
+FIRST_TIME = 1000  # of the record at offset 0; each later one is a millisecond later
+
+
+@pytest.fixture
+def three(archive: Archive) -> Archive:
+    """Topic `t`: segments [0, 100), [100, 200), [200, 300), of which 260 on are not committed."""
+    for base in (0, 100, 200):
+        archive.put_segment("t", base, batches(*steps(base, base + 100)))
+    archive.commit("t", 260, highest_base=100)
+    return archive
+
+
+def json_of(*offsets: int) -> str:
+    return json.dumps({"t": dict(enumerate(offsets))})
+
+
+def test_everything_below_the_next_offset_is_read_by_default(three: Archive) -> None:
+    """Also where that lies inside a segment."""
+    assert three.offsets(subscribe="t") == list(range(260))
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [
+        (-2, -1, range(260)),
+        (0, 5, range(5)),
+        (55, 205, range(55, 205)),
+        (100, 200, range(100, 200)),
+        (259, 260, range(259, 260)),
+        (70, 70, range(0)),
+        (90, 80, range(0)),
+        (260, -1, range(0)),
+    ],
+)
+def test_offsets_bound_a_query(three: Archive, start: int, end: int, expected: range) -> None:
+    """The start belongs to it, the end does not."""
+    options = {"startingOffsets": json_of(start), "endingOffsets": json_of(end)}
+    assert three.offsets(subscribe="t", **options) == list(expected)
+
+
+def test_only_what_a_range_needs_is_planned(three: Archive) -> None:
+    """Segments that answer for none of it are not read."""
+    plan = three.plan(subscribe="t", startingOffsets=json_of(120), endingOffsets=json_of(130))
+    assert (plan.segments, plan.all_segments) == (1, 3)
+    assert plan.bytes < plan.all_bytes / 10
+
+
+def test_json_offsets_name_each_partition_and_no_other(three: Archive) -> None:
+    """As Spark's Kafka source asks, so that a forgotten partition is no silent default."""
+    wrong = '{"t":{"1":0},"u":{"0":1}}'
+    with pytest.raises(QueryError, match=r"startingOffsets: no offset for t-0 .*; offsets for t-1, u-0, which this"):
+        three.plan(subscribe="t", startingOffsets=wrong)
+
+
+UNSHIPPED = "are not in the store: the next offset is 260 (not shipped yet, or an election lost them)"
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "told"),
+    [
+        (300, -1, f"t-0: offsets 260 to 299 {UNSHIPPED}"),
+        (250, 280, f"t-0: offsets 260 to 279 {UNSHIPPED}"),
+        (10, 60, "t-0: offsets 10 to 49 are lost: below the log's start 50"),
+        (10, 20, "t-0: offsets 10 to 19 are lost: below the log's start 50"),
+    ],
+)
+def test_offsets_outside_the_view_are_data_loss(three: Archive, start: int, end: int, told: str) -> None:
+    """Retention took them, or they were never shipped: an error, or a warning and what is there."""
+    three.commit("t", 260, log_start=50, highest_base=100)
+    options = {"startingOffsets": json_of(start), "endingOffsets": json_of(end), "subscribe": "t"}
+    with pytest.raises(DataLoss) as caught:
+        three.plan(**options)
+    assert str(caught.value) == f'{told}. To read what is there, set option("failOnDataLoss", "false")'
+    assert three.plan(**options, failOnDataLoss="false").warnings == (told,)
+    view = range(50, 260)
+    expected = [offset for offset in view if start <= offset < (end if end >= 0 else 260)]
+    assert three.offsets(**options, failOnDataLoss="false") == expected
+
+
+@pytest.mark.parametrize("start", [0, 1000, 1001, 1015, 1099, 1100, 1150, 1259])
+@pytest.mark.parametrize("end", [1000, 1100, 1155, 1260, 9999])
+def test_timestamps_bound_a_query(three: Archive, start: int, end: int) -> None:
+    """From the first record at or after the one to the first at or after the other."""
+    options = {"startingTimestamp": str(start), "endingTimestamp": str(end)}
+    expected = [offset for offset in range(260) if start <= offset + FIRST_TIME < end]
+    assert three.offsets(subscribe="t", **options) == expected
+
+
+def test_timestamps_that_go_back_are_found_by_offset(archive: Archive) -> None:
+    """The first record in the order of offsets counts, as in Kafka; what follows it is read, whatever its time."""
+    archive.put_segment("t", 0, batches((0, 10), time=5000))
+    archive.put_segment("t", 10, batches((10, 20), time=1000) + batches((20, 30), time=7000))
+    archive.commit("t", 30)
+    assert archive.offsets(subscribe="t", startingTimestamp="5005") == list(range(5, 30))
+    assert archive.offsets(subscribe="t", startingTimestamp="6000") == list(range(20, 30))
+    assert archive.offsets(subscribe="t", endingTimestamp="5003") == [0, 1, 2]
+
+
+def test_a_partition_without_a_record_so_late(three: Archive) -> None:
+    """An error by default, or no rows; records that are not committed do not count."""
+    with pytest.raises(QueryError, match=r"startingTimestamp=1260: t-0 has no record at or after it"):
+        three.plan(subscribe="t", startingTimestamp="1260")
+    latest = {"startingOffsetsByTimestampStrategy": "latest"}
+    assert three.offsets(subscribe="t", startingTimestamp="1260", **latest) == []
+
+
+def test_timestamps_win_over_offsets(three: Archive) -> None:
+    """As in Spark's Kafka source."""
+    options = {"startingOffsets": json_of(3), "startingTimestamp": "1255"}
+    assert three.offsets(subscribe="t", **options) == list(range(255, 260))
+
+
+def test_a_hole_before_the_first_record_so_late_is_met(three: Archive) -> None:
+    """The record that is asked for may be among the lost ones, so a query does not begin silently behind them."""
+    three.store.delete([three.partition("t").prefix + "00000000000000000100.log"])
+    with pytest.raises(DataLoss, match="t-0: offsets 100 to 199 are lost: no object in the store holds them"):
+        three.plan(subscribe="t", startingTimestamp="1150")
+    options = {"startingTimestamp": "1150", "failOnDataLoss": "false"}
+    assert three.offsets(subscribe="t", **options) == list(range(200, 260))
+    assert three.offsets(subscribe="t", startingTimestamp="1205") == list(range(205, 260))
+
+
+def test_r03_a_missing_segment_is_named_with_its_range(three: Archive) -> None:
+    """An error that names topic, partition and offsets; or a warning, and on. A gap record gives a reason."""
+    keys = three.partition("t")
+    three.store.delete([keys.prefix + "00000000000000000100.log"])
+    told = "t-0: offsets 100 to 199 are lost: no object in the store holds them"
+    with pytest.raises(DataLoss, match=told):
+        three.plan(subscribe="t")
+    assert three.plan(subscribe="t", failOnDataLoss="false").warnings == (told,)
+    assert three.offsets(subscribe="t", failOnDataLoss="false") == [*range(100), *range(200, 260)]
+    assert three.offsets(subscribe="t", endingOffsets=json_of(100)) == list(range(100))
+    three.store.put(keys.prefix + "gaps/100-200.json", b"{}")
+    with pytest.raises(DataLoss, match="t-0: offsets 100 to 199 are lost: a gap is recorded there"):
+        three.plan(subscribe="t")
+
+
+def test_missing_offsets_inside_coverage_are_compaction(archive: Archive) -> None:
+    """No hole, no warning (reading rule 5); an empty range of them is simply empty."""
+    archive.put_segment("t", 0, batches((3, 5), (20, 30)), end=50)
+    archive.put_segment("t", 50, batches((60, 65)), end=70)
+    archive.commit("t", 70)
+    assert archive.offsets(subscribe="t") == [3, 4, *range(20, 30), *range(60, 65)]
+    assert archive.plan(subscribe="t").warnings == ()
+    assert archive.offsets(subscribe="t", startingOffsets=json_of(30), endingOffsets=json_of(60)) == []

@@ -1,0 +1,146 @@
+"""Options and schemas: all problems at once, each with the way out."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
+
+from ts_common.errors import ConfigurationError, QueryError
+from ts_spark.options import Edge, Offsets, Timestamp, parse_options
+from ts_spark.schema import full_schema, wanted_columns
+
+GIVEN = {"path": "s3://bucket/base", "cluster": "prod", "subscribe": "t"}
+
+
+def problems(**options: str) -> tuple[str, ...]:
+    with pytest.raises(ConfigurationError) as caught:
+        parse_options({name: value for name, value in {**GIVEN, **options}.items() if value != "absent"})
+    return caught.value.problems
+
+
+def test_defaults_are_those_of_sparks_kafka_source() -> None:
+    """Earliest to latest, no headers, data loss is an error; no entropy bits, as in the Java uploader."""
+    query = parse_options(GIVEN)
+    assert (query.start, query.end) == (Edge.EARLIEST, Edge.LATEST)
+    assert (query.entropy_bits, query.include_headers, query.fail_on_data_loss) == (0, False, True)
+    assert query.location == "s3://bucket/base"
+
+
+def test_names_are_compared_without_case() -> None:
+    """Spark hands them over in lower case."""
+    query = parse_options({**GIVEN, "PREFIXentropybits": "5", "failondataloss": "False", "includeheaders": "true"})
+    assert (query.entropy_bits, query.fail_on_data_loss, query.include_headers) == (5, False, True)
+
+
+def test_every_problem_is_told_at_once_in_documented_spelling() -> None:
+    """A user mends a query once, not five times."""
+    told = problems(cluster="absent", failondatalos="true", prefixentropybits="five", startingoffsets="latest")
+    assert told == (
+        "failondatalos: unknown option; did you mean failOnDataLoss?",
+        "cluster: missing; it is the cluster's part of the keys in the store",
+        "prefixEntropyBits=five: a number from 0 to 128 is expected",
+        "startingOffsets=latest: a batch query cannot start at latest; use earliest or JSON",
+    )
+
+
+def test_an_option_like_no_other_is_answered_with_all_there_are() -> None:
+    """Where none is close, the list is the help."""
+    (told,) = problems(q="")
+    assert told.startswith("q: unknown option; known: cluster, prefixEntropyBits, subscribe, ")
+
+
+def test_a_wrong_location_is_one_problem_among_the_others() -> None:
+    """It does not hide them."""
+    told = problems(path="s3a://x/y", foo="1", subscribe=".")
+    assert [problem.partition(":")[0] for problem in told] == ["foo", "path=s3a", "subscribe=."]
+
+
+def test_several_locations_are_one_problem_among_the_others() -> None:
+    """They are not called missing, and other problems stay."""
+    told = problems(path="absent", paths='["s3://a/b","s3://c/d"]', foo="1")
+    assert [problem.partition(";")[0] for problem in told] == [
+        "foo: unknown option",
+        "path: one location is read, and several are given",
+    ]
+
+
+def test_a_table_is_refused_with_one_problem() -> None:
+    """Spark hands its options over twice, which would be a page of unknown ones."""
+    assert problems(**{"option.cluster": "prod", "foo": "1"}) == (
+        "CREATE TABLE is not supported; use CREATE TEMPORARY VIEW ... USING kafka_segments OPTIONS (...)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"path": "absent"}, "path: missing; name the location"),
+        ({"cluster": ".."}, "cluster=..: a cluster's name is letters"),
+        ({"subscribe": "."}, "'.' is no legal name of a topic"),
+        ({"subscribe": "absent", "assign": '{"..":[0]}'}, "'..' is no legal name of a topic"),
+        ({"startingoffsets": '{".":{"0":1}}'}, "'.' is no legal name of a topic"),
+        ({"endingoffsets": '{"a b":{"0":1}}'}, "'a b' is no legal name of a topic"),
+        ({"kafka.bootstrap.servers": "h:9092"}, "kafka.bootstrap.servers: there is no broker in the path: drop it"),
+        ({"startingoffsetsbytimestamp": "{}"}, "use startingTimestamp"),
+        ({"endingoffsetsbytimestamp": "{}"}, "use endingTimestamp"),
+        ({"path": "s3a://bucket/x"}, "write s3://bucket/x"),
+        ({"path": "/data"}, "accepted are s3://bucket/base/prefix and file:///directory"),
+        ({"paths": '["s3://a/b","s3://c/d"]'}, "one location is read"),
+        ({"subscribe": "absent"}, "exactly one of subscribe, subscribePattern, assign is needed; none is given"),
+        ({"assign": '{"t":[0]}'}, "subscribe and assign are given"),
+        ({"subscribe": " , "}, "names of topics are expected"),
+        ({"subscribe": "a b"}, "'a b' is no legal name of a topic"),
+        ({"subscribe": "absent", "subscribepattern": "("}, "subscribePattern=(: no regular expression"),
+        ({"subscribe": "absent", "assign": "[1]"}, 'JSON like {"topic":[0,1]} is expected'),
+        ({"subscribe": "absent", "assign": '{"t":[-1]}'}, "t has [-1]"),
+        ({"startingoffsets": '{"t":{"0":-1}}'}, "t-0: -1 means latest, where a batch query cannot start"),
+        ({"endingoffsets": '{"t":{"0":-2}}'}, "t-0: -2 means earliest; use latest (-1)"),
+        ({"endingoffsets": "earliest"}, "cannot end at earliest"),
+        ({"endingoffsets": '{"t":{"x":1}}'}, 't has {"x": 1}'),
+        ({"endingoffsets": '{"t":'}, "latest or JSON like"),
+        ({"startingtimestamp": "yesterday"}, "milliseconds since 1970 are expected"),
+        ({"startingoffsetsbytimestampstrategy": "guess"}, "error or latest is expected"),
+        ({"includeheaders": "yes"}, "includeHeaders=yes: true or false is expected"),
+    ],
+)
+def test_a_wrong_value_is_told_with_what_is_accepted(options: dict[str, str], told: str) -> None:
+    """Each names the option and the way out."""
+    assert told in "\n".join(problems(**options))
+
+
+def test_json_offsets_have_words_for_the_ends() -> None:
+    """-2 is earliest and -1 is latest; timestamps take precedence over offsets."""
+    query = parse_options({**GIVEN, "startingoffsets": '{"t":{"0":23,"1":-2}}', "endingoffsets": '{"t":{"0":-1}}'})
+    assert query.start == Offsets({"t": {0: 23, 1: Edge.EARLIEST}})
+    assert query.end == Offsets({"t": {0: Edge.LATEST}})
+    query = parse_options({**GIVEN, "startingoffsets": "earliest", "startingtimestamp": "0", "endingtimestamp": "7"})
+    assert (query.start, query.end) == (Timestamp(0), Timestamp(7))
+
+
+def test_a_schema_that_cannot_be_read_is_refused_with_every_reason() -> None:
+    """Names as they are spelled, types as they are."""
+    schema = StructType(
+        [
+            StructField("Offset", LongType()),
+            StructField("value", StringType()),
+            StructField("headers", IntegerType()),
+            StructField("key", BinaryType(), nullable=False),
+        ]
+    )
+    with pytest.raises(QueryError) as caught:
+        wanted_columns(schema, include_headers=False)
+    assert str(caught.value) == (
+        "kafka_segments: the schema cannot be read: Offset: no such column; did you mean offset?; "
+        'value: string; it is binary: cast it in the query; headers: set option("includeHeaders", "true") to have '
+        "this column"
+    )
+    full = full_schema(include_headers=True)
+    assert wanted_columns(full, include_headers=True) == tuple(full.fieldNames())
+
+
+def test_every_option_is_documented() -> None:
+    """The page and the parser know the same names."""
+    page = (Path(__file__).parents[2] / "docs/spark.md").read_text()
+    (told,) = problems(q="")
+    names = told.rpartition("known: ")[2].split(", ")
+    assert [name for name in names if f"`{name}`" not in page] == []

@@ -1,0 +1,104 @@
+"""Topics that are not there, not there yet, or there again."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.spark.archives import CLUSTER, Archive, batches
+from ts_common.errors import BucketMissing, QueryError
+from ts_common.object_keys import LOG_START_NAME
+
+ID_ONE, ID_TWO = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAA-g"
+
+
+@pytest.mark.parametrize("bits", [0, 3])
+def test_r12_a_topic_without_data_is_an_empty_table(tmp_path: Path, bits: int) -> None:
+    """Its list of incarnations says that it is; also where it is called like another's partition."""
+    archive = Archive(tmp_path, bits)
+    archive.put_incarnations("events-1", ID_ONE)
+    assert archive.offsets(subscribe="events-1") == []
+    assert archive.offsets(assign='{"events-1":[0,1]}', startingOffsets='{"events-1":{"0":-2,"1":0}}') == []
+    with pytest.raises(QueryError, match=r"topic events: cluster prod in file:///.* does not know it"):
+        archive.plan(subscribe="events")
+
+
+def test_a_partition_that_began_and_shipped_nothing_is_empty(archive: Archive) -> None:
+    """The agent writes `log.start` before anything else."""
+    archive.store.put(archive.partition("t").prefix + LOG_START_NAME, b"00000000000000000042\n")
+    assert archive.offsets(subscribe="t") == []
+    assert archive.offsets(subscribe="t", startingTimestamp="5") == []
+
+
+def test_r12b_a_topic_that_never_was_is_refused(archive: Archive) -> None:
+    """With the nearest name that is there."""
+    archive.put_segment("page_views", 0, batches((0, 5)))
+    archive.commit("page_views", 5)
+    with pytest.raises(QueryError, match=r"topic page_view: .* does not know it; did you mean page_views\?"):
+        archive.plan(subscribe="page_view")
+    with pytest.raises(QueryError, match=r"topic x: .* does not know it; it holds page_views"):
+        archive.plan(assign='{"x":[0]}')
+    with pytest.raises(QueryError, match="assign: the store holds no partition 3, 9 of topic page_views, only 0"):
+        archive.plan(assign='{"page_views":[9,0,3]}')
+    with pytest.raises(QueryError, match="subscribePattern=page: it matches the whole name of no topic"):
+        archive.plan(subscribePattern="page")
+
+
+@pytest.mark.parametrize(("bits", "named"), [(3, "prefixEntropyBits=3"), (0, "no prefixEntropyBits")])
+def test_r12b_the_width_that_holds_the_cluster_is_named(tmp_path: Path, bits: int, named: str) -> None:
+    """Wrong entropy bits are the likeliest mistake."""
+    archive = Archive(tmp_path, bits)
+    archive.put_segment("t", 0, batches((0, 5)))
+    archive.commit("t", 5)
+    with pytest.raises(
+        QueryError, match=f"holds nothing of cluster prod with prefixEntropyBits=5; it does with {named}: set"
+    ):
+        archive.plan(subscribe="t", prefixEntropyBits="5")
+    with pytest.raises(QueryError, match="holds nothing of a cluster test; check the location and the cluster"):
+        archive.plan(subscribe="t", cluster="test")
+
+
+def test_a_location_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """Nothing here creates it."""
+    archive = Archive(tmp_path / "store")
+    archive.location = (tmp_path / "nowhere").as_uri()
+    (tmp_path / "store").rmdir()
+    with pytest.raises(BucketMissing, match="store"):
+        archive.plan(subscribe="t")
+
+
+def test_r12c_segments_without_a_commit_show_nothing_and_say_so(archive: Archive) -> None:
+    """How far their run goes is not known."""
+    archive.put_segment("t", 0, batches((0, 5)))
+    plan = archive.plan(subscribe="t")
+    assert plan.splits == ()
+    assert plan.warnings == (f"t-0: 1 segments and no {CLUSTER}/t-0/offset.wm: nothing of them is shown",)
+
+
+def test_r12c_a_commit_without_its_segments_is_data_loss(archive: Archive) -> None:
+    """All of it, or as much as is missing."""
+    archive.commit("t", 50, log_start=None, epochs=((3, 20),))
+    options = {"subscribe": "t", "failOnDataLoss": "false"}
+    assert archive.plan(**options).warnings == ("t-0: offsets 20 to 49 are lost: no object in the store holds them",)
+    archive.put_segment("t", 20, batches((20, 40), epoch=3))
+    assert archive.plan(**options).warnings == ("t-0: offsets 40 to 49 are lost: no object in the store holds them",)
+    assert archive.offsets(**options) == list(range(20, 40))
+
+
+def test_the_newest_incarnation_is_read(archive: Archive) -> None:
+    """Nothing of an older life is served, and partitions that only it had are gone."""
+    for partition in (0, 1):
+        archive.put_segment("t", 0, batches((0, 9)), partition=partition)
+        archive.commit("t", 9, partition=partition)
+    archive.put_incarnations("t", ID_ONE, ID_TWO)
+    assert archive.offsets(subscribe="t") == []
+    keys = archive.partition("t")
+    for info in list(archive.store.list(keys.prefix)):
+        data, held = archive.store.get(info.key)
+        key = info.key.replace("/t-0/", f"/t~{ID_TWO}-0/")
+        archive.store.put(
+            key,
+            data if "offset.wm" in key or "log.start" in key else batches((0, 9), value=b"new"),
+            metadata=held.metadata,
+        )
+    rows = archive.rows(subscribe="t", endingOffsets='{"t":{"0":3}}')
+    assert [(row["partition"], row["offset"]) for row in rows] == [(0, 0), (0, 1), (0, 2)]

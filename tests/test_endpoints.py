@@ -1,0 +1,229 @@
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from ts_common.endpoints import EndpointProvider, open_provider
+from ts_common.errors import ConfigurationError
+
+CLUSTER = "events"
+JAVA_CLASS = "com.pinterest.kafka.tieredstorage.common.discovery.s3.ExampleS3StorageServiceEndpointProvider"
+
+
+class ByTeam(EndpointProvider):
+    """A provider as an operator writes one."""
+
+    def __init__(self, cluster_id: str, config_dir: Path, properties: Mapping[str, str]) -> None:
+        super().__init__(cluster_id, config_dir, properties)
+        self._bucket = properties["team.bucket"]
+        self._base = f"{cluster_id}/{config_dir.name}"
+
+    def location(self, topic: str) -> str:
+        return f"s3://{self._bucket}-{topic[0]}/{self._base}"
+
+    def locations(self) -> frozenset[str]:
+        return frozenset({self.location("a"), self.location("b")})
+
+
+class NotDerived:
+    """Not a provider: it does not say that it is one."""
+
+    def location(self, topic: str) -> str:
+        return "s3://bucket"
+
+
+class NamesNoStore(EndpointProvider):
+    """A provider whose answers are no store URLs."""
+
+    def location(self, topic: str) -> str:
+        return "bucket"
+
+    def locations(self) -> frozenset[str]:
+        return frozenset({"bucket", "s3a://bucket/base"})
+
+
+def _write(directory: Path, content: object, name: str = f"{CLUSTER}.endpoints.json") -> Path:
+    path = directory / name
+    path.write_text(json.dumps(content))
+    return path
+
+
+def _problems(name: str | None, directory: Path, properties: Mapping[str, str]) -> tuple[str, ...]:
+    with pytest.raises(ConfigurationError) as raised:
+        open_provider(name, CLUSTER, directory, properties)
+    return raised.value.problems
+
+
+@pytest.mark.parametrize("name", [None, "", "url"])
+def test_one_url_is_every_topics_location(name: str | None, tmp_path: Path) -> None:
+    """Without a provider's name, or with `url`, all topics share one location, normalised."""
+    provider = open_provider(name, CLUSTER, tmp_path, {"storage.service.endpoint.url": "s3://bucket/base/prefix/"})
+    assert isinstance(provider, EndpointProvider)
+    assert provider.location("a") == provider.location("b") == "s3://bucket/base/prefix"
+    assert provider.locations() == {"s3://bucket/base/prefix"}
+
+
+def test_a_missing_url_is_named(tmp_path: Path) -> None:
+    """The key and an example are in the problem."""
+    (problem,) = _problems(None, tmp_path, {})
+    assert "storage.service.endpoint.url is missing" in problem
+    assert "s3://bucket/base/prefix" in problem
+
+
+def test_a_url_that_is_none_is_named_with_its_key(tmp_path: Path) -> None:
+    """What the store factory says of a URL comes with the key that held it."""
+    (problem,) = _problems("url", tmp_path, {"storage.service.endpoint.url": "s3a://bucket/base"})
+    assert problem.startswith("storage.service.endpoint.url: ")
+    assert "write s3://bucket/base" in problem
+
+
+def test_a_table_gives_each_topic_its_bucket_and_the_rest_the_default(tmp_path: Path) -> None:
+    """Named topics go where the file says, all others to its default."""
+    _write(
+        tmp_path,
+        {
+            "default": {"bucket": "archive", "prefix": "/production/"},
+            "topics": {"payments": {"bucket": "restricted", "prefix": "p"}, "clicks": {"bucket": "cheap"}},
+        },
+    )
+    provider = open_provider("json", CLUSTER, tmp_path, {})
+    assert provider.location("payments") == "s3://restricted/p"
+    assert provider.location("clicks") == "s3://cheap"
+    assert provider.location("payments-2") == "s3://archive/production"
+    assert provider.locations() == {"s3://archive/production", "s3://restricted/p", "s3://cheap"}
+
+
+def test_a_topic_that_a_table_without_default_does_not_name_is_an_error(tmp_path: Path) -> None:
+    """A table may leave out the default; a topic that it does not name then has no place, and the message says so."""
+    _write(tmp_path, {"topics": {"payments": {"bucket": "restricted"}}})
+    provider = open_provider("json", CLUSTER, tmp_path, {})
+    assert provider.locations() == {"s3://restricted"}
+    with pytest.raises(ConfigurationError, match="topic 'clicks' has no place: name it in topics"):
+        provider.location("clicks")
+
+
+@pytest.mark.parametrize("relative", [True, False])
+def test_the_tables_path_can_be_given(relative: bool, tmp_path: Path) -> None:
+    """A relative path begins at the properties file; an absolute one stands for itself."""
+    (tmp_path / "conf").mkdir()
+    path = _write(tmp_path / "conf", {"default": {"bucket": "archive"}}, "where.json")
+    given = "where.json" if relative else str(path)
+    provider = open_provider("json", CLUSTER, tmp_path / "conf", {"storage.service.endpoint.json.path": given})
+    assert provider.location("any") == "s3://archive"
+
+
+def test_every_problem_of_a_table_is_told_at_once(tmp_path: Path) -> None:
+    """One start shows all that is wrong with the file, by the name of the entry."""
+    _write(
+        tmp_path,
+        {
+            "topics": {
+                "a": {"bucket": "x"},
+                "b": {"prefix": "only"},
+                "c": "s3://bucket",
+                "d": {"bucket": 5},
+                "e": {"bucket": "okay", "prefix": "../up"},
+            },
+            "defaults": {},
+        },
+    )
+    problems = _problems("json", tmp_path, {})
+    assert len(problems) == 6
+    for expected in (
+        "'defaults'",
+        "topics.a:",
+        "topics.b ",
+        "topics.c ",
+        "topics.d:",
+        "topics.e:",
+    ):
+        assert any(expected in problem for problem in problems), expected
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"{", "is not JSON"),
+        (b"[]", "is not a JSON object"),
+        (b'{"default": {"bucket": "archive"}, "topics": []}', "topics is"),
+    ],
+)
+def test_a_file_that_is_no_table_is_refused(content: bytes, said: str, tmp_path: Path) -> None:
+    """Text that is no JSON, or not an object, says so."""
+    (tmp_path / f"{CLUSTER}.endpoints.json").write_bytes(content)
+    (problem,) = _problems("json", tmp_path, {})
+    assert said in problem
+
+
+def test_an_absent_table_names_the_key_for_another_path(tmp_path: Path) -> None:
+    """The way out of a missing file is the key that names it."""
+    (problem,) = _problems("json", tmp_path, {})
+    assert "cannot be read" in problem
+    assert "storage.service.endpoint.json.path" in problem
+
+
+def test_the_java_examples_file_is_understood(tmp_path: Path) -> None:
+    """Two buckets and a flag by topic: `pii` topics go to the one, all others to the other."""
+    path = _write(
+        tmp_path,
+        {
+            "bucket_public": "open",
+            "bucket_pii": "closed",
+            "prefix": "archive/kafka",
+            "topics": {"payments": {"pii": True}, "clicks": {"pii": False}},
+        },
+        f"{CLUSTER}.json",
+    )
+    provider = open_provider("json", CLUSTER, tmp_path, {"storage.service.endpoint.json.path": str(path)})
+    assert provider.location("payments") == "s3://closed/archive/kafka"
+    assert provider.location("clicks") == provider.location("other") == "s3://open/archive/kafka"
+
+
+def test_a_java_file_that_its_own_provider_refuses_is_refused(tmp_path: Path) -> None:
+    """A topic without its flag, a missing bucket and a foreign key are each named."""
+    _write(tmp_path, {"bucket_pii": "closed", "prefix": "p", "topics": {"a": {}, "b": {"pii": "yes"}}, "default": {}})
+    problems = _problems("json", tmp_path, {})
+    assert len(problems) == 4
+    for expected in ("bucket_public is missing", "'default'", "topics.a", "topics.b"):
+        assert any(expected in problem for problem in problems), expected
+
+
+def test_the_java_examples_class_is_refused_with_the_lines_to_write(tmp_path: Path) -> None:
+    """Who moves over from the Java uploader is told which name and which key replace the class."""
+    (problem,) = _problems(JAVA_CLASS, tmp_path, {})
+    assert "use json" in problem
+    assert "storage.service.endpoint.json.path=<path of its file>" in problem
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("com.example.Provider", "module:Class"), ("yaml", "accepted are url, json")]
+)
+def test_an_unknown_provider_is_refused_with_what_is_accepted(name: str, said: str, tmp_path: Path) -> None:
+    """Another Java class and a misspelt name both end with what can be written instead."""
+    (problem,) = _problems(name, tmp_path, {})
+    assert f"storage.service.endpoint.provider.class={name}" in problem
+    assert said in problem
+
+
+def test_an_operators_class_is_given_cluster_directory_and_properties(tmp_path: Path) -> None:
+    """A dotted path names a class that decides by whatever it is given."""
+    provider = open_provider(f"{__name__}:ByTeam", CLUSTER, tmp_path, {"team.bucket": "team"})
+    assert provider.location("alpha") == f"s3://team-a/{CLUSTER}/{tmp_path.name}"
+    assert len(provider.locations()) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("ByTeam", "KeyError: 'team.bucket'"),
+        ("NotDerived", "is no ts_common.endpoints.EndpointProvider"),
+        ("Absent", "cannot be loaded"),
+        ("NamesNoStore", "write s3://bucket/base"),
+    ],
+)
+def test_an_operators_class_that_cannot_serve_is_a_configuration_error(name: str, said: str, tmp_path: Path) -> None:
+    """Absent, failing, half a provider, or naming no stores: each is refused at start in its own words."""
+    with pytest.raises(ConfigurationError, match=re.escape(said)):
+        open_provider(f"{__name__}:{name}", CLUSTER, tmp_path, {})

@@ -1,0 +1,1 @@
+"""The agent: its parts alone, then beside a real broker."""

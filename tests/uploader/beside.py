@@ -1,0 +1,136 @@
+"""Agents beside the brokers of a real cluster, and the archive that they make."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.archive import read_archive
+from ts_common.catalog import read_commit
+from ts_common.commit import Commit
+from ts_common.model import TopicPartition
+from ts_common.object_keys import ClusterKeys, PartitionKeys
+from ts_common.store.contract import ObjectStore
+from ts_common.store.factory import open_store
+from ts_local.agent import AgentProcess, write_config
+from ts_local.cluster import LocalCluster, wait_for
+from ts_local.oracle import OracleRecord, dump
+
+BUCKET = "archive"
+PREFIX = "ts.segment.uploader."
+
+
+class Archive:
+    """One topic's archive under a prefix of its own, and the agents that ship to it.
+
+    Args:
+        cluster: whose brokers are shipped; with an S3 server.
+        directory: of the test.
+        topic: the one that is shipped.
+        cluster_id: stands in the keys.
+        entropy_bits: likewise.
+        properties: further ones of the configuration.
+    """
+
+    def __init__(
+        self,
+        cluster: LocalCluster,
+        directory: Path,
+        topic: str,
+        cluster_id: str = "prod",
+        entropy_bits: int = 5,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        assert cluster.s3 is not None
+        self.cluster = cluster
+        self.s3 = cluster.s3
+        self.topic = topic
+        self.keys = ClusterKeys(cluster_id, entropy_bits)
+        self.location = f"s3://{BUCKET}/{directory.name}"
+        self._directory = directory
+        self._properties = {
+            PREFIX + "kafka.topics.include": topic,
+            PREFIX + "s3.prefix.entropy.bits": str(entropy_bits),
+            "storage.service.endpoint.url": self.location,
+            **(properties or {}),
+        }
+        self._agents: list[AgentProcess] = []
+        self._store: ObjectStore | None = None
+
+    def agent(self, broker: int = 1) -> AgentProcess:
+        """A new agent beside a broker, up and answering."""
+        config = self._directory / "conf"
+        write_config(config, self.keys.cluster, self._properties)
+        agent = AgentProcess(
+            self._directory,
+            self.cluster.logs,
+            config,
+            self.cluster.brokers[broker].server_properties,
+            self.keys.cluster,
+            environment=self.s3.environment(),
+            name=f"agent-{self._directory.name}-{len(self._agents)}",
+        )
+        self._agents.append(agent)
+        agent.start()
+        return agent
+
+    @property
+    def store(self) -> ObjectStore:
+        """The archive's store, as an administrator."""
+        if self._store is None:
+            with pytest.MonkeyPatch.context() as patched:
+                for name, value in self.s3.environment().items():
+                    patched.setenv(name, value)
+                self._store = open_store(self.location)
+        return self._store
+
+    def partition_keys(self, partition: int = 0) -> PartitionKeys:
+        """The keys of a partition in the topic's first incarnation."""
+        return self.keys.partition(TopicPartition(self.topic, partition))
+
+    def objects(self) -> dict[str, str]:
+        """Every key of the archive with its etag."""
+        return {info.key: info.etag for info in self.store.list()}
+
+    def commit(self, partition: int = 0) -> Commit | None:
+        """The commit of a partition, if there is one of ours."""
+        found, _ = read_commit(self.store, self.partition_keys(partition))
+        return found if isinstance(found, Commit) else None
+
+    def next_offset(self, partition: int = 0) -> int:
+        """What readers see offsets below; 0 without a commit of ours."""
+        commit = self.commit(partition)
+        return commit.next_offset if commit else 0
+
+    def wait_for_offset(self, offset: int, partition: int = 0, seconds: float = 60) -> None:
+        """Until readers see everything below `offset`."""
+        wait_for(
+            lambda: self.next_offset(partition) >= offset,
+            f"{self.topic}-{partition} shipped up to {offset}",
+            seconds,
+            state=lambda: f"next offset {self.next_offset(partition)}",
+        )
+
+    def wait_until_shipped(self, broker: int = 1, partition: int = 0) -> int:
+        """Until every closed segment of a partition on a broker is below the next offset; that offset."""
+        directory = self.cluster.brokers[broker].partition_directory(self.topic, partition)
+        active = max(int(path.stem) for path in directory.glob("*.log"))
+        self.wait_for_offset(active, partition)
+        return active
+
+    def read(self, partition: int = 0) -> list[OracleRecord]:
+        """What readers see."""
+        return read_archive(self.store, self.keys, TopicPartition(self.topic, partition))
+
+    def oracle(self, partition: int = 0, end: int | None = None) -> list[OracleRecord]:
+        """What Kafka's own consumer sees of a partition below `end`."""
+        records = dump(self.cluster.bootstrap, self.topic)
+        return [r for r in records if r.partition == partition and (end is None or r.offset < end)]
+
+    def close(self) -> None:
+        """End every agent."""
+        for agent in self._agents:
+            if agent.alive:
+                agent.kill()
+        if self._store is not None:
+            self._store.close()

@@ -1,0 +1,44 @@
+"""One cluster for the folder: two brokers that roll their segments at different sizes, and an S3 server."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.uploader.beside import BUCKET, Archive
+from ts_local.cluster import LocalCluster
+
+ArchiveOf = Callable[..., Archive]
+
+
+@pytest.fixture(scope="package")
+def cluster() -> Iterator[LocalCluster]:
+    """Small segments need a small fetch: a follower appends a whole fetch at once."""
+    with LocalCluster(
+        brokers=2,
+        s3=True,
+        buckets=[BUCKET],
+        properties={
+            "replica.fetch.max.bytes": "20000",
+            "replica.fetch.response.max.bytes": "20000",
+            "zookeeper.session.timeout.ms": "2000",
+            "log.cleaner.backoff.ms": "500",
+        },
+        broker_properties={1: {"log.segment.bytes": "60000"}, 2: {"log.segment.bytes": "97000"}},
+        name="agents",
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def archive_of(cluster: LocalCluster, tmp_path: Path) -> Iterator[ArchiveOf]:
+    """Makes archives of topics; their agents end with the test."""
+    made: list[Archive] = []
+
+    def archive(topic: str, **arguments: object) -> Archive:
+        made.append(Archive(cluster, tmp_path, topic, **arguments))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield archive
+    for archive_ in made:
+        archive_.close()

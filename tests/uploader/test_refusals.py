@@ -1,0 +1,169 @@
+"""What the agent refuses at its start: one clear message that names the thing, a non-zero exit, nothing written."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.uploader.beside import BUCKET
+from ts_local.agent import write_config
+from ts_local.cluster import LocalCluster
+from ts_uploader.cli import EXIT_BROKEN, EXIT_REFUSED, EXIT_TRY_AGAIN
+
+URL = "storage.service.endpoint.url"
+BITS = "ts.segment.uploader.s3.prefix.entropy.bits"
+LEADERSHIP = "ts.segment.uploader.leadership.watcher.class"
+CHECKOUT = Path(__file__).parents[2]
+
+
+class Command:
+    """`ts-uploader run`, once to its end."""
+
+    def __init__(self, cluster: LocalCluster, directory: Path) -> None:
+        assert cluster.s3 is not None
+        self.cluster = cluster
+        self.s3 = cluster.s3
+        self.config = directory / "conf"
+        self.config.mkdir()
+        self.location = f"s3://{BUCKET}/{directory.name}"
+
+    def run(
+        self,
+        properties: Mapping[str, str] | None,
+        *arguments: str,
+        environment: Mapping[str, str] | None = None,
+        server_properties: Path | None = None,
+    ) -> "subprocess.CompletedProcess[str]":
+        """Run it with this configuration; None writes no file."""
+        if properties is not None:
+            write_config(self.config, "prod", properties)
+        broker = server_properties or self.cluster.brokers[1].server_properties
+        program = Path(sys.executable).with_name("ts-uploader")
+        command = [str(program), "run", str(self.config), "--cluster-id", "prod", "--http-address", "127.0.0.1:0"]
+        return subprocess.run(
+            [*command, "--server-properties", str(broker), *arguments],
+            env={**os.environ, **self.s3.environment(), "PYTHONPATH": str(CHECKOUT), **(environment or {})},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def refuses(self, ended: "subprocess.CompletedProcess[str]", *expected: str, code: int = EXIT_REFUSED) -> None:
+        """It ended with a message that names all this, and wrote nothing."""
+        assert ended.returncode == code, ended.stderr
+        assert "Traceback" not in ended.stderr
+        for text in expected:
+            assert text in ended.stderr
+        listed = self.s3.client().list_objects_v2(Bucket=BUCKET, Prefix=self.location.rpartition("/")[2] + "/")
+        assert listed["KeyCount"] == 0
+
+
+@pytest.fixture
+def command(cluster: LocalCluster, tmp_path: Path) -> Command:
+    return Command(cluster, tmp_path)
+
+
+def test_u21_a_missing_configuration_is_named(command: Command) -> None:
+    """Which file, and how such a file is named."""
+    command.refuses(command.run(None), "prod.properties", "<clusterId>.properties")
+
+
+def test_u21_all_configuration_problems_are_told_at_once(command: Command) -> None:
+    """An unknown key with the nearest right one, a bad regex and a bad number, in one message."""
+    ended = command.run(
+        {
+            URL: command.location,
+            "ts.segment.uploader.kafka.topics.includ": ".*",
+            "ts.segment.uploader.kafka.topics.exclude": "(",
+            "ts.segment.uploader.upload.thread.count": "0",
+        }
+    )
+    command.refuses(
+        ended,
+        "3 problems",
+        "did you mean ts.segment.uploader.kafka.topics.include?",
+        "'(' is no regular expression",
+        "thread.count=0",
+    )
+
+
+def test_u21_an_absent_bucket_is_refused_and_not_created(command: Command) -> None:
+    """Asked with HeadBucket at the start, as an identity that could create one."""
+    ended = command.run({URL: "s3://nowhere-at-all/base"})
+    command.refuses(ended, "s3://nowhere-at-all", "create")
+    assert "nowhere-at-all" not in [b["Name"] for b in command.s3.client().list_buckets()["Buckets"]]
+
+
+def test_u21_a_store_that_refuses_the_identity_is_told(command: Command) -> None:
+    """Wrong credentials are named as such."""
+    ended = command.run({URL: command.location}, environment={"AWS_SECRET_ACCESS_KEY": "wrong"})
+    command.refuses(ended, command.location)
+
+
+def test_u21_a_store_that_nobody_serves_is_told(command: Command) -> None:
+    """An endpoint where nothing listens is told, with the exit code that makes a supervisor start it again."""
+    ended = command.run({URL: command.location}, environment={"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9"})
+    command.refuses(ended, "127.0.0.1:9", "start it again", code=EXIT_TRY_AGAIN)
+
+
+def test_u21_another_entropy_width_than_the_bucket_holds_is_refused(command: Command) -> None:
+    """Both widths are named; a bucket half in one and half in another would be found by nobody."""
+    key = f"{command.location.rpartition('/')[2]}/101/prod/t-0/offset.wm"
+    command.s3.client().put_object(Bucket=BUCKET, Key=key, Body=b"0" * 20)
+    ended = command.run({URL: command.location, BITS: "5"})
+    command.s3.client().delete_object(Bucket=BUCKET, Key=key)
+    command.refuses(ended, BITS + "=5", "with 3 bits")
+
+
+def test_kraft_is_refused_with_a_clear_word(command: Command, tmp_path: Path) -> None:
+    """As a setting, and where the broker's own file says so."""
+    command.refuses(command.run({URL: command.location, LEADERSHIP: "kraft"}), "KRaft is not built yet")
+    kraft = tmp_path / "server.properties"
+    kraft.write_text(f"process.roles=broker\nnode.id=1\nlog.dirs={tmp_path}\n")
+    ended = command.run({URL: command.location}, server_properties=kraft)
+    command.refuses(ended, "KRaft is not built yet", "module:Class")
+
+
+def test_a_wrong_broker_file_is_told_with_all_its_problems(command: Command, tmp_path: Path) -> None:
+    """Neither log dirs nor a ZooKeeper nor an id: each is named."""
+    wrong = tmp_path / "server.properties"
+    wrong.write_text("listeners=PLAINTEXT://:9092\n")
+    ended = command.run({URL: command.location}, server_properties=wrong)
+    command.refuses(ended, "log.dirs", "zookeeper.connect", "broker.id")
+    command.refuses(command.run({}, server_properties=tmp_path / "absent"), "absent", "no such file")
+
+
+def test_a_store_location_that_is_none_is_told(command: Command) -> None:
+    """The forms that are accepted are named."""
+    command.refuses(command.run({URL: "gs://bucket/base"}), "gs://bucket/base", "s3://")
+    command.refuses(command.run({}), URL)
+
+
+def test_a_taken_http_address_is_told(command: Command) -> None:
+    """Two agents on one host need two ports, and the message says so."""
+    taken = command.s3.port
+    command.refuses(command.run({URL: command.location}, "--http-address", f"127.0.0.1:{taken}"), str(taken))
+
+
+def test_u20_a_thread_that_dies_ends_the_process(command: Command) -> None:
+    """Never half alive: a clear error, and an exit code that makes a supervisor start it again."""
+    ended = command.run({URL: command.location, LEADERSHIP: "tests.uploader.dying:DyingLeadership"})
+    assert ended.returncode == EXIT_BROKEN
+    assert "a thread died" in ended.stderr
+    assert "unforeseen" in ended.stderr
+
+
+def test_an_environment_provider_of_ones_own_is_loaded(command: Command) -> None:
+    """By dotted path; the cluster id that it tells names the properties file."""
+    ended = command.run(None, "--environment-provider", "tests.uploader.surroundings:Renamed")
+    command.refuses(ended, "renamed.properties")
+
+
+@pytest.mark.parametrize("path", ["nowhere:Nothing", "tests.uploader.surroundings:Absent", "os:PathLike", "nonsense"])
+def test_an_environment_provider_that_is_none_is_told(command: Command, path: str) -> None:
+    """No module, no such class, another kind of class, no dotted path: the option and the value are named."""
+    command.refuses(command.run(None, "--environment-provider", path), "--environment-provider", path)

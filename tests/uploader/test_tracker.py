@@ -1,0 +1,297 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ts_common.config import OffsetReset
+from ts_common.epochs import EpochLine
+from ts_common.model import TopicPartition
+from ts_common.object_keys import ClusterKeys
+from ts_uploader.events import (
+    AnyTask,
+    Asked,
+    AskStore,
+    Changed,
+    Committed,
+    DirectoryGone,
+    Failed,
+    Fenced,
+    HighWatermarks,
+    Led,
+    Listing,
+    NotLed,
+    Position,
+    Reign,
+    Rescan,
+    Ship,
+    Shipped,
+    Task,
+    WriteCommit,
+)
+from ts_uploader.tracker import Tracker
+
+TP = TopicPartition("t", 0)
+KEYS = ClusterKeys("c").partition(TP)
+LOG_DIR = Path("/log")
+REIGN = Reign(epoch=1, topic_id="id", seen_at=100)
+
+
+def listing(*bases: int, topic_id: str | None = "id", inode: int = 1, taken_at: int = 100) -> Listing:
+    return Listing(TP, LOG_DIR / "t-0", (1, inode), LOG_DIR, bases, (), False, topic_id, taken_at)
+
+
+def watermark(offset: int, written_at: int = 200) -> HighWatermarks:
+    return HighWatermarks(LOG_DIR, written_at, {("t", 0): offset})
+
+
+def position(next_offset: int) -> Position:
+    return Position(KEYS, 0, next_offset, None, EpochLine(), None, None)
+
+
+def shipped(task: Task, end: int | None = None) -> Shipped:
+    assert isinstance(task, Ship)
+    return Shipped(
+        partition=task.partition,
+        generation=task.generation,
+        reign=task.reign,
+        base=task.base,
+        next_base=task.next_base,
+        end=task.next_base if end is None else end,
+        epochs=((1, task.base),),
+        last_stable_offset=None,
+        bytes_sent=1,
+        corruptions=0,
+        seconds=0.0,
+    )
+
+
+def asked(task: AnyTask, next_offset: int) -> Asked:
+    assert isinstance(task, AskStore)
+    return Asked(task.partition, task.generation, task.reign, position(next_offset))
+
+
+def failed(task: Task) -> Failed:
+    base = task.base if isinstance(task, Ship) else None
+    return Failed(task.partition, task.generation, task.reign, base, type(task).__name__, "because")
+
+
+def bases(tasks: list[AnyTask]) -> list[int]:
+    return [task.base for task in tasks if isinstance(task, Ship)]
+
+
+class Led1:
+    """A tracker whose partition is led, listed, below a high watermark, and about to be asked for in the store."""
+
+    def __init__(self, *live: int, high_watermark: int = 10**6, reset: OffsetReset = OffsetReset.EARLIEST) -> None:
+        self.tracker = Tracker(reset)
+        assert self.tracker.observe(Led(TP, REIGN)) == []
+        assert self.tracker.observe(listing(*live)) == []
+        (self.ask,) = self.tracker.observe(watermark(high_watermark))
+
+    def at(self, next_offset: int) -> list[AnyTask]:
+        """The store says where the run ends."""
+        return self.tracker.conclude(asked(self.ask, next_offset))
+
+
+def test_only_closed_segments_below_the_high_watermark_go() -> None:
+    """The active segment stays, and so does what followers may not have yet (protocol rule 1, fault U08)."""
+    led = Led1(0, 100, 200, 300, high_watermark=250)
+    assert bases(led.at(0)) == [0, 100]
+    assert bases(led.tracker.observe(watermark(300))) == [200]
+
+
+@pytest.mark.parametrize("written_at", [50, 100])
+def test_u28_a_high_watermark_from_before_the_reign_is_not_believed(written_at: int) -> None:
+    """A checkpoint that the broker wrote before this reign was seen may be of another life."""
+    tracker = Tracker(OffsetReset.EARLIEST)
+    tracker.observe(Led(TP, REIGN))
+    tracker.observe(listing(0, 100))
+    assert tracker.observe(watermark(100, written_at=written_at)) == []
+    assert tracker.observe(watermark(100, written_at=101)) != []
+
+
+def test_a_partition_without_an_entry_in_the_checkpoint_waits() -> None:
+    """No entry means that nothing is known, not that all is committed."""
+    tracker = Tracker(OffsetReset.EARLIEST)
+    tracker.observe(Led(TP, REIGN))
+    tracker.observe(listing(0, 100))
+    assert tracker.observe(HighWatermarks(LOG_DIR, 200, {("t", 1): 5})) == []
+
+
+def test_a_directory_of_another_topic_id_is_not_shipped() -> None:
+    """Only the directory of the incarnation that the leadership source names may go (fault U09)."""
+    tracker = Tracker(OffsetReset.EARLIEST)
+    tracker.observe(Led(TP, REIGN))
+    tracker.observe(listing(0, 100, topic_id="old"))
+    assert tracker.observe(watermark(100)) == []
+    tracker.observe(listing(0, 100, topic_id="id", inode=2, taken_at=150))
+    assert tracker.observe(watermark(100)) != []
+
+
+def test_u04_shipping_goes_on_with_the_segment_that_contains_the_next_offset() -> None:
+    """Another broker has other boundaries, so names above the first line mean nothing (protocol rule 4)."""
+    led = Led1(0, 90, 250, 300)
+    tasks = led.at(200)
+    assert bases(tasks) == [90, 250]
+    (commit,) = [t for t in led.tracker.conclude(shipped(tasks[0])) if isinstance(t, WriteCommit)]  # type: ignore[arg-type]
+    assert [(segment.base, segment.end) for segment in commit.run] == [(90, 250)]
+
+
+def test_u01_the_commit_waits_before_a_segment_that_keeps_failing() -> None:
+    """Later segments may be up; the commit moves along the run only, and the failing one is tried again."""
+    led = Led1(0, 100, 200, 300)
+    first, second, third = (task for task in led.at(0) if isinstance(task, Ship))
+    assert led.tracker.conclude(shipped(second)) == []
+    (again,) = led.tracker.conclude(failed(first))
+    assert isinstance(again, AskStore)
+    assert again.attempt == 1
+    assert led.tracker.conclude(shipped(third)) == []
+    (retry,) = led.tracker.conclude(asked(again, 0))
+    assert isinstance(retry, Ship)
+    assert retry.base == 0
+    (commit,) = led.tracker.conclude(shipped(retry))
+    assert isinstance(commit, WriteCommit)
+    assert [segment.base for segment in commit.run] == [0, 100, 200]
+
+
+def test_a_failing_segment_is_tried_again_however_many_later_ones_are_up() -> None:
+    """The bound on what is ahead of the run never stops the run itself."""
+    led = Led1(*range(0, 10_000, 100))
+    waiting = [task for task in led.at(0) if isinstance(task, Ship)]
+    failing = waiting.pop(0)
+    while waiting:
+        waiting += [t for t in led.tracker.conclude(shipped(waiting.pop(0))) if isinstance(t, Ship)]
+    (again,) = led.tracker.conclude(failed(failing))
+    assert bases(led.tracker.conclude(asked(again, 0))) == [0]
+
+
+def test_one_commit_at_a_time_and_it_takes_all_that_came_meanwhile() -> None:
+    """While a commit is under way nothing else is committed; the next one moves over everything since."""
+    led = Led1(0, 100, 200, 300)
+    first, second, third = (task for task in led.at(0) if isinstance(task, Ship))
+    (commit,) = led.tracker.conclude(shipped(first))
+    assert isinstance(commit, WriteCommit)
+    assert led.tracker.conclude(shipped(second)) == []
+    assert led.tracker.conclude(shipped(third)) == []
+    (after,) = led.tracker.conclude(Committed(TP, commit.generation, commit.reign, position(100)))
+    assert isinstance(after, WriteCommit)
+    assert [segment.base for segment in after.run] == [100, 200]
+
+
+def test_a_fenced_reign_does_not_come_back() -> None:
+    """Once the store showed a later reign, the same saying of the leadership source changes nothing (fault U06)."""
+    led = Led1(0, 100)
+    assert led.tracker.conclude(Fenced(TP, led.ask.generation, REIGN, "later")) == []  # type: ignore[union-attr]
+    led.tracker.observe(Led(TP, REIGN))
+    assert led.tracker.observe(watermark(10**6, written_at=300)) == []
+    led.tracker.observe(Led(TP, replace(REIGN, epoch=2)))
+    assert led.tracker.observe(watermark(10**6, written_at=300)) != []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [NotLed(TP), Led(TP, replace(REIGN, epoch=2)), DirectoryGone(TP), listing(0, 100, 200, inode=9)],
+    ids=["demoted", "new reign", "directory gone", "directory replaced"],
+)
+def test_results_of_a_past_life_do_not_count(change: NotLed | Led | DirectoryGone | Listing) -> None:
+    """What was under way when reign or directory changed is dropped when it ends."""
+    led = Led1(0, 100, 200)
+    task = led.at(0)[0]
+    led.tracker.observe(change)
+    assert led.tracker.conclude(shipped(task)) == []  # type: ignore[arg-type]
+
+
+def test_a_repeated_saying_of_the_same_reign_changes_nothing() -> None:
+    """The source is level-triggered; work under way goes on (fault U16)."""
+    led = Led1(0, 100, 200)
+    task = led.at(0)[0]
+    assert led.tracker.observe(Led(TP, replace(REIGN, seen_at=999))) == []
+    assert led.tracker.conclude(shipped(task)) != []  # type: ignore[arg-type]
+
+
+def test_a_changed_segment_waits_for_a_new_listing() -> None:
+    """After the cleaner was at work nothing is taken from the old listing any more."""
+    led = Led1(0, 100, 200, 300)
+    task = led.at(0)[0]
+    assert isinstance(task, Ship)
+    (rescan,) = led.tracker.conclude(Changed(TP, task.generation, task.reign, task.base, "cleaner"))
+    assert rescan == Rescan(TP, 1)
+    assert bases(led.tracker.observe(listing(0, 200, 300))) == [0]
+
+
+def test_a_segment_with_a_new_neighbour_is_weighed_anew() -> None:
+    """Merged by the cleaner, it answers for more than when it was shipped."""
+    led = Led1(0, 100, 200, 300)
+    tasks = [task for task in led.at(0) if isinstance(task, Ship)]
+    led.tracker.conclude(shipped(tasks[1]))
+    assert 100 in bases(led.tracker.observe(listing(0, 100, 300)))
+
+
+def test_latest_begins_with_the_active_segment() -> None:
+    """Without a commit LATEST begins where the log is written now, EARLIEST where it begins."""
+    assert isinstance(ask := Led1(0, 100, 200, reset=OffsetReset.LATEST).ask, AskStore)
+    assert ask.first_base == 200
+    assert isinstance(ask := Led1(50, 100, 200).ask, AskStore)
+    assert ask.first_base == 50
+
+
+def test_a_hole_is_shown_and_nothing_is_shipped_over_it() -> None:
+    """Where the next offset lies below every live segment, the backlog says so."""
+    led = Led1(100, 200, 300)
+    assert bases(led.at(50)) == [100, 200]
+    waiting = led.tracker.backlog()[TP]
+    assert waiting.hole
+    assert Led1(100, 200, 300).at(100) != []
+
+
+def test_the_backlog_names_the_oldest_segment_that_waits() -> None:
+    """Oldest unshipped, count and lag are what operators look at."""
+    led = Led1(0, 100, 200, 300, high_watermark=350)
+    led.at(100)
+    waiting = led.tracker.backlog()[TP]
+    assert (waiting.base, waiting.segments, waiting.lag, waiting.hole) == (100, 2, 250, False)
+
+
+def test_results_never_meet_a_partition_that_was_forgotten_and_came_back() -> None:
+    """A topic deleted and re-created under its name has nothing to do with uploads of its first life (fault U09)."""
+    led = Led1(0, 100, 200)
+    task = led.at(0)[0]
+    led.tracker.observe(NotLed(TP))
+    led.tracker.observe(DirectoryGone(TP))
+    led.tracker.observe(Led(TP, replace(REIGN, topic_id="new")))
+    led.tracker.observe(listing(0, 80, 160, topic_id="new", inode=2))
+    led.tracker.observe(watermark(160))
+    assert led.tracker.conclude(shipped(task)) == []  # type: ignore[arg-type]
+    assert led.tracker.conclude(asked(led.ask, 0)) == []
+
+
+def test_a_fence_holds_for_its_topic_id_only() -> None:
+    """A re-created topic begins with low epochs again, and is shipped."""
+    led = Led1(0, 100)
+    assert isinstance(led.ask, AskStore)
+    led.tracker.conclude(Fenced(TP, led.ask.generation, replace(REIGN, epoch=9), "later"))
+    led.tracker.observe(Led(TP, replace(REIGN, topic_id="new")))
+    led.tracker.observe(listing(0, 100, topic_id="new", inode=2))
+    assert led.tracker.observe(watermark(100)) != []
+
+
+def test_u25_nothing_is_asked_for_in_the_middle_of_the_cleaners_renames() -> None:
+    """What is lowest cannot be told then, and `log.start` is written once and for ever."""
+    tracker = Tracker(OffsetReset.EARLIEST)
+    tracker.observe(Led(TP, REIGN))
+    tracker.observe(replace(listing(100, 200, 300), swapping=True))
+    assert tracker.observe(watermark(300)) == []
+    (ask,) = tracker.observe(listing(0, 200, 300))
+    assert isinstance(ask, AskStore)
+    assert ask.first_base == 0
+
+
+def test_a_lost_tail_is_shown_as_a_hole() -> None:
+    """A torn closed segment answers for less than its name says, and the partition waits visibly (fault U13)."""
+    led = Led1(0, 100, 200)
+    first = next(task for task in led.at(0) if isinstance(task, Ship))
+    (commit,) = [t for t in led.tracker.conclude(shipped(first, end=90)) if isinstance(t, WriteCommit)]
+    again = led.tracker.conclude(Committed(TP, commit.generation, commit.reign, position(90)))
+    (retry,) = [task for task in again if isinstance(task, Ship) and task.base == 0]
+    led.tracker.conclude(shipped(retry, end=90))
+    assert led.tracker.backlog()[TP].hole

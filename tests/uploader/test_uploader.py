@@ -1,0 +1,277 @@
+"""Shipping one segment, file by file, to a real store (a directory)."""
+
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from awscrt.checksums import crc32c
+
+from tests.log_format import build
+from ts_common.catalog import describe, read_catalog
+from ts_common.errors import CorruptData, OutcomeUnknown, SegmentChanged, StoreUnavailable
+from ts_common.log_format.scan import Readable, SegmentScan, scan_segment
+from ts_common.model import TopicPartition
+from ts_common.object_keys import ClusterKeys, SegmentName
+from ts_common.segment_metadata import TxnIndexState
+from ts_common.store.contract import ObjectInfo, ObjectStore
+from ts_common.store.factory import open_store
+from ts_common.store.file import FileStore
+from ts_uploader.events import Reign, Ship, Shipped
+from ts_uploader.uploader import Uploader
+from ts_uploader.watch.scan import list_partition
+
+TP = TopicPartition("t", 0)
+KEYS = ClusterKeys("c").partition(TP)
+
+
+def batch(base: int, records: int, epoch: int = 0) -> bytes:
+    return build.batch(base, [build.record(n) for n in range(records)], epoch=epoch)
+
+
+class Log:
+    """A partition's directory, and what ships from it."""
+
+    def __init__(self, directory: Path, store: ObjectStore) -> None:
+        self.path = directory / "t-0"
+        self.path.mkdir()
+        self.store = store
+
+    def put(self, base: int, data: bytes) -> None:
+        for suffix in (".index", ".timeindex"):
+            (self.path / f"{base:020d}{suffix}").touch()
+        (self.path / f"{base:020d}.log").write_bytes(data)
+
+    def epochs(self, *pairs: tuple[int, int]) -> None:
+        lines = ["0", str(len(pairs)), *(f"{epoch} {start}" for epoch, start in pairs)]
+        (self.path / "leader-epoch-checkpoint").write_text("\n".join(lines) + "\n")
+
+    def task(self, base: int) -> Ship:
+        listing = list_partition(TP, self.path, self.path.parent)
+        assert listing is not None
+        next_base = next(other for other in listing.bases if other > base)
+        return Ship(TP, 0, Reign(1, None, 0), KEYS, listing, base, next_base)
+
+    def ship(self, base: int) -> Shipped:
+        return Uploader(lambda _: self.store).ship(self.task(base))
+
+    def names(self) -> list[str]:
+        return [info.key.rpartition("/")[2] for info in self.store.list() if info.key.endswith(".log")]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    (tmp_path / "store").mkdir()
+    with open_store((tmp_path / "store").as_uri()) as store:
+        yield Log(tmp_path, store)
+
+
+def test_a_segment_whose_neighbours_were_emptied_answers_for_more_under_another_name(log: Log) -> None:
+    """The same bytes with a larger coverage, again and again: readers get it each time, under names of their own."""
+    log.put(0, batch(0, 10))
+    for end in (100, 200, 300):
+        log.put(end, b"")
+        assert log.ship(0).end == end
+        catalog = read_catalog(log.store, KEYS)
+        assert max(copy.end for copy in describe(log.store, KEYS, catalog.segments)) == end
+        (log.path / f"{end:020d}.log").unlink()
+    assert len(log.names()) == 3
+
+
+def test_what_stands_in_the_store_already_is_not_sent_again(log: Log) -> None:
+    """A restart finds its own bytes by size and CRC."""
+    log.put(0, batch(0, 10))
+    log.put(10, b"")
+    assert log.ship(0).bytes_sent > 0
+    assert log.ship(0).bytes_sent == 0
+
+
+def test_u05_other_bytes_under_a_taken_name_become_a_variant(log: Log) -> None:
+    """Both stay: the plain name is the first writer's, and the other bytes stand beside it."""
+    log.put(0, batch(0, 10, epoch=1))
+    log.put(10, b"")
+    log.ship(0)
+    log.put(0, batch(0, 10, epoch=2))
+    log.ship(0)
+    plain, variant = sorted(log.names(), key=len)
+    assert plain == "00000000000000000000.log"
+    assert variant.startswith("00000000000000000000.e2.")
+
+
+def test_a_shorter_copy_of_what_stands_there_is_done(log: Log) -> None:
+    """Theirs begins with our bytes and answers for as much: nothing to send."""
+    log.put(0, batch(0, 10) + batch(10, 10))
+    log.put(20, b"")
+    log.ship(0)
+    log.put(0, batch(0, 10))
+    log.put(10, b"")
+    shipped = log.ship(0)
+    assert (shipped.bytes_sent, shipped.end) == (0, 10)
+
+
+def test_the_epochs_of_a_segment_are_the_brokers_own_where_its_batches_agree(log: Log) -> None:
+    """Compaction took the first batches of epoch 3; the checkpoint still knows where it began."""
+    log.put(0, batch(0, 10, epoch=2) + batch(50, 10, epoch=3))
+    log.put(60, b"")
+    log.epochs((2, 0), (3, 20))
+    assert log.ship(0).epochs == ((2, 0), (3, 20))
+
+
+@pytest.mark.parametrize("pairs", [(), ((2, 0), (3, 55)), ((7, 0),)])
+def test_the_epochs_of_a_segment_are_its_batches_own_where_the_checkpoint_disagrees(
+    log: Log, pairs: tuple[tuple[int, int], ...]
+) -> None:
+    """A list that gives a batch another epoch would make readers drop it."""
+    log.put(0, batch(0, 10, epoch=2) + batch(50, 10, epoch=3))
+    log.put(60, b"")
+    log.epochs(*pairs)
+    assert log.ship(0).epochs == ((2, 0), (3, 50))
+
+
+def test_an_epoch_that_falls_inside_a_segment_is_told_and_not_shipped(log: Log) -> None:
+    """The batch CRC leaves the epoch out, so a flipped bit there would make readers drop what follows."""
+    log.put(0, batch(0, 10, epoch=2) + batch(10, 10, epoch=70000) + batch(20, 10, epoch=2))
+    log.put(30, b"")
+    with pytest.raises(CorruptData, match="leader epoch 2 at offset 20 after 70000"):
+        log.ship(0)
+    assert log.names() == []
+
+
+def test_u25_a_neighbour_that_is_none_gives_no_coverage(log: Log) -> None:
+    """With a rename under way the next base proves nothing, and nothing is shipped."""
+    log.put(0, batch(0, 10))
+    log.put(100, b"")
+    (log.path / f"{0:020d}.log.swap").touch()
+    with pytest.raises(SegmentChanged, match="cleaner"):
+        log.ship(0)
+    assert log.names() == []
+
+
+def test_u13_a_torn_tail_is_no_coverage(log: Log) -> None:
+    """What is no whole batch is not answered for, and the metadata says so."""
+    log.put(0, batch(0, 10) + batch(10, 10)[:-5])
+    log.put(20, b"")
+    assert log.ship(0).end == 10
+
+
+def test_a_symbolic_link_is_not_followed(log: Log, tmp_path: Path) -> None:
+    """It could lead out of the log directories (fault U19)."""
+    log.put(0, batch(0, 10))
+    log.put(10, b"")
+    outside = tmp_path / "outside"
+    (log.path / f"{0:020d}.log").rename(outside)
+    (log.path / f"{0:020d}.log").symlink_to(outside)
+    with pytest.raises(OSError, match="symbolic"):
+        log.ship(0)
+    assert log.names() == []
+
+
+class Interrupted(FileStore):
+    """A store in which something else happens just before an object is put.
+
+    Attributes:
+        before: by suffix of the key.
+        order: the suffixes that were put, in order.
+    """
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.before: dict[str, Callable[[], object]] = {}
+        self.order: list[str] = []
+
+    def put(self, key: str, *arguments: object, **named: object) -> ObjectInfo:
+        suffix = Path(key).suffix
+        self.before.pop(suffix, lambda: None)()
+        self.order.append(suffix)
+        return super().put(key, *arguments, **named)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def interrupted(tmp_path: Path) -> Iterator[tuple[Log, Interrupted]]:
+    (tmp_path / "store").mkdir()
+    with Interrupted(tmp_path / "store") as store:
+        yield Log(tmp_path, store), store
+
+
+def test_u02_the_log_goes_last_and_not_without_its_indexes(interrupted: tuple[Log, Interrupted]) -> None:
+    """The `.log` object is the sign that the segment is whole: an index that fails keeps it back."""
+    log, store = interrupted
+    log.put(0, batch(0, 10))
+    (log.path / f"{0:020d}.txnindex").touch()
+    log.put(10, b"")
+
+    def fail() -> None:
+        raise StoreUnavailable("SlowDown")
+
+    store.before[".timeindex"] = fail
+    with pytest.raises(StoreUnavailable, match="SlowDown"):
+        log.ship(0)
+    assert log.names() == []
+    store.order.clear()
+    log.ship(0)
+    assert sorted(store.order[:-1]) == [".index", ".timeindex", ".txnindex"]
+    assert store.order[-1] == ".log"
+
+
+def test_u27_a_log_that_another_agent_put_meanwhile_is_not_overwritten(interrupted: tuple[Log, Interrupted]) -> None:
+    """Its name was free when we looked and is taken when we put: refused, and the next attempt makes a variant."""
+    log, store = interrupted
+    log.put(0, batch(0, 10))
+    log.put(10, b"")
+    key = KEYS.segment(SegmentName(0))
+    theirs = batch(0, 5, epoch=7)
+    store.before[".log"] = lambda: FileStore.put(store, key, theirs)
+    with pytest.raises(OutcomeUnknown, match="taken meanwhile"):
+        log.ship(0)
+    assert store.get(key)[0] == theirs
+    log.ship(0)
+    assert store.get(key)[0] == theirs
+    assert len(log.names()) == 2
+
+
+def test_u33_a_segment_that_is_replaced_while_it_is_read_is_not_shipped(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cleaner swapped the file under the reader: what was read is no longer what stands there."""
+    log.put(0, batch(0, 10))
+    log.put(10, b"")
+
+    def scan_then_swap(reader: Readable, size: int) -> SegmentScan:
+        scan = scan_segment(reader, size)
+        swap = log.path / "swap"
+        swap.write_bytes(batch(0, 10, epoch=1))
+        swap.rename(log.path / f"{0:020d}.log")
+        return scan
+
+    monkeypatch.setattr("ts_uploader.uploader.scan_segment", scan_then_swap)
+    with pytest.raises(SegmentChanged, match="replaced"):
+        log.ship(0)
+    assert log.names() == []
+
+
+def test_u25_a_rename_that_begins_during_the_upload_takes_the_coverage_back(
+    interrupted: tuple[Log, Interrupted],
+) -> None:
+    """Where the neighbour bounds the coverage, listings before and after shipping have to agree."""
+    log, store = interrupted
+    log.put(0, batch(0, 10))
+    log.put(100, b"")
+    store.before[".log"] = (log.path / f"{100:020d}.log.swap").touch
+    with pytest.raises(SegmentChanged, match="cleaner"):
+        log.ship(0)
+
+
+def test_what_an_aborted_transaction_left_is_bound_to_the_log(log: Log) -> None:
+    """The metadata names the `.txnindex` by its CRC, and whether each abort marker has its entry."""
+    marker = build.batch(10, [build.record(0, key=b"\0\0\0\0")], attributes=0x30, producer_id=9)
+    log.put(0, batch(0, 10) + marker)
+    log.put(11, b"")
+    log.ship(0)
+    (copy,) = describe(log.store, KEYS, read_catalog(log.store, KEYS).segments)
+    assert copy.metadata.txnindex == (0, TxnIndexState.CORRUPT)
+    index = struct.pack(">hqqqq", 0, 9, 0, 10, 0)
+    (log.path / f"{0:020d}.txnindex").write_bytes(index)
+    log.put(0, batch(0, 9) + batch(9, 1) + marker)
+    log.ship(0)
+    found = {c.metadata.txnindex for c in describe(log.store, KEYS, read_catalog(log.store, KEYS).segments)}
+    assert (crc32c(index), TxnIndexState.COMPLETE) in found

@@ -1,0 +1,1 @@
+"""Words and rules that all sides share; imports nothing of ours."""

@@ -1,0 +1,124 @@
+"""The commit: the text of `offset.wm`, which says how far readers may look.
+
+::
+
+    00000000000000000100                 base offset of the highest segment of the run, 20 digits
+    {"next":250,"epoch":4,...}           ours alone; a Java uploader writes the first line only
+
+The first line is the Java uploader's watermark, so its consumer finds what is written here. The second line makes the
+commit's ETag its own (`nonce`), so that conditional writes fence even where next offset and epoch stay the same.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+
+from ts_common.epochs import EpochLine
+from ts_common.errors import CorruptData
+
+_FIRST_LINE = re.compile(r"[0-9]{20}")
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit of ours.
+
+    Attributes:
+        highest_base: base offset of the highest segment of the run.
+        next_offset: end of the run; readers see offsets below it.
+        epoch: leader epoch of the reign that committed.
+        epochs: the run's epochs, from where the archive begins.
+        last_stable_offset: offset below which no transaction is open; None where it was not to be had.
+        topic_id: of the incarnation; None where the cluster knows no topic ids.
+        broker: id of the broker beside which the agent ran.
+        time: milliseconds since the epoch, the agent's clock.
+        nonce: random, so that no two commits have equal bytes.
+    """
+
+    highest_base: int
+    next_offset: int
+    epoch: int
+    epochs: EpochLine
+    last_stable_offset: int | None
+    topic_id: str | None
+    broker: int
+    time: int
+    nonce: str
+
+    def encode(self) -> bytes:
+        """The text of `offset.wm`."""
+        second = {
+            "next": self.next_offset,
+            "epoch": self.epoch,
+            "epochs": [list(pair) for pair in self.epochs],
+            "lso": self.last_stable_offset,
+            "topicId": self.topic_id,
+            "broker": self.broker,
+            "time": self.time,
+            "nonce": self.nonce,
+        }
+        return f"{self.highest_base:020d}\n{json.dumps(second, separators=(',', ':'))}\n".encode()
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignCommit:
+    """A commit without a second line: the Java uploader's. It names the last segment shipped and no end."""
+
+    highest_base: int
+
+
+def decode_commit(data: bytes, key: str) -> Commit | ForeignCommit:
+    """Read the text of `offset.wm`. Fields of later versions are passed over.
+
+    Args:
+        data: the object's bytes.
+        key: of the object, for the message.
+
+    Raises:
+        CorruptData: no 20-digit first line, or a second line that is not one of ours.
+    """
+    try:
+        first, _, second = data.decode("ascii").partition("\n")
+        if not _FIRST_LINE.fullmatch(first.strip()):
+            raise ValueError(f"the first line is {first[:40]!r}, not 20 digits")
+        if not second.strip():
+            return ForeignCommit(int(first))
+        fields = json.loads(second)
+        commit = Commit(
+            highest_base=int(first),
+            next_offset=_integer(fields, "next"),
+            epoch=_integer(fields, "epoch"),
+            epochs=EpochLine(tuple((int(epoch), int(start)) for epoch, start in fields["epochs"])),
+            last_stable_offset=None if fields.get("lso") is None else _integer(fields, "lso"),
+            topic_id=fields.get("topicId"),
+            broker=_integer(fields, "broker"),
+            time=_integer(fields, "time"),
+            nonce=str(fields["nonce"]),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptData(f"{key}: not a commit: {error!r}; the store holds {data[:80]!r}") from error
+    return commit
+
+
+def encode_log_start(offset: int) -> bytes:
+    """The text of `log.start`: the first offset that readers show, 20 digits."""
+    return f"{offset:020d}\n".encode()
+
+
+def decode_log_start(data: bytes, key: str) -> int:
+    """Read the text of `log.start`.
+
+    Raises:
+        CorruptData: it is not 20 digits.
+    """
+    text = data.decode("ascii", "replace").strip()
+    if not _FIRST_LINE.fullmatch(text):
+        raise CorruptData(f"{key}: not a log start offset of 20 digits: {data[:80]!r}")
+    return int(text)
+
+
+def _integer(fields: dict[str, object], name: str) -> int:
+    value = fields[name]
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r}, not a number")
+    return value

@@ -1,0 +1,303 @@
+"""A cluster's configuration: one properties file, `<clusterId>.properties`, described here once.
+
+The description (`KEYS`) is what reads the file, refuses what is wrong in it, and writes the reference page
+(`python -m ts_common.config`). A file written for the Java uploader is understood: keys that
+have a meaning here keep it, keys that have none are accepted with a warning that says why.
+"""
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import javaproperties
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from ts_common.errors import ConfigurationError
+from ts_common.object_keys import MAX_ENTROPY_BITS
+
+_UPLOADER = "ts.segment.uploader."
+_MILLISECONDS = 1000
+
+_JAVA_LEADERSHIP = {
+    "com.pinterest.kafka.tieredstorage.uploader.leadership.ZookeeperLeadershipWatcher": "zookeeper",
+    "com.pinterest.kafka.tieredstorage.uploader.leadership.KRaftLeadershipWatcher": "kraft",
+}
+
+
+class OffsetReset(StrEnum):
+    """Where an archive without a commit begins."""
+
+    EARLIEST = "EARLIEST"
+    LATEST = "LATEST"
+
+
+def _patterns(value: object) -> tuple[re.Pattern[str], ...]:
+    patterns = []
+    for text in str(value).split(","):
+        if text.strip():
+            try:
+                patterns.append(re.compile(text.strip()))
+            except re.error as error:
+                raise ValueError(f"{text.strip()!r} is no regular expression: {error}") from error
+    return tuple(patterns)
+
+
+def _leadership(value: object) -> str | None:
+    if value is None:
+        return None
+    name = _JAVA_LEADERSHIP.get(str(value), str(value))
+    if name == "kraft":
+        raise ValueError("leadership from KRaft is not built yet; use zookeeper, or your own class as module:Class")
+    if name != "zookeeper" and not re.fullmatch(r"[\w.]+:\w+", name):
+        raise ValueError(f"{value!r} is none of zookeeper, module:Class")
+    return name
+
+
+def _upper(value: object) -> str:
+    return str(value).strip().upper()
+
+
+Patterns = Annotated[tuple[re.Pattern[str], ...], BeforeValidator(_patterns)]
+
+
+class ClusterConfig(BaseModel):
+    """One cluster's settings, validated. Field descriptions are the reference page's text."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    topics_include: Patterns = Field(
+        (re.compile(".*"),),
+        alias="ts.segment.uploader.kafka.topics.include",
+        description="Comma-separated regular expressions; a topic is shipped where one matches its whole name.",
+    )
+    topics_exclude: Patterns = Field(
+        (),
+        alias="ts.segment.uploader.kafka.topics.exclude",
+        description="Comma-separated regular expressions; a topic that one matches is not shipped, included or not.",
+    )
+    offset_reset: Annotated[OffsetReset, BeforeValidator(_upper)] = Field(
+        OffsetReset.EARLIEST,
+        alias="ts.segment.uploader.offset.reset.strategy",
+        description=(
+            "Where a partition without a commit begins: EARLIEST, its lowest segment, or LATEST, the segment that is "
+            "active at first sight. Written once, as `log.start`."
+        ),
+    )
+    upload_threads: int = Field(
+        3,
+        ge=1,
+        le=64,
+        alias="ts.segment.uploader.upload.thread.count",
+        description="How many segments are uploaded at once.",
+    )
+    upload_timeout_ms: int = Field(
+        60_000,
+        ge=100,
+        alias="ts.segment.uploader.upload.timeout.ms",
+        description="Milliseconds without progress after which one upload is cut and tried again.",
+    )
+    entropy_bits: int = Field(
+        -1,
+        le=MAX_ENTROPY_BITS,
+        alias="ts.segment.uploader.s3.prefix.entropy.bits",
+        description="How many bits of MD5 stand in front of each key, to spread a bucket's load. Below 1: none.",
+    )
+    leadership: Annotated[str | None, BeforeValidator(_leadership)] = Field(
+        None,
+        alias="ts.segment.uploader.leadership.watcher.class",
+        description="Where leadership is read: zookeeper, or module:Class; absent: as the broker's own file says.",
+    )
+    leadership_poll_seconds: float = Field(
+        60.0,
+        gt=0,
+        alias="ts.segment.uploader.leadership.watcher.poll.interval.seconds",
+        description="Seconds between the safety re-reads of leadership beside the watches.",
+    )
+    endpoint_provider: str | None = Field(
+        None,
+        alias="storage.service.endpoint.provider.class",
+        description="Where each topic's objects go: url (the default), json, or a class of your own as module:Class.",
+    )
+    endpoint_url: str | None = Field(
+        None,
+        alias="storage.service.endpoint.url",
+        description="For the provider url: s3://bucket/base/prefix or file:///dir, for all topics.",
+    )
+    endpoint_json_path: str | None = Field(
+        None,
+        alias="storage.service.endpoint.json.path",
+        description="For the provider json: its file; absent: <clusterId>.endpoints.json beside this one.",
+    )
+
+    conditional_writes: bool = Field(
+        True,
+        alias="storage.service.conditional.writes",
+        description=(
+            "false for a store that knows no conditional writes: two agents that believe to lead one partition can "
+            "then overwrite each other unnoticed."
+        ),
+    )
+
+    @property
+    def upload_timeout_seconds(self) -> float:
+        """`upload_timeout_ms` in seconds."""
+        return self.upload_timeout_ms / _MILLISECONDS
+
+    @property
+    def endpoint_properties(self) -> dict[str, str]:
+        """What the file says of endpoints, by key."""
+        said = {"storage.service.endpoint.url": self.endpoint_url}
+        said["storage.service.endpoint.json.path"] = self.endpoint_json_path
+        return {key: value for key, value in said.items() if value is not None}
+
+    def ships(self, topic: str) -> bool:
+        """Whether a topic is shipped: included, and not excluded."""
+        return any(p.fullmatch(topic) for p in self.topics_include) and not any(
+            p.fullmatch(topic) for p in self.topics_exclude
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKey:
+    """A key of the Java uploader that has no meaning here.
+
+    Attributes:
+        pattern: of the key.
+        reason: what the warning says.
+        accepts: values that are accepted; None means all.
+    """
+
+    pattern: str
+    reason: str
+    accepts: Callable[[str], bool] = field(default=lambda _: True)
+
+
+_COLLECTION = "remote retention is not built yet: nothing is deleted from the store"
+_METRICS = "the agent serves Prometheus metrics on its HTTP address; other reporters are not built yet"
+JAVA_ONLY = (
+    ForeignKey(_UPLOADER + "upload.max.retries", "retrying ends only when the file is gone"),
+    ForeignKey(
+        _UPLOADER + "segment.manager.class",
+        _COLLECTION,
+        lambda value: value.rpartition(".")[2] in {"S3SegmentManager", "NoOpSegmentManager", "NoOp", ""},
+    ),
+    ForeignKey(_UPLOADER + "segment.manager.gc.interval.seconds", _COLLECTION),
+    ForeignKey(_UPLOADER + "segment.manager.gc.*.retention.seconds", _COLLECTION),
+    ForeignKey(_UPLOADER + "segment.manager.gc.retention.seconds", _COLLECTION),
+    ForeignKey(
+        _UPLOADER + "dlq.*", "there is no dead-letter queue; a segment that cannot be shipped is retried and shown"
+    ),
+    ForeignKey("metrics.reporter.class", _METRICS),
+    ForeignKey("metrics.reporter.host", _METRICS),
+    ForeignKey("metrics.reporter.port", _METRICS),
+    ForeignKey("metrics.registry.manager.threadLocal", "the metrics registry is one for the process"),
+)
+
+KEYS: Mapping[str, str] = {info.alias: name for name, info in ClusterConfig.model_fields.items() if info.alias}
+
+
+def load_config(path: Path) -> tuple[ClusterConfig, tuple[str, ...]]:
+    """Read a cluster's properties file.
+
+    Returns:
+        the configuration, and a warning for each key that is accepted and has no effect.
+
+    Raises:
+        ConfigurationError: the file is not there, or anything in it is wrong; all problems at once.
+    """
+    try:
+        text = path.read_text(encoding="iso-8859-1")  # as Java reads properties
+    except FileNotFoundError:
+        raise ConfigurationError(
+            str(path), ["there is no such file; each cluster has one, named <clusterId>.properties"]
+        ) from None
+    except OSError as error:
+        raise ConfigurationError(str(path), [f"it cannot be read: {error}"]) from error
+    try:
+        properties = javaproperties.loads(text)
+    except javaproperties.InvalidUEscapeError as error:
+        raise ConfigurationError(str(path), [f"it is no properties file: {error}"]) from error
+    return parse_config(properties, str(path))
+
+
+def parse_config(properties: Mapping[str, str], source: str) -> tuple[ClusterConfig, tuple[str, ...]]:
+    """As `load_config`, from what a file holds; `source` names it in messages."""
+    problems: list[str] = []
+    warnings: list[str] = []
+    known: dict[str, Any] = {}
+    for key, value in properties.items():
+        if key in KEYS:
+            known[key] = value.strip()
+        elif (foreign := _foreign(key)) is not None:
+            if foreign.accepts(value.strip()):
+                warnings.append(f"{key} has no effect: {foreign.reason}")
+            else:
+                problems.append(f"{key}={value}: no such class here; remove the key: {foreign.reason}")
+        else:
+            problems.append(f"{key}: unknown key{nearest(key, KEYS)}")
+    config = None
+    try:
+        config = ClusterConfig.model_validate(known)
+    except ValidationError as error:
+        for problem in error.errors():
+            key = str(problem["loc"][0])
+            message = problem["msg"].removeprefix("Value error, ")
+            problems.append(f"{key}={known.get(key, '')}: {message[0].lower()}{message[1:]}")
+    if config is None or problems:
+        raise ConfigurationError(source, sorted(problems))
+    return config, tuple(warnings)
+
+
+def nearest(name: str, known: Mapping[str, object] | tuple[str, ...]) -> str:
+    """`; did you mean X?` where some known name is like this one, else nothing."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def reference_page() -> str:
+    """The configuration reference as Markdown, from the descriptions above."""
+    lines = [
+        "# Configuration of a cluster",
+        "",
+        "Generated from `ts_common/config.py`; `make docs` writes it anew.",
+        "",
+        "Each cluster has one file, `<clusterId>.properties`, in the form of Java properties.",
+        "An unknown key is an error. Endpoint, region and credentials of S3 come from the ordinary AWS chain.",
+        "",
+        "| key | default | meaning |",
+        "| --- | --- | --- |",
+    ]
+    for name, info in ClusterConfig.model_fields.items():
+        default = getattr(info.default, "value", info.default)
+        if isinstance(default, bool):
+            default = str(default).lower()
+        if isinstance(default, tuple):
+            default = ",".join(pattern.pattern for pattern in default)
+        shown = "" if default in {None, ""} else f"`{default}`"
+        if name == "entropy_bits":
+            shown = "none"
+        lines.append(f"| `{info.alias}` | {shown} | {info.description} |")
+    lines += [
+        "",
+        "Keys of the Java uploader that are accepted with a warning:",
+        "",
+        "| key | why it has no effect |",
+        "| --- | --- |",
+    ]
+    lines += [f"| `{key.pattern}` | {key.reason} |" for key in JAVA_ONLY]
+    return "\n".join(lines) + "\n"
+
+
+def _foreign(key: str) -> ForeignKey | None:
+    for foreign in JAVA_ONLY:
+        if re.fullmatch(re.escape(foreign.pattern).replace(r"\*", ".+"), key):
+            return foreign
+    return None
+
+
+if __name__ == "__main__":
+    print(reference_page(), end="")  # noqa: T201  (writing the page is this command's work)

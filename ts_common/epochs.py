@@ -1,0 +1,85 @@
+"""Leader epochs over offsets: which reign wrote which offset.
+
+A list of (epoch, start offset) pairs, both strictly rising, says that offsets from a pair's start up to the next
+pair's start were written in that epoch. Kafka's own `leader-epoch-checkpoint` has this form (KIP-101), and so has the
+commit. Batches of magic 0 and 1 carry no epoch (-1 here): they neither kill nor die.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+NO_EPOCH = -1
+
+
+@dataclass(frozen=True, slots=True)
+class EpochLine:
+    """An immutable list of (epoch, start offset) pairs.
+
+    Raises:
+        ValueError: epochs or start offsets that do not rise.
+    """
+
+    pairs: tuple[tuple[int, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        for (epoch, start), (next_epoch, next_start) in pairwise(self.pairs):
+            if next_epoch <= epoch or next_start <= start:
+                raise ValueError(f"epochs do not rise: ({epoch}, {start}) before ({next_epoch}, {next_start})")
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return iter(self.pairs)
+
+    def at(self, offset: int) -> int | None:
+        """The epoch that wrote `offset`; None below the first pair, where nothing is known."""
+        index = bisect_right(self.pairs, offset, key=lambda pair: pair[1])
+        return self.pairs[index - 1][0] if index else None
+
+    def below(self, end: int) -> "EpochLine":
+        """What the list says of offsets below `end`."""
+        return EpochLine(tuple(pair for pair in self.pairs if pair[1] < end))
+
+    def continued(self, other: "EpochLine", at: int) -> "EpochLine":
+        """This list for offsets below `at`, the other for those from `at` on.
+
+        Where the other's epoch at `at` began before, its reign simply goes on. Pairs of the other that would make an
+        epoch fall are left out: an older reign cannot follow a newer one.
+        """
+        pairs = list(self.below(at).pairs)
+        epoch = other.at(at)
+        tail = [(epoch, at)] if epoch is not None else []
+        tail += [pair for pair in other.pairs if pair[1] > at]
+        for pair in tail:
+            if not pairs or pair[0] > pairs[-1][0]:
+                pairs.append(pair)
+        return EpochLine(tuple(pairs))
+
+    def agrees_with(self, copy: Iterable[tuple[int, int]], start: int, end: int) -> bool:
+        """Whether every batch of a copy in `[start, end)` bears the epoch that this list gives its offset.
+
+        Args:
+            copy: (epoch, first base offset with it) wherever the epoch changes in the copy.
+            start: first offset that is asked about.
+            end: the offset after the last.
+        """
+        return self.live_end(copy, start, end) == end
+
+    def live_end(self, copy: Iterable[tuple[int, int]], start: int, end: int) -> int:
+        """Where the live part of a copy ends: at its first batch of another epoch than this list gives that offset.
+
+        What is dead in a copy is always its tail, so this is all there is to know. The epoch of a batch is compared
+        at its first offset and, since this list may change within the copy's stretch of one epoch, at each start of a
+        pair of this list. Without pairs (a foreign commit) nothing is dead here.
+        """
+        stretches = [pair for pair in copy if pair[1] < end]
+        for index, (epoch, first) in enumerate(stretches):
+            last = stretches[index + 1][1] if index + 1 < len(stretches) else end
+            if epoch == NO_EPOCH or last <= start:
+                continue
+            begin = max(first, start)
+            for offset in (begin, *(pair_start for _, pair_start in self.pairs if begin < pair_start < last)):
+                here = self.at(offset)
+                if here is not None and here != epoch:
+                    return offset
+        return end

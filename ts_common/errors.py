@@ -1,0 +1,100 @@
+"""Every error of ours, grouped by what its receiver does next.
+
+::
+
+    TieredStorageError
+    ├── RetryError               the same call may succeed later, unchanged
+    │   └── StoreUnavailable
+    ├── LookFirstError           read the state again, then decide
+    │   ├── ObjectNotFound         nothing under that key
+    │   ├── PreconditionFailed     it did not happen: somebody else was there first
+    │   ├── OutcomeUnknown         it may have happened: no answer came
+    │   └── SegmentChanged         the local file is not the one that was looked at, or is gone
+    ├── GiveUpError              no repetition helps; others go on
+    │   ├── CorruptData            bytes that are not what their format says
+    │   └── DataLoss               a range of offsets that nobody holds
+    └── OperatorError            somebody must act: the message says on what, and how
+        ├── ConfigurationError     all problems of a configuration at once
+        ├── AccessDenied           the store refuses this identity
+        ├── BucketMissing          no such bucket or directory; nothing here creates one
+        └── QueryError             a reader's option, topic or width that cannot be answered
+"""
+
+from collections.abc import Sequence
+
+
+class TieredStorageError(Exception):
+    """Root of every error that this project raises on purpose."""
+
+
+class RetryError(TieredStorageError):
+    """The same call may succeed later, unchanged."""
+
+
+class StoreUnavailable(RetryError):
+    """The object store did not serve: throttled, timed out, reset, 5xx. Nothing was changed by a read;
+    a write that may have happened is an `OutcomeUnknown` instead.
+    """
+
+
+class LookFirstError(TieredStorageError):
+    """The state is not what the caller thought: read it again, then decide."""
+
+
+class ObjectNotFound(LookFirstError):
+    """There is no object under that key. Only this means so: no permission is `AccessDenied`."""
+
+
+class PreconditionFailed(LookFirstError):
+    """A conditional write was refused; the object is as somebody else left it."""
+
+
+class OutcomeUnknown(LookFirstError):
+    """A write whose answer never came: it may have happened, or may still."""
+
+
+class SegmentChanged(LookFirstError):
+    """A local segment vanished, grew, or got other neighbours while it was read; scan, then decide."""
+
+
+class GiveUpError(TieredStorageError):
+    """No repetition of this call helps; the rest of the work goes on."""
+
+
+class CorruptData(GiveUpError):
+    """Bytes that are not what their format says. The message names the thing and the position."""
+
+
+class DataLoss(GiveUpError):
+    """A range of offsets below the next offset that no object holds."""
+
+
+class OperatorError(TieredStorageError):
+    """Somebody must act. The message names the thing, what was found, and the way out."""
+
+
+class ConfigurationError(OperatorError):
+    """A configuration that is refused, with every problem that it has.
+
+    Attributes:
+        source: the file or option set the problems were found in.
+        problems: one sentence each, naming the key, what was found and what is accepted.
+    """
+
+    def __init__(self, source: str, problems: Sequence[str]) -> None:
+        self.source = source
+        self.problems = tuple(problems)
+        count = f"{len(self.problems)} problem{'s' if len(self.problems) != 1 else ''}"
+        super().__init__("\n".join([f"{source}: {count}", *(f"  - {problem}" for problem in self.problems)]))
+
+
+class AccessDenied(OperatorError):
+    """The store refuses this identity, or its credentials are missing or expired."""
+
+
+class BucketMissing(OperatorError):
+    """The bucket (or the directory of a file store) does not exist, and nothing here creates it."""
+
+
+class QueryError(OperatorError):
+    """A query that cannot be answered as asked: unknown option, topic or entropy width."""

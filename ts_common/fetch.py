@@ -1,0 +1,97 @@
+"""Reading an object to its end, whatever the connection does.
+
+A transfer that breaks is opened again with a range that begins where it broke. Each chunk has its own attempts, so
+a long object over a bad line is read as long as it makes progress; only a chunk that fails every time is
+`StoreUnavailable` to the caller. An object that is gone is `ObjectNotFound` at once: retention took it, and no
+repetition brings it back. One that changes while it is read is `CorruptData`: a `.log` never does.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from ts_common.errors import CorruptData, StoreUnavailable
+from ts_common.store.contract import ByteRange, ObjectStore, ObjectStream
+
+CHUNK_BYTES = 4 << 20
+_ATTEMPTS_PER_CHUNK = 6
+_LONGEST_WAIT_SECONDS = 10
+
+
+class ResumableReader:
+    """The bytes of one object from a position on; a context manager.
+
+    Args:
+        store: where it lies.
+        key: of the object.
+        start: first byte to read.
+        end: the byte after the last; None means to the object's end.
+    """
+
+    def __init__(self, store: ObjectStore, key: str, start: int = 0, end: int | None = None) -> None:
+        self._store = store
+        self._key = key
+        self._position = start
+        self._end = end
+        self._etag: str | None = None
+        self._open = ExitStack()
+        self._stream: ObjectStream | None = None
+
+    def read(self, size: int) -> bytes:
+        """Up to `size` bytes; empty at the end only.
+
+        Raises:
+            ObjectNotFound: the object is gone.
+            CorruptData: it was replaced while it was read.
+            StoreUnavailable: the store did not serve, however often it was asked.
+        """
+        for attempt in Retrying(
+            retry=retry_if_exception_type(StoreUnavailable),
+            stop=stop_after_attempt(_ATTEMPTS_PER_CHUNK),
+            wait=wait_random_exponential(multiplier=0.1, max=_LONGEST_WAIT_SECONDS),
+            reraise=True,
+        ):
+            with attempt:
+                return self._read_once(size)
+        raise AssertionError("tenacity ends with a result or raises")
+
+    def _read_once(self, size: int) -> bytes:
+        if self._end is not None and self._position >= self._end:
+            return b""
+        try:
+            if self._stream is None:
+                wanted = ByteRange(self._position, self._end)
+                self._stream = self._open.enter_context(self._store.open(self._key, wanted))
+                etag = self._stream.info.etag
+                if self._etag not in {None, etag}:
+                    raise CorruptData(f"{self._key}: replaced while it was read ({self._etag} became {etag})")
+                self._etag = etag
+            data = self._stream.read(size)
+        except StoreUnavailable:
+            self.close()
+            raise
+        self._position += len(data)
+        return data
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self._stream = None
+        self._open.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def fetch(store: ObjectStore, key: str, start: int = 0, *, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
+    """The bytes of an object from `start` on, in chunks of at most `chunk_bytes`; as `ResumableReader`."""
+    with ResumableReader(store, key, start) as reader:
+        while chunk := reader.read(chunk_bytes):
+            yield chunk

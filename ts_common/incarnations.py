@@ -1,0 +1,71 @@
+"""A topic's incarnations: one topic id's life of a topic name after the other.
+
+A topic that is deleted and created again under its name begins at offset 0 with a new topic id (KIP-516). The first id
+seen lives in the plain directory, each later one beside it, and readers take the newest: nothing of one life is ever
+served as the other. The list is one JSON object per topic, written conditionally, and only ever grows.
+"""
+
+import json
+from dataclasses import dataclass
+
+from ts_common.errors import CorruptData
+from ts_common.object_keys import ClusterKeys
+
+
+@dataclass(frozen=True, slots=True)
+class Incarnation:
+    """One life of a topic's name.
+
+    Attributes:
+        topic_id: Kafka's, as the broker prints it (22 characters of base64).
+        first_seen: milliseconds since the epoch.
+        directory: what stands before `-<partition>` in the keys.
+    """
+
+    topic_id: str
+    first_seen: int
+    directory: str
+
+
+@dataclass(frozen=True, slots=True)
+class Incarnations:
+    """All incarnations of a topic, oldest first; empty where no topic id was ever seen."""
+
+    topic: str
+    entries: tuple[Incarnation, ...] = ()
+
+    @property
+    def newest_directory(self) -> str:
+        """The directory that readers take."""
+        return self.entries[-1].directory if self.entries else self.topic
+
+    def find(self, topic_id: str) -> Incarnation | None:
+        """The incarnation of a topic id."""
+        return next((entry for entry in self.entries if entry.topic_id == topic_id), None)
+
+    def opened(self, topic_id: str, first_seen: int, keys: ClusterKeys) -> "Incarnations":
+        """The list with one more incarnation at its end."""
+        directory = keys.later_incarnation(self.topic, topic_id) if self.entries else self.topic
+        return Incarnations(self.topic, (*self.entries, Incarnation(topic_id, first_seen, directory)))
+
+    def encode(self) -> bytes:
+        """The text of `incarnations.json`."""
+        rows = [
+            {"topicId": entry.topic_id, "firstSeen": entry.first_seen, "directory": entry.directory}
+            for entry in self.entries
+        ]
+        return (json.dumps({"incarnations": rows}, indent=1) + "\n").encode()
+
+
+def decode_incarnations(data: bytes, topic: str, key: str) -> Incarnations:
+    """Read the text of `incarnations.json`.
+
+    Raises:
+        CorruptData: it is not that text.
+    """
+    try:
+        rows = json.loads(data)["incarnations"]
+        entries = tuple(Incarnation(str(r["topicId"]), int(r["firstSeen"]), str(r["directory"])) for r in rows)
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptData(f"{key}: not a list of incarnations: {error!r}") from error
+    return Incarnations(topic, entries)

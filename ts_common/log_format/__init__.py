@@ -1,0 +1,1 @@
+"""Kafka's log format: bytes in, columns out; no clock, no socket, no thread."""

@@ -1,0 +1,96 @@
+"""The text files that a broker keeps beside its segments.
+
+Formats: Kafka's `CheckpointFile` (a version, a count, that many lines), `OffsetCheckpointFile`,
+`LeaderEpochCheckpointFile` and `PartitionMetadataFile`. The broker replaces each by a rename; one that does not parse
+was damaged otherwise, and none of it counts.
+"""
+
+import re
+from itertools import pairwise
+from typing import Final
+
+from ts_common.errors import CorruptData
+
+_SUPPORTED_VERSION: Final = "0"
+_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
+_TOPIC_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}", re.ASCII)
+_ZERO_TOPIC_ID: Final = "A" * 22
+_METADATA_LINES: Final = 2
+
+
+def parse_offset_checkpoint(data: bytes) -> dict[tuple[str, int], int]:
+    """Offsets by (topic, partition), of a `replication-offset-checkpoint` and its like.
+
+    Raises:
+        CorruptData: the file does not parse, or names a partition twice.
+    """
+    offsets: dict[tuple[str, int], int] = {}
+    for line, fields in _entries("offset checkpoint", data, 3):
+        topic, partition = fields[0], _number("offset checkpoint", line, fields[1])
+        if (topic, partition) in offsets:
+            raise CorruptData(f"offset checkpoint: {topic}-{partition} stands there twice")
+        offsets[topic, partition] = _number("offset checkpoint", line, fields[2])
+    return offsets
+
+
+def parse_leader_epoch_checkpoint(data: bytes) -> tuple[tuple[int, int], ...]:
+    """(leader epoch, its start offset), ascending, of a `leader-epoch-checkpoint`.
+
+    Raises:
+        CorruptData: the file does not parse, or epochs or start offsets do not ascend.
+    """
+    name = "leader epoch checkpoint"
+    epochs = tuple(
+        (_number(name, line, epoch), _number(name, line, start)) for line, (epoch, start) in _entries(name, data, 2)
+    )
+    for (epoch, start), (next_epoch, next_start) in pairwise(epochs):
+        if next_epoch <= epoch or next_start < start:
+            raise CorruptData(f"{name}: ({next_epoch}, {next_start}) follows ({epoch}, {start})")
+    return epochs
+
+
+def parse_partition_metadata(data: bytes) -> str | None:
+    """The topic id, 22 characters of URL-safe base64, of a `partition.metadata`; None for the id that means none.
+
+    Raises:
+        CorruptData: the file does not parse.
+    """
+    lines = _text("partition metadata", data).splitlines()
+    fields = [tuple(part.strip() for part in line.split(":", 1)) for line in lines]
+    if len(fields) != _METADATA_LINES or fields[0] != ("version", _SUPPORTED_VERSION):
+        raise CorruptData(f"partition metadata: {lines[:3]!r}, 'version: 0' and 'topic_id: ...' expected")
+    if len(fields[1]) != 2 or fields[1][0] != "topic_id" or not _TOPIC_ID.fullmatch(fields[1][1]):
+        raise CorruptData(f"partition metadata: {lines[1]!r}, 'topic_id: ' and 22 characters of base64 expected")
+    return None if fields[1][1] == _ZERO_TOPIC_ID else fields[1][1]
+
+
+def _entries(name: str, data: bytes, width: int) -> list[tuple[str, list[str]]]:
+    """(line, its fields) of each entry of a checkpoint file."""
+    *lines, rest = _text(name, data).split("\n")
+    if rest:
+        raise CorruptData(f"{name}: ends in the middle of the line {rest!r}")
+    if len(lines) < 2:
+        raise CorruptData(f"{name}: {len(lines)} lines, a version and a count expected")
+    if lines[0] != _SUPPORTED_VERSION:
+        raise CorruptData(f"{name}: version {lines[0]!r}, {_SUPPORTED_VERSION!r} expected")
+    count = _number(name, lines[1], lines[1])
+    if count != len(lines) - 2:
+        raise CorruptData(f"{name}: {len(lines) - 2} entries, its count says {count}")
+    entries = [(line, line.split()) for line in lines[2:]]
+    for line, fields in entries:
+        if len(fields) != width:
+            raise CorruptData(f"{name}: {line!r}, {width} fields expected")
+    return entries
+
+
+def _number(name: str, line: str, field: str) -> int:
+    if not _NUMBER.fullmatch(field):
+        raise CorruptData(f"{name}: {line!r}, where {field!r} is no number")
+    return int(field)
+
+
+def _text(name: str, data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise CorruptData(f"{name}: not UTF-8 at byte {error.start}") from error

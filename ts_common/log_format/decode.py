@@ -1,0 +1,246 @@
+"""From a segment's bytes, as they stream in, to columns of records.
+
+`SegmentDecoder` is one pass over one segment or a range of it: chunks with any boundaries in, `RecordColumns` out.
+Whole batches are listed by a kernel, some dozens at a time; each CRC is checked, the records are decompressed, and
+one call of a kernel decodes all of them into columns. What the first kernel does not list, `framing.parse_header`
+explains: the rest of a batch that is still to come, the end, an older magic, or damage.
+
+What compaction leaves is no damage: offsets that are missing, batches without records, and batches whose last offset is
+above their last record's. Control batches are checked, and not shown.
+"""
+
+from collections.abc import Generator, Iterable, Iterator
+from typing import Any, Final, cast
+
+import numpy as np
+from awscrt.checksums import crc32c
+
+from ts_common.errors import CorruptData
+from ts_common.log_format.codecs import MAX_DECOMPRESSED_BYTES, Scratch
+from ts_common.log_format.columns import BufferPool, ColumnBuffers, Projection, RecordColumns, new_state
+from ts_common.log_format.framing import (
+    ATTRIBUTES_POSITION,
+    HEADER_SIZE,
+    BatchHeader,
+    Buffer,
+    Trailing,
+    parse_header,
+)
+from ts_common.log_format.records import (
+    TABLE_WIDTH,
+    Bytes,
+    Column,
+    State,
+    Status,
+    decode_records,
+    index_batches,
+)
+
+MAX_ROWS: Final = 32_768  # what Spark takes fastest (docs: Arrow batches)
+MAX_BYTES: Final = 16 << 20  # of keys, values and headers in one RecordColumns; one larger record stands alone
+MAX_OFFSET: Final = (1 << 63) - 1
+GROUP_BATCHES: Final = 64  # a kernel's call costs microseconds, so it gets many batches ...
+GROUP_BYTES: Final = 1 << 18  # ... but no more than stay in the cache between decompression and copy
+_UNBOUNDED: Final = 1 << 62
+_DATA_START, _DATA_END = int(Column.DATA_START), int(Column.DATA_END)
+
+_DAMAGE: Final = {
+    Status.BAD_LENGTH: "a record's length goes beyond the batch",
+    Status.BAD_FIELD: "a field's length goes beyond its record",
+    Status.BAD_HEADERS: "a record's headers do not fit its length",
+    Status.BAD_OFFSET: "a record's offset does not ascend, or is beyond the batch's last offset",
+    Status.BYTES_LEFT: "bytes are left behind the last record",
+}
+
+
+class SegmentDecoder:
+    """Decodes one segment once.
+
+    Attributes:
+        position: the offset after all that was yielded, by batches: missing records, empty and control batches are
+            progress too. Below `end_offset` after the end, where the segment ends there.
+        trailing: how the segment ended: None until it has, and where `end_offset` was reached before.
+        valid_bytes: position in the segment behind the last whole batch that was passed.
+    """
+
+    def __init__(
+        self,
+        projection: Projection = Projection(),  # noqa: B008  (frozen)
+        start_offset: int = 0,
+        end_offset: int = MAX_OFFSET,
+        max_rows: int = MAX_ROWS,
+        max_bytes: int = MAX_BYTES,
+        *,
+        size: int | None = None,
+        first_position: int = 0,
+        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+        pool: BufferPool | None = None,
+    ) -> None:
+        """What to decode, and within which bounds.
+
+        Args:
+            projection: the fields that are wanted.
+            start_offset: records below are not shown.
+            end_offset: records at and above are not shown, nor is anything behind the batch that reaches it read.
+            max_rows: of one `RecordColumns`.
+            max_bytes: of the keys, values and headers of one `RecordColumns`. A larger record comes alone.
+            size: bytes that the chunks have in all, where known: no batch is longer.
+            first_position: where in the segment the first chunk begins: a batch boundary.
+            max_decompressed_bytes: of one batch; more is a bomb.
+            pool: buffers of the same projection, `max_rows` and `max_bytes`, to share among decoders in one thread.
+        """
+        self.position = start_offset
+        self.trailing: Trailing | None = None
+        self.valid_bytes = first_position
+        self._end_offset = end_offset
+        self._start_offset = start_offset
+        self._end_of_stream = _UNBOUNDED if size is None else first_position + size
+        self._scratch = Scratch(max_decompressed_bytes)
+        self._table = np.zeros((GROUP_BATCHES, TABLE_WIDTH), np.int64)
+        self._cells = memoryview(cast("Any", self._table.reshape(-1)))  # quicker to set one by one
+        self._pool = pool or BufferPool(projection, max_rows, max_bytes)
+        self._buffers: ColumnBuffers | None = None
+        self._last_offset = -1  # of the last batch that was passed
+        self._finished = False
+        self._state = new_state()
+        self._state[State.START_OFFSET], self._state[State.END_OFFSET] = start_offset, end_offset
+        self._state[State.MAX_ROWS], self._state[State.MAX_BYTES] = max_rows, max_bytes
+        self._state[State.WANT_KEY] = projection.key
+        self._state[State.WANT_VALUE] = projection.value
+        self._state[State.WANT_HEADERS] = projection.headers
+
+    def decode(self, chunks: Iterable[Buffer]) -> Iterator[RecordColumns]:
+        """The records of the chunks in `[start_offset, end_offset)`.
+
+        A `RecordColumns` stays as it is for as long as it, or anything made of its arrays, is held.
+
+        Raises:
+            CorruptData: naming the batch's base offset and its position in the segment. What stands before that batch
+                was yielded; of it only records whose bytes have the right CRC.
+        """
+        carry = bytearray()  # a batch whose end is still to come
+        for chunk in chunks:
+            view = memoryview(chunk).cast("B")
+            start = 0
+            while carry and start < len(view) and not self._finished:
+                taken = view[start : start + self._missing(carry)]
+                carry += taken
+                start += len(taken)
+                if not self._missing(carry):
+                    yield from self._batches(memoryview(carry))
+                    carry = bytearray()
+            if not self._finished and start < len(view):
+                rest = yield from self._batches(view[start:])
+                carry += rest
+            if self._finished:
+                break
+        if not self._finished:
+            self._look(memoryview(carry), self.valid_bytes + len(carry))
+        yield from self._flush()
+
+    def _batches(self, view: memoryview) -> Generator[RecordColumns, None, memoryview]:
+        """Decode the whole batches that `view` begins with; returns what is left."""
+        data = np.frombuffer(view, np.uint8)
+        data.flags.writeable = False  # so that bytes and bytearrays are one type to the kernels
+        origin, position = self.valid_bytes, 0
+        while not self._finished:
+            count, position, self._finished = index_batches(
+                data, position, len(view), self._start_offset, self._end_offset, self._last_offset, self._table
+            )
+            if not count:
+                break
+            yield from self._group(data, view, count, origin)
+            self.valid_bytes = origin + position
+        rest = view[position:]
+        if not self._finished and len(rest) >= min(HEADER_SIZE, max(self._end_of_stream - self.valid_bytes, 1)):
+            self._look(rest, self._end_of_stream)
+        return rest
+
+    def _missing(self, carry: bytearray) -> int:
+        """Bytes without which nothing can be done with the carried ones."""
+        held = len(carry)
+        if held < HEADER_SIZE:
+            return HEADER_SIZE - held
+        header = self._look(memoryview(carry), self._end_of_stream)
+        return header.size_in_bytes - held if header else 0
+
+    def _look(self, rest: memoryview, end_of_stream: int) -> BatchHeader | None:
+        """What stands behind the last whole batch: the header of one that is not all there yet, or None at the end."""
+        place = self.valid_bytes
+        header = parse_header(rest, 0, end_of_stream - place, place)
+        if isinstance(header, Trailing):
+            self.trailing = header
+            self._finished = True
+            return None
+        named = f"batch of base offset {header.base_offset} at position {place}"
+        if header.magic < 2:
+            raise CorruptData(f"{named}: magic {header.magic} is not decoded yet, 2 expected")
+        if header.base_offset <= self._last_offset:
+            raise CorruptData(f"{named}: the batches before it reach {self._last_offset} already")
+        return header
+
+    def _group(self, data: Bytes, view: memoryview, count: int, origin: int) -> Iterator[RecordColumns]:
+        """Check, decompress and decode the batches of the table."""
+        scratch, cells = self._scratch, self._cells
+        scratch.clear()
+        self._state[State.BATCH] = self._state[State.RECORD] = 0
+        for index, (position, end, crc, codec) in enumerate(self._table[:count, : Column.DATA_START].tolist()):
+            try:
+                actual = crc32c(view[position + ATTRIBUTES_POSITION : end])
+                if actual != crc:
+                    raise CorruptData(f"CRC {actual:08x}, its header says {crc:08x}")
+                if codec > 0:
+                    start = scratch.end
+                    while not scratch.add(codec, view[position + HEADER_SIZE : end]):
+                        yield from self._records(data, index, origin)
+                        scratch.clear()
+                        start = 0
+                    cells[index * TABLE_WIDTH + _DATA_START] = start
+                    cells[index * TABLE_WIDTH + _DATA_END] = scratch.end
+            except CorruptData as error:
+                yield from self._records(data, index, origin)
+                yield from self._flush()
+                raise CorruptData(f"{self._name(index, origin)}: {error}") from error
+            if scratch.end >= GROUP_BYTES:
+                yield from self._records(data, index + 1, origin)
+                scratch.clear()
+        yield from self._records(data, count, origin)
+
+    def _records(self, data: Bytes, stop: int, origin: int) -> Iterator[RecordColumns]:
+        """Decode the records of the table's batches up to `stop` into columns; yield those that are full."""
+        state = self._state
+        while state[State.BATCH] < stop:
+            buffers = self._buffers = self._buffers or self._pool.take()
+            status = decode_records(data, self._scratch.array, self._table, stop, state, *buffers.arrays())
+            if status == Status.NO_ROOM:
+                buffers.make_room(state)
+            elif status < 0:
+                yield from self._flush()
+                raise CorruptData(f"{self._name(int(state[State.BATCH]), origin)}: {_DAMAGE[Status(status)]}")
+            elif status == Status.FULL:
+                yield self._emit(buffers)
+        if stop:
+            self._last_offset = int(self._table[stop - 1, Column.LAST_OFFSET])
+        if not state[State.ROWS]:
+            self._advance()
+
+    def _flush(self) -> Iterator[RecordColumns]:
+        if self._buffers and self._state[State.ROWS]:
+            yield self._emit(self._buffers)
+        self._advance()
+
+    def _emit(self, buffers: ColumnBuffers) -> RecordColumns:
+        """The pending rows; `position` moves to behind them. The next ones go elsewhere: the caller may keep these."""
+        self._buffers = None
+        columns = buffers.columns(self._state)
+        self._state[State.ROWS : State.START_OFFSET] = 0
+        self.position = int(columns.offsets[-1]) + 1
+        return columns
+
+    def _advance(self) -> None:
+        """With no row pending, all the batches that were passed are progress."""
+        self.position = max(self.position, min(self._last_offset + 1, self._end_offset))
+
+    def _name(self, index: int, origin: int) -> str:
+        row = self._table[index]
+        return f"batch of base offset {row[Column.BASE_OFFSET]} at position {origin + row[Column.POSITION]}"

@@ -1,0 +1,95 @@
+"""A segment's index files: hints for where to begin, and the list of aborted transactions.
+
+Formats: Kafka's `OffsetIndex`, `TimeIndex`, `AbortedTxn`; big-endian entries without a header. The first two are
+preallocated, so zero bytes can follow the last entry. A broker rebuilds them after a crash. Nothing here raises: an
+index that is damaged counts up to the damage, and one that lies costs time, never rows.
+"""
+
+import struct
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Final
+
+_OFFSET_ENTRY: Final = struct.Struct(">ii")  # relative offset, position
+_TIME_ENTRY: Final = struct.Struct(">qi")  # timestamp, relative offset
+_TXN_ENTRY: Final = struct.Struct(">hqqqq")  # version, producer id, first offset, last offset, last stable offset
+_TXN_VERSION: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTransaction:
+    """One entry of a `.txnindex`.
+
+    Attributes:
+        producer_id: whose transaction it was.
+        first_offset: of its first record, in this segment or an earlier one.
+        last_offset: of its abort marker, in this segment.
+        last_stable_offset: of the partition, when the marker was written.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+def read_offset_index(data: bytes) -> tuple[tuple[int, int], ...]:
+    """The `.index` entries: (offset relative to the segment's base, position in bytes), both ascending."""
+    entries: list[tuple[int, int]] = []
+    last = (-1, 0)  # no entry points at position 0: the first comes after index.interval.bytes
+    for entry in _whole_entries(_OFFSET_ENTRY, data):
+        if entry[0] <= last[0] or entry[1] <= last[1]:
+            break
+        entries.append(last := (entry[0], entry[1]))
+    return tuple(entries)
+
+
+def read_time_index(data: bytes) -> tuple[tuple[int, int], ...]:
+    """The `.timeindex` entries: (timestamp in ms, offset relative to the segment's base).
+
+    No record before that offset has a higher timestamp. Timestamps ascend; offsets do not fall.
+    """
+    entries: list[tuple[int, int]] = []
+    last = (-1, 0)
+    for entry in _whole_entries(_TIME_ENTRY, data):
+        if entry[0] <= last[0] or entry[1] < last[1] or (not entries and entry == (0, 0)):
+            break
+        entries.append(last := (entry[0], entry[1]))
+    return tuple(entries)
+
+
+def read_transaction_index(data: bytes) -> tuple[AbortedTransaction, ...]:
+    """The `.txnindex` entries, in the order of their markers."""
+    entries: list[AbortedTransaction] = []
+    last_marker = -1
+    for version, producer_id, first_offset, last_offset, last_stable_offset in _whole_entries(_TXN_ENTRY, data):
+        ordered = 0 <= first_offset <= last_offset and last_marker < last_offset
+        if version != _TXN_VERSION or producer_id < 0 or not ordered:
+            break
+        entries.append(AbortedTransaction(producer_id, first_offset, last_offset, last_stable_offset))
+        last_marker = last_offset
+    return tuple(entries)
+
+
+def position_for_offset(entries: Sequence[tuple[int, int]], base_offset: int, offset: int) -> int:
+    """A position in bytes at or before the batch that holds `offset`, by the `.index`; 0 where it does not say.
+
+    Where an index lies this can be no batch boundary, or one that is too far: check what is found there.
+    """
+    following = bisect_right(entries, offset - base_offset, key=itemgetter(0))
+    return entries[following - 1][1] if following else 0
+
+
+def txnindex_is_complete(entries: Iterable[AbortedTransaction], abort_markers: Collection[tuple[int, int]]) -> bool:
+    """Whether each abort marker of the segment (producer id, offset) has its entry.
+
+    Kafka writes no entry for the abort of a transaction without records, so that a whole index can count as incomplete.
+    That costs a look at the markers, never a row.
+    """
+    return set(abort_markers) <= {(entry.producer_id, entry.last_offset) for entry in entries}
+
+
+def _whole_entries(entry: struct.Struct, data: bytes) -> Iterable[tuple[int, ...]]:
+    return entry.iter_unpack(data[: len(data) - len(data) % entry.size])

@@ -1,0 +1,313 @@
+"""One pass over a segment: what it holds by its batch headers, whether its bytes are whole, and its CRC-32C.
+
+The shipper runs this over every closed segment, so it costs little more than reading: one buffer, no decompression.
+Damage is told, not raised: a segment that is corrupt in the middle is shipped as it is, and marked.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from awscrt.checksums import crc32c
+
+from ts_common.errors import CorruptData, SegmentChanged
+from ts_common.log_format.framing import (
+    HEADER_SIZE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    Trailing,
+    batch_crc,
+    crc_start,
+    frame_size,
+    parse_header,
+)
+
+WINDOW_BYTES: Final = 1 << 20  # large enough that a system call is cheap, small enough to stay in the cache
+CORRUPTION_LIMIT: Final = 64  # places told of; a segment of garbage could have a million
+_CONTROL_KEY: Final = struct.Struct(">hh")  # version, type (Kafka's ControlRecordType)
+_ABORT: Final = 0
+
+
+class Readable(Protocol):
+    """A file opened for bytes, best unbuffered. (Never a memory map: the broker may cut the file under it.)"""
+
+    def readinto(self, buffer: memoryview, /) -> int | None:
+        """Fill some of the buffer from where the last call ended; 0 at the end of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentScan:
+    """What one segment's bytes say. Batches that are corrupt contribute to nothing but `crc32c` and `corruption`.
+
+    Attributes:
+        size: bytes read, all of them in `crc32c`.
+        crc32c: CRC-32C of those bytes.
+        valid_bytes: where the last good batch ends.
+        base_offset: of the first batch. (A compressed wrapper of magic 0 or 1 tells only its last offset.)
+        last_offset: of the last batch.
+        end_offset: the offset after that.
+        epochs: (leader epoch, base offset) of the first batch and of each whose epoch is another than that of the one
+            before it. Magic 0 and 1 have no epoch and count as -1.
+        epoch_lasts: for each of those, the base offset of the last batch with that epoch before the next pair.
+        record_count: None where a compressed wrapper of magic 0 or 1 hides it. Counts control records.
+        max_timestamp: ms, the highest of the headers; None if every batch says -1.
+        min_timestamp: ms, the smallest of all records, -1 included, where that is known without decompressing: each
+            batch has one record or LogAppendTime. Else None: a batch's base timestamp is no minimum.
+        abort_markers: (producer id, offset of the marker) of each aborted transaction that ends here.
+        has_transactions: whether any batch is transactional.
+        corruption: (position, reason) of the first `CORRUPTION_LIMIT` batches that fail their CRC, are no batch, or
+            repeat offsets.
+        corrupt_batches: how many there are.
+        trailing: what follows the last batch.
+    """
+
+    size: int
+    crc32c: int
+    valid_bytes: int
+    base_offset: int | None
+    last_offset: int | None
+    end_offset: int | None
+    epochs: tuple[tuple[int, int], ...]
+    epoch_lasts: tuple[int, ...]
+    record_count: int | None
+    max_timestamp: int | None
+    min_timestamp: int | None
+    abort_markers: tuple[tuple[int, int], ...]
+    has_transactions: bool
+    corruption: tuple[tuple[int, str], ...]
+    corrupt_batches: int
+    trailing: Trailing
+
+
+def scan_segment(reader: Readable, size: int) -> SegmentScan:
+    """Walk the batches in the next `size` bytes of `reader`, check each one's CRC, and checksum all of it.
+
+    Raises:
+        SegmentChanged: the file ends before `size` bytes.
+    """
+    window = _Window(reader, size)
+    facts = _Facts()
+    trailing = Trailing.NONE
+    while True:
+        window.need(HEADER_SIZE)
+        try:
+            header = parse_header(window.view, window.start, window.remaining, window.position)
+        except CorruptData as error:
+            facts.corrupt(window.position, str(error))
+            skip = frame_size(window.view, window.start, window.remaining)
+            if skip is None:
+                break
+            window.skip(skip)
+            continue
+        if isinstance(header, Trailing):
+            trailing = header
+            break
+        position = window.position
+        try:
+            control = _check(window, header)
+            facts.add(header, control)
+        except CorruptData as error:
+            facts.corrupt(position, str(error))
+        else:
+            facts.valid_bytes = window.position
+    position = window.position
+    if trailing is Trailing.ZEROS and not window.rest_is_zero():
+        facts.corrupt(position, "zero bytes where a batch should begin, and others behind them")
+        trailing = Trailing.NONE
+    window.skip(window.remaining)
+    return facts.result(window, trailing)
+
+
+def _check(window: "_Window", header: BatchHeader) -> bytes:
+    """Pass over the batch at the window's start and compare its CRC; a control batch's records are handed back."""
+    begin, size, magic = crc_start(header.magic), header.size_in_bytes, header.magic
+    control = b""
+    if window.need(size):
+        batch = window.view[window.start : window.start + size]
+        crc = batch_crc(magic, batch[begin:])
+        if header.is_control:
+            control = bytes(batch[HEADER_SIZE:])
+        window.skip(size)
+    else:
+        crc = 0
+        window.skip(begin)
+        for piece in window.pieces(size - begin):
+            crc = batch_crc(magic, piece, crc)
+    if crc != header.crc:
+        raise CorruptData(f"batch of base offset {header.base_offset}: CRC {crc:08x}, its header says {header.crc:08x}")
+    return control
+
+
+def _abort_markers(header: BatchHeader, records: bytes) -> Iterator[int]:
+    """Offsets of the abort markers of one control batch, whose records Kafka never compresses."""
+    if header.codec:
+        raise CorruptData(f"control batch of base offset {header.base_offset}: compressed with codec {header.codec}")
+    position = 0
+    try:
+        for _ in range(header.record_count or 0):
+            length, body = _varint(records, position)
+            position = body + length
+            _, after_timestamp = _varint(records, body + 1)  # one byte of attributes stands before it
+            offset_delta, after_offset = _varint(records, after_timestamp)
+            key_length, key = _varint(records, after_offset)
+            if key_length < _CONTROL_KEY.size or position > len(records):
+                raise CorruptData(f"control batch of base offset {header.base_offset}: a record without a control key")
+            if _CONTROL_KEY.unpack_from(records, key)[1] == _ABORT:
+                yield header.base_offset + offset_delta
+    except (IndexError, struct.error) as error:
+        raise CorruptData(f"control batch of base offset {header.base_offset}: its records end too soon") from error
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """A zigzag varint (protocol buffers, as in Kafka's `ByteUtils.readVarint`) and the position after it."""
+    value = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position
+        shift += 7
+        if shift > 63:
+            raise IndexError
+
+
+class _Facts:
+    """What the batches passed so far add up to."""
+
+    def __init__(self) -> None:
+        self.valid_bytes = 0
+        self._base_offset: int | None = None
+        self._last_offset = -1
+        self._epochs: list[tuple[int, int]] = []
+        self._epoch_lasts: list[int] = []
+        self._count = 0
+        self._count_known = True
+        self._max_timestamp = NO_TIMESTAMP
+        self._min_timestamp: int | None = None
+        self._min_known = True
+        self._abort_markers: list[tuple[int, int]] = []
+        self._has_transactions = False
+        self._corruption: list[tuple[int, str]] = []
+        self._corrupt_batches = 0
+
+    def corrupt(self, position: int, reason: str) -> None:
+        self._corrupt_batches += 1
+        if len(self._corruption) < CORRUPTION_LIMIT:
+            self._corruption.append((position, reason))
+
+    def add(self, header: BatchHeader, control: bytes) -> None:
+        if header.base_offset <= self._last_offset:
+            raise CorruptData(
+                f"batch of base offset {header.base_offset}: the batches before it reach {self._last_offset} already"
+            )
+        if header.is_control:
+            self._abort_markers += [(header.producer_id, offset) for offset in _abort_markers(header, control)]
+        if self._base_offset is None:
+            self._base_offset = header.base_offset
+        self._last_offset = header.last_offset
+        if not self._epochs or self._epochs[-1][0] != header.leader_epoch:
+            self._epochs.append((header.leader_epoch, header.base_offset))
+            self._epoch_lasts.append(header.base_offset)
+        self._epoch_lasts[-1] = header.base_offset
+        self._has_transactions |= header.is_transactional
+        self._max_timestamp = max(self._max_timestamp, header.max_timestamp)
+        count = header.record_count
+        if count is None:
+            self._count_known = False
+        else:
+            self._count += count
+        if count == 0:
+            return
+        if header.is_log_append_time or count == 1:  # a batch of one record: the highest timestamp is the only one
+            smallest = header.max_timestamp
+            self._min_timestamp = smallest if self._min_timestamp is None else min(smallest, self._min_timestamp)
+        else:
+            self._min_known = False
+
+    def result(self, window: "_Window", trailing: Trailing) -> SegmentScan:
+        found = self._base_offset is not None
+        return SegmentScan(
+            size=window.position,
+            crc32c=window.crc32c,
+            valid_bytes=self.valid_bytes,
+            base_offset=self._base_offset,
+            last_offset=self._last_offset if found else None,
+            end_offset=self._last_offset + 1 if found else None,
+            epochs=tuple(self._epochs),
+            epoch_lasts=tuple(self._epoch_lasts),
+            record_count=self._count if self._count_known else None,
+            max_timestamp=self._max_timestamp if self._max_timestamp != NO_TIMESTAMP else None,
+            min_timestamp=self._min_timestamp if self._min_known else None,
+            abort_markers=tuple(self._abort_markers),
+            has_transactions=self._has_transactions,
+            corruption=tuple(self._corruption),
+            corrupt_batches=self._corrupt_batches,
+            trailing=trailing,
+        )
+
+
+class _Window:
+    """A buffer that slides over the file and checksums each byte once, when it comes in."""
+
+    def __init__(self, reader: Readable, size: int) -> None:
+        self._reader = reader
+        self._size = size
+        self._unread = size
+        self.view = memoryview(bytearray(max(min(WINDOW_BYTES, size), HEADER_SIZE)))
+        self.start = 0
+        self._end = 0
+        self.position = 0  # in the file, of `start`
+        self.crc32c = 0
+
+    @property
+    def remaining(self) -> int:
+        return self._size - self.position
+
+    def need(self, count: int) -> bool:
+        """Hold `count` bytes from `start` on, or all that remain; False where the buffer is too small for them."""
+        held = self._end - self.start
+        if held >= count or not self._unread:
+            return held >= count
+        if count > len(self.view):
+            return False
+        if self.start:
+            self.view[:held] = bytes(self.view[self.start : self._end])
+            self.start, self._end = 0, held
+        self._fill()
+        return self._end >= count
+
+    def skip(self, count: int) -> None:
+        if self.start + count <= self._end:
+            self.start += count
+            self.position += count
+            return
+        for _ in self.pieces(count):
+            pass
+
+    def pieces(self, count: int) -> Iterator[memoryview]:
+        """Pass over `count` bytes, in views that are good until the next one."""
+        while count:
+            if self.start == self._end:
+                self.start = self._end = 0
+                self._fill()
+            piece = self.view[self.start : min(self._end, self.start + count)]
+            yield piece
+            self.start += len(piece)
+            self.position += len(piece)
+            count -= len(piece)
+
+    def rest_is_zero(self) -> bool:
+        """Pass over all that remains, as far as it is zero bytes."""
+        return all(not bytes(piece).strip(b"\0") for piece in self.pieces(self.remaining))
+
+    def _fill(self) -> None:
+        while self._unread and self._end < len(self.view):
+            free = self.view[self._end : self._end + self._unread]
+            count = self._reader.readinto(free)
+            if not count:
+                raise SegmentChanged(f"the file ends {self._unread} bytes before its size of {self._size}")
+            self.crc32c = crc32c(free[:count], self.crc32c)
+            self._end += count
+            self._unread -= count

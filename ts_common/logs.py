@@ -1,0 +1,46 @@
+"""Logs: one event a line on standard error, with its facts as key=value or as JSON."""
+
+import logging
+import sys
+from enum import StrEnum
+
+import structlog
+
+
+class LogFormat(StrEnum):
+    """How a line looks."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def configure_logs(log_format: LogFormat, level: int = logging.INFO) -> None:
+    """Set up structlog, and let the libraries' warnings through the same door."""
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    renderer: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer()
+        if log_format is LogFormat.JSON
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0)
+    )
+    structlog.configure(
+        processors=[*shared, structlog.processors.format_exc_info, renderer]
+        if log_format is LogFormat.JSON
+        else [*shared, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    # It says in its own words, and many times, what the leadership room says once.
+    logging.getLogger("kazoo").setLevel(logging.ERROR)

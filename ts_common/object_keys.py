@@ -1,0 +1,144 @@
+"""Where everything of a partition lies in the store. This is the one place that spells keys.
+
+::
+
+    <entropy bits>/<cluster>/<topic>-<partition>/00000000000000000100.log              a segment
+    <entropy bits>/<cluster>/<topic>-<partition>/00000000000000000100.index            (.timeindex .txnindex)
+    <entropy bits>/<cluster>/<topic>-<partition>/00000000000000000100.e7.1a2b3c4d.log  a variant of it
+    <entropy bits>/<cluster>/<topic>-<partition>/offset.wm                             the commit
+    <entropy bits>/<cluster>/<topic>-<partition>/log.start
+    <entropy bits>/<cluster>/<topic>-<partition>/gaps/<from>-<to>.json
+    <entropy bits>/<cluster>/<topic>/incarnations.json                 under the entropy bits of partition 0
+    <entropy bits>/<cluster>/<topic>~<topic id>-<partition>/...        a later incarnation, bits of the plain name
+
+The layout, the entropy bits and the 20-digit names are those of the Java uploader; `tests/data/entropy.csv` holds what
+the Java original computed.
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Self
+
+from ts_common.model import TopicPartition
+
+COMMIT_NAME = "offset.wm"
+LOG_START_NAME = "log.start"
+GAPS_DIRECTORY = "gaps/"
+INCARNATIONS_NAME = "incarnations.json"
+LOG_SUFFIX = ".log"
+INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
+
+MAX_ENTROPY_BITS = 128  # of MD5
+
+_SEGMENT_FILE = re.compile(
+    r"(?P<base>[0-9]{20})(?:\.e(?P<epoch>-1|[0-9]+)\.(?P<crc>[0-9a-f]{8}))?(?P<suffix>\.log|\.index|\.timeindex|\.txnindex)"
+)
+
+
+def entropy(cluster: str, partition: TopicPartition, bits: int) -> str:
+    """The leftmost `bits` bits of MD5 over `<cluster>-<topic>-<partition>`, as `0` and `1`.
+
+    Empty where `bits` is below 1. MD5 spreads keys here and protects nothing.
+
+    Raises:
+        ValueError: more bits than MD5 has.
+    """
+    if bits > MAX_ENTROPY_BITS:
+        raise ValueError(f"{bits} entropy bits: MD5 has {MAX_ENTROPY_BITS}")
+    if bits < 1:
+        return ""
+    digest = hashlib.md5(f"{cluster}-{partition}".encode(), usedforsecurity=False).digest()
+    return format(int.from_bytes(digest, "big") >> (MAX_ENTROPY_BITS - bits), f"0{bits}b")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SegmentName:
+    """A segment's name in the store: its base offset and, of a variant, the epoch and CRC-32C that tell it apart.
+
+    Attributes:
+        base: base offset.
+        epoch: leader epoch of the last batch; None for the plain name.
+        crc32c: of the whole `.log`; None for the plain name.
+    """
+
+    base: int
+    epoch: int | None = None
+    crc32c: int | None = None
+
+    @property
+    def stem(self) -> str:
+        """The name without a suffix, which its four objects share."""
+        plain = f"{self.base:020d}"
+        return plain if self.epoch is None else f"{plain}.e{self.epoch}.{self.crc32c:08x}"
+
+    @classmethod
+    def parse(cls, file_name: str) -> tuple[Self, str] | None:
+        """Name and suffix of a segment's object, or None for what is none.
+
+        >>> SegmentName.parse("00000000000000000100.log")
+        (SegmentName(base=100, epoch=None, crc32c=None), '.log')
+        """
+        match = _SEGMENT_FILE.fullmatch(file_name)
+        if match is None:
+            return None
+        if match["epoch"] is None:
+            return cls(int(match["base"])), match["suffix"]
+        return cls(int(match["base"]), int(match["epoch"]), int(match["crc"], 16)), match["suffix"]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionKeys:
+    """The keys of one partition in one incarnation of its topic.
+
+    Attributes:
+        partition: whose keys these are.
+        prefix: everything before an object's own name, with the closing slash.
+    """
+
+    partition: TopicPartition
+    prefix: str
+
+    @property
+    def commit(self) -> str:
+        """Key of `offset.wm`."""
+        return self.prefix + COMMIT_NAME
+
+    @property
+    def log_start(self) -> str:
+        """Key of `log.start`."""
+        return self.prefix + LOG_START_NAME
+
+    def segment(self, name: SegmentName, suffix: str = LOG_SUFFIX) -> str:
+        """Key of one of a segment's four objects."""
+        return self.prefix + name.stem + suffix
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterKeys:
+    """How one cluster's keys are made.
+
+    Attributes:
+        cluster: the cluster's id, as in the name of its properties file.
+        entropy_bits: leading bits of MD5 in each key; below 1 means none.
+    """
+
+    cluster: str
+    entropy_bits: int = 0
+
+    def partition(self, partition: TopicPartition, directory: str | None = None) -> PartitionKeys:
+        """The keys of a partition; `directory` is its incarnation's, absent for the plain one (the topic's name)."""
+        name = f"{directory or partition.topic}-{partition.partition}"
+        return PartitionKeys(partition, f"{self._cluster_prefix(partition)}{name}/")
+
+    def incarnations(self, topic: str) -> str:
+        """Key of the list of a topic's incarnations."""
+        return f"{self._cluster_prefix(TopicPartition(topic, 0))}{topic}/{INCARNATIONS_NAME}"
+
+    def later_incarnation(self, topic: str, topic_id: str) -> str:
+        """Directory of an incarnation after the first; `~` is no legal character of a topic's name."""
+        return f"{topic}~{topic_id}"
+
+    def _cluster_prefix(self, partition: TopicPartition) -> str:
+        bits = entropy(self.cluster, partition, self.entropy_bits)
+        return f"{bits}/{self.cluster}/" if bits else f"{self.cluster}/"

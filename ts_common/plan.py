@@ -1,0 +1,83 @@
+"""From the copies of a partition to what is to be read: every offset once, in order.
+
+Two leaders may roll their segments at different offsets, so copies overlap, and one may be compacted further than the
+other. The view is their union (reading rules 2 and 5): where one copy has every offset it suffices alone, elsewhere all
+copies are read and merged; a range that no copy covers is a hole.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ts_common.catalog import SegmentCopy
+from ts_common.epochs import EpochLine
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRange:
+    """Offsets `[start, end)` that one or several copies answer for; of several, the union is read."""
+
+    start: int
+    end: int
+    copies: tuple[SegmentCopy, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """Offsets `[start, end)` below the next offset that no copy answers for: data loss.
+
+    Attributes:
+        recorded: whether a gap record gives the loss a reason.
+    """
+
+    start: int
+    end: int
+    recorded: bool
+
+
+def unite(
+    copies: Sequence[SegmentCopy],
+    epochs: EpochLine,
+    start: int,
+    end: int,
+    gaps: Iterable[tuple[int, int]] = (),
+) -> list[ReadRange | Hole]:
+    """Cut `[start, end)` into ranges to read and holes, in order and without a seam.
+
+    Args:
+        copies: of one partition, in any order.
+        epochs: the commit's; a copy ends for readers at its first batch of another epoch.
+        start: first offset.
+        end: the offset after the last.
+        gaps: recorded ranges `[from, to)`.
+    """
+    live = sorted(
+        ((copy, copy.base, epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end)) for copy in copies),
+        key=lambda entry: entry[1],
+    )
+    gaps = tuple(gaps)
+    plan: list[ReadRange | Hole] = []
+    active: list[tuple[SegmentCopy, int]] = []  # with the end of their live part
+    ahead = 0
+    position = start
+    while position < end:
+        while ahead < len(live) and live[ahead][1] <= position:
+            active.append((live[ahead][0], live[ahead][2]))
+            ahead += 1
+        active = [entry for entry in active if entry[1] > position]
+        following = min(live[ahead][1], end) if ahead < len(live) else end
+        if not active:
+            recorded = any(low <= position and following <= high for low, high in gaps)
+            plan.append(Hole(position, following, recorded))
+            position = following
+            continue
+        dense = [entry for entry in active if entry[0].dense]
+        if dense:
+            copy, stop = max(dense, key=lambda entry: entry[1])
+            chosen: tuple[SegmentCopy, ...] = (copy,)
+        else:
+            stop = min(*(entry[1] for entry in active), following)
+            chosen = tuple(copy for copy, _ in active)
+        stop = min(stop, end)
+        plan.append(ReadRange(position, stop, chosen))
+        position = stop
+    return plan

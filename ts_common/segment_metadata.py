@@ -1,0 +1,112 @@
+"""What a `.log` object says of itself: the metadata that spares readers a look inside.
+
+All of it can be rebuilt by reading the segment. S3 allows 2 KB of metadata, so the list of epochs is cut off beyond 16
+pairs (it is then absent: read the headers). Values are ASCII.
+
+====================  =================================================================================
+`ts-end`              end of coverage: the segment answers for `[base, end)`
+`ts-epochs`           `epoch:first offset` wherever the epoch changes, with commas
+`ts-records`          records, control records among them; absent where only decompression could tell
+`ts-time-max`         greatest record timestamp, ms; absent where no record has one
+`ts-time-min`         least record timestamp, ms; absent unless headers alone prove it
+`ts-crc32c`           of the whole object, 8 hex digits
+`ts-txnindex`         `<crc32c>:complete`, `:late` or `:corrupt`; absent where there is no `.txnindex`
+`ts-corrupt`          how many places in it are no whole batch; absent where there is none
+====================  =================================================================================
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ts_common.errors import CorruptData
+
+MAX_EPOCHS = 16
+
+
+class TxnIndexState(StrEnum):
+    """Whether a `.txnindex` can be believed."""
+
+    COMPLETE = "complete"  # every abort marker of the log has its entry
+    LATE = "late"  # shipped after the log's retention for markers may have passed
+    CORRUPT = "corrupt"  # a marker of the log has no entry, or the file is no index
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentMetadata:
+    """The metadata of one `.log` object; see the module's page for each field's meaning.
+
+    Attributes:
+        end: end of coverage, an offset.
+        epochs: (epoch, first offset) pairs; None where there are more than `MAX_EPOCHS`.
+        records: count; None where unknown.
+        time_max: ms since the epoch; None where no record has a timestamp.
+        time_min: ms since the epoch; None where unknown.
+        crc32c: of the whole `.log`.
+        txnindex: CRC-32C of the `.txnindex` and its state; None where there is none.
+        corruptions: how many places are no whole batch.
+    """
+
+    end: int
+    epochs: tuple[tuple[int, int], ...] | None
+    records: int | None
+    time_max: int | None
+    time_min: int | None
+    crc32c: int
+    txnindex: tuple[int, TxnIndexState] | None = None
+    corruptions: int = 0
+
+    def encode(self) -> dict[str, str]:
+        """As object metadata."""
+        fields = {"ts-end": str(self.end), "ts-crc32c": f"{self.crc32c:08x}"}
+        if self.epochs and len(self.epochs) <= MAX_EPOCHS:  # an empty value does not survive every store
+            fields["ts-epochs"] = ",".join(f"{epoch}:{first}" for epoch, first in self.epochs)
+        for name, value in (
+            ("ts-records", self.records),
+            ("ts-time-max", self.time_max),
+            ("ts-time-min", self.time_min),
+            ("ts-corrupt", self.corruptions or None),
+        ):
+            if value is not None:
+                fields[name] = str(value)
+        if self.txnindex is not None:
+            fields["ts-txnindex"] = f"{self.txnindex[0]:08x}:{self.txnindex[1]}"
+        return fields
+
+
+def decode_metadata(fields: Mapping[str, str], key: str) -> SegmentMetadata | None:
+    """Read a `.log` object's metadata; None where it has none of ours (a Java uploader wrote it, or a copy lost it).
+
+    Raises:
+        CorruptData: it is ours and cannot be read.
+    """
+    if "ts-end" not in fields:
+        return None
+    try:
+        txnindex = None
+        if (text := fields.get("ts-txnindex")) is not None:
+            crc, _, state = text.partition(":")
+            txnindex = (int(crc, 16), TxnIndexState(state))
+        return SegmentMetadata(
+            end=int(fields["ts-end"]),
+            epochs=_decode_epochs(fields.get("ts-epochs")),
+            records=_optional(fields, "ts-records"),
+            time_max=_optional(fields, "ts-time-max"),
+            time_min=_optional(fields, "ts-time-min"),
+            crc32c=int(fields["ts-crc32c"], 16),
+            txnindex=txnindex,
+            corruptions=_optional(fields, "ts-corrupt") or 0,
+        )
+    except (ValueError, KeyError) as error:
+        raise CorruptData(f"{key}: its metadata cannot be read: {error!r} in {dict(fields)}") from error
+
+
+def _decode_epochs(text: str | None) -> tuple[tuple[int, int], ...] | None:
+    if text is None:
+        return None
+    pairs = (part.split(":") for part in text.split(",") if part)
+    return tuple((int(epoch), int(first)) for epoch, first in pairs)
+
+
+def _optional(fields: Mapping[str, str], name: str) -> int | None:
+    return int(fields[name]) if name in fields else None

@@ -1,0 +1,134 @@
+"""From a URL to an open store.
+
+    s3://bucket/base/prefix      the base prefix may be absent
+    file:///directory
+
+Only `s3://` loads boto3.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from ts_common.errors import ConfigurationError
+from ts_common.store.arguments import check_key
+from ts_common.store.contract import ObjectStore
+from ts_common.store.unconditional import UnconditionalStore
+
+SOURCE = "storage location"
+ACCEPTED = "accepted are s3://bucket/base/prefix and file:///directory"
+# S3's rule, and the capitals and underscores that older buckets and other stores have.
+BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]")
+
+
+class Scheme(StrEnum):
+    """Which driver a URL asks for."""
+
+    S3 = "s3"
+    FILE = "file"
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a store is.
+
+    Attributes:
+        scheme: which driver.
+        bucket: of S3; empty for a directory.
+        path: the base prefix without slashes at its ends, or the absolute directory.
+    """
+
+    scheme: Scheme
+    bucket: str
+    path: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.scheme}://{self.bucket}/{self.path}".rstrip("/") if self.bucket else f"{self.scheme}://{self.path}"
+        )
+
+
+def parse_location(url: str) -> Location:
+    """What a store URL names. Equal locations have equal text.
+
+    Raises:
+        ConfigurationError: one sentence: what was found, and what is accepted.
+    """
+    try:
+        return _parse(url)
+    except ValueError as error:
+        raise ConfigurationError(SOURCE, [str(error)]) from error
+
+
+def open_store(
+    url: str, *, timeout_seconds: float = 60.0, threads: int = 4, conditional_writes: bool = True
+) -> ObjectStore:
+    """An open store; it has not been asked for anything yet (`check` does).
+
+    Args:
+        url: see the module's page.
+        timeout_seconds: how long a request may stand still. A directory knows no such thing.
+        threads: how many asynchronous puts run at once.
+        conditional_writes: False for a store that knows none; see `ts_common.store.unconditional` for what is lost.
+
+    Raises:
+        ConfigurationError: the URL is not one.
+        OperatorError: the SDK's own configuration is not usable.
+    """
+    store = _open(parse_location(url), timeout_seconds, threads)
+    return store if conditional_writes else UnconditionalStore(store, threads=threads)
+
+
+def _open(location: Location, timeout_seconds: float, threads: int) -> ObjectStore:
+    match location.scheme:
+        case Scheme.S3:
+            from ts_common.store.s3 import S3Store  # noqa: PLC0415 - boto3 takes half a second and 40 MB
+
+            return S3Store(location.bucket, location.path, timeout_seconds=timeout_seconds, threads=threads)
+        case Scheme.FILE:
+            from ts_common.store.file import FileStore  # noqa: PLC0415 - as its sibling
+
+            return FileStore(Path(location.path), threads=threads)
+
+
+def _parse(url: str) -> Location:
+    scheme, separator, rest = url.strip().partition("://")
+    if not separator:
+        raise ValueError(f"{url!r} is no store URL: {ACCEPTED}")
+    if "@" in rest.partition("/")[0]:
+        raise ValueError(f"a {scheme} URL holds no credentials: they come from the environment, a profile or a role")
+    if scheme in {"s3a", "s3n"}:
+        raise ValueError(f"{url!r} is the Hadoop form: write s3://{rest}")
+    if scheme == Scheme.S3:
+        return _parse_s3(url, rest)
+    if scheme == Scheme.FILE:
+        return _parse_file(url, rest)
+    raise ValueError(f"{url!r} begins with {scheme!r}: {ACCEPTED}")
+
+
+def _parse_s3(url: str, rest: str) -> Location:
+    bucket, _, base = rest.partition("/")
+    base = base.rstrip("/")
+    if not BUCKET.fullmatch(bucket):
+        raise ValueError(
+            f"{url!r} names the bucket {bucket!r}: a bucket has 3 to 63 letters, digits, '-', '.' or '_', as in "
+            "s3://bucket/base/prefix"
+        )
+    if base:
+        try:
+            check_key(base)
+        except ValueError as error:
+            raise ValueError(f"{url!r} has no usable base prefix: {error}") from error
+    return Location(Scheme.S3, bucket, base)
+
+
+def _parse_file(url: str, rest: str) -> Location:
+    path = rest.rstrip("/")
+    if not rest.startswith("/"):
+        raise ValueError(f"{url!r} names no absolute directory: write file:///directory, with three slashes")
+    if not path:
+        raise ValueError(f"{url!r} names the root of the file system: name a directory of its own")
+    if any(part in {"", ".", ".."} for part in path.split("/")[1:]):
+        raise ValueError(f"{url!r} has an empty, '.' or '..' part: write the directory plainly")
+    return Location(Scheme.FILE, "", path)

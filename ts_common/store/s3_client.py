@@ -1,0 +1,65 @@
+"""The SDK, configured.
+
+Two clients, because they differ in what may be repeated. botocore repeats a request on its own; a PUT repeated after
+its success was lost meets its own object and is answered 412, which would tell the caller that somebody else was
+there. So `_writes` tries once and `OutcomeUnknown` goes to the caller, who can look. `_reads` (and deletes, which may
+be repeated) tries three times, except after a timeout: the caller's patience is `timeout_seconds`, not three of them.
+
+Every body carries a CRC-32C as a header. botocore then neither reads the body for a checksum of its own nor sends it in
+chunks with a trailer, which not every store understands. With TLS around it, botocore's SHA-256 over the body adds
+nothing and costs as much CPU as the upload: it is off over https, and as botocore has it over http. Readers check what
+they read (CRC in metadata and batches), so botocore does not on a GET.
+
+`timeout_seconds` is both timeouts of urllib3: its connect timeout also holds for each send of the request (128 KiB of
+a body), its read timeout for each receive.
+"""
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import boto3.session
+from botocore.config import Config
+from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+READ_ATTEMPTS = 3
+
+
+def open_clients(timeout_seconds: float, connections: int) -> "tuple[S3Client, S3Client]":
+    """The client for reads and deletes, and the one for puts.
+
+    Args:
+        timeout_seconds: how long a connect, a send or a receive may stand still.
+        connections: how many each keeps for reuse.
+    """
+    session = boto3.session.Session()
+    # boto3 does not know AWS_REGION, which every other SDK reads. Without any, S3 means us-east-1.
+    region = session.region_name or os.environ.get("AWS_REGION")
+    common = Config(
+        connect_timeout=timeout_seconds,
+        read_timeout=timeout_seconds,
+        max_pool_connections=connections,
+        tcp_keepalive=True,
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+    )
+    reads = session.client(
+        "s3",
+        region_name=region,
+        config=common.merge(Config(retries={"mode": "standard", "total_max_attempts": READ_ATTEMPTS})),
+    )
+    # The stubs do not know that a hook's answer counts.
+    reads.meta.events.register_first("needs-retry.s3", cast("Callable[..., None]", _not_after_timeout))
+    options: Any = dict(reads.meta.config.s3 or {})  # type: ignore[attr-defined]
+    if reads.meta.endpoint_url.startswith("https:"):
+        options.setdefault("payload_signing_enabled", False)
+    once = Config(retries={"mode": "standard", "total_max_attempts": 1}, s3=options)
+    return reads, session.client("s3", region_name=region, config=common.merge(once))
+
+
+def _not_after_timeout(caught_exception: Exception | None = None, **_: object) -> bool | None:
+    """The SDK's hook "needs-retry": False ends the attempts, None leaves it to the retry mode."""
+    return False if isinstance(caught_exception, ConnectTimeoutError | ReadTimeoutError) else None

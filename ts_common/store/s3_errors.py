@@ -1,0 +1,183 @@
+"""The one translator of botocore's errors to ours.
+
+What decides is whether the request can have had an effect. A refusal is an answer: nothing was written. Anything that
+ends a write between "sent" and "answered" (reset, timeout, 5xx but for throttling) leaves it open, whether the write
+was conditional or not: `OutcomeUnknown`. The same on a read or a delete, which may be repeated, is `StoreUnavailable`.
+A connection that never came about had no effect either way.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from botocore import exceptions as sdk
+from botocore.parsers import ResponseParserError
+
+from ts_common.errors import (
+    AccessDenied,
+    BucketMissing,
+    CorruptData,
+    ObjectNotFound,
+    OperatorError,
+    OutcomeUnknown,
+    PreconditionFailed,
+    StoreUnavailable,
+    TieredStorageError,
+)
+
+READ = "s3:GetObject on the key, and s3:ListBucket on the bucket: without that S3 answers 403 for absent keys"
+NEEDED_PERMISSION = {
+    "PutObject": "s3:PutObject",
+    "GetObject": READ,
+    "HeadObject": READ,
+    "HeadBucket": "s3:ListBucket on the bucket",
+    "ListObjectsV2": "s3:ListBucket on the bucket",
+    "DeleteObjects": "s3:DeleteObject",
+}
+
+GIVE_CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or give the machine a role"
+WAY_OUT = {
+    "InvalidAccessKeyId": "the store does not know this access key: " + GIVE_CREDENTIALS,
+    "SignatureDoesNotMatch": "the secret key is not the one of this access key, or a proxy rewrites the Host header",
+    "ExpiredToken": "the credentials have expired: renew them",
+    "InvalidToken": "the session token is not valid: renew the credentials",
+    "RequestTimeTooSkewed": "set the clock of this machine",
+    "InvalidObjectState": "the object lies in an archive storage class: restore it first",
+    "NotImplemented": "this store lacks what was asked for (conditional writes?)",
+    "PermanentRedirect": "the bucket is in another region: set AWS_REGION",
+    "AuthorizationHeaderMalformed": "the bucket is in another region: set AWS_REGION",
+}
+
+BY_CODE: dict[str, type[TieredStorageError]] = {
+    "NoSuchKey": ObjectNotFound,
+    "NoSuchBucket": BucketMissing,
+    "PreconditionFailed": PreconditionFailed,
+    "AccessDenied": AccessDenied,
+    "ExpiredToken": AccessDenied,
+    "InvalidAccessKeyId": AccessDenied,
+    "InvalidToken": AccessDenied,
+    "SignatureDoesNotMatch": AccessDenied,
+    "InvalidObjectState": OperatorError,
+    "NotImplemented": OperatorError,
+    "BadDigest": CorruptData,
+    "InvalidDigest": CorruptData,
+    "XAmzContentChecksumMismatch": CorruptData,
+    "XAmzContentSHA256Mismatch": CorruptData,
+    # Throttling is refused at the door.
+    "SlowDown": StoreUnavailable,
+    "Throttling": StoreUnavailable,
+    "ThrottlingException": StoreUnavailable,
+    "RequestLimitExceeded": StoreUnavailable,
+    "TooManyRequests": StoreUnavailable,
+}
+
+# For answers without a code (HEAD has no body) and codes of other vendors. A 404 that does not say "NoSuchKey" may come
+# from a load balancer without a backend: it must not pass for "there is no such object".
+BY_STATUS: dict[int, type[TieredStorageError]] = {
+    401: AccessDenied,
+    403: AccessDenied,
+    404: StoreUnavailable,
+    412: PreconditionFailed,
+    429: StoreUnavailable,
+}
+
+# A request that S3 did not see through, or could not order against another: 408, 409, and 400 RequestTimeout.
+UNDECIDED_STATUS = {408, 409}
+UNDECIDED_CODES = {"RequestTimeout", "ConditionalRequestConflict", "OperationAborted"}
+
+NEVER_CONNECTED = (sdk.EndpointConnectionError, sdk.ConnectTimeoutError, sdk.ProxyConnectionError)
+CREDENTIALS = (
+    sdk.NoCredentialsError,
+    sdk.PartialCredentialsError,
+    sdk.CredentialRetrievalError,
+    sdk.TokenRetrievalError,
+    sdk.NoAuthTokenError,
+    sdk.MetadataRetrievalError,
+    sdk.SSOError,
+    sdk.LoginError,
+    sdk.RefreshWithMFAUnsupportedError,
+)
+NO_ANSWER = (sdk.HTTPClientError, sdk.ConnectionError, sdk.IncompleteReadError, ResponseParserError)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What was asked of the store, for the translator and its messages.
+
+    Attributes:
+        operation: its name in the S3 API.
+        target: `s3://bucket/key`.
+        writes: it changes something that a repetition could change again, so that a lost answer matters.
+    """
+
+    operation: str
+    target: str
+    writes: bool = False
+
+    @property
+    def no_answer(self) -> type[TieredStorageError]:
+        """What it is when the request may have arrived and its answer did not."""
+        return OutcomeUnknown if self.writes else StoreUnavailable
+
+
+@contextmanager
+def translated(call: Call) -> Iterator[None]:
+    """Raise what botocore raises inside as one of our errors."""
+    try:
+        yield
+    except (sdk.ClientError, sdk.BotoCoreError, ResponseParserError) as error:
+        raise translate(error, call) from error
+
+
+def translate(error: Exception, call: Call) -> TieredStorageError:
+    """Our error for one of botocore's."""
+    said = f"{call.operation} {call.target}"
+    if isinstance(error, sdk.ClientError):
+        return _answered(error, call)
+    if isinstance(error, NEVER_CONNECTED):
+        return StoreUnavailable(f"{said}: no connection: {error}")
+    if isinstance(error, CREDENTIALS):
+        return AccessDenied(f"{said}: no credentials: {error}; {GIVE_CREDENTIALS}")
+    if isinstance(error, sdk.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return OperatorError(f"{said}: {error}; set AWS_CA_BUNDLE to the authority that signed the certificate")
+    if isinstance(error, NO_ANSWER):
+        return call.no_answer(f"{said}: no answer: {error}")
+    return OperatorError(f"{said}: the SDK refuses: {error}")
+
+
+def status_of(error: sdk.ClientError) -> int:
+    """The HTTP status that an error came with; 0 where it came with none."""
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def _answered(error: sdk.ClientError, call: Call) -> TieredStorageError:
+    """Our error for an answer that is a refusal or a failure of the server."""
+    status = status_of(error)
+    answer = error.response.get("Error", {})
+    code = answer.get("Code", "")
+    request_id = error.response.get("ResponseMetadata", {}).get("RequestId", "none")
+    said = (
+        f"{call.operation} {call.target}: {code} (HTTP {status}, request id {request_id}): {answer.get('Message', '')}"
+    )
+    if code in UNDECIDED_CODES or status in UNDECIDED_STATUS:
+        return call.no_answer(said)
+    kind = BY_CODE.get(code) or BY_STATUS.get(status)
+    if status == 404 and call.operation == "HeadBucket":
+        kind = BucketMissing
+    if kind is None and status >= 500:
+        return call.no_answer(said)
+    if kind is ObjectNotFound and call.writes:
+        # S3 answers an If-Match over nothing this way.
+        return PreconditionFailed(said)
+    if kind is AccessDenied:
+        return AccessDenied(f"{said}; {WAY_OUT.get(code) or f'allow this identity {needed_permission(call)}'}")
+    if kind is BucketMissing:
+        return BucketMissing(f"{said}; create the bucket or name another: nothing here creates one")
+    if kind is None or kind is OperatorError:
+        return OperatorError(f"{said}; {WAY_OUT.get(code, 'the same request will be refused again')}")
+    return kind(said)
+
+
+def needed_permission(call: Call) -> str:
+    """What an operator has to allow for this call."""
+    return NEEDED_PERMISSION.get(call.operation, call.operation)

@@ -1,0 +1,97 @@
+"""What readers may see of one partition, by reading rule 1: from `log.start` to below the next offset.
+
+Where a foreign commit has no list of epochs, the copies give one: epochs never fall as offsets rise (reading rule 2).
+
+A partition that has segments and no commit shows nothing, with a warning: how far its run goes is not known. A commit
+whose segments are gone shows a hole.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ts_common.catalog import PartitionCatalog, SegmentCopy, describe
+from ts_common.commit import Commit
+from ts_common.epochs import NO_EPOCH, EpochLine
+from ts_common.model import TopicPartition
+from ts_common.object_keys import PartitionKeys
+from ts_common.plan import Hole, ReadRange, unite
+from ts_common.store.contract import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """One partition as readers see it.
+
+    Attributes:
+        keys: where it lies.
+        start: first offset.
+        end: the offset after the last; equal to `start` where there is nothing to see.
+        epochs: which batches live.
+        copies: the segments that may answer for offsets of the view.
+        gaps: recorded ranges that exist nowhere.
+        warning: what an operator should know; None where all is well.
+    """
+
+    keys: PartitionKeys
+    start: int
+    end: int
+    epochs: EpochLine
+    copies: tuple[SegmentCopy, ...]
+    gaps: tuple[tuple[int, int], ...]
+    warning: str | None = None
+
+    @property
+    def partition(self) -> TopicPartition:
+        """Whose view it is."""
+        return self.keys.partition
+
+    def plan(self, start: int, end: int) -> Sequence[ReadRange | Hole]:
+        """What is to be read for `[start, end)`, in order."""
+        return unite(self.copies, self.epochs, start, end, self.gaps)
+
+
+def open_view(store: ObjectStore, catalog: PartitionCatalog) -> PartitionView:
+    """The view of a snapshot; asks the store for the metadata of its segments.
+
+    Raises:
+        CorruptData: a segment's metadata is not, or it begins with no batch.
+        ObjectNotFound: retention took a segment since the snapshot.
+        StoreUnavailable, AccessDenied: the store's.
+    """
+    keys, start = catalog.keys, catalog.start or 0
+    if catalog.commit is None:
+        warning = None
+        if catalog.segments:
+            count = len(catalog.segments)
+            warning = f"{keys.partition}: {count} segments and no {keys.commit}: nothing of them is shown"
+        return PartitionView(keys, start, start, EpochLine(), (), (), warning)
+    if isinstance(catalog.commit, Commit):
+        end, epochs = catalog.commit.next_offset, catalog.commit.epochs
+        copies = describe(store, keys, [segment for segment in catalog.segments if segment.name.base < end])
+    else:  # it names a segment and no end; where that segment is gone, at least its base is missing
+        end = catalog.commit.highest_base + 1
+        copies = describe(store, keys, [segment for segment in catalog.segments if segment.name.base < end])
+        epochs = living_line(copies)
+        end = max([end, *(epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end) for copy in copies)])
+    if not catalog.segments and catalog.log_start is None:
+        # Neither a name nor `log.start` is left to say where the archive began; the commit still does.
+        start = epochs.pairs[0][1] if epochs.pairs else catalog.commit.highest_base
+    return PartitionView(keys, start, max(start, end), epochs, copies, catalog.gaps)
+
+
+def living_line(copies: Iterable[SegmentCopy]) -> EpochLine:
+    """The epochs that the copies themselves give each offset: the highest that begins at or below it in any of them.
+
+    So an epoch lives from its first batch in any copy up to the first batch of any higher one, and one that begins at
+    or above the start of a higher one has nothing alive: epochs never fall as offsets rise (reading rule 2).
+    """
+    begins: dict[int, int] = {}
+    for copy in copies:
+        for epoch, first in copy.metadata.epochs or ():
+            if epoch != NO_EPOCH:
+                begins[epoch] = min(first, begins.get(epoch, first))
+    pairs: list[tuple[int, int]] = []
+    for epoch, first in sorted(begins.items(), reverse=True):
+        if not pairs or first < pairs[-1][1]:
+            pairs.append((epoch, first))
+    return EpochLine(tuple(reversed(pairs)))

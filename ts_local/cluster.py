@@ -1,0 +1,190 @@
+"""A whole cluster on loopback: the local servers' one way in.
+
+    with LocalCluster(brokers=2, s3=True) as cluster:
+        cluster.create_topic("t", partitions=3, replication=2, config={"segment.bytes": "100000"})
+        cluster.produce("t", [Record(b"value", key=b"key")], partition=0)
+        cluster.brokers[1].kill()
+        wait_for(lambda: cluster.leader("t", 0) == 2, "broker 2 leads t-0")
+
+LocalCluster, beside the topic helpers of `ts_local.topics.Topics`
+    brokers               dict[int, Broker] by id, from 1; each a Server: start, stop, kill, pause, resume, restart
+    zookeeper             ZooKeeper, or None in KRaft mode
+    s3                    S3Server, or None unless asked for
+    servers               all of them; those that others need come first
+    bootstrap             "127.0.0.1:p1,127.0.0.1:p2"
+    cluster_id            Kafka's
+    admin()               a confluent_kafka AdminClient
+    directory, logs       data, gone at the end; one log file per server, kept where the block ends with an error
+    tail_of_logs()        for a failed test's report; running_clusters() lists the clusters to ask
+"""
+
+import os
+import shutil
+import tempfile
+import time
+import weakref
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+from ts_local.jars import BUILD
+from ts_local.kafka import Broker, KRaftBroker, ZooKeeperBroker, new_cluster_id
+from ts_local.process import TAIL_LINES, Server
+from ts_local.s3 import S3Server
+from ts_local.topics import Record, Topics
+from ts_local.waiting import WaitTimedOutError, wait_for
+from ts_local.zookeeper import ZooKeeper
+
+__all__ = ["LocalCluster", "Record", "WaitTimedOutError", "running_clusters", "wait_for"]
+
+Mode = Literal["zookeeper", "kraft"]
+
+_TEMPORARY = BUILD / "tmp"
+_LOGS = BUILD / "logs"
+_running: "weakref.WeakSet[LocalCluster]" = weakref.WeakSet()
+
+
+def running_clusters() -> "list[LocalCluster]":
+    """The clusters of this process that are up, for a test's report."""
+    return list(_running)
+
+
+class LocalCluster(Topics):
+    """Real servers on loopback, from `with` to its end.
+
+    At the end all servers are killed and their data is deleted, also on an error and on Ctrl-C. Where an error passes
+    through, the logs stay under `build/logs` and their ends are noted on the error. A kill -9 of this process ends the
+    servers too; the next cluster of this checkout deletes the data directory that is then left under `build/tmp`.
+
+    Args:
+        brokers: how many; their ids are 1, 2, ...
+        mode: "zookeeper" is Kafka 3.9 with ZooKeeper; "kraft" is Kafka 4 whose broker 1 is the controller too.
+        s3: whether to start an S3 server.
+        buckets: created at start, where there is an S3 server.
+        properties: for every broker; they win over `ts_local.kafka.DEFAULTS`.
+        broker_properties: for single brokers, by id; they win over `properties`.
+        log_dirs: how many log directories each broker has.
+        name: begins the names of the directories.
+
+    Raises:
+        ToolMissingError, BuildFailedError: as `ts_local.jars.kafka_jars`; from `__enter__`, as the following.
+        ServerDiedError, WaitTimedOutError: a server did not come up; its log's tail is in the message.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        *,
+        mode: Mode = "zookeeper",
+        s3: bool = False,
+        buckets: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        broker_properties: Mapping[int, Mapping[str, str]] | None = None,
+        log_dirs: int = 1,
+        name: str = "cluster",
+    ) -> None:
+        _TEMPORARY.mkdir(parents=True, exist_ok=True)
+        _remove_orphans()
+        self.directory = Path(tempfile.mkdtemp(prefix=f"{name}.{os.getpid()}.", dir=_TEMPORARY))
+        self.logs = _LOGS / self.directory.name
+        self.s3 = S3Server(self.directory / "s3", self.logs) if s3 else None
+        self.zookeeper = ZooKeeper(self.directory / "zookeeper", self.logs) if mode == "zookeeper" else None
+        self._buckets = tuple(buckets)
+        kraft_id = new_cluster_id()
+        made: dict[int, Broker] = {}
+        controller: KRaftBroker | None = None
+        for number in range(1, brokers + 1):
+            own = {**(properties or {}), **(broker_properties or {}).get(number, {})}
+            directory = self.directory / f"broker-{number}"
+            if self.zookeeper is not None:
+                made[number] = ZooKeeperBroker(number, directory, self.logs, self.zookeeper, own, log_dirs)
+            else:
+                broker = KRaftBroker(number, directory, self.logs, kraft_id, own, controller, log_dirs)
+                controller = controller or broker
+                made[number] = broker
+        super().__init__(made)
+
+    @property
+    def servers(self) -> list[Server]:
+        """Every server; those that others need come first."""
+        return [server for server in (self.s3, self.zookeeper, *self.brokers.values()) if server is not None]
+
+    @property
+    def cluster_id(self) -> str:
+        """Kafka's id of the cluster, from a broker's `meta.properties`."""
+        return next(iter(self.brokers.values())).cluster_id()
+
+    def zookeeper_broker(self, broker: int) -> ZooKeeperBroker:
+        """A broker with what only ZooKeeper mode offers.
+
+        Raises:
+            TypeError: the cluster runs without ZooKeeper.
+        """
+        found = self.brokers[broker]
+        if not isinstance(found, ZooKeeperBroker):
+            raise TypeError(f"{found.name} runs without ZooKeeper")
+        return found
+
+    def __enter__(self) -> Self:
+        _running.add(self)
+        try:
+            self._start()
+        except BaseException:
+            self._end(keep_logs=True)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            error.add_note(self.tail_of_logs())
+        self._end(keep_logs=error is not None)
+
+    def tail_of_logs(self, lines: int = TAIL_LINES) -> str:
+        """The end of each server's log."""
+        return "\n".join(server.tail(lines) for server in self.servers)
+
+    def _start(self) -> None:
+        # S3 takes the longest, and needs nobody. While ZooKeeper starts it accepts connections that it never
+        # answers, and a broker that meets one hangs until its connection time-out: brokers wait for ZooKeeper.
+        if self.s3 is not None:
+            self.s3.launch()
+        if self.zookeeper is not None:
+            self.zookeeper.start()
+        with ThreadPoolExecutor(max(1, len(self.brokers))) as pool:  # KRaft formats each broker's log dirs first
+            list(pool.map(lambda broker: broker.launch(), self.brokers.values()))
+        for server in self.servers:
+            server.wait_ready()
+        if self.s3 is not None:
+            for bucket in self._buckets:
+                self.s3.create_bucket(bucket)
+        wait_for(
+            lambda: all(len(broker.metadata().brokers) == len(self.brokers) for broker in self.brokers.values()),
+            f"each of {len(self.brokers)} brokers to know all",
+        )
+
+    def _end(self, *, keep_logs: bool) -> None:
+        _running.discard(self)
+        # The data goes anyway, so nobody needs an orderly end.
+        for server in reversed(self.servers):
+            server.kill()
+        shutil.rmtree(self.directory)
+        if not keep_logs:
+            shutil.rmtree(self.logs, ignore_errors=True)
+
+
+def _remove_orphans() -> None:
+    """Delete the data of clusters whose process was killed, and kept logs older than a day.
+
+    A data directory's name holds its process's id.
+    """
+    for logs in _LOGS.glob("*"):
+        if time.time() - logs.stat().st_mtime > 86_400:
+            shutil.rmtree(logs, ignore_errors=True)
+    for directory in _TEMPORARY.glob("*.*.*"):
+        process = directory.name.split(".")[-2]
+        if process.isdecimal() and not Path(f"/proc/{process}").exists():
+            shutil.rmtree(directory, ignore_errors=True)

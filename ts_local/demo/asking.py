@@ -1,0 +1,83 @@
+"""Starts the Spark program in a session of its own, hands its answers over, and leaves none of its processes behind."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from ts_local.demo.query import Question
+from ts_local.process import tail_of
+
+_END_SECONDS = 10.0
+
+
+class QueryFailedError(RuntimeError):
+    """The Spark program ended with an error, or without all answers. The message holds its log's tail."""
+
+
+@contextmanager
+def ask(question: Question, log: Path) -> Iterator[Iterator[dict[str, Any]]]:
+    """The program's answers, as they come.
+
+    Args:
+        question: what is asked.
+        log: takes what Spark and Java say.
+
+    Raises:
+        QueryFailedError: from the iterator.
+    """
+    scratch = Path(question.scratch)
+    scratch.mkdir(parents=True, exist_ok=True)
+    # Settings of another Spark on this machine would reach ours.
+    inherited = {name: text for name, text in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    ours = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "TMPDIR": str(scratch)}
+    with log.open("ab") as errors:
+        program = subprocess.Popen(
+            # It dies with us, and its Java and workers with it: they end when their parent's pipe does.
+            ["setpriv", "--pdeathsig", "KILL", "--", sys.executable, "-m", "ts_local.demo.query", question.to_json()],
+            cwd=scratch,
+            env={**inherited, **ours},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+        )
+    try:
+        yield _answers(program, log)
+    finally:
+        _end(program)
+
+
+def _answers(program: "subprocess.Popen[bytes]", log: Path) -> Iterator[dict[str, Any]]:
+    for line in program.stdout or ():
+        yield json.loads(line)
+    status = program.wait()
+    if status:
+        raise QueryFailedError(f"the Spark program ended with status {status}.\n{tail_of(log, 60)}")
+
+
+def _end(program: "subprocess.Popen[bytes]") -> None:
+    """Kill what is left. Spark's workers leave the program's process group, not its session."""
+    left = [process for process in psutil.process_iter() if _session(process.pid) == program.pid]
+    for process in left:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue
+    program.wait()
+    psutil.wait_procs([process for process in left if process.pid != program.pid], timeout=_END_SECONDS)
+    if program.stdout is not None:
+        program.stdout.close()
+
+
+def _session(process: int) -> int:
+    try:
+        return os.getsid(process)
+    except OSError:
+        return -1

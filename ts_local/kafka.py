@@ -1,0 +1,265 @@
+"""Real Kafka brokers: ZooKeeper mode on 3.9, KRaft on 4.x. One class each, on what they share.
+
+A broker's `server.properties` is rendered before each start from `properties`, a plain dict: change it and restart to
+restart with other settings. The agent reads that file (`server_properties`).
+
+    Broker                 a Server (start, stop, kill, pause, resume, restart) and
+      id, port, bootstrap  its id, its port, "127.0.0.1:<port>"
+      server_properties    path of the file
+      log_dirs             list of directories
+      properties           dict[str, str], as rendered at the next start
+      partition_directory(topic, partition)   where the broker keeps it, over all log dirs
+      cluster_id()         from meta.properties
+    ZooKeeperBroker        also expire_session(): after kill(), leadership moves now and not at the session's time-out
+    KRaftBroker            also controller_port; the first one is broker and controller, others are brokers
+"""
+
+import subprocess
+import uuid
+from abc import abstractmethod
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public names, imported without `as`
+    AdminClient,
+    BrokerMetadata,
+    ClusterMetadata,
+)
+
+from ts_local.jars import Line
+from ts_local.jvm import java_command, temporary_files_in
+from ts_local.ports import LOOPBACK, free_port
+from ts_local.process import Server, ServerDiedError
+from ts_local.zookeeper import ZooKeeper
+
+# What a test wants of any broker; everything may be overridden. Times are milliseconds.
+DEFAULTS: Mapping[str, str] = {
+    "num.partitions": "1",
+    "auto.create.topics.enable": "false",
+    "delete.topic.enable": "true",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    # The agent may ship only what lies below the high watermark in this checkpoint: 5 s in production.
+    "replica.high.watermark.checkpoint.interval.ms": "1000",
+    # Records with timestamps of years ago are wanted in tests, and a week's retention would delete them at once. A
+    # topic may still set its own retention.ms.
+    "log.retention.ms": "-1",
+    # Retention and the cleaner begin 30 s after start, and look every 5 minutes and 15 s, in production.
+    "log.initial.task.delay.ms": "500",
+    "log.retention.check.interval.ms": "1000",
+    "log.cleaner.backoff.ms": "1000",
+    # 128 MB by default, of a heap of 256.
+    "log.cleaner.dedupe.buffer.size": "8388608",
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+    "background.threads": "2",
+}
+_NO_LOGS = {"log_level": 0}  # librdkafka writes each refused connection to stderr
+
+
+class Broker(Server):
+    """What both modes share; see the module's docstring."""
+
+    line: Line
+
+    def __init__(self, node_id: int, directory: Path, logs: Path, properties: Mapping[str, str], log_dirs: int) -> None:
+        super().__init__(f"broker-{node_id}", directory, logs / f"broker-{node_id}.log")
+        self.id = node_id
+        self.port = free_port()
+        self.bootstrap = f"{LOOPBACK}:{self.port}"
+        self.server_properties = directory / "server.properties"
+        self.log_dirs = [directory / f"data-{number}" for number in range(log_dirs)]
+        self.properties = {
+            **DEFAULTS,
+            **self.mode_properties(),
+            "log.dirs": ",".join(map(str, self.log_dirs)),
+            **properties,
+        }
+
+    @abstractmethod
+    def mode_properties(self) -> dict[str, str]:
+        """Identity, listeners, and who keeps the metadata."""
+
+    def prepare(self) -> None:
+        """Write `server.properties`."""
+        lines = [f"{key}={value}\n" for key, value in self.properties.items()]
+        self.server_properties.write_text("".join(lines))
+
+    def command(self) -> list[str]:
+        """Kafka's own main."""
+        return java_command(
+            self.line,
+            "kafka.Kafka",
+            [str(self.server_properties)],
+            heap_mb=384,
+            options=temporary_files_in(self.directory),
+        )
+
+    def not_ready(self) -> str | None:
+        """Asks this broker, and no other, for the cluster's metadata; it must know itself."""
+        try:
+            metadata = self.metadata(1.0)
+        except KafkaException as error:
+            return f"{self.bootstrap}: {error.args[0]}"
+        known: dict[int, BrokerMetadata] = metadata.brokers
+        return None if self.id in known else f"{self.bootstrap} knows the brokers {sorted(known)}, and not itself"
+
+    def metadata(self, seconds: float = 10.0) -> ClusterMetadata:
+        """What this broker says of the cluster.
+
+        Raises:
+            KafkaException: no answer within `seconds`.
+        """
+        # A new client knows no other broker that it could ask instead.
+        return AdminClient({"bootstrap.servers": self.bootstrap, **_NO_LOGS}).list_topics(timeout=seconds)
+
+    def partition_directory(self, topic: str, partition: int) -> Path:
+        """The partition's directory, in whichever log dir it lies.
+
+        Raises:
+            FileNotFoundError: this broker has none.
+        """
+        name = f"{topic}-{partition}"
+        for log_dir in self.log_dirs:
+            if (log_dir / name).is_dir():
+                return log_dir / name
+        raise FileNotFoundError(f"{self.name} holds no {name} in {', '.join(map(str, self.log_dirs))}")
+
+    def cluster_id(self) -> str:
+        """The cluster's id, from the first log dir's `meta.properties`.
+
+        Raises:
+            LookupError: the file names none.
+            FileNotFoundError: the broker has never run.
+        """
+        meta = self.log_dirs[0] / "meta.properties"
+        for text in meta.read_text().splitlines():
+            key, _, value = text.partition("=")
+            if key == "cluster.id":
+                return value
+        raise LookupError(f"{meta} names no cluster.id")
+
+
+class ZooKeeperBroker(Broker):
+    """A broker of Kafka 3.9 whose metadata ZooKeeper keeps."""
+
+    line: Line = "3.9"
+
+    def __init__(
+        self,
+        node_id: int,
+        directory: Path,
+        logs: Path,
+        zookeeper: ZooKeeper,
+        properties: Mapping[str, str],
+        log_dirs: int = 1,
+    ) -> None:
+        self._zookeeper = zookeeper
+        super().__init__(node_id, directory, logs, properties, log_dirs)
+
+    def mode_properties(self) -> dict[str, str]:
+        """Identity, listener, ZooKeeper."""
+        return {
+            "broker.id": str(self.id),
+            "listeners": f"PLAINTEXT://{self.bootstrap}",
+            "zookeeper.connect": self._zookeeper.connect,
+            # How long a killed or paused broker keeps its leadership.
+            "zookeeper.session.timeout.ms": "6000",
+        }
+
+    def prepare(self) -> None:
+        """Write `server.properties`, and free the broker's id where a killed process's session still holds it."""
+        super().prepare()
+        # Kafka refuses to start beside its own dead registration.
+        if self._process is not None and self._zookeeper.answers:
+            self.expire_session()
+
+    def not_ready(self) -> str | None:
+        """As every broker, and registered in ZooKeeper."""
+        missing = super().not_ready()
+        if missing is None and self.id not in self._zookeeper.registered_brokers():
+            missing = f"/brokers/ids/{self.id} is absent"
+        return missing
+
+    def expire_session(self) -> None:
+        """After kill(): end the dead broker's session now; other brokers take over its partitions at once.
+
+        Raises:
+            RuntimeError: the broker runs; only a dead broker's session can be ended from outside.
+        """
+        if self.alive:
+            raise RuntimeError(f"{self.name} is alive; only a killed broker's session can be ended")
+        self._zookeeper.forget_broker(self.id)
+
+
+def new_cluster_id() -> str:
+    """A random id in the form of Kafka's: a UUID in URL-safe base64, which never begins with a dash.
+
+    Kafka's own generator rolls again too: command lines take such an id for an option.
+    """
+    while True:
+        made = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not made.startswith("-"):
+            return made
+
+
+class KRaftBroker(Broker):
+    """A broker of Kafka 4.x; where `controller` is None it is the cluster's one controller too."""
+
+    line: Line = "4"
+
+    def __init__(
+        self,
+        node_id: int,
+        directory: Path,
+        logs: Path,
+        cluster_id: str,
+        properties: Mapping[str, str],
+        controller: "KRaftBroker | None" = None,
+        log_dirs: int = 1,
+    ) -> None:
+        self._format_id = cluster_id
+        self._controller = controller
+        self.controller_port: int = free_port() if controller is None else controller.controller_port
+        super().__init__(node_id, directory, logs, properties, log_dirs)
+
+    def mode_properties(self) -> dict[str, str]:
+        """Identity, roles, listeners, the controller."""
+        listener = f"PLAINTEXT://{self.bootstrap}"
+        controller = f"{LOOPBACK}:{self.controller_port}"
+        leads = self._controller is None
+        voter = self.id if self._controller is None else self._controller.id
+        return {
+            "node.id": str(self.id),
+            "process.roles": "broker,controller" if leads else "broker",
+            "listeners": f"{listener},CONTROLLER://{controller}" if leads else listener,
+            "advertised.listeners": listener,
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": f"{voter}@{controller}",
+            # How long a killed or paused broker keeps its leadership, and how long its id stays taken.
+            "broker.session.timeout.ms": "6000",
+            "broker.heartbeat.interval.ms": "500",
+            "group.coordinator.rebalance.protocols": "classic,consumer",
+        }
+
+    def prepare(self) -> None:
+        """Write `server.properties`, and format the log dirs before the first start.
+
+        Raises:
+            ServerDiedError: the storage tool failed; the message holds what it said.
+        """
+        super().prepare()
+        if (self.log_dirs[0] / "meta.properties").exists():
+            return
+        arguments = ["format", "--cluster-id", self._format_id, "--config", str(self.server_properties)]
+        command = java_command(self.line, "kafka.tools.StorageTool", arguments)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise ServerDiedError(f"{self.name} could not be formatted:\n{done.stdout}{done.stderr}")

@@ -1,0 +1,99 @@
+"""The oracle: what Kafka's own Java consumer says that a topic holds, field by field.
+
+`dump` runs the little program `oracle/DumpRecords.java` in a process of its own, once per call (about a second). It
+reads from a running cluster, so ask before the broker's data is deleted.
+"""
+
+import json
+import subprocess
+import tempfile
+from base64 import b64decode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ts_local.jars import oracle_classes
+from ts_local.jvm import java_command
+
+Isolation = Literal["read_uncommitted", "read_committed"]
+
+
+@dataclass(frozen=True)
+class OracleRecord:
+    """A record as Kafka's consumer hands it out."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int  # ms since 1970; -1 where there is none
+    timestamp_type: int  # Kafka's id: 0 CreateTime, 1 LogAppendTime, -1 none
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+class OracleFailedError(RuntimeError):
+    """The Java program ended with an error. The message holds what it said."""
+
+
+def dump(
+    bootstrap: str,
+    topic: str | Sequence[str],
+    isolation: Isolation = "read_uncommitted",
+    *,
+    start: int | None = None,
+    end: int | None = None,
+    seconds: float = 300.0,
+) -> list[OracleRecord]:
+    """Every record of the topics, partition by partition, each in offset order; control records are never shown.
+
+    Args:
+        bootstrap: of a running cluster.
+        topic: one, or several.
+        isolation: with "read_committed" aborted records are hidden, and the last stable offset is the end.
+        start: first offset of each partition; None takes the earliest.
+        end: offset to stop before, of each partition; None takes the end offset at the start of the call.
+        seconds: how long the program may take.
+
+    Raises:
+        OracleFailedError: the program failed: no such topic, no broker, no progress for 60 s.
+        ToolMissingError, BuildFailedError: as `ts_local.jars.oracle_classes`.
+        subprocess.TimeoutExpired: it took longer than `seconds`.
+    """
+    topics = [topic] if isinstance(topic, str) else list(topic)
+    offsets = ["-" if offset is None else str(offset) for offset in (start, end)]
+    command = java_command(
+        "3.9",
+        "DumpRecords",
+        [bootstrap, isolation, ",".join(topics), *offsets],
+        classes=[oracle_classes()],
+        # The consumer's INFO lines would go to stdout, where the records go.
+        options=["-Dlog4j.configuration="],
+        heap_mb=512,
+    )
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as said:
+        done = subprocess.run(command, stdout=out, stderr=said, timeout=seconds, check=False)
+        if done.returncode != 0:
+            said.seek(0)
+            text = said.read().decode(errors="replace")[-4000:]
+            raise OracleFailedError(f"the oracle failed on {', '.join(topics)} of {bootstrap}:\n{text}")
+        out.seek(0)
+        return [_record(line) for line in out]
+
+
+def _record(line: bytes) -> OracleRecord:
+    fields = json.loads(line)
+    return OracleRecord(
+        topic=fields["topic"],
+        partition=fields["partition"],
+        offset=fields["offset"],
+        timestamp=fields["timestamp"],
+        timestamp_type=fields["timestampType"],
+        key=_bytes(fields["key"]),
+        value=_bytes(fields["value"]),
+        headers=tuple((name, _bytes(value)) for name, value in fields["headers"]),
+    )
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else b64decode(text, validate=True)

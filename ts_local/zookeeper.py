@@ -1,0 +1,122 @@
+"""A real ZooKeeper, one server without an ensemble, from Kafka 3.9's jars."""
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from ts_local.jvm import java_command, temporary_files_in
+from ts_local.ports import LOOPBACK, free_port
+from ts_local.process import Server
+
+_CONFIGURATION = """\
+clientPort={port}
+clientPortAddress={host}
+dataDir={data}
+# Also the unit of session time-outs, which lie between 2 and 20 ticks unless told otherwise.
+tickTime=500
+maxSessionTimeout=60000
+maxClientCnxns=0
+admin.enableServer=false
+4lw.commands.whitelist=srvr
+"""
+
+
+@dataclass(frozen=True)
+class PartitionState:
+    """What /brokers/topics/<topic>/partitions/<partition>/state says."""
+
+    leader: int  # -1 where there is none
+    leader_epoch: int
+    isr: tuple[int, ...]
+
+
+class ZooKeeper(Server):
+    """ZooKeeper on a free port; `connect` is what `zookeeper.connect` takes."""
+
+    def __init__(self, directory: Path, logs: Path) -> None:
+        super().__init__("zookeeper", directory, logs / "zookeeper.log")
+        self.port = free_port()
+        self.connect = f"{LOOPBACK}:{self.port}"
+        self._configuration = directory / "zoo.cfg"
+
+    def prepare(self) -> None:
+        """Write `zoo.cfg`."""
+        data = self.directory / "data"
+        data.mkdir(exist_ok=True)
+        self._configuration.write_text(_CONFIGURATION.format(port=self.port, host=LOOPBACK, data=data))
+
+    def command(self) -> list[str]:
+        """ZooKeeper's stand-alone main."""
+        # A killed process loses nothing without fsync, only a machine without power does; with it, creating a topic
+        # waits for the disk several times.
+        options = ["-Dzookeeper.forceSync=no", "-Dzookeeper.nio.numSelectorThreads=1"]
+        main = "org.apache.zookeeper.server.ZooKeeperServerMain"
+        return java_command(
+            "3.9",
+            main,
+            [str(self._configuration)],
+            heap_mb=128,
+            options=[*options, *temporary_files_in(self.directory)],
+        )
+
+    def not_ready(self) -> str | None:
+        """Asks `srvr`, one of ZooKeeper's four-letter words."""
+        try:
+            # While it starts, ZooKeeper accepts some connections that it never answers: give up soon, and ask anew.
+            with socket.create_connection((LOOPBACK, self.port), timeout=0.5) as connection:
+                connection.sendall(b"srvr")
+                said = b"".join(iter(lambda: connection.recv(4096), b""))
+        except OSError as error:
+            return f"{self.connect}: {error}"
+        return None if b"Mode: standalone" in said else f"srvr answers {said!r}"
+
+    @contextmanager
+    def client(self) -> Iterator[KazooClient]:
+        """A started client, closed at the end."""
+        client = KazooClient(hosts=self.connect, timeout=10.0)
+        client.start(timeout=10)
+        try:
+            yield client
+        finally:
+            client.stop()
+            client.close()
+
+    def registered_brokers(self) -> set[int]:
+        """The ids under /brokers/ids."""
+        with self.client() as client:
+            try:
+                return {int(name) for name in client.get_children("/brokers/ids")}
+            except NoNodeError:
+                return set()
+
+    def partition_state(self, topic: str, partition: int) -> PartitionState | None:
+        """A partition's leader, epoch and in-sync replicas, or None where it has none yet."""
+        with self.client() as client:
+            try:
+                raw, _ = client.get(f"/brokers/topics/{topic}/partitions/{partition}/state")
+            except NoNodeError:
+                return None
+        state = json.loads(raw)
+        return PartitionState(state["leader"], state["leader_epoch"], tuple(state["isr"]))
+
+    def forget_broker(self, broker: int) -> None:
+        """Delete what a dead broker's session still holds, its id and the controller's place, as if it expired.
+
+        For a broker that was killed. A paused one keeps its session and would not register again when it goes on:
+        wait for the session's end there.
+        """
+        with self.client() as client:
+            try:
+                controller, _ = client.get("/controller")
+                if json.loads(controller)["brokerid"] == broker:
+                    client.delete("/controller")
+            except NoNodeError:
+                pass
+            if client.exists(f"/brokers/ids/{broker}") is not None:
+                client.delete(f"/brokers/ids/{broker}")

@@ -1,0 +1,313 @@
+"""The options of a query, in the words of Spark's own Kafka source.
+
+Spark hands option names over in lower case, so they are compared without case and named in messages as documented.
+All problems of a query's options are told at once.
+"""
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, TypeVar
+
+from ts_common.errors import ConfigurationError
+from ts_common.model import is_cluster_id, is_topic_name
+from ts_common.object_keys import MAX_ENTROPY_BITS
+from ts_common.store.factory import parse_location
+
+SOURCE: Final = "options of kafka_segments"
+_EARLIEST_OFFSET: Final = -2  # in the JSON forms, as in Kafka
+_LATEST_OFFSET: Final = -1
+_SUBSCRIPTIONS: Final = ("subscribe", "subscribePattern", "assign")
+_PASSED_BY_SPARK: Final = frozenset({"serialization.format"})  # of tables and views, in their options
+_SEVERAL_PATHS: Final = "paths"  # what Spark makes of .load([...])
+_TABLE_OPTION: Final = "option."  # before each name that CREATE TABLE hands over
+_NO_TABLE: Final = "CREATE TABLE is not supported; use CREATE TEMPORARY VIEW ... USING kafka_segments OPTIONS (...)"
+_OTHER_WORDS: Final = {
+    "startingoffsetsbytimestamp": "startingTimestamp",
+    "endingoffsetsbytimestamp": "endingTimestamp",
+}  # options of Spark's Kafka source that stand under another name here
+
+_T = TypeVar("_T")
+
+
+class Edge(Enum):
+    """A place in each partition that needs no number."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """An offset for each partition that is asked for; `Edge` where -2 or -1 was written."""
+
+    by_topic: Mapping[str, Mapping[int, int | Edge]]
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamp:
+    """The first record with this timestamp (ms) or a later one."""
+
+    milliseconds: int
+
+
+Bound = Edge | Offsets | Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """Which partitions; one of the three is given.
+
+    Attributes:
+        topics: whole topics, by name.
+        pattern: whole topics, by a regular expression over the whole name.
+        assigned: single partitions by topic.
+    """
+
+    topics: tuple[str, ...] = ()
+    pattern: re.Pattern[str] | None = None
+    assigned: Mapping[str, tuple[int, ...]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryOptions:
+    """The validated options.
+
+    Attributes:
+        location: of the store, a URL.
+        cluster: whose topics.
+        entropy_bits: of the store's keys; 0 means none.
+        subscription: which partitions.
+        start: the first offset of each.
+        end: the offset after the last of each.
+        start_without_match: where a partition begins that holds no record of the starting timestamp or later; None
+            means that this is an error.
+        include_headers: whether there is a column `headers`.
+        fail_on_data_loss: whether offsets that are gone end the query.
+    """
+
+    location: str
+    cluster: str
+    entropy_bits: int
+    subscription: Subscription
+    start: Bound
+    end: Bound
+    start_without_match: Edge | None
+    include_headers: bool
+    fail_on_data_loss: bool
+
+
+def parse_options(given: Mapping[str, str]) -> QueryOptions:
+    """Check and read a query's options.
+
+    Raises:
+        ConfigurationError: with every problem that they have.
+    """
+    if any(name.lower().startswith(_TABLE_OPTION) for name in given):
+        raise ConfigurationError(SOURCE, [_NO_TABLE])
+    reader = _Reader(given)
+    location = reader.read("path", _location)
+    cluster = reader.read("cluster", _cluster)
+    if not reader.given("path") and not reader.given(_SEVERAL_PATHS):
+        reader.problems.append('path: missing; name the location: .load("s3://bucket/base/prefix"), or file:///dir')
+    if not reader.given("cluster"):
+        reader.problems.append("cluster: missing; it is the cluster's part of the keys in the store")
+    entropy_bits = reader.read("prefixEntropyBits", _entropy_bits)
+    chosen = [name for name in _SUBSCRIPTIONS if reader.given(name)]
+    if len(chosen) != 1:
+        found = f"{' and '.join(chosen)} are given" if chosen else "none is given"
+        reader.problems.append(f"exactly one of {', '.join(_SUBSCRIPTIONS)} is needed; {found}")
+    topics = reader.read("subscribe", _topics)
+    pattern = reader.read("subscribePattern", _pattern)
+    assigned = reader.read("assign", _assignment)
+    start = reader.read("startingTimestamp", _timestamp) or reader.read("startingOffsets", _starting_offsets)
+    end = reader.read("endingTimestamp", _timestamp) or reader.read("endingOffsets", _ending_offsets)
+    strategy = reader.read("startingOffsetsByTimestampStrategy", _strategy)
+    include_headers = reader.read("includeHeaders", _boolean)
+    fail_on_data_loss = reader.read("failOnDataLoss", _boolean)
+    if reader.problems or location is None or cluster is None:
+        raise ConfigurationError(SOURCE, reader.problems)
+    return QueryOptions(
+        location=location,
+        cluster=cluster,
+        entropy_bits=entropy_bits or 0,
+        subscription=Subscription(topics or (), pattern, assigned),
+        start=start or Edge.EARLIEST,
+        end=end or Edge.LATEST,
+        start_without_match=Edge.LATEST if strategy == "latest" else None,
+        include_headers=bool(include_headers),
+        fail_on_data_loss=fail_on_data_loss is not False,
+    )
+
+
+class _Reader:
+    """Takes options one by one, and collects what is wrong with them."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._values = {name.lower(): value for name, value in given.items()}
+        known = {*_DOCUMENTED, *_PASSED_BY_SPARK, _SEVERAL_PATHS}
+        self.problems = [_unknown(name) for name in self._values if name not in known]
+        if _SEVERAL_PATHS in self._values:
+            self.problems.append("path: one location is read, and several are given; union two queries")
+
+    def given(self, name: str) -> bool:
+        return name.lower() in self._values
+
+    def read(self, name: str, parse: Callable[[str], _T]) -> _T | None:
+        """The value of an option, or None where it is absent or wrong."""
+        text = self._values.get(name.lower())
+        if text is None:
+            return None
+        try:
+            return parse(text.strip())
+        except ValueError as error:
+            self.problems.append(f"{name}={text}: {error}")
+            return None
+
+
+def _unknown(name: str) -> str:
+    if name.startswith("kafka."):
+        return f"{name}: there is no broker in the path: drop it"
+    if name in _OTHER_WORDS:
+        return f"{name}: unknown option; use {_OTHER_WORDS[name]}"
+    close = difflib.get_close_matches(name, _DOCUMENTED, n=1)
+    known = ", ".join(_NAMES[1:])
+    return f"{name}: unknown option; " + (f"did you mean {_DOCUMENTED[close[0]]}?" if close else f"known: {known}")
+
+
+def _location(text: str) -> str:
+    try:
+        return str(parse_location(text))
+    except ConfigurationError as error:
+        raise ValueError("; ".join(error.problems)) from error
+
+
+def _cluster(text: str) -> str:
+    if not is_cluster_id(text):
+        raise ValueError("a cluster's name is letters, digits, '.', '_' and '-', and does not begin with a dot")
+    return text
+
+
+def _entropy_bits(text: str) -> int:
+    if not text.isdecimal() or int(text) > MAX_ENTROPY_BITS:
+        raise ValueError(f"a number from 0 to {MAX_ENTROPY_BITS} is expected")
+    return int(text)
+
+
+def _topics(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:
+        raise ValueError("names of topics are expected, with commas between them")
+    for name in names:
+        _check_topic(name)
+    return names
+
+
+def _check_topic(name: str) -> None:
+    if not is_topic_name(name):
+        raise ValueError(f"{name!r} is no legal name of a topic")
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ValueError(f"no regular expression: {error}") from error
+
+
+def _assignment(text: str) -> dict[str, tuple[int, ...]]:
+    shape = 'JSON like {"topic":[0,1]} is expected'
+    assigned = {}
+    for topic, partitions in _json_object(text, shape).items():
+        _check_topic(topic)
+        numbers = partitions if isinstance(partitions, list) else []
+        if not numbers or not all(_is_number(number) and number >= 0 for number in numbers):
+            raise ValueError(f"{shape}; {topic} has {json.dumps(partitions)}")
+        assigned[topic] = tuple(sorted(set(numbers)))
+    if not assigned:
+        raise ValueError(f"{shape}; it names no topic")
+    return assigned
+
+
+def _starting_offsets(text: str) -> Edge | Offsets:
+    if text.lower() == "latest":
+        raise ValueError("a batch query cannot start at latest; use earliest or JSON")
+    return _offsets(text, Edge.EARLIEST, refused=_LATEST_OFFSET)
+
+
+def _ending_offsets(text: str) -> Edge | Offsets:
+    if text.lower() == "earliest":
+        raise ValueError("a batch query cannot end at earliest; use latest or JSON")
+    return _offsets(text, Edge.LATEST, refused=_EARLIEST_OFFSET)
+
+
+def _offsets(text: str, word: Edge, *, refused: int) -> Edge | Offsets:
+    if text.lower() == word.value:
+        return word
+    shape = f'{word.value} or JSON like {{"topic":{{"0":23,"1":{-3 - refused}}}}} is expected'
+    by_topic: dict[str, Mapping[int, int | Edge]] = {}
+    for topic, partitions in _json_object(text, shape).items():
+        _check_topic(topic)
+        if not isinstance(partitions, dict):
+            raise ValueError(f"{shape}; {topic} has {json.dumps(partitions)}")  # noqa: TRY004  (as below)
+        offsets: dict[int, int | Edge] = {}
+        for partition, offset in partitions.items():
+            if not partition.isdecimal() or not _is_number(offset) or offset < _EARLIEST_OFFSET:
+                raise ValueError(f"{shape}; {topic} has {json.dumps({partition: offset})}")
+            if offset == refused:
+                meaning = "latest, where a batch query cannot start" if refused == _LATEST_OFFSET else "earliest"
+                raise ValueError(f"{topic}-{partition}: {offset} means {meaning}; use {word.value} ({-3 - refused})")
+            offsets[int(partition)] = word if offset < 0 else offset
+        by_topic[topic] = offsets
+    return Offsets(by_topic)
+
+
+def _timestamp(text: str) -> Timestamp:
+    if not text.isdecimal():
+        raise ValueError("milliseconds since 1970 are expected")
+    return Timestamp(int(text))
+
+
+def _strategy(text: str) -> str:
+    if text.lower() not in {"error", "latest"}:
+        raise ValueError("error or latest is expected")
+    return text.lower()
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise ValueError("true or false is expected")
+    return text.lower() == "true"
+
+
+def _json_object(text: str, shape: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{shape}; {error}") from error
+    if not isinstance(value, dict):
+        raise ValueError(shape)  # noqa: TRY004  (a wrong value of an option, whatever its type)
+    return value
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_NAMES: Final = (
+    "path",
+    "cluster",
+    "prefixEntropyBits",
+    *_SUBSCRIPTIONS,
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "includeHeaders",
+    "failOnDataLoss",
+)
+_DOCUMENTED: Final = {name.lower(): name for name in _NAMES}

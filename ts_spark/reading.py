@@ -1,0 +1,146 @@
+"""Reading one range of a partition's offsets from the store, as columns. This is what an executor does.
+
+A range that begins inside a segment begins at a place that the `.index` names; an index that lies costs time, never
+rows. Fetching ends as soon as the range does. Each batch's CRC is checked, and the object's where all of it is read
+(a batch's CRC leaves out its base offset, length and leader epoch). At the end the decoder must have come as far as the
+plan promised. Coverage may end beyond the last batch, where compaction removed the tail, and a truncated object looks
+the same: the object's CRC tells the two apart.
+
+Where several copies answer for a range, none of them whole (compaction went further in one than in the other), they
+are read side by side and merged by offset.
+"""
+
+from collections.abc import Generator, Iterator
+from contextlib import closing
+
+from awscrt.checksums import crc32c
+
+from ts_common.catalog import SegmentCopy
+from ts_common.errors import CorruptData, ObjectNotFound
+from ts_common.fetch import CHUNK_BYTES, ResumableReader
+from ts_common.log_format.columns import BufferPool, Projection, RecordColumns
+from ts_common.log_format.decode import MAX_BYTES, MAX_ROWS, SegmentDecoder
+from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, Trailing, parse_header
+from ts_common.log_format.index_files import position_for_offset, read_offset_index
+from ts_common.probe import scan_object
+from ts_common.segment_metadata import SegmentMetadata
+from ts_common.store.contract import ByteRange, ObjectStore
+
+_PARTIAL_CHUNK_BYTES = 1 << 20  # of a range that ends before its segment: the last chunk is mostly for nothing
+
+
+class SegmentReader:
+    """Reads copies of segments of one store with one projection; not for several threads.
+
+    Args:
+        store: where they lie.
+        projection: the fields that are wanted.
+    """
+
+    def __init__(self, store: ObjectStore, projection: Projection) -> None:
+        self._store = store
+        self._projection = projection
+        self._pool = BufferPool(projection, MAX_ROWS, MAX_BYTES)
+
+    def read(self, copy: SegmentCopy, start: int, end: int) -> Iterator[RecordColumns]:
+        """The records of a copy in `[start, end)`.
+
+        Raises:
+            CorruptData: naming the object and the place.
+            ObjectNotFound: retention took it since the query was planned.
+            StoreUnavailable, AccessDenied: the store's.
+        """
+        try:
+            yield from self._read(copy, start, end)
+        except CorruptData as error:
+            raise CorruptData(_named(self._store, copy, error)) from error
+        except ObjectNotFound as error:
+            raise ObjectNotFound(
+                f"{copy.key} in {self._store.location}: gone since the query was planned (retention?); run it again"
+            ) from error
+
+    def _read(self, copy: SegmentCopy, start: int, end: int) -> Iterator[RecordColumns]:
+        size = copy.segment.size
+        position = self._position(copy, start)
+        decoder = SegmentDecoder(
+            self._projection, start, end, size=size - position, first_position=position, pool=self._pool
+        )
+        body = _Body(self._store, copy, position, CHUNK_BYTES if end >= copy.end else _PARTIAL_CHUNK_BYTES)
+        with closing(body.chunks()) as chunks:
+            yield from decoder.decode(chunks)
+            if decoder.trailing is None and not (position == 0 and end >= copy.end):
+                return  # the end was reached, and the rest of the object is not wanted
+            for _ in chunks:  # what stands behind the last batch is part of the object's CRC too
+                pass
+        if body.position != size:
+            raise CorruptData(f"the object ends at byte {body.position}, its listing said {size}")
+        if decoder.trailing is Trailing.TORN and decoder.position < end:
+            raise CorruptData(f"torn batch at position {decoder.valid_bytes}, offset {decoder.position}")
+        expected = known_crc32c(copy.metadata)
+        if expected is not None and position == 0 and body.crc32c != expected:
+            raise CorruptData(f"CRC-32C {body.crc32c:08x}, its metadata says {expected:08x}")
+        if decoder.position < min(end, copy.end):
+            self._explain_shortfall(copy, decoder, position)
+
+    def _explain_shortfall(self, copy: SegmentCopy, decoder: SegmentDecoder, position: int) -> None:
+        """Batches ended before coverage did: compaction took the tail, or the object lost it."""
+        expected = known_crc32c(copy.metadata)
+        if not copy.dense and expected is not None:  # of a segment that was read from its start, it was compared
+            whole = position == 0 or scan_object(self._store, copy.key, copy.segment.size).crc32c == expected
+            if whole:
+                return
+        raise CorruptData(
+            f"its batches end at offset {decoder.position}, position {decoder.valid_bytes}; it answers for offsets "
+            f"up to {copy.end}"
+        )
+
+    def _position(self, copy: SegmentCopy, start: int) -> int:
+        """Where to begin: a batch at or before the one that holds `start`, as far as the index can be believed."""
+        if start <= copy.base or ".index" not in copy.segment.suffixes:
+            return 0
+        try:
+            data, _ = self._store.get(copy.keys.segment(copy.segment.name, ".index"))
+        except ObjectNotFound:
+            return 0
+        position = position_for_offset(read_offset_index(data), copy.base, start)
+        remaining = copy.segment.size - position
+        if position <= 0 or remaining < HEADER_SIZE:
+            return 0
+        head, _ = self._store.get(copy.key, ByteRange(position, position + HEADER_SIZE))
+        try:
+            header = parse_header(head, 0, remaining, position)
+        except CorruptData:
+            return 0
+        # A wrapper of an older magic names its last offset only, so what stands in it may begin before.
+        trusted = isinstance(header, BatchHeader) and header.magic >= 2 and copy.base < header.base_offset <= start
+        return position if trusted else 0
+
+
+def known_crc32c(metadata: SegmentMetadata) -> int | None:
+    """The object's CRC-32C; None where `ts_common.probe` looked at both ends of a segment without metadata only."""
+    unknown = metadata.crc32c == 0 and metadata.records is None
+    return None if unknown else metadata.crc32c
+
+
+class _Body:
+    """The bytes of an object from a position on, counted and checksummed as they pass."""
+
+    def __init__(self, store: ObjectStore, copy: SegmentCopy, position: int, chunk_bytes: int) -> None:
+        self._store = store
+        self._key = copy.key
+        self._chunk_bytes = chunk_bytes
+        self._start = position
+        self.position = position
+        self.crc32c = 0
+
+    def chunks(self) -> Generator[bytes, None, None]:
+        with ResumableReader(self._store, self._key, self._start) as reader:
+            while chunk := reader.read(self._chunk_bytes):
+                self.position += len(chunk)
+                if self._start == 0:
+                    self.crc32c = crc32c(chunk, self.crc32c)
+                yield chunk
+
+
+def _named(store: ObjectStore, copy: SegmentCopy, error: Exception) -> str:
+    return f"{copy.key} in {store.location}: {error}"

@@ -1,0 +1,26 @@
+"""What stands between planning a query and reading it: values that Spark sends from the driver to its workers."""
+
+from dataclasses import dataclass
+
+from pyspark.sql.datasource import InputPartition
+
+from ts_common.plan import ReadRange
+
+
+@dataclass(frozen=True)
+class Split(InputPartition):
+    """One task: ranges of one partition, in the order of their offsets.
+
+    Attributes:
+        ranges: never empty.
+    """
+
+    ranges: tuple[ReadRange, ...]
+
+
+def bytes_of(part: ReadRange) -> int:
+    """How much is to be read for a range, by the share of its copies' offsets that it covers."""
+    return sum(
+        copy.segment.size * (part.end - part.start) // max(copy.end - copy.base, part.end - part.start, 1)
+        for copy in part.copies
+    )

@@ -1,0 +1,1 @@
+"""The agent beside a broker: ships closed segments and commits how far it came."""

@@ -1,0 +1,362 @@
+r"""The agent, from the log dirs to the store. Read this first.
+
+::
+
+    LogDirectoryWatcher --listings, high watermarks--> \
+                                                         inbox --> Tracker --tasks--> WorkQueue --> threads --> store
+    LeadershipSource ----reigns----------------------> /     ^                                        |
+                                                             +---------------results------------------+
+
+One thread, the one that calls `run`, takes from the inbox and owns the tracker's state; all others only put frozen
+messages into it. Parts are built in the order the data flows and stopped in reverse. A thread that dies of an exception
+ends the process with a non-zero code, so that its supervisor starts it anew: never half alive.
+"""
+
+import errno
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass
+
+import structlog
+
+from ts_common.catalog import entropy_widths
+from ts_common.config import ClusterConfig
+from ts_common.endpoints import EndpointProvider
+from ts_common.errors import ConfigurationError, OperatorError, RetryError, TieredStorageError
+from ts_common.model import TopicPartition
+from ts_common.object_keys import ClusterKeys
+from ts_common.plugins import load_class
+from ts_common.store.contract import ObjectStore
+from ts_common.store.factory import open_store
+from ts_common.store.unconditional import WHAT_IS_LOST
+from ts_uploader.commit import CommitLog
+from ts_uploader.environment import Environment
+from ts_uploader.events import AnyTask, DirectoryGone, Led, Listing, NotLed, Observation, Result, Ship, WriteCommit
+from ts_uploader.health import HealthServer
+from ts_uploader.leadership.contract import LeadershipSource
+from ts_uploader.leadership.zookeeper import ZookeeperLeadership
+from ts_uploader.metrics import BacklogCollector, Metrics
+from ts_uploader.tracker import Backlog, Tracker
+from ts_uploader.uploader import Uploader
+from ts_uploader.watch.watcher import LogDirectoryWatcher
+from ts_uploader.work_queue import WorkQueue
+from ts_uploader.workers import Performer, patience_seconds
+
+log = structlog.get_logger()
+
+SCAN_SECONDS = 30.0  # between scans of everything; events make it quick, this makes it sure
+STOP_SECONDS = 20.0  # what in-flight uploads get after SIGTERM; systemd's default patience is 90
+_COMMIT_THREADS = 2
+_QUESTION_THREADS = 8  # after a start every partition asks the store, and each question only waits for its answer
+_TICK_SECONDS = 2.0
+_ANSWER_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Died:
+    """A thread ended by an exception."""
+
+    thread: str
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    """Somebody asked for an end."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _BacklogWanted:
+    """Another thread wants to know what waits."""
+
+    answer: "Future[Mapping[TopicPartition, Backlog]]"
+
+
+class Stores:
+    """The stores of a cluster's topics, opened at first use and shared.
+
+    Args:
+        endpoints: where each topic's objects go.
+        config: time-outs and threads.
+    """
+
+    def __init__(self, endpoints: EndpointProvider, config: ClusterConfig) -> None:
+        self._endpoints = endpoints
+        self._config = config
+        self._lock = threading.Lock()
+        self._opened: dict[str, ObjectStore] = {}
+
+    def of(self, topic: str) -> ObjectStore:
+        """The store that holds a topic's objects."""
+        return self._open(self._endpoints.location(topic))
+
+    def check(self, keys: ClusterKeys) -> None:
+        """Refuse to start where a store cannot be used, or holds this cluster under another entropy width.
+
+        Raises:
+            ConfigurationError: all problems at once.
+            StoreUnavailable: a store does not answer at this moment.
+        """
+        problems = []
+        for location in sorted(self._endpoints.locations()):
+            try:
+                store = self._open(location)
+                store.check()
+                widths = entropy_widths(store, keys.cluster)
+            except RetryError:
+                raise  # not a matter of configuration: the supervisor tries again
+            except TieredStorageError as error:
+                problems.append(str(error) if location in str(error) else f"{location}: {error}")
+                continue
+            if widths and max(keys.entropy_bits, 0) not in widths:
+                held = ", ".join(str(width) for width in sorted(widths))
+                problems.append(
+                    f"ts.segment.uploader.s3.prefix.entropy.bits={keys.entropy_bits}: {location} holds cluster "
+                    f"{keys.cluster} with {held} bits (0: none); with another width readers would not find both"
+                )
+        if problems:
+            raise ConfigurationError("the object store", problems)
+
+    def close(self) -> None:
+        """Close every store."""
+        for store in self._opened.values():
+            store.close()
+
+    def _open(self, location: str) -> ObjectStore:
+        with self._lock:
+            if location not in self._opened:
+                self._opened[location] = open_store(
+                    location,
+                    timeout_seconds=self._config.upload_timeout_seconds,
+                    threads=self._config.upload_threads + _COMMIT_THREADS,
+                    conditional_writes=self._config.conditional_writes,
+                )
+            return self._opened[location]
+
+
+class Agent:
+    """One agent beside one broker.
+
+    Args:
+        environment: the broker's surroundings.
+        config: the cluster's settings.
+        endpoints: where each topic's objects go.
+        http_address: where `/metrics` and `/healthz` are served, `host:port`.
+
+    Raises:
+        ConfigurationError: something that only shows when the parts are put together.
+    """
+
+    def __init__(
+        self, environment: Environment, config: ClusterConfig, endpoints: EndpointProvider, http_address: str
+    ) -> None:
+        self._inbox: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._keys = ClusterKeys(environment.cluster_id, config.entropy_bits)
+        self._stores = Stores(endpoints, config)
+        self._metrics = Metrics()
+        self._watcher = LogDirectoryWatcher(environment.log_dirs, config.ships, self._inbox.put, SCAN_SECONDS)
+        self._leadership = _leadership(environment, config, self._inbox.put)
+        self._tracker = Tracker(config.offset_reset)
+        self._uploads: WorkQueue[AnyTask] = WorkQueue()
+        self._commits: WorkQueue[AnyTask] = WorkQueue()
+        self._questions: WorkQueue[AnyTask] = WorkQueue()
+        performer = Performer(
+            Uploader(self._stores.of),
+            CommitLog(self._keys, environment.broker_id, self._stores.of),
+            self._watcher,
+            self._metrics,
+        )
+        self._health = HealthServer(http_address, self._metrics.registry, self._say_health)
+        self._metrics.registry.register(BacklogCollector(self._ask_backlog))
+        self._threads = [
+            self._thread("watcher", self._watcher.run),
+            self._thread("leadership", self._leadership.run),
+            *(self._worker(f"question-{n}", self._questions, performer) for n in range(_QUESTION_THREADS)),
+            *(self._worker(f"commit-{n}", self._commits, performer) for n in range(_COMMIT_THREADS)),
+            *(self._worker(f"upload-{n}", self._uploads, performer) for n in range(config.upload_threads)),
+        ]
+        self._environment = environment
+        self._config = config
+        self._local: set[TopicPartition] = set()  # partitions with a directory here
+        self._local_changed = False
+        self._holes: set[TopicPartition] = set()  # those that were already told of
+
+    def run(self) -> None:
+        """Ship until `stop`.
+
+        Raises:
+            ConfigurationError: a store cannot be used; nothing was written.
+            StoreUnavailable: a store does not answer; nothing was written.
+            TieredStorageError, or what a thread died of: the process should end with a non-zero code.
+        """
+        try:
+            self._stores.check(self._keys)
+            if not self._config.conditional_writes:
+                log.warning(WHAT_IS_LOST)
+            self._watch()
+            self._health.start()
+            for thread in self._threads:
+                thread.start()
+            log.info(
+                "watching",
+                cluster=self._environment.cluster_id,
+                broker=self._environment.broker_id,
+                log_dirs=[str(log_dir) for log_dir in self._environment.log_dirs],
+                http=self._health.address,
+            )
+            self._loop()
+        finally:
+            self._shut_down()
+
+    def stop(self, reason: str) -> None:
+        """End `run` soon; safe in a signal handler and from any thread."""
+        self._inbox.put(_Stop(reason))
+
+    def _watch(self) -> None:
+        try:
+            self._watcher.start_watching()
+        except OSError as error:
+            if error.errno not in {errno.ENOSPC, errno.EMFILE}:
+                raise
+            raise OperatorError(
+                f"the log dirs cannot be watched: {error}; raise fs.inotify.max_user_watches and "
+                "fs.inotify.max_user_instances"
+            ) from error
+
+    def _loop(self) -> None:
+        next_tick = time.monotonic()
+        while True:
+            try:
+                message = self._inbox.get(timeout=max(0.0, next_tick - time.monotonic()))
+            except queue.Empty:
+                self._tick()
+                next_tick = time.monotonic() + _TICK_SECONDS
+                continue
+            if isinstance(message, Observation):
+                self._note_directory(message)
+                self._dispatch(self._tracker.observe(message))
+            elif isinstance(message, Result):
+                self._dispatch(self._tracker.conclude(message))
+            elif isinstance(message, _BacklogWanted):
+                message.answer.set_result(self._tracker.backlog())
+            elif isinstance(message, _Died):
+                log.error("a thread died; ending the process", thread=message.thread, error=repr(message.error))
+                raise message.error
+            elif isinstance(message, _Stop):
+                log.info("stopping", reason=message.reason)
+                return
+            if self._local_changed and self._inbox.empty():
+                self._local_changed = False
+                self._leadership.watch(frozenset(self._local))
+            if time.monotonic() >= next_tick:
+                self._tick()
+                next_tick = time.monotonic() + _TICK_SECONDS
+
+    def _dispatch(self, tasks: list[AnyTask]) -> None:
+        for task in tasks:
+            if isinstance(task, Ship):
+                self._uploads.put(task.partition, task)
+            elif isinstance(task, WriteCommit):
+                self._commits.put(task.partition, task)
+            else:
+                self._questions.put(task.partition, task, patience_seconds(task.attempt))
+
+    def _note_directory(self, message: Observation) -> None:
+        if isinstance(message, Listing) and message.partition not in self._local:
+            self._local.add(message.partition)
+            self._local_changed = True
+        elif isinstance(message, DirectoryGone):
+            self._local.discard(message.partition)
+            self._local_changed = True
+
+    def _tick(self) -> None:
+        if not self._watcher.watching:
+            raise RuntimeError("inotify ended: the threads of the directory watcher are gone")
+        self._metrics.leadership_connected.set(self._leadership.connected)
+        backlog = self._tracker.backlog()
+        holes = {partition for partition, waiting in backlog.items() if waiting.hole}
+        for partition in holes - self._holes:
+            log.error(
+                "nothing that this broker holds continues the run; the partition waits",
+                partition=str(partition),
+                next_offset=backlog[partition].next_offset,
+            )
+        self._holes = holes
+
+    def _ask_backlog(self) -> Mapping[TopicPartition, Backlog]:
+        wanted = _BacklogWanted(Future())
+        self._inbox.put(wanted)
+        return wanted.answer.result(_ANSWER_SECONDS)
+
+    def _say_health(self) -> tuple[bool, dict[str, object]]:
+        try:
+            partitions: int | None = len(self._ask_backlog())
+        except FutureTimeoutError:
+            partitions = None
+        dead = [thread.name for thread in self._threads if not thread.is_alive()]
+        facts: dict[str, object] = {
+            "partitions_led": partitions,
+            "leadership": "watched" if self._leadership.connected else "unknown",
+            "dead_threads": dead,
+        }
+        return partitions is not None and not dead, facts
+
+    def _thread(self, name: str, target: Callable[[], None]) -> threading.Thread:
+        def supervised() -> None:
+            try:
+                target()
+            except BaseException as error:  # noqa: BLE001  (whatever it is, it ends the process)
+                self._inbox.put(_Died(name, error))
+
+        return threading.Thread(target=supervised, name=name, daemon=True)
+
+    def _worker(self, name: str, tasks: WorkQueue[AnyTask], performer: Performer) -> threading.Thread:
+        def work() -> None:
+            while (task := tasks.get()) is not None:
+                result = performer.perform(task)
+                if result is not None:
+                    self._inbox.put(result)
+
+        return self._thread(name, work)
+
+    def _shut_down(self) -> None:
+        deadline = time.monotonic() + STOP_SECONDS
+        self._uploads.close()
+        self._commits.close()
+        self._questions.close()
+        self._leadership.stop()
+        self._watcher.stop()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(max(0.0, deadline - time.monotonic()))
+        self._health.stop()
+        running = [thread.name for thread in self._threads if thread.is_alive()]
+        if running:
+            # The process ends with them. An upload is one PUT: what is cut off never becomes an object, and the next
+            # start ships it.
+            log.warning("cutting off what did not end in time", threads=running, seconds=STOP_SECONDS)
+        else:
+            self._stores.close()
+
+
+def _leadership(
+    environment: Environment, config: ClusterConfig, emit: Callable[[Led | NotLed], None]
+) -> LeadershipSource:
+    name = config.leadership or ("kraft" if environment.kraft else "zookeeper")
+    key = "ts.segment.uploader.leadership.watcher.class"
+    if name == "kraft":
+        raise ConfigurationError(
+            key, ["the broker runs in KRaft mode, and leadership from KRaft is not built yet; or give module:Class"]
+        )
+    if name != "zookeeper":
+        source: type[LeadershipSource] = load_class(name, LeadershipSource, key)  # type: ignore[type-abstract]
+        return source(environment, emit, config.leadership_poll_seconds)
+    if not environment.zookeeper_connect:
+        raise ConfigurationError(key, ["zookeeper is asked for, and the broker's file has no zookeeper.connect"])
+    return ZookeeperLeadership(environment, emit, config.leadership_poll_seconds)

@@ -1,0 +1,122 @@
+"""The command `ts-uploader`."""
+
+import os
+import signal
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+import structlog
+import typer
+
+from ts_common.config import load_config
+from ts_common.endpoints import open_provider
+from ts_common.errors import ConfigurationError, OperatorError, RetryError
+from ts_common.logs import LogFormat, configure_logs
+from ts_common.model import is_cluster_id
+from ts_common.plugins import load_class
+from ts_uploader.agent import Agent
+from ts_uploader.environment import EnvironmentProvider, ServerPropertiesEnvironment
+
+EXIT_REFUSED = 2  # somebody must act: the message says on what
+EXIT_BROKEN = 70  # EX_SOFTWARE: the supervisor should start the agent again
+EXIT_TRY_AGAIN = 75  # EX_TEMPFAIL: something outside is away; the supervisor should start the agent again
+
+log = structlog.get_logger()
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True)
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        print(f"ts-uploader {metadata.version('ts-uploader')}")  # noqa: T201  (the command's own voice)
+        raise typer.Exit
+
+
+@app.callback()
+def _commands(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say the version and end.")
+    ] = False,
+) -> None:
+    """Ships closed Kafka log segments to object storage."""
+
+
+@app.command()
+def run(
+    config_dir: Annotated[Path, typer.Argument(help="Holds <clusterId>.properties.", metavar="CONFIG_DIR")],
+    server_properties: Annotated[
+        Path | None, typer.Option(help="The broker's own file: broker.id or node.id, log.dirs, zookeeper.connect.")
+    ] = None,
+    cluster_id: Annotated[
+        str | None, typer.Option(help="Names the properties file and stands in every key; else from meta.properties.")
+    ] = None,
+    environment_provider: Annotated[
+        str | None, typer.Option(help="module:Class that tells the broker's surroundings instead.")
+    ] = None,
+    http_address: Annotated[str, typer.Option(help="host:port of /metrics and /healthz.")] = "127.0.0.1:9464",
+    log_format: Annotated[LogFormat, typer.Option(help="One event a line, as text or JSON.")] = LogFormat.TEXT,
+) -> None:
+    """Run the agent beside a broker until SIGTERM."""
+    configure_logs(log_format)
+    agent = _build(config_dir, server_properties, cluster_id, environment_provider, http_address)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda received, _: agent.stop(signal.Signals(received).name))
+    agent.run()
+
+
+def _build(
+    config_dir: Path,
+    server_properties: Path | None,
+    cluster_id: str | None,
+    environment_provider: str | None,
+    http_address: str,
+) -> Agent:
+    provider: type[EnvironmentProvider] = ServerPropertiesEnvironment
+    if environment_provider is not None:
+        provider = load_class(environment_provider, EnvironmentProvider, "--environment-provider")  # type: ignore[type-abstract]
+    environment = provider(server_properties, cluster_id).load()
+    if not is_cluster_id(environment.cluster_id):
+        raise ConfigurationError(
+            "--environment-provider", [f"cluster id {environment.cluster_id!r} cannot name a file"]
+        )
+    path = config_dir / f"{environment.cluster_id}.properties"
+    if config_dir.is_file():
+        raise ConfigurationError(str(config_dir), ["this is a file; give the directory that holds it"])
+    if not config_dir.is_dir():
+        raise ConfigurationError(str(config_dir), ["no such directory; it holds <clusterId>.properties"])
+    config, warnings = load_config(path)
+    for warning in warnings:
+        log.warning(warning)
+    endpoints = open_provider(config.endpoint_provider, environment.cluster_id, config_dir, config.endpoint_properties)
+    return Agent(environment, config, endpoints, http_address)
+
+
+def main() -> None:
+    """Entry point: what somebody must act on is one message and a non-zero exit, without a traceback."""
+    code = _run()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Not `sys.exit`: that would wait for an upload that was cut off.
+    os._exit(code)
+
+
+def _run() -> int:
+    try:
+        app()
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except OperatorError as error:
+        print(f"ts-uploader: {error}", file=sys.stderr)  # noqa: T201  (the command's own voice)
+        return EXIT_REFUSED
+    except RetryError as error:
+        print(f"ts-uploader: {error}; start it again when that is mended", file=sys.stderr)  # noqa: T201
+        return EXIT_TRY_AGAIN
+    except Exception:
+        log.exception("ended by an error that is not the user's")
+        return EXIT_BROKEN
+    return 0
+
+
+if __name__ == "__main__":
+    main()

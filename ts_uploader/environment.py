@@ -1,0 +1,141 @@
+"""The broker's surroundings: its id, its log dirs, its ZooKeeper. By default they come from the broker's own file.
+
+A provider of your own (`--environment-provider module:Class`) is called with the path given as `--server-properties`
+(or None) and the cluster id given as `--cluster-id` (or None), and answers `load()`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import javaproperties
+
+from ts_common.errors import ConfigurationError
+from ts_common.model import is_cluster_id
+
+META_PROPERTIES = "meta.properties"
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What the agent knows of the broker beside it.
+
+    Attributes:
+        cluster_id: names the properties file and stands in every key.
+        broker_id: the broker's `broker.id` or `node.id`.
+        log_dirs: absolute paths, in the order of the broker's own file.
+        zookeeper_connect: `host:port,host:port/chroot`; empty for a broker without ZooKeeper.
+        kraft: whether the broker runs in KRaft mode.
+    """
+
+    cluster_id: str
+    broker_id: int
+    log_dirs: tuple[Path, ...]
+    zookeeper_connect: str
+    kraft: bool
+
+
+class EnvironmentProvider(ABC):
+    """Where the environment comes from.
+
+    Args:
+        server_properties: the path given on the command line, or None.
+        cluster_id: the one given on the command line, or None.
+    """
+
+    def __init__(self, server_properties: Path | None, cluster_id: str | None) -> None:
+        self.server_properties = server_properties
+        self.cluster_id = cluster_id
+
+    @abstractmethod
+    def load(self) -> Environment:
+        """The environment.
+
+        Raises:
+            ConfigurationError: something is missing or wrong; all problems at once.
+        """
+
+
+class ServerPropertiesEnvironment(EnvironmentProvider):
+    """Reads the broker's own `server.properties`, and its `meta.properties` for the cluster id and a generated id."""
+
+    def load(self) -> Environment:
+        """As the contract says."""
+        if self.server_properties is None or not str(self.server_properties).strip("."):
+            raise ConfigurationError(
+                "the broker's surroundings",
+                ["give the broker's own file with --server-properties PATH, or a class with --environment-provider"],
+            )
+        source = str(self.server_properties)
+        properties = _read(self.server_properties)
+        if properties is None:
+            raise ConfigurationError(source, ["there is no such file; it is the file that the broker is started with"])
+        problems: list[str] = []
+        log_dirs = tuple(
+            Path(part.strip())
+            for part in (properties.get("log.dirs") or properties.get("log.dir") or "").split(",")
+            if part.strip()
+        )
+        if not log_dirs:
+            problems.append("log.dirs: absent, and so is log.dir; the agent watches these directories")
+        problems += [f"log.dirs: {log_dir} is no directory" for log_dir in log_dirs if not _may_be_directory(log_dir)]
+        meta = _read_meta(log_dirs)
+        cluster_id = self.cluster_id or meta.get("cluster.id", "")
+        if not cluster_id:
+            problems.append(f"no {META_PROPERTIES} in log.dirs names a cluster.id; give one with --cluster-id")
+        elif not is_cluster_id(cluster_id):
+            problems.append(
+                f"cluster id {cluster_id!r}: it stands in keys and names a file, so letters, digits, '.', '_' and '-', "
+                "not beginning with '.'; give another with --cluster-id"
+            )
+        kraft = bool(properties.get("process.roles", "").strip())
+        if not kraft and not properties.get("zookeeper.connect", "").strip():
+            problems.append("neither zookeeper.connect nor process.roles is there: is this a broker's file?")
+        broker = _broker_id(properties, meta)
+        if broker is None:
+            problems.append("neither broker.id nor node.id is a number, and the broker has not generated one yet")
+        if problems or broker is None:
+            raise ConfigurationError(source, problems)
+        return Environment(
+            cluster_id=cluster_id,
+            broker_id=broker,
+            log_dirs=tuple(log_dir.absolute() for log_dir in log_dirs),
+            zookeeper_connect=properties.get("zookeeper.connect", "").strip(),
+            kraft=kraft,
+        )
+
+
+def _broker_id(properties: Mapping[str, str], meta: Mapping[str, str]) -> int | None:
+    # A broker.id of -1 asks the broker to generate one, which it then keeps in meta.properties.
+    candidates = (properties.get("node.id"), properties.get("broker.id"), meta.get("node.id"), meta.get("broker.id"))
+    return next((int(text) for text in candidates if text and text.strip().isdigit()), None)
+
+
+def _may_be_directory(log_dir: Path) -> bool:
+    """Of several disks one may have failed: the broker goes on without it, and so does the agent."""
+    try:
+        return log_dir.is_dir()
+    except OSError:
+        return True
+
+
+def _read_meta(log_dirs: tuple[Path, ...]) -> dict[str, str]:
+    for log_dir in log_dirs:
+        try:
+            found = _read(log_dir / META_PROPERTIES)
+        except ConfigurationError:
+            continue
+        if found:
+            return found
+    return {}
+
+
+def _read(path: Path) -> dict[str, str] | None:
+    try:
+        # Java reads properties as ISO 8859-1.
+        return dict(javaproperties.loads(path.read_text(encoding="iso-8859-1")))
+    except FileNotFoundError:
+        return None
+    except (OSError, javaproperties.InvalidUEscapeError) as error:
+        raise ConfigurationError(str(path), [f"it cannot be read: {error}"]) from error

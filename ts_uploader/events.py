@@ -1,0 +1,273 @@
+"""What passes between the agent's parts: observations in, tasks out, results back. All frozen; no part shares state.
+
+Observations (from the sources to the tracker): `Listing`, `HighWatermarks`, `Led`, `NotLed`.
+Tasks (from the tracker to the workers): `AskStore`, `Ship`, `WriteCommit`, `Rescan`.
+Results (from the workers to the tracker): `Asked`, `Shipped`, `Committed`, `Fenced`, `Failed`, `Changed`.
+
+A task carries the `reign` and `generation` it was made for, its result brings them back, and the tracker forgets
+results of a generation that has passed.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ts_common.commit import Commit, ForeignCommit
+from ts_common.epochs import EpochLine
+from ts_common.model import TopicPartition
+from ts_common.object_keys import PartitionKeys
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What one directory of a partition held.
+
+    Attributes:
+        partition: whose it is.
+        directory: its path.
+        identity: (device, inode) of the directory: a re-created one is another.
+        log_dir: the entry of `log.dirs` that holds it; its checkpoint speaks for this directory.
+        bases: base offsets of the live `.log` files, ascending; the last is the active segment.
+        deleted: base offsets of `.log.deleted` files, ascending.
+        swapping: whether a `.swap` file stands there: the cleaner is in the middle of renames.
+        topic_id: by `partition.metadata`; None where that is absent.
+        taken_at: nanoseconds since the epoch, this host's clock, before the directory was read.
+    """
+
+    partition: TopicPartition
+    directory: Path
+    identity: tuple[int, int]
+    log_dir: Path
+    bases: tuple[int, ...]
+    deleted: tuple[int, ...]
+    swapping: bool
+    topic_id: str | None
+    taken_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryGone:
+    """No log dir holds the partition any more."""
+
+    partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class HighWatermarks:
+    """One reading of a log dir's `replication-offset-checkpoint`.
+
+    Attributes:
+        log_dir: which one.
+        written_at: nanoseconds since the epoch, when the broker wrote it.
+        offsets: by (topic, partition); a partition without an entry has no known high watermark.
+    """
+
+    log_dir: Path
+    written_at: int
+    offsets: dict[tuple[str, int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Reign:
+    """One reign of this broker over a partition.
+
+    Attributes:
+        epoch: leader epoch.
+        topic_id: as the leadership source names it; None where the cluster knows no topic ids.
+        seen_at: nanoseconds since the epoch, this host's clock, when the reign was first seen here.
+    """
+
+    epoch: int
+    topic_id: str | None
+    seen_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Led:
+    """This broker leads the partition. Said again and again; only a change of epoch or topic id is a new reign."""
+
+    partition: TopicPartition
+    reign: Reign
+
+
+@dataclass(frozen=True, slots=True)
+class NotLed:
+    """Another broker leads the partition, or nobody. (Not knowing is not said at all: committed work continues.)"""
+
+    partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far the archive of a partition came, by the store.
+
+    Attributes:
+        keys: where the partition's newest incarnation lies.
+        log_start: first offset that readers show.
+        next_offset: end of the run: what is shipped next.
+        highest_base: of the run's segments; None while there is none.
+        epochs: the run's.
+        etag: of `offset.wm`; None where it is absent.
+        commit: what `offset.wm` says; None where it is absent.
+    """
+
+    keys: PartitionKeys
+    log_start: int
+    next_offset: int
+    highest_base: int | None
+    epochs: EpochLine
+    etag: str | None
+    commit: Commit | ForeignCommit | None
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What every task and every result says first.
+
+    Attributes:
+        partition: whose.
+        generation: of the partition's state in the tracker.
+        reign: in which it was asked for.
+    """
+
+    partition: TopicPartition
+    generation: int
+    reign: Reign
+
+
+@dataclass(frozen=True, slots=True)
+class AskStore(Task):
+    """Find out where to go on; write `log.start` where nothing stands yet.
+
+    Attributes:
+        listing: of the directory that is to be shipped.
+        first_base: where an archive that does not exist yet begins.
+        attempt: how many times in a row the partition failed; the worker waits accordingly.
+    """
+
+    listing: Listing
+    first_base: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ship(Task):
+    """Ship one closed segment.
+
+    Attributes:
+        keys: where to.
+        listing: in which it was seen closed.
+        base: its base offset.
+        next_base: of the segment behind it.
+    """
+
+    keys: PartitionKeys
+    listing: Listing
+    base: int
+    next_base: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteCommit(Task):
+    """Move the commit along the run.
+
+    Attributes:
+        position: that the run continues.
+        run: the segments that continue it, in order and without a hole.
+    """
+
+    position: Position
+    run: tuple["Shipped", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rescan:
+    """Look at a partition's directories again.
+
+    Attributes:
+        partition: whose.
+        attempt: how many times in a row this was needed.
+    """
+
+    partition: TopicPartition
+    attempt: int
+
+
+AnyTask = AskStore | Ship | WriteCommit | Rescan
+
+
+@dataclass(frozen=True, slots=True)
+class Asked(Task):
+    """The answer to `AskStore`."""
+
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Shipped(Task):
+    """A segment is whole in the store.
+
+    Attributes:
+        base: its base offset.
+        next_base: as in the task.
+        end: end of its coverage.
+        epochs: (epoch, first offset) wherever the epoch changes; -1 for batches of an old magic.
+        last_stable_offset: at `end`, by the producer snapshot there; None without one.
+        bytes_sent: to the store; 0 where the store had it already.
+        corruptions: how many places in it are no whole batch.
+        seconds: from taking the task to the end of the upload.
+    """
+
+    base: int
+    next_base: int
+    end: int
+    epochs: tuple[tuple[int, int], ...]
+    last_stable_offset: int | None
+    bytes_sent: int
+    corruptions: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Committed(Task):
+    """The commit stands in the store."""
+
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced(Task):
+    """The store shows a later reign than the one the task was made for: step back until leadership says more."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed(Task):
+    """A task failed in a way that another attempt may mend; the position is to be read again.
+
+    Attributes:
+        base: of the segment that a `Ship` was for; None for the other tasks.
+        operation: the task's kind, for logs and metrics.
+        reason: one line.
+    """
+
+    base: int | None
+    operation: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Changed(Task):
+    """A segment was not what the listing said any more: scan again, then decide.
+
+    Attributes:
+        base: its base offset.
+        reason: one line.
+    """
+
+    base: int
+    reason: str
+
+
+Observation = Listing | DirectoryGone | HighWatermarks | Led | NotLed
+Result = Asked | Shipped | Committed | Fenced | Failed | Changed

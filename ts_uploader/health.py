@@ -1,0 +1,79 @@
+"""`/metrics` and `/healthz`, on loopback unless told otherwise."""
+
+import json
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from ts_common.errors import ConfigurationError
+
+Health = Callable[[], tuple[bool, dict[str, object]]]
+
+
+class HealthServer:
+    """Serves until `stop`, on a thread of its own.
+
+    Args:
+        address: `host:port`; port 0 takes a free one.
+        registry: what `/metrics` shows.
+        health: whether all is well, and the facts that `/healthz` shows.
+
+    Raises:
+        ConfigurationError: the address is none, or is taken.
+    """
+
+    def __init__(self, address: str, registry: CollectorRegistry, health: Health) -> None:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit():
+            raise ConfigurationError("--http-address", [f"{address!r} is not of the form host:port"])
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                if self.path == "/metrics":
+                    self._answer(200, CONTENT_TYPE_LATEST, generate_latest(registry))
+                elif self.path == "/healthz":
+                    well, facts = health()
+                    text = json.dumps({"status": "ok" if well else "failing", **facts}) + "\n"
+                    self._answer(200 if well else 503, "application/json", text.encode())
+                else:
+                    self._answer(404, "text/plain", b"/metrics and /healthz are served here\n")
+
+            def _answer(self, status: int, content_type: str, body: bytes) -> None:
+                self.send_response(status)
+                self.send_header("Content-Type", content_type)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the base class names it so)
+                """A line for each scrape would say nothing."""
+
+        try:
+            self._server = ThreadingHTTPServer((host, int(port)), Handler)
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise ConfigurationError(
+                "--http-address", [f"cannot listen on {address}: {reason}; name another host:port"]
+            ) from error
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, name="http", daemon=True)
+
+    @property
+    def address(self) -> str:
+        """`host:port` that is listened on."""
+        host, port = self._server.server_address[:2]
+        return f"{host!s}:{port}"
+
+    def start(self) -> None:
+        """Begin to serve."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End serving and give the port back."""
+        if self._thread.is_alive():
+            self._server.shutdown()
+            self._thread.join()
+        self._server.server_close()

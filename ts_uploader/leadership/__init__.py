@@ -1,0 +1,1 @@
+"""Which partitions this broker leads: one level-triggered contract, one module per source."""

@@ -1,0 +1,49 @@
+"""Which partitions this broker leads: the contract of every source.
+
+Leadership shares the work out; it is not what keeps data safe. So a source may be late or wrong for a while, but it
+is level-triggered: it says what is so again and again, and a caller that missed one saying hears the next.
+
+A class of your own (`module:Class`) is called with the arguments of `LeadershipSource.__init__`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Set
+
+from ts_common.model import TopicPartition
+from ts_uploader.environment import Environment
+from ts_uploader.events import Led, NotLed
+
+
+class LeadershipSource(ABC):
+    """Says of each watched partition whether this broker leads it.
+
+    Args:
+        environment: the broker's surroundings.
+        emit: takes `Led` and `NotLed`; may be called from any thread of the source, and does not block.
+        poll_seconds: between two safety re-reads of everything.
+    """
+
+    def __init__(self, environment: Environment, emit: Callable[[Led | NotLed], None], poll_seconds: float) -> None:
+        self.environment = environment
+        self.emit = emit
+        self.poll_seconds = poll_seconds
+
+    @abstractmethod
+    def watch(self, partitions: Set[TopicPartition]) -> None:
+        """Watch these partitions, and no longer those that are not among them. Called again whenever that changes."""
+
+    @abstractmethod
+    def run(self) -> None:
+        """Connect and keep watching until `stop`; the caller gives it a thread.
+
+        While the source cannot be reached nothing is said: not knowing is not "not leader". It keeps trying.
+        """
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End `run`; may be called from another thread, and twice."""
+
+    @property
+    @abstractmethod
+    def connected(self) -> bool:
+        """Whether what was last said is still being watched."""

@@ -1,0 +1,131 @@
+"""What ZooKeeper said of the followed partitions, and what that means for one broker. Pure but for its log.
+
+::
+
+    /brokers/topics/<topic>                          {"topic_id": "...", ...}            (the id: since Kafka 2.8)
+    /brokers/topics/<topic>/partitions/<p>/state     {"leader": 1, "leader_epoch": 7, ...}
+
+- A node is not what Kafka writes: an error is logged, and its partitions are unknown until it changes.
+- A new session's server lags behind: what was modified (mzxid) before what is known is not believed.
+- A topic is re-created between two reads: a state is read before its topic, and counts only for a topic that was
+  created (czxid) before it, so that an epoch never meets the id of another incarnation.
+"""
+
+import json
+from collections.abc import Set
+from typing import Any, NamedTuple
+
+import structlog
+
+from ts_common.model import TopicPartition
+from ts_uploader.events import Led, NotLed, Reign
+
+log = structlog.get_logger()
+
+
+class Node(NamedTuple):
+    """What a path held, and the transactions that created and last modified it."""
+
+    data: bytes | None
+    czxid: int
+    mzxid: int
+
+
+class Knowledge:
+    """What ZooKeeper said of the followed partitions, and what that means for one broker; knows no I/O but the log.
+
+    Attributes:
+        partitions: the followed ones, by the path of their state.
+        states: paths of the followed states, by the path of their topic.
+    """
+
+    def __init__(self, broker_id: int) -> None:
+        self.partitions: dict[str, TopicPartition] = {}
+        self.states: dict[str, set[str]] = {}
+        self._broker_id = broker_id
+        self._topics: dict[str, tuple[int, str | None] | None] = {}  # czxid and id; None: absent or unreadable
+        self._reigns: dict[str, Reign] = {}
+        self._mzxids: dict[str, int] = {}  # outlives a deleted node: a re-created one has a later
+
+    def follow(self, wanted: Set[TopicPartition]) -> set[str]:
+        """Follow these and forget the others; the answer is the paths of those that are new."""
+        paths = {state_path(partition): partition for partition in wanted}
+        for path in self.partitions.keys() - paths.keys():
+            topic = topic_path(path)
+            self.states[topic].remove(path)
+            known: tuple[dict[str, Any], ...] = (self.partitions, self.states, self._topics, self._reigns, self._mzxids)
+            for by_path in known:
+                by_path.pop(path, None)
+                if not self.states.get(topic):
+                    by_path.pop(topic, None)
+        new = paths.keys() - self.partitions.keys()
+        for path in new:
+            self.partitions[path] = paths[path]
+            self.states.setdefault(topic_path(path), set()).add(path)
+        return new
+
+    def take_topic(self, path: str, node: Node | None) -> set[str]:
+        """Take a topic's node, None for absent; the answer is which states must be read anew for it."""
+        if self._is_old(path, node):
+            return set()
+        topic = None
+        if node is not None and (fields := _fields(path, node, topic_id=(str, type(None)))) is not None:
+            topic = (node.czxid, fields["topic_id"])
+        changed = path in self._topics and self._topics[path] != topic
+        self._topics[path] = topic
+        return self.states[path] if changed else set()
+
+    def take_state(self, path: str, node: Node | None, now: int) -> Led | NotLed | None:
+        """Take a state, None for absent, after its topic; the answer is what to say at `now` (ns), None for nothing."""
+        if self._is_old(path, node):
+            return None
+        fields = {} if node is None else _fields(path, node, leader=(int,), leader_epoch=(int,))
+        if fields is None:
+            return None
+        if node is None or fields["leader"] != self._broker_id:
+            self._reigns.pop(path, None)
+            return NotLed(self.partitions[path])
+        topic = self._topics.get(topic_path(path))
+        if topic is None or topic[0] > node.czxid:
+            return None
+        reign = self._reigns.get(path)
+        if reign is None or (reign.epoch, reign.topic_id) != (fields["leader_epoch"], topic[1]):
+            reign = self._reigns[path] = Reign(fields["leader_epoch"], topic[1], now)
+        return Led(self.partitions[path], reign)
+
+    def forget_versions(self) -> None:
+        """Believe the next answers whatever their mzxid: a restored ensemble counts transactions anew."""
+        self._mzxids.clear()
+
+    def _is_old(self, path: str, node: Node | None) -> bool:
+        if node is None:
+            return False  # an absence carries no transaction; its watch tells of what comes after it
+        if node.mzxid < self._mzxids.get(path, node.mzxid):
+            log.warning("zookeeper answered with an older state than is known; not believed", path=path)
+            return True
+        self._mzxids[path] = node.mzxid
+        return False
+
+
+def state_path(partition: TopicPartition) -> str:
+    """`/brokers/topics/<topic>/partitions/<partition>/state`."""
+    return f"/brokers/topics/{partition.topic}/partitions/{partition.partition}/state"
+
+
+def topic_path(path: str) -> str:
+    """`/brokers/topics/<topic>`, by the path of a state, or itself."""
+    return "/".join(path.split("/", 4)[:4])
+
+
+def _fields(path: str, node: Node, **types: tuple[type, ...]) -> dict[str, Any] | None:
+    """These fields of a node, None (and an error in the log) where it is not what Kafka writes."""
+    try:
+        content = json.loads(node.data or b"")
+        if isinstance(content, dict) and all(type(content.get(name)) in types[name] for name in types):
+            return {name: content.get(name) for name in types}
+        error = f"no object with {', '.join(types)}"
+    except (ValueError, RecursionError) as unreadable:
+        error = str(unreadable)
+    found = (node.data or b"")[:200]
+    log.error("a node is not what Kafka writes; its partitions are unknown", path=path, found=found, error=error)
+    return None

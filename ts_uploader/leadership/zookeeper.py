@@ -1,0 +1,229 @@
+"""Leadership from ZooKeeper, in real time: a watch on each node of the partitions that have a local directory.
+
+Each read of a path sets its watch. kazoo's callback thread only notes which path changed; the thread in `run` reads
+what is noted, many requests in flight, and says of each state that it read what is so. It alone owns what is known.
+Not kazoo's `DataWatch`: that starts a thread per watch after each reconnection.
+
+- The connection is lost, the session expires: kazoo drops all watches then, so everything is read after each
+  connection. In between nothing is said. A request that fails is made again soon, and the others go on.
+- kazoo gives up (its thread died, or the ensemble was restored and is older than what it saw): a new client.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Set
+from typing import Any, ClassVar
+
+import structlog
+from kazoo.client import KazooClient, KazooState
+from kazoo.exceptions import AuthFailedError, ConnectionLoss, NoAuthError, NoNodeError
+from kazoo.protocol.states import WatchedEvent
+from kazoo.retry import KazooRetry
+
+from ts_common.errors import ConfigurationError
+from ts_common.model import TopicPartition
+from ts_uploader.environment import Environment
+from ts_uploader.events import Led, NotLed
+from ts_uploader.leadership.contract import LeadershipSource
+from ts_uploader.leadership.knowledge import Knowledge, Node, topic_path
+
+log = structlog.get_logger()
+
+_IN_FLIGHT = 1_000
+_RETRY_SECONDS = 2.0  # also kazoo's between attempts to connect, where its own ceiling is an hour
+_SLICE_SECONDS = 0.2  # between two looks whether to stop while an answer is awaited
+_CLOSE_SECONDS = 2.0
+_EVERYTHING = "/"  # noted like a path
+
+
+class ZookeeperLeadership(LeadershipSource):
+    """See the module's page.
+
+    Raises:
+        ConfigurationError: `zookeeper.connect` is not what it should be; from the constructor.
+    """
+
+    session_seconds: ClassVar[float] = 10.0
+    give_up_seconds: ClassVar[float] = 60.0  # without a connection, before kazoo is started anew
+
+    def __init__(self, environment: Environment, emit: Callable[[Led | NotLed], None], poll_seconds: float) -> None:
+        super().__init__(environment, emit, poll_seconds)
+        self._client = self._new_client()
+        self._stopping = threading.Event()
+        self._wake = threading.Event()
+        self._lock = threading.Lock()  # guards the next two; the thread in `run` owns what is below them
+        self._wanted: Set[TopicPartition] | None = None  # what is to be followed from now on
+        self._noted: set[str] = set()
+        self._knowledge = Knowledge(environment.broker_id)
+        self._failed: set[str] = set()
+        self._retry_at = self._poll_at = 0.0
+        self._lost_at: float | None = None
+
+    @property
+    def connected(self) -> bool:
+        """Whether the session is up."""
+        return bool(self._client.connected)
+
+    def watch(self, partitions: Set[TopicPartition]) -> None:
+        """As the contract says; the thread in `run` reads the new ones."""
+        with self._lock:
+            self._wanted = frozenset(partitions)
+        self._wake.set()
+
+    def run(self) -> None:
+        """As the contract says."""
+        try:
+            self._client.start_async()
+            while not self._stopping.is_set():
+                now = time.monotonic()
+                if self.connected:
+                    self._lost_at = None
+                    self._read_noted(now)
+                    next_look = min(self._poll_at, self._retry_at) if self._failed else self._poll_at
+                else:
+                    if self._lost_at is None:
+                        self._lost_at = now
+                        self._say_away()
+                    next_look = self._lost_at + self.give_up_seconds
+                    if now >= next_look:
+                        self._start_anew()
+                        continue
+                self._wake.wait(max(0.0, next_look - time.monotonic()))
+                self._wake.clear()
+        finally:
+            _close(self._client, _CLOSE_SECONDS)
+
+    def stop(self) -> None:
+        """As the contract says."""
+        self._stopping.set()
+        self._wake.set()
+
+    def _read_noted(self, now: float) -> None:
+        with self._lock:
+            wanted, noted = self._wanted, self._noted
+            self._wanted, self._noted = None, set()
+        if wanted is not None:
+            noted |= self._knowledge.follow(wanted)
+        if self._failed and now >= self._retry_at:
+            noted, self._failed = noted | self._failed, set()
+        if _EVERYTHING in noted or now >= self._poll_at:
+            noted, self._failed = set(self._knowledge.partitions), set()
+            self._poll_at = now + self.poll_seconds
+        ordered = sorted(path for path in noted if path in self._knowledge.partitions or path in self._knowledge.states)
+        for at in range(0, len(ordered), _IN_FLIGHT):
+            self._read_and_say(ordered[at : at + _IN_FLIGHT])
+            if self._stopping.is_set() or not self.connected:
+                return  # the next connection notes everything
+
+    def _read_and_say(self, paths: list[str]) -> None:
+        """Read these states, then their topics and these; say of each partition what is so."""
+        states = [path for path in paths if path in self._knowledge.partitions]
+        topics = sorted({topic_path(path) for path in paths})
+        answers = self._read([*states, *topics])
+        for topic in answers.keys() & topics:
+            self._note(self._knowledge.take_topic(topic, answers[topic]) - set(states))
+        said_nothing = {*states, *topics} - answers.keys()
+        for state in states:
+            if topic_path(state) not in answers:
+                said_nothing.add(state)
+            elif state in answers:
+                said = self._knowledge.take_state(state, answers[state], time.time_ns())
+                if said is not None:
+                    self.emit(said)
+        if said_nothing:
+            self._failed |= said_nothing
+            self._retry_at = time.monotonic() + _RETRY_SECONDS
+
+    def _read(self, paths: list[str]) -> dict[str, Node | None]:
+        """What these paths hold, None where nothing stands, with a watch on each; a path that failed is missing."""
+        failures: dict[str, Exception] = {}
+        found = self._await({path: self._client.get_async(path, self._changed) for path in paths}, failures)
+        answers: dict[str, Node | None] = {path: Node(data, at.czxid, at.mzxid) for path, (data, at) in found.items()}
+        # `get` sets no watch where nothing stands, `exists` does.
+        absent = [path for path, error in failures.items() if isinstance(error, NoNodeError)]
+        for path in absent:
+            del failures[path]
+        stats = self._await({path: self._client.exists_async(path, self._changed) for path in absent}, failures)
+        answers |= {path: None for path, stat in stats.items() if stat is None}
+        self._note(stats.keys() - answers.keys())  # came in between
+        if failures and not self._stopping.is_set():
+            errors = sorted({repr(error) for error in failures.values()})
+            refused = any(isinstance(error, NoAuthError | AuthFailedError) for error in failures.values())
+            say = log.error if refused else log.warning
+            say("zookeeper cannot be read, trying on", paths=sorted(failures)[:10], of=len(failures), errors=errors)
+        return answers
+
+    def _await(self, requests: dict[str, Any], failures: dict[str, Exception]) -> dict[str, Any]:
+        answers = {}
+        for path, request in requests.items():
+            try:
+                while not request.wait(_SLICE_SECONDS if self.connected else 0.0):
+                    if self._stopping.is_set() or not self.connected:
+                        raise ConnectionLoss("the connection was lost before the answer came")
+                answers[path] = request.get(block=False)
+            except Exception as error:  # noqa: BLE001  (kazoo also hands on whatever its decoder raised)
+                failures[path] = error
+        return answers
+
+    def _changed(self, event: WatchedEvent) -> None:
+        # On kazoo's callback thread. A lost connection comes here too, once per watch and without a path.
+        if event.path is not None:
+            self._note({event.path})
+
+    def _session_changed(self, state: str) -> None:
+        # On kazoo's connection thread.
+        if state == KazooState.CONNECTED:
+            log.info("zookeeper connected", connect=self.environment.zookeeper_connect)
+        elif not self._stopping.is_set():
+            self._say_away()
+        self._note({_EVERYTHING})  # what is noted now is read with the next connection
+
+    def _say_away(self) -> None:
+        log.warning(
+            "zookeeper does not answer: leadership unknown, no new partition is taken up",
+            connect=self.environment.zookeeper_connect,
+            key="zookeeper.connect",
+        )
+
+    def _note(self, paths: Set[str]) -> None:
+        if paths:
+            with self._lock:
+                self._noted |= paths
+            self._wake.set()
+
+    def _new_client(self) -> KazooClient:
+        hosts = self.environment.zookeeper_connect
+        retry = KazooRetry(max_tries=-1, max_delay=_RETRY_SECONDS)
+        try:
+            client = KazooClient(hosts=hosts, timeout=self.session_seconds, connection_retry=retry)
+            for host, _ in client.hosts:
+                host.encode("idna")  # as the resolver will; there it would end kazoo's thread
+        except ValueError as error:
+            problem = f"{hosts!r} is not host:port,host:port/chroot: {error}"
+            raise ConfigurationError("zookeeper.connect", [problem]) from error
+        client.add_listener(self._session_changed)
+        return client
+
+    def _start_anew(self) -> None:
+        log.warning("no connection to zookeeper, starting its client anew", hosts=self.environment.zookeeper_connect)
+        self._client.remove_listener(self._session_changed)
+        _close(self._client, 0.0)
+        self._client = self._new_client()
+        self._knowledge.forget_versions()
+        self._lost_at = None
+        self._client.start_async()
+
+
+def _close(client: KazooClient, seconds: float) -> None:
+    """Close in a thread of its own and wait so long: amid a handshake with a silent server kazoo takes its time."""
+
+    def close() -> None:
+        try:
+            client.stop()
+            client.close()
+        except Exception as error:  # noqa: BLE001  (nobody needs it any more; its threads are daemons)
+            log.warning("zookeeper's client did not close", error=repr(error))
+
+    thread = threading.Thread(target=close, name="zookeeper-close", daemon=True)
+    thread.start()
+    thread.join(seconds)

@@ -1,0 +1,340 @@
+"""Shipping one closed segment: the upload protocol as one page.
+
+The `.log` object is the sign that a segment is whole, so it goes last, and never over another (protocol rules 2, 3, 6).
+Two things can go wrong with a segment that is read while its broker works on. Its bytes may change: then inode, size or
+its being closed changed, which is checked again after reading. And its neighbour may be none: the log cleaner
+renames many files, not in one step, so what follows a segment in a listing bounds its coverage only if listings
+before and after agree and show no rename under way. Either way nothing counts, and the tracker looks again.
+
+What the reader holds open cannot be lost to an unlink; what was shipped before the check stays in the store, where it
+does no harm without its `.log`.
+"""
+
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from awscrt.checksums import crc32c
+
+from ts_common.epochs import NO_EPOCH, EpochLine
+from ts_common.errors import CorruptData, ObjectNotFound, OutcomeUnknown, PreconditionFailed, SegmentChanged
+from ts_common.fetch import fetch
+from ts_common.log_format.checkpoints import parse_leader_epoch_checkpoint
+from ts_common.log_format.framing import Trailing
+from ts_common.log_format.index_files import read_transaction_index, txnindex_is_complete
+from ts_common.log_format.scan import SegmentScan, scan_segment
+from ts_common.log_format.snapshot import first_unstable_offset
+from ts_common.object_keys import INDEX_SUFFIXES, LOG_SUFFIX, SegmentName
+from ts_common.segment_metadata import SegmentMetadata, TxnIndexState, decode_metadata
+from ts_common.store.contract import IfAbsent, ObjectInfo, ObjectStore
+from ts_uploader.events import Listing, Ship, Shipped
+from ts_uploader.watch.scan import list_partition
+
+
+class Uploader:
+    """Ships segments; used by several threads at once.
+
+    Args:
+        store_of: the store that holds a topic's objects.
+    """
+
+    def __init__(self, store_of: Callable[[str], ObjectStore]) -> None:
+        self._store_of = store_of
+
+    def ship(self, task: Ship) -> Shipped:
+        """Ship one segment.
+
+        Raises:
+            SegmentChanged: the file or its neighbours are not what the task says any more.
+            CorruptData: the file holds no batch, or the store took other bytes than were read.
+            StoreUnavailable, OutcomeUnknown, AccessDenied, BucketMissing: the store's.
+        """
+        began = time.monotonic()
+        store, keys = self._store_of(task.partition.topic), task.keys
+        with ExitStack() as opened:
+            log = opened.enter_context(_open_log(task))
+            scan = scan_segment(log.reader(), log.size)
+            end = _coverage_end(task, scan)
+            indexes = _read_indexes(task)
+            _check_unchanged(task, log)
+            epochs = _epochs(task, scan, end)
+            metadata = _metadata(scan, end, epochs, indexes.get(".txnindex"))
+
+            for name in _names(task.base, scan, end):
+                there = _stands_there(store, keys.segment(name), scan, end)
+                if there is not False:
+                    break
+            sent = 0
+            if not there:
+                puts = [store.put_async(keys.segment(name, suffix), data) for suffix, data in indexes.items()]
+                _wait_for(puts)
+                try:
+                    store.put(
+                        keys.segment(name, LOG_SUFFIX),
+                        log.reader(),
+                        size=log.size,
+                        metadata=metadata.encode(),
+                        condition=IfAbsent(),
+                        crc32c=scan.crc32c,
+                    )
+                except PreconditionFailed as taken:
+                    # Somebody came between our look and our put: the next attempt looks again, and finds it.
+                    raise OutcomeUnknown(f"{keys.segment(name)} was taken meanwhile") from taken
+                sent = log.size + sum(len(data) for data in indexes.values())
+        if end == task.next_base and end != scan.end_offset:
+            _check_neighbours(task)
+        return Shipped(
+            partition=task.partition,
+            generation=task.generation,
+            reign=task.reign,
+            base=task.base,
+            next_base=task.next_base,
+            end=end,
+            epochs=epochs,
+            last_stable_offset=_last_stable_offset(task.listing.directory, end),
+            bytes_sent=sent,
+            corruptions=scan.corrupt_batches,
+            seconds=time.monotonic() - began,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenLog:
+    """A `.log` file held open, so that neither a rename nor an unlink takes it away."""
+
+    path: Path
+    descriptor: int
+    inode: int
+    size: int
+
+    def reader(self) -> "_Reader":
+        return _Reader(self.descriptor, self.size)
+
+
+class _Reader:
+    """A reader over an open descriptor with a position of its own, so that attempts do not disturb each other."""
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        self._descriptor = descriptor
+        self._size = size
+        self._position = 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        wanted = self._size - self._position if size < 0 else size
+        data = os.pread(self._descriptor, wanted, self._position)
+        self._position += len(data)
+        return data
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        count = os.preadv(self._descriptor, [buffer], self._position)
+        self._position += count
+        return count
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        self._position = (0, self._position, self._size)[whence] + offset
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+
+@contextmanager
+def _open_log(task: Ship) -> Iterator[_OpenLog]:
+    path = task.listing.directory / f"{task.base:020d}{LOG_SUFFIX}"
+    try:
+        # A symbolic link could lead out of the log dirs; Kafka writes none there.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError as gone:
+        raise SegmentChanged(f"{path} is gone") from gone
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise SegmentChanged(f"{path} is no regular file")
+        yield _OpenLog(path, descriptor, status.st_ino, status.st_size)
+    finally:
+        os.close(descriptor)
+
+
+def _coverage_end(task: Ship, scan: SegmentScan) -> int:
+    """Where the coverage of the segment ends (protocol rule 2)."""
+    path = task.listing.directory / f"{task.base:020d}{LOG_SUFFIX}"
+    _check_epochs(path, scan)
+    if scan.end_offset is None or scan.base_offset is None:
+        if scan.trailing is Trailing.TORN or scan.corruption:
+            raise CorruptData(f"{path}: no batch in its {scan.size} bytes; the broker's own log check says more")
+        _check_neighbours(task)  # compaction removed every batch
+        return task.next_base
+    if scan.base_offset < task.base or scan.end_offset > task.next_base:
+        raise CorruptData(
+            f"{path}: batches of [{scan.base_offset}, {scan.end_offset}), the names say [{task.base}, {task.next_base})"
+        )
+    if scan.end_offset == task.next_base:
+        return scan.end_offset
+    if scan.trailing is Trailing.TORN or scan.corruption:
+        return scan.end_offset  # what is no whole batch is not coverage
+    # Compaction removed the tail, if the neighbour is one.
+    _check_neighbours(task)
+    return task.next_base
+
+
+def _check_epochs(path: Path, scan: SegmentScan) -> None:
+    """Epochs never fall inside a log. The batch CRC leaves them out, so a flipped bit there shows only this way."""
+    epochs = [pair for pair in scan.epochs if pair[0] != NO_EPOCH]
+    for (before, _), (epoch, offset) in pairwise(epochs):
+        if epoch < before:
+            raise CorruptData(
+                f"{path}: leader epoch {epoch} at offset {offset} after {before}; readers would drop what follows, so "
+                "it is not shipped as it is"
+            )
+
+
+def _names(base: int, scan: SegmentScan, end: int) -> Iterator[SegmentName]:
+    """The names to try: the plain one; the variant of these bytes; the variant of these bytes with this coverage.
+
+    The last is for bytes that stand there already and answer for less: the cleaner emptied and merged neighbours
+    since. Metadata never changes, so what answers for more needs another name.
+    """
+    epoch = scan.epochs[-1][0] if scan.epochs else NO_EPOCH
+    yield SegmentName(base)
+    yield SegmentName(base, epoch, scan.crc32c)
+    yield SegmentName(base, epoch, crc32c(end.to_bytes(8, "big"), scan.crc32c))
+
+
+def _check_neighbours(task: Ship) -> None:
+    """The listing still is the one that the task was made from, with no rename under way."""
+    now = _listing(task)
+    inside = [base for base in now.deleted if task.base < base < task.next_base]
+    if task.listing.swapping or now.swapping or inside or now.bases != task.listing.bases:
+        raise SegmentChanged(f"{task.listing.directory}: the log cleaner is at work around {task.base}")
+
+
+def _check_unchanged(task: Ship, log: _OpenLog) -> None:
+    """The file that was read is still that file, still whole, still closed."""
+    try:
+        status = log.path.stat(follow_symlinks=False)
+    except FileNotFoundError as gone:
+        raise SegmentChanged(f"{log.path} is gone") from gone
+    if (status.st_ino, status.st_size) != (log.inode, log.size) or os.fstat(log.descriptor).st_size != log.size:
+        raise SegmentChanged(f"{log.path} was replaced or cut while it was read")
+    if task.next_base not in _listing(task).bases:
+        raise SegmentChanged(f"{log.path} is no longer followed by {task.next_base}")
+
+
+def _listing(task: Ship) -> Listing:
+    listing = list_partition(task.partition, task.listing.directory, task.listing.log_dir)
+    if listing is None or listing.identity != task.listing.identity:
+        raise SegmentChanged(f"{task.listing.directory} is gone, or another directory now")
+    return listing
+
+
+def _read_indexes(task: Ship) -> dict[str, bytes]:
+    """The index files that stand beside the log; at most 10 MB each, and trimmed once the segment is closed."""
+    found = {}
+    for suffix in INDEX_SUFFIXES:
+        path = task.listing.directory / f"{task.base:020d}{suffix}"
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError as gone:
+            if suffix == ".txnindex":  # exists only where a transaction was aborted
+                continue
+            raise SegmentChanged(f"{path} is gone") from gone
+        with os.fdopen(descriptor, "rb") as file:
+            found[suffix] = file.read()
+    return found
+
+
+def _epochs(task: Ship, scan: SegmentScan, end: int) -> tuple[tuple[int, int], ...]:
+    """Which epoch wrote which offsets of the segment: by the broker's own checkpoint where every batch agrees with it.
+
+    The checkpoint knows where an epoch began even where compaction took its first batches. Readers drop a batch whose
+    epoch is not the one that the commit gives its offset, so where one disagrees the batches' own epochs count.
+    """
+    local = _local_epochs(task.listing.directory)
+    for (epoch, first), last in zip(scan.epochs, scan.epoch_lasts, strict=True):
+        if not local.at(first) == epoch == local.at(last):
+            return scan.epochs
+    begin = local.at(task.base)
+    pairs = [(begin, task.base)] if begin is not None else []
+    return (*pairs, *(pair for pair in local if task.base < pair[1] < end))
+
+
+def _metadata(
+    scan: SegmentScan, end: int, epochs: tuple[tuple[int, int], ...], txnindex: bytes | None
+) -> SegmentMetadata:
+    state = None
+    if txnindex is not None:
+        complete = txnindex_is_complete(read_transaction_index(txnindex), scan.abort_markers)
+        state = (crc32c(txnindex), TxnIndexState.COMPLETE if complete else TxnIndexState.CORRUPT)
+    elif scan.abort_markers:
+        state = (0, TxnIndexState.CORRUPT)  # there should be one
+    return SegmentMetadata(
+        end=end,
+        epochs=epochs,
+        records=scan.record_count,
+        time_max=scan.max_timestamp,
+        time_min=scan.min_timestamp,
+        crc32c=scan.crc32c,
+        txnindex=state,
+        corruptions=scan.corrupt_batches,
+    )
+
+
+def _stands_there(store: ObjectStore, key: str, scan: SegmentScan, end: int) -> bool | None:
+    """Whether the object under `key` has our bytes and answers for as much; None where there is no object.
+
+    Theirs may be longer: then it must begin with our bytes. Without metadata (a Java uploader's) it answers for what
+    its batches say, and no more.
+    """
+    try:
+        info = store.head(key)
+    except ObjectNotFound:
+        return None
+    theirs = decode_metadata(info.metadata, key)
+    if info.size < scan.size or (scan.end_offset or 0 if theirs is None else theirs.end) < end:
+        return False
+    if theirs is not None and info.size == scan.size:
+        return theirs.crc32c == scan.crc32c
+    return _prefix_crc(store, info, scan.size) == scan.crc32c
+
+
+def _prefix_crc(store: ObjectStore, info: ObjectInfo, size: int) -> int:
+    crc, left = 0, size
+    for chunk in fetch(store, info.key):
+        crc = crc32c(chunk[:left], crc)
+        left -= min(left, len(chunk))
+        if not left:
+            break
+    return int(crc)
+
+
+def _wait_for(puts: list[Future[ObjectInfo]]) -> None:
+    """All have ended before the first error is raised: none may land behind the caller's back."""
+    errors = [error for put in puts if (error := put.exception()) is not None]
+    if errors:
+        raise errors[0]
+
+
+def _local_epochs(directory: Path) -> EpochLine:
+    """The broker's `leader-epoch-checkpoint`; empty where there is none, or none that can be read."""
+    try:
+        pairs = parse_leader_epoch_checkpoint((directory / "leader-epoch-checkpoint").read_bytes())
+    except (FileNotFoundError, CorruptData):
+        return EpochLine()
+    # Of epochs that begin at one offset only the last wrote anything.
+    starts = dict(sorted((start, epoch) for epoch, start in pairs))
+    return EpochLine(tuple((epoch, start) for start, epoch in starts.items()))
+
+
+def _last_stable_offset(directory: Path, end: int) -> int | None:
+    """The last stable offset at `end`, by the producer snapshot there; None without a readable one."""
+    try:
+        unstable = first_unstable_offset((directory / f"{end:020d}.snapshot").read_bytes())
+    except (FileNotFoundError, CorruptData):
+        return None
+    return end if unstable is None else unstable

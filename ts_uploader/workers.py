@@ -1,0 +1,118 @@
+"""The threads that do what the tracker asks for, and say what became of it.
+
+Uploads have threads of their own, so that a commit never waits behind a gigabyte. Whatever goes wrong with a task
+becomes a result; an exception that is not expected here ends the process (see `ts_uploader.agent`).
+"""
+
+import random
+
+import structlog
+
+from ts_common.errors import SegmentChanged, TieredStorageError
+from ts_uploader.commit import CommitLog, ReignOver
+from ts_uploader.events import (
+    AnyTask,
+    Asked,
+    AskStore,
+    Changed,
+    Committed,
+    Failed,
+    Fenced,
+    Rescan,
+    Result,
+    Ship,
+    Shipped,
+    Task,
+    WriteCommit,
+)
+from ts_uploader.metrics import Metrics
+from ts_uploader.uploader import Uploader
+from ts_uploader.watch.watcher import LogDirectoryWatcher
+
+log = structlog.get_logger()
+
+_FIRST_WAIT_SECONDS = 0.2
+_LONGEST_WAIT_SECONDS = 30.0
+
+
+def patience_seconds(attempt: int) -> float:
+    """How long to wait before attempt number `attempt` (0: at once): doubling, capped, with jitter."""
+    if attempt <= 0:
+        return 0.0
+    longest = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2.0 ** min(attempt - 1, 16))
+    return random.uniform(longest / 2, longest)  # noqa: S311  (spreads retries; nothing is protected by it)
+
+
+class Performer:
+    """Carries out one task at a time for each thread that calls it.
+
+    Args:
+        uploader: ships segments.
+        commits: reads and writes commits.
+        watcher: looks at directories again.
+        metrics: where outcomes are counted.
+    """
+
+    def __init__(self, uploader: Uploader, commits: CommitLog, watcher: LogDirectoryWatcher, metrics: Metrics) -> None:
+        self._uploader = uploader
+        self._commits = commits
+        self._watcher = watcher
+        self._metrics = metrics
+
+    def perform(self, task: AnyTask) -> Result | None:
+        """What became of a task; a rescan answers through the watcher."""
+        if isinstance(task, Rescan):
+            self._watcher.hint(task.partition)
+            return None
+        try:
+            return self._perform(task)
+        except ReignOver as over:
+            self._metrics.fenced.inc()
+            log.warning("stepping back", partition=str(task.partition), epoch=task.reign.epoch, reason=str(over))
+            return Fenced(task.partition, task.generation, task.reign, str(over))
+        except SegmentChanged as changed:
+            log.info("segment changed, looking again", partition=str(task.partition), reason=str(changed))
+            return self._changed(task, str(changed))
+        except (TieredStorageError, OSError) as error:
+            operation = type(task).__name__
+            self._metrics.errors.labels(operation).inc()
+            reason = f"{type(error).__name__}: {error}"
+            log.warning("failed, will be tried again", operation=operation, partition=str(task.partition), error=reason)
+            base = task.base if isinstance(task, Ship) else None
+            return Failed(task.partition, task.generation, task.reign, base, operation, reason)
+
+    def _perform(self, task: Task) -> Result:
+        match task:
+            case Ship():
+                shipped = self._uploader.ship(task)
+                self._count(shipped)
+                return shipped
+            case AskStore():
+                return Asked(task.partition, task.generation, task.reign, self._commits.ask(task))
+            case WriteCommit():
+                position = self._commits.write(task)
+                self._metrics.commits.inc()
+                log.info("committed", partition=str(task.partition), next_offset=position.next_offset)
+                return Committed(task.partition, task.generation, task.reign, position)
+        raise TypeError(f"no such task: {task!r}")
+
+    def _changed(self, task: Task, reason: str) -> Result:
+        if isinstance(task, Ship):
+            return Changed(task.partition, task.generation, task.reign, task.base, reason)
+        return Failed(task.partition, task.generation, task.reign, None, type(task).__name__, reason)
+
+    def _count(self, shipped: Shipped) -> None:
+        self._metrics.segments.labels("sent" if shipped.bytes_sent else "found").inc()
+        self._metrics.bytes.inc(shipped.bytes_sent)
+        self._metrics.upload_seconds.observe(shipped.seconds)
+        facts = {
+            "partition": str(shipped.partition),
+            "base": shipped.base,
+            "end": shipped.end,
+            "bytes": shipped.bytes_sent,
+            "seconds": round(shipped.seconds, 3),
+        }
+        log.info("shipped" if shipped.bytes_sent else "found in the store", **facts)
+        if shipped.corruptions:
+            self._metrics.corrupt_segments.inc()
+            log.error("shipped a segment that is corrupt in places", places=shipped.corruptions, **facts)
