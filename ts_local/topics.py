@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public names, imported without `as`
@@ -24,6 +25,19 @@ from ts_local.kafka import Broker
 from ts_local.waiting import wait_for
 
 _REQUEST_SECONDS = 30.0
+_Answer = TypeVar("_Answer")
+
+# What a broker answers whose metadata, or the asker's, is older than the last election.
+_LEADER_MOVED = frozenset(
+    {
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -122,9 +136,12 @@ class Topics:
     def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
         """Delete the records below an offset, per partition."""
         bounds = [TopicPartition(topic, partition, offset) for partition, offset in before.items()]
-        admin = self.admin()
-        for future in admin.delete_records(bounds).values():
-            future.result(_REQUEST_SECONDS)
+
+        def deleted(admin: AdminClient) -> None:
+            for future in admin.delete_records(bounds).values():
+                future.result(_REQUEST_SECONDS)
+
+        self._ask_leader(deleted, f"the leaders of {topic} to delete records")
 
     def producer(self, config: Mapping[str, object] | None = None) -> Producer:
         """A producer with acks=all, a short linger, batches of 16 KiB; `config` is librdkafka's and wins."""
@@ -240,7 +257,27 @@ class Topics:
 
     def _offset(self, topic: str, partition: int, spec: OffsetSpec, level: IsolationLevel) -> int:
         asked = {TopicPartition(topic, partition): spec}
-        admin = self.admin()
-        futures = admin.list_offsets(asked, isolation_level=level, request_timeout=_REQUEST_SECONDS)
-        (future,) = futures.values()
-        return int(future.result(_REQUEST_SECONDS).offset)
+
+        def offset(admin: AdminClient) -> int:
+            futures = admin.list_offsets(asked, isolation_level=level, request_timeout=_REQUEST_SECONDS)
+            (future,) = futures.values()
+            return int(future.result(_REQUEST_SECONDS).offset)
+
+        return self._ask_leader(offset, f"the leader of {topic}-{partition} to tell an offset")
+
+    def _ask_leader(self, request: "Callable[[AdminClient], _Answer]", what: str) -> "_Answer":
+        """Send a request until it reaches the leader, which the broker that was asked for metadata may not know yet."""
+        answers: list[_Answer] = []
+
+        def answered() -> bool:
+            admin = self.admin()
+            try:
+                answers.append(request(admin))
+            except KafkaException as error:
+                if error.args[0].code() not in _LEADER_MOVED:
+                    raise
+                return False
+            return True
+
+        wait_for(answered, what, _REQUEST_SECONDS)
+        return answers[0]
