@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ts_common.commit import Commit, ForeignCommit, decode_commit, decode_log_start
 from ts_common.errors import ObjectNotFound
+from ts_common.gaps import merged, parse_gap_name
 from ts_common.incarnations import Incarnations, decode_incarnations
 from ts_common.model import TopicPartition
 from ts_common.object_keys import GAPS_DIRECTORY, LOG_START_NAME, LOG_SUFFIX, ClusterKeys, PartitionKeys, SegmentName
@@ -19,7 +20,6 @@ from ts_common.probe import describe_segment
 from ts_common.segment_metadata import SegmentMetadata
 from ts_common.store.contract import ObjectStore
 
-_GAP_NAME = re.compile(r"([0-9]+)-([0-9]+)\.json")
 _ENTROPY = re.compile(r"[01]+")
 _HEAD_THREADS = 16  # a HEAD waits for the network, not for the processor
 
@@ -78,7 +78,7 @@ class PartitionCatalog:
         commit_etag: of that object.
         log_start: what `log.start` says; None where there is none.
         segments: every `.log` object, by base offset, variants after the plain name.
-        gaps: ranges `[from, to)` that are recorded to exist nowhere.
+        gaps: ranges `[from, to)` that are recorded to exist nowhere, ascending, joined where they touch.
     """
 
     keys: PartitionKeys
@@ -115,14 +115,42 @@ def read_catalog(store: ObjectStore, keys: PartitionKeys) -> PartitionCatalog:
                 logs[parsed[0]] = info.size
             else:
                 suffixes.setdefault(parsed[0], set()).add(parsed[1])
-        elif name.startswith(GAPS_DIRECTORY) and (gap := _GAP_NAME.fullmatch(name.removeprefix(GAPS_DIRECTORY))):
-            gaps.append((int(gap[1]), int(gap[2])))
+        elif name.startswith(GAPS_DIRECTORY) and (gap := parse_gap_name(name.removeprefix(GAPS_DIRECTORY))):
+            gaps.append(gap)
         elif name == LOG_START_NAME:
             log_start = decode_log_start(store.get(keys.log_start)[0], keys.log_start)
     segments = tuple(
         StoredSegment(name, logs[name], frozenset(suffixes.get(name, ()))) for name in sorted(logs, key=_plain_first)
     )
-    return PartitionCatalog(keys, commit, commit_etag, log_start, segments, tuple(sorted(gaps)))
+    return PartitionCatalog(keys, commit, commit_etag, log_start, segments, merged(gaps))
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What stands beside a partition's segments and its commit.
+
+    Attributes:
+        gaps: as in `PartitionCatalog`.
+        has_log_start: whether `log.start` is there.
+    """
+
+    gaps: tuple[tuple[int, int], ...]
+    has_log_start: bool
+
+
+def read_marks(store: ObjectStore, keys: PartitionKeys) -> Marks:
+    """Gap records and `log.start`, by one listing that passes over the segments.
+
+    Raises:
+        StoreUnavailable, AccessDenied, BucketMissing: the store's.
+    """
+    gaps, has_log_start = [], False
+    for info in store.list(keys.prefix, start_after=keys.marks):
+        name = info.key.removeprefix(keys.prefix)
+        if name.startswith(GAPS_DIRECTORY) and (gap := parse_gap_name(name.removeprefix(GAPS_DIRECTORY))):
+            gaps.append(gap)
+        has_log_start = has_log_start or name == LOG_START_NAME
+    return Marks(merged(gaps), has_log_start)
 
 
 def read_commit(store: ObjectStore, keys: PartitionKeys) -> tuple[Commit | ForeignCommit | None, str | None]:

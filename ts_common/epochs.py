@@ -55,6 +55,53 @@ class EpochLine:
                 pairs.append(pair)
         return EpochLine(tuple(pairs))
 
+    def end_of(self, epoch: int, log_end: int) -> tuple[int, int]:
+        """What a leader with this list answers to "where did `epoch` end?" (Kafka's OffsetsForLeaderEpoch).
+
+        Args:
+            epoch: asked for; not above the last of this list.
+            log_end: end of the leader's log.
+
+        Returns:
+            the greatest epoch at or below the one asked for, and where it ended; the asked one itself, with the start
+            of the whole list, where all epochs are above it.
+
+        Raises:
+            ValueError: `epoch` is above the last of this list, so a leader of it was never here.
+        """
+        if not self.pairs or epoch > self.pairs[-1][0]:
+            raise ValueError(f"epoch {epoch} is above all of {self.pairs}")
+        if epoch == self.pairs[-1][0]:
+            return epoch, log_end
+        following = bisect_right(self.pairs, epoch, key=lambda pair: pair[0])
+        floor = self.pairs[following - 1][0] if following else epoch
+        return floor, self.pairs[following][1]
+
+    def shared_end(self, end: int, leader: "EpochLine", leader_end: int) -> int:
+        """Where a follower whose log ends at `end` would truncate to, so that it holds nothing else than the leader.
+
+        KIP-279: the follower asks for its last epoch; where the leader knows only a lower one, it drops what it wrote
+        since and asks again, until both name the same (Kafka's `AbstractFetcherThread.getOffsetTruncationState`).
+
+        Args:
+            end: end of the follower's log; this list is the follower's.
+            leader: the leader's list.
+            leader_end: end of the leader's log.
+
+        Raises:
+            ValueError: this list knows an epoch above all of the leader's.
+        """
+        position = end
+        mine = EpochLine(tuple(pair for pair in self.pairs if pair[1] <= end))
+        while mine.pairs:
+            epoch, ended = leader.end_of(mine.pairs[-1][0], leader_end)
+            known, my_end = mine.end_of(epoch, position)
+            position = min(position, my_end)
+            if known == epoch:
+                return min(position, ended)
+            mine = mine.below(position)
+        return position
+
     def agrees_with(self, copy: Iterable[tuple[int, int]], start: int, end: int) -> bool:
         """Whether every batch of a copy in `[start, end)` bears the epoch that this list gives its offset.
 

@@ -5,6 +5,7 @@
     TieredStorageError
     ├── RetryError               the same call may succeed later, unchanged
     │   └── StoreUnavailable
+    │       └── StoreThrottled     asked too fast: everybody has to ask less
     ├── LookFirstError           read the state again, then decide
     │   ├── ObjectNotFound         nothing under that key
     │   ├── PreconditionFailed     it did not happen: somebody else was there first
@@ -35,6 +36,10 @@ class StoreUnavailable(RetryError):
     """The object store did not serve: throttled, timed out, reset, 5xx. Nothing was changed by a read;
     a write that may have happened is an `OutcomeUnknown` instead.
     """
+
+
+class StoreThrottled(StoreUnavailable):
+    """The store is asked too fast and refused this request at the door; nothing was written."""
 
 
 class LookFirstError(TieredStorageError):

@@ -109,6 +109,15 @@ class PartitionKeys:
         """Key of `log.start`."""
         return self.prefix + LOG_START_NAME
 
+    @property
+    def marks(self) -> str:
+        """What the keys of `gaps/`, `log.start` and the commit are above, and those of segments below."""
+        return self.prefix + ":"  # the character after the digits
+
+    def gap(self, start: int, end: int) -> str:
+        """Key of the record that the offsets `[start, end)` exist nowhere."""
+        return f"{self.prefix}{GAPS_DIRECTORY}{start}-{end}.json"
+
     def segment(self, name: SegmentName, suffix: str = LOG_SUFFIX) -> str:
         """Key of one of a segment's four objects."""
         return self.prefix + name.stem + suffix

@@ -48,7 +48,7 @@ def unite(
         epochs: the commit's; a copy ends for readers at its first batch of another epoch.
         start: first offset.
         end: the offset after the last.
-        gaps: recorded ranges `[from, to)`.
+        gaps: recorded ranges `[from, to)`, ascending and apart.
     """
     live = sorted(
         ((copy, copy.base, epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end)) for copy in copies),
@@ -66,8 +66,7 @@ def unite(
         active = [entry for entry in active if entry[1] > position]
         following = min(live[ahead][1], end) if ahead < len(live) else end
         if not active:
-            recorded = any(low <= position and following <= high for low, high in gaps)
-            plan.append(Hole(position, following, recorded))
+            plan += _holes(position, following, gaps)
             position = following
             continue
         dense = [entry for entry in active if entry[0].dense]
@@ -81,3 +80,18 @@ def unite(
         plan.append(ReadRange(position, stop, chosen))
         position = stop
     return plan
+
+
+def _holes(start: int, end: int, gaps: Iterable[tuple[int, int]]) -> list[Hole]:
+    """`[start, end)` as holes, cut where a gap record begins or ends."""
+    holes = []
+    for low, high in gaps:
+        if high <= start or low >= end:
+            continue
+        if low > start:
+            holes.append(Hole(start, low, recorded=False))
+        holes.append(Hole(max(start, low), min(high, end), recorded=True))
+        start = min(high, end)
+    if start < end:
+        holes.append(Hole(start, end, recorded=False))
+    return holes

@@ -73,10 +73,14 @@ def open_view(store: ObjectStore, catalog: PartitionCatalog) -> PartitionView:
         copies = describe(store, keys, [segment for segment in catalog.segments if segment.name.base < end])
         epochs = living_line(copies)
         end = max([end, *(epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end) for copy in copies)])
+    warning = None
+    if catalog.log_start is None and isinstance(catalog.commit, Commit):
+        # Each commit of ours follows a `log.start`; the agent writes it anew when it next asks.
+        warning = f"{keys.partition}: {keys.log_start} is gone; the view begins with what is left"
     if not catalog.segments and catalog.log_start is None:
         # Neither a name nor `log.start` is left to say where the archive began; the commit still does.
         start = epochs.pairs[0][1] if epochs.pairs else catalog.commit.highest_base
-    return PartitionView(keys, start, max(start, end), epochs, copies, catalog.gaps)
+    return PartitionView(keys, start, max(start, end), epochs, copies, catalog.gaps, warning)
 
 
 def living_line(copies: Iterable[SegmentCopy]) -> EpochLine:

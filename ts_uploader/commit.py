@@ -1,20 +1,25 @@
 """How far the archive came: read from the store, moved along the run. The only writer of `offset.wm`.
 
-Nothing is kept on disk; progress is what the store says (protocol rules 4, 7, 8 and 12):
+Nothing is kept on disk; progress is what the store says (protocol rules 4, 5, 7, 8, 10 and 12):
 
 - `ask` finds where to go on. With no commit, `log.start` is written first, so that an archive begins where it
-  first meant to; a commit without a second line, or segments without a commit, are walked (`ts_uploader.takeover`).
-- `write` moves the commit, conditional on the one that was read. Where the condition fails, or no answer comes, the
-  store is read and the facts decide: own nonce, it was written; a higher epoch, this reign is over; else look again.
+  first meant to; a commit without a second line, or segments without a commit, are walked (`ts_uploader.takeover`);
+  a commit that is not this broker's past any more is taken back to where it is (`ts_uploader.divergence`).
+- `write` moves the commit along the run; `pass_gap` beyond what exists nowhere any more; `fill_gap` says of a gap that
+  was filled since whose reigns its records are of.
+
+Every write is conditional on the commit that was read. Where the condition fails, or no answer comes, the store is
+read and the facts decide: own nonce, it was written; a higher epoch, this reign is over; else look again.
 """
 
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import structlog
 
-from ts_common.catalog import read_catalog, read_commit, read_incarnations
+from ts_common.catalog import read_catalog, read_commit, read_incarnations, read_marks
 from ts_common.commit import Commit, decode_log_start, encode_log_start
 from ts_common.epochs import NO_EPOCH, EpochLine
 from ts_common.errors import (
@@ -25,9 +30,25 @@ from ts_common.errors import (
     SegmentChanged,
     TieredStorageError,
 )
-from ts_common.object_keys import ClusterKeys, PartitionKeys
+from ts_common.model import TopicPartition
+from ts_common.object_keys import ClusterKeys, PartitionKeys, SegmentName
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
-from ts_uploader.events import AskStore, Listing, Position, Reign, Shipped, WriteCommit
+from ts_uploader.divergence import check_reign, rewound, shared_end, shared_end_by_bytes
+from ts_uploader.events import (
+    Asked,
+    AskStore,
+    Committed,
+    FillGap,
+    Listing,
+    PassGap,
+    Position,
+    Reign,
+    Shipped,
+    Task,
+    WriteCommit,
+)
+from ts_uploader.gaps import describe_loss, fillable, record_gaps
+from ts_uploader.local_log import last_stable_offset, local_epochs
 from ts_uploader.takeover import walk_run
 from ts_uploader.watch.scan import list_partition
 
@@ -54,67 +75,181 @@ class CommitLog:
         self._broker = broker
         self._store_of = store_of
 
-    def ask(self, task: AskStore) -> Position:
+    def ask(self, task: AskStore) -> Asked:
         """Where to go on.
 
         Raises:
             ReignOver: the store is ahead of this reign.
-        SegmentChanged: the directory is not the one that was listed any more.
-        PreconditionFailed: another agent commits at this moment: ask again.
+            SegmentChanged: the directory is not the one that was listed any more, or the broker has not begun the
+                reign yet.
+            PreconditionFailed: another agent commits at this moment: ask again.
             CorruptData: something in the store is not what it should be; nothing is written.
             StoreUnavailable, OutcomeUnknown, AccessDenied, BucketMissing: the store's.
         """
         listing = _look_again(task)
+        check_reign(listing, task.reign)
         topic = task.partition.topic
         store = self._store_of(topic)
         keys = self._keys.partition(task.partition, self._incarnation(store, topic, listing.topic_id, task.reign))
         commit, etag = read_commit(store, keys)
-        if isinstance(commit, Commit):
-            if commit.epoch > task.reign.epoch:
-                raise ReignOver(
-                    f"{keys.commit} is of leader epoch {commit.epoch}, this broker's reign of {task.reign.epoch}"
-                )
+        if not isinstance(commit, Commit):
+            position = self._walk(store, keys, task, listing)
+        elif commit.epoch > task.reign.epoch:
+            raise ReignOver(
+                f"{keys.commit} is of leader epoch {commit.epoch}, this broker's reign of {task.reign.epoch}"
+            )
+        else:
+            marks = read_marks(store, keys)
+            if not marks.has_log_start:
+                _restore_log_start(store, keys, commit)
+            gaps = fillable(marks.gaps, commit.next_offset, listing.bases[0])
             start = commit.epochs.pairs[0][1] if commit.epochs.pairs else commit.next_offset
-            return Position(keys, start, commit.next_offset, commit.highest_base, commit.epochs, etag, commit)
+            position = Position(keys, start, commit.next_offset, commit.highest_base, commit.epochs, etag, commit, gaps)
+        return self._follow(store, task, listing, position)
+
+    def write(self, task: WriteCommit) -> Committed:
+        """Move the commit to the end of the run.
+
+        Raises:
+            ReignOver: a commit of a later reign stands there; this one wrote nothing.
+            PreconditionFailed: another commit stands there: ask again.
+            CorruptData: a segment cannot continue what is committed.
+            OutcomeUnknown: no answer, and the store did not say afterwards either.
+        """
+        commit = next_commit(task.position, task.run, task.reign, self._broker)
+        return _committed(task, self._put(task.partition, task.position, commit))
+
+    def pass_gap(self, task: PassGap) -> Committed:
+        """Record what exists nowhere from the next offset on, and move the commit beyond it.
+
+        What stands in the store by now (shipped in an earlier reign, and never committed) is no gap.
+
+        Raises:
+            SegmentChanged: the directory does not show the gap any more, or the broker's reign is over.
+            ReignOver, PreconditionFailed, OutcomeUnknown: as `write`.
+        """
+        listing = _look_again(task)
+        check_reign(listing, task.reign)
+        position, end = task.position, task.end
+        if not position.next_offset < end <= listing.bases[0]:
+            raise SegmentChanged(f"{listing.directory} begins with {listing.bases[0]}, which shows no gap up to {end}")
+        store = self._store_of(task.partition.topic)
+        catalog = read_catalog(store, position.keys)
+        if catalog.commit_etag != position.etag:
+            raise PreconditionFailed(f"{position.keys.commit} was written by somebody else")
+        loss = describe_loss(store, catalog, position, listing, end)
+        record_gaps(store, position.keys, loss, self._broker)
+        commit = replace(
+            next_commit(position, (), task.reign, self._broker),
+            next_offset=end,
+            epochs=loss.epochs,
+            last_stable_offset=last_stable_offset(listing.directory, end),
+        )
+        commit = replace(commit, highest_base=max(commit.highest_base, *loss.bases, 0))
+        position = self._put(task.partition, position, commit)
+        return _committed(task, position, loss.gaps, loss.reason)
+
+    def fill_gap(self, task: FillGap) -> Committed:
+        """Correct the epochs of a gap whose offsets stand in the store by now; the next offset stays.
+
+        Raises:
+            SegmentChanged: the directory is not the one that was listed any more, or the broker's reign is over.
+            ReignOver, PreconditionFailed, OutcomeUnknown: as `write`.
+        """
+        listing = _look_again(task)
+        check_reign(listing, task.reign)
+        position = replace(task.position, gaps=tuple(gap for gap in task.position.gaps if gap != task.gap))
+        start, end = max(task.gap[0], task.run[0].base), min(task.gap[1], task.run[-1].end, position.next_offset)
+        local = local_epochs(listing.directory) or _line_of(task.run[0].epochs)
+        epochs = position.epochs.continued(local, start).below(end).continued(position.epochs, end)
+        wrong = [
+            done.base
+            for done in task.run
+            if not epochs.agrees_with(done.epochs, max(start, done.base), min(end, done.end))
+        ]
+        if wrong:
+            log.error("a gap was filled with epochs that do not fit", partition=str(task.partition), segments=wrong)
+        elif epochs != position.epochs:
+            commit = replace(next_commit(position, (), task.reign, self._broker), epochs=epochs)
+            position = self._put(task.partition, position, commit)
+        if not wrong:
+            log.info("gap filled", partition=str(task.partition), start=start, end=end)
+        return _committed(task, position)
+
+    def _walk(self, store: ObjectStore, keys: PartitionKeys, task: AskStore, listing: Listing) -> Position:
+        """The position where no commit of ours says it."""
         catalog = read_catalog(store, keys)
         if isinstance(catalog.commit, Commit):
             raise PreconditionFailed(f"{keys.commit} was written by another agent while this one looked")
+        known = task.known if task.known is not None and task.known.topic_id == task.reign.topic_id else None
         log_start = catalog.log_start
         if log_start is None:
-            # Where segments stand already (a Java uploader's), the archive began with the lowest of them.
-            log_start = catalog.segments[0].name.base if catalog.segments else task.first_base
+            # Where segments stand already (a Java uploader's), the archive began with the lowest of them; where it
+            # says that one stood, and it is gone, the loss is to be told.
+            stood = [task.first_base] if catalog.commit is None else [task.first_base, catalog.commit.highest_base]
+            log_start = catalog.segments[0].name.base if catalog.segments else min(stood)
             log_start = _write_once(store, keys, log_start)
-        run = walk_run(store, catalog, log_start)
+        run = walk_run(store, catalog, log_start, known)
+        if known is not None and catalog.commit is None:
+            log.error("the commit is gone; does a lifecycle rule of the bucket remove it?", key=keys.commit)
         if catalog.segments:
-            log.info(
+            log.warning(
                 "run walked",
                 partition=str(task.partition),
                 commit="a Java uploader's" if catalog.commit else "none",
                 next_offset=run.next_offset,
                 segments=len(catalog.segments),
             )
+        gaps = fillable(catalog.gaps, run.next_offset, listing.bases[0])
         return Position(
-            keys, log_start, run.next_offset, run.highest_base, run.epochs, catalog.commit_etag, catalog.commit
+            keys, log_start, run.next_offset, run.highest_base, run.epochs, catalog.commit_etag, catalog.commit, gaps
         )
 
-    def write(self, task: WriteCommit) -> Position:
-        """Move the commit to the end of the run.
+    def _follow(self, store: ObjectStore, task: AskStore, listing: Listing, position: Position) -> Asked:
+        """The position, taken back to where the run and this broker's log are still one (protocol rule 5)."""
+        next_offset = position.next_offset
+        if position.highest_base is None:
+            return Asked(task.partition, task.generation, task.reign, position)  # there is no run yet
+        end = shared_end(position.epochs, next_offset, listing)
+        if end is None:
+            end = shared_end_by_bytes(store, read_catalog(store, position.keys), next_offset, listing)
+        if end >= next_offset:
+            return Asked(task.partition, task.generation, task.reign, position)
+        stored = [segment.name.base for segment in read_catalog(store, position.keys).segments]
+        containing = max((base for base in listing.bases if base <= end), default=end)
+        commit = replace(
+            next_commit(position, (), task.reign, self._broker),
+            highest_base=max((base for base in stored if base < end), default=min(position.log_start, end)),
+            next_offset=end,
+            epochs=rewound(position.epochs, end, local_epochs(listing.directory)),
+            last_stable_offset=last_stable_offset(listing.directory, containing),
+        )
+        position = replace(position, gaps=tuple(gap for gap in position.gaps if gap[0] < end))
+        position = self._put(task.partition, position, commit)
+        log.error(
+            "an election lost committed records; the archive follows the new leader",
+            partition=str(task.partition),
+            lost_from=end,
+            lost_to=next_offset,
+            epoch=task.reign.epoch,
+        )
+        return Asked(task.partition, task.generation, task.reign, position, (end, next_offset))
 
-        Raises:
-            ReignOver: a commit of a later reign stands there; this one wrote nothing.
-            PreconditionFailed: another commit stands there: ask again.
-            OutcomeUnknown: no answer, and the store did not say afterwards either.
-        """
-        position = task.position
-        commit = next_commit(position, task.run, task.reign.epoch, task.reign.topic_id, self._broker)
-        store = self._store_of(task.partition.topic)
+    def _put(self, partition: TopicPartition, position: Position, commit: Commit) -> Position:
+        """Write a commit over the one that `position` was read from; the position that it describes."""
+        store = self._store_of(partition.topic)
         condition = IfAbsent() if position.etag is None else IfMatch(position.etag)
         try:
             etag = store.put(position.keys.commit, commit.encode(), condition=condition).etag
         except LookFirstError as refused:
             etag = self._look(store, position.keys, commit, refused)
-        return Position(
-            position.keys, position.log_start, commit.next_offset, commit.highest_base, commit.epochs, etag, commit
+        return replace(
+            position,
+            next_offset=commit.next_offset,
+            highest_base=commit.highest_base,
+            epochs=commit.epochs,
+            etag=etag,
+            commit=commit,
         )
 
     def _look(self, store: ObjectStore, keys: PartitionKeys, mine: Commit, refused: LookFirstError) -> str:
@@ -156,10 +291,11 @@ class CommitLog:
         raise OutcomeUnknown(f"{self._keys.incarnations(topic)} is being written by several agents")
 
 
-def next_commit(position: Position, run: Sequence[Shipped], epoch: int, topic_id: str | None, broker: int) -> Commit:
+def next_commit(position: Position, run: Sequence[Shipped], reign: Reign, broker: int) -> Commit:
     """The commit after `run` has continued the run that `position` ends. Pure but for time and nonce.
 
-    Below the old next offset the epochs stay what they were, from there on they are those of the segments.
+    Below the old next offset the epochs stay what they were, from there on they are those of the segments. Without a
+    run it says what the last one said, anew.
 
     Raises:
         CorruptData: a segment cannot continue what is committed.
@@ -175,13 +311,15 @@ def next_commit(position: Position, run: Sequence[Shipped], epoch: int, topic_id
         epochs = continued.below(shipped.end)
         next_offset = shipped.end
         highest = shipped.base if highest is None else max(highest, shipped.base)
+    before = position.commit if isinstance(position.commit, Commit) else None
+    stable = before.last_stable_offset if before is not None else None
     return Commit(
         highest_base=highest if highest is not None else position.log_start,
         next_offset=next_offset,
-        epoch=epoch,
+        epoch=reign.epoch,
         epochs=epochs,
-        last_stable_offset=run[-1].last_stable_offset if run else None,
-        topic_id=topic_id,
+        last_stable_offset=run[-1].last_stable_offset if run else stable,
+        topic_id=reign.topic_id,
         broker=broker,
         time=int(time.time() * _MILLISECONDS),
         nonce=secrets.token_hex(8),
@@ -197,13 +335,29 @@ def _line_of(epochs: tuple[tuple[int, int], ...]) -> EpochLine:
     return EpochLine(tuple(pairs))
 
 
-def _look_again(task: AskStore) -> Listing:
-    """The directory as it is now: a task can have waited for long, and `log.start` is written once and for ever."""
+def _look_again(task: AskStore | PassGap | FillGap) -> Listing:
+    """The directory as it is now: a task can have waited for long, and what is written now is written for ever."""
     seen = task.listing
     now = list_partition(task.partition, seen.directory, seen.log_dir)
     if now is None or now.identity != seen.identity or now.swapping or not now.bases or now.bases[0] != seen.bases[0]:
         raise SegmentChanged(f"{seen.directory} changed since it was listed")
     return now
+
+
+def _committed(task: Task, position: Position, gaps: tuple[tuple[int, int], ...] = (), reason: str = "") -> Committed:
+    return Committed(task.partition, task.generation, task.reign, position, gaps, reason)
+
+
+def _restore_log_start(store: ObjectStore, keys: PartitionKeys, commit: Commit) -> None:
+    """Write `log.start` anew where a commit stands and it is gone: with the lowest segment, as readers do meanwhile."""
+    named = (SegmentName.parse(info.key.removeprefix(keys.prefix)) for info in store.list(keys.prefix))
+    lowest = next((name[0].base for name in named if name is not None), commit.next_offset)
+    log.error(
+        "log.start is gone, and is written anew; does a lifecycle rule of the bucket remove it?",
+        key=keys.log_start,
+        log_start=lowest,
+    )
+    _write_once(store, keys, lowest)
 
 
 def _write_once(store: ObjectStore, keys: PartitionKeys, log_start: int) -> int:

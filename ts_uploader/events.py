@@ -1,7 +1,7 @@
 """What passes between the agent's parts: observations in, tasks out, results back. All frozen; no part shares state.
 
 Observations (from the sources to the tracker): `Listing`, `HighWatermarks`, `Led`, `NotLed`.
-Tasks (from the tracker to the workers): `AskStore`, `Ship`, `WriteCommit`, `Rescan`.
+Tasks (from the tracker to the workers): `AskStore`, `Ship`, `WriteCommit`, `PassGap`, `FillGap`, `Rescan`.
 Results (from the workers to the tracker): `Asked`, `Shipped`, `Committed`, `Fenced`, `Failed`, `Changed`.
 
 A task carries the `reign` and `generation` it was made for, its result brings them back, and the tracker forgets
@@ -108,6 +108,8 @@ class Position:
         epochs: the run's.
         etag: of `offset.wm`; None where it is absent.
         commit: what `offset.wm` says; None where it is absent.
+        gaps: ranges `[from, to)` below the next offset that are recorded to exist nowhere, and that this broker's log
+            may hold some of.
     """
 
     keys: PartitionKeys
@@ -117,6 +119,7 @@ class Position:
     epochs: EpochLine
     etag: str | None
     commit: Commit | ForeignCommit | None
+    gaps: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,21 +144,23 @@ class AskStore(Task):
     Attributes:
         listing: of the directory that is to be shipped.
         first_base: where an archive that does not exist yet begins.
+        known: our last commit that this agent knows of; a foreign one does not make it untrue.
         attempt: how many times in a row the partition failed; the worker waits accordingly.
     """
 
     listing: Listing
     first_base: int
+    known: Commit | None
     attempt: int
 
 
 @dataclass(frozen=True, slots=True)
 class Ship(Task):
-    """Ship one closed segment.
+    """Ship one closed segment, from its live files or from those that retention renamed to `.deleted`.
 
     Attributes:
         keys: where to.
-        listing: in which it was seen closed.
+        listing: the newest; the segment is live in it, or was when it was last listed in this reign.
         base: its base offset.
         next_base: of the segment behind it.
     """
@@ -180,26 +185,66 @@ class WriteCommit(Task):
 
 
 @dataclass(frozen=True, slots=True)
+class PassGap(Task):
+    """Record that the offsets from the next offset on exist nowhere, and move the commit beyond them.
+
+    Attributes:
+        position: whose next offset lies below everything that this broker holds.
+        listing: the later of the two that agree on that.
+        end: the first offset that this broker holds.
+    """
+
+    position: Position
+    listing: Listing
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class FillGap(Task):
+    """Give the offsets of a recorded gap that stand in the store by now the epochs that they were written in.
+
+    Attributes:
+        position: the commit that has passed the gap.
+        listing: of the log that holds the offsets.
+        gap: as in `Position.gaps`.
+        run: the segments that hold them.
+    """
+
+    position: Position
+    listing: Listing
+    gap: tuple[int, int]
+    run: tuple["Shipped", ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Rescan:
     """Look at a partition's directories again.
 
     Attributes:
         partition: whose.
         attempt: how many times in a row this was needed.
+        after_seconds: how long to wait at least.
     """
 
     partition: TopicPartition
     attempt: int
+    after_seconds: float = 0.0
 
 
-AnyTask = AskStore | Ship | WriteCommit | Rescan
+AnyTask = AskStore | Ship | WriteCommit | PassGap | FillGap | Rescan
 
 
 @dataclass(frozen=True, slots=True)
 class Asked(Task):
-    """The answer to `AskStore`."""
+    """The answer to `AskStore`.
+
+    Attributes:
+        position: where to go on.
+        lost: offsets `[from, to)` that were committed and that an election lost; None where it lost nothing.
+    """
 
     position: Position
+    lost: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,9 +274,17 @@ class Shipped(Task):
 
 @dataclass(frozen=True, slots=True)
 class Committed(Task):
-    """The commit stands in the store."""
+    """The commit stands in the store.
+
+    Attributes:
+        position: that it describes.
+        gaps: ranges `[from, to)` that were recorded to exist nowhere, together with it.
+        reason: of those gaps.
+    """
 
     position: Position
+    gaps: tuple[tuple[int, int], ...] = ()
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,17 @@ class Metrics:
         self.fenced = Counter(
             f"{_PREFIX}_fenced", "Reigns given up because the store shows a later one.", registry=self.registry
         )
+        self.lost_offsets = Counter(
+            f"{_PREFIX}_lost_offsets",
+            "Offsets that were committed and that an election lost: the commit went back to the new leader's log.",
+            registry=self.registry,
+        )
+        self.gaps = Counter(
+            f"{_PREFIX}_gaps",
+            "Ranges of offsets recorded to exist nowhere: deleted before they were shipped.",
+            registry=self.registry,
+        )
+        self.gap_offsets = Counter(f"{_PREFIX}_gap_offsets", "Offsets in those ranges.", registry=self.registry)
         self.corrupt_segments = Counter(
             f"{_PREFIX}_corrupt_segments",
             "Segments shipped as they are although part of them is no whole batch.",

@@ -7,8 +7,8 @@ last segment that joins on without a hole, by what each segment says or holds.
 
 from dataclasses import dataclass
 
-from ts_common.catalog import PartitionCatalog, SegmentCopy, describe
-from ts_common.commit import ForeignCommit
+from ts_common.catalog import PartitionCatalog, describe
+from ts_common.commit import Commit, ForeignCommit
 from ts_common.epochs import EpochLine
 from ts_common.plan import Hole, unite
 from ts_common.store.contract import ObjectStore
@@ -30,12 +30,14 @@ class Run:
     epochs: EpochLine
 
 
-def walk_run(store: ObjectStore, catalog: PartitionCatalog, start: int) -> Run:
+def walk_run(store: ObjectStore, catalog: PartitionCatalog, start: int, known: Commit | None = None) -> Run:
     """The run from `start` on.
 
     With a foreign commit it goes no further than the segment that this names: what stands above was not committed,
     and a segment is only whole when its uploader says so. Without a commit a `.log` object is the sign that its segment
-    is whole.
+    is whole. What our own last commit said stays true up to its next offset, whoever wrote over it.
+
+    A hole ends the run, unless a gap record says that it exists nowhere.
 
     Raises:
         CorruptData: a segment without a batch.
@@ -45,17 +47,20 @@ def walk_run(store: ObjectStore, catalog: PartitionCatalog, start: int) -> Run:
     if isinstance(catalog.commit, ForeignCommit):
         highest = catalog.commit.highest_base
         segments = tuple(segment for segment in segments if segment.name.base <= highest)
-    return _join(describe(store, catalog.keys, segments), start)
-
-
-def _join(copies: tuple[SegmentCopy, ...], start: int) -> Run:
+    copies = describe(store, catalog.keys, segments)
     line = living_line(copies)
-    end = max((copy.end for copy in copies), default=start)
-    position, highest = start, None
-    for step in unite(copies, line, start, end):
+    position, highest_base = start, None
+    if known is not None:
+        line = known.epochs.below(known.next_offset).continued(line, known.next_offset)
+        position, highest_base = known.next_offset, known.highest_base
+    end = max((copy.end for copy in copies), default=position)
+    for step in unite(copies, line, position, end, catalog.gaps):
         if isinstance(step, Hole):
-            break
+            if not step.recorded:
+                break
+            bases = []
+        else:
+            bases = [copy.base for copy in step.copies]
         position = step.end
-        bases = [copy.base for copy in step.copies]
-        highest = max(bases) if highest is None else max(highest, *bases)
-    return Run(position, highest, line.below(position))
+        highest_base = max((base for base in (highest_base, *bases) if base is not None), default=None)
+    return Run(position, highest_base, line.below(position))

@@ -10,16 +10,22 @@ A partition is worked on while four things are known, each from its own source:
 Then the segments from the one that contains the next offset on go up, several at once, up to the high watermark; the
 commit moves along the run only, whatever later segments did (protocol rules 1 to 4 and 8 of the design).
 
+A segment that was seen live in this reign and that retention took since still goes up, as long as its files are there
+under another name. What is gone for good becomes a gap, once two listings a checkpoint interval apart agree on it; a
+recorded gap that this log holds after all is filled (rule 10).
+
 Whatever goes wrong, the position is forgotten and read from the store again; what was shipped in the same reign stays
 shipped. The one thread that calls `observe` and `conclude` owns all state here.
 """
 
 import itertools
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
+from ts_common.commit import Commit
 from ts_common.config import OffsetReset
 from ts_common.model import TopicPartition
 from ts_uploader.events import (
@@ -31,11 +37,13 @@ from ts_uploader.events import (
     DirectoryGone,
     Failed,
     Fenced,
+    FillGap,
     HighWatermarks,
     Led,
     Listing,
     NotLed,
     Observation,
+    PassGap,
     Position,
     Reign,
     Rescan,
@@ -48,6 +56,9 @@ from ts_uploader.events import (
 # Enough that a partition that is behind keeps the upload threads busy, few enough that thousands of partitions that
 # are behind share them and the memory.
 SEGMENTS_IN_FLIGHT = 4
+# Kafka's own default of replica.high.watermark.checkpoint.interval.ms.
+CHECKPOINT_SECONDS = 5.0
+_NANOSECONDS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,22 +93,30 @@ class _Partition:
     directory: tuple[tuple[int, int], Path] | None = None
     appeared_at: int = 0  # of that directory; nanoseconds since the epoch
     high_watermark: int | None = None
+    doubted: int | None = None  # a high watermark below the next offset, for which the store was asked again
     position: Position | None = None
+    known: Commit | None = None  # our last commit, as read or written here; outlives reigns
     asking: bool = False
     committing: bool = False
     failures: int = 0
+    live: dict[int, int] = field(default_factory=dict)  # next base by base, as last listed live in this reign
+    gap_since: int | None = None  # when the next offset was first listed below all that is held; ns since the epoch
     in_flight: set[int] = field(default_factory=set)
-    shipped: dict[int, Shipped] = field(default_factory=dict)
+    shipped: dict[int, Shipped] = field(default_factory=dict)  # what continues the run, or may
+    filling: dict[int, Shipped] = field(default_factory=dict)  # what lies in a gap that was recorded before
 
     def start_over(self, generation: int) -> None:
         """Forget everything that was true of the reign or directory before; results under way no longer count."""
         self.generation = generation
-        self.high_watermark = None
+        self.high_watermark = self.doubted = None
         self.position = None
         self.asking = self.committing = False
         self.failures = 0
+        self.live.clear()
+        self.gap_since = None
         self.in_flight.clear()
         self.shipped.clear()
+        self.filling.clear()
 
     def forget_position(self) -> None:
         self.position = None
@@ -110,11 +129,19 @@ class Tracker:
     Args:
         offset_reset: where an archive without a commit begins.
         segments_in_flight: of one partition at once.
+        checkpoint_seconds: between two of the broker's high watermark checkpoints; two listings that far apart must
+            agree that a gap is one.
     """
 
-    def __init__(self, offset_reset: OffsetReset, segments_in_flight: int = SEGMENTS_IN_FLIGHT) -> None:
+    def __init__(
+        self,
+        offset_reset: OffsetReset,
+        segments_in_flight: int = SEGMENTS_IN_FLIGHT,
+        checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    ) -> None:
         self._offset_reset = offset_reset
         self._window = segments_in_flight
+        self._checkpoint_seconds = checkpoint_seconds
         self._partitions: dict[TopicPartition, _Partition] = {}
         # One count for all, so that a partition that was forgotten and comes back never meets its old results.
         self._generations = itertools.count()
@@ -154,7 +181,7 @@ class Tracker:
                 self._adopt(state, result.position)
             case Shipped():
                 state.in_flight.discard(result.base)
-                state.shipped[result.base] = result
+                self._on_shipped(state, result)
                 state.failures = 0
             case Committed():
                 state.committing = False
@@ -185,20 +212,19 @@ class Tracker:
             if state.reign is None or state.listing is None:
                 continue
             next_offset = state.position.next_offset if state.position else None
-            closed = state.listing.bases[:-1]
-            index = _containing(state.listing.bases, next_offset) if next_offset is not None else 0
-            base = closed[index] if next_offset is not None and 0 <= index < len(closed) else None
+            unshipped = [] if not state.listing.bases else list(_held(state, state.listing, next_offset or 0))
+            base = unshipped[0][0] if unshipped and next_offset is not None else None
             lag = None
             if next_offset is not None and state.high_watermark is not None:
                 lag = max(0, state.high_watermark - next_offset)
             waiting[partition] = Backlog(
                 listing=state.listing,
                 base=base,
-                segments=max(0, len(closed) - max(index, 0)),
+                segments=len(unshipped),
                 lag=lag,
                 next_offset=next_offset,
                 # A segment that is shipped and does not reach the next offset lost its tail: nothing here fills it.
-                hole=index < 0
+                hole=state.gap_since is not None
                 or (
                     base is not None
                     and base in state.shipped
@@ -222,11 +248,18 @@ class Tracker:
             state.directory = (listing.identity, listing.log_dir)
             state.appeared_at = listing.taken_at
         state.listing = listing
+        if listing.swapping or not listing.bases:
+            return  # in the middle of renames neighbours are none
+        pairs, lowest = dict(pairwise(listing.bases)), listing.bases[0]
+        # What is not live any more, while something at or below it is, went into a merged segment or was cut off.
+        taken = {base: end for base, end in state.live.items() if base < lowest and base in listing.deleted}
+        state.live = taken | pairs
         # A segment that was merged, or whose neighbour was, is another one now: what was shipped of it stands in the
-        # store, and is weighed anew.
-        neighbours = dict(pairwise(listing.bases))
-        for base in [base for base, done in state.shipped.items() if neighbours.get(base) != done.next_base]:
-            del state.shipped[base]
+        # store, and is weighed anew. What retention took is what it was.
+        for done in (state.shipped, state.filling):
+            for base, shipped in list(done.items()):
+                if base >= lowest and pairs.get(base) != shipped.next_base:
+                    del done[base]
 
     def _on_led(self, state: _Partition, reign: Reign) -> None:
         fenced = state.fenced
@@ -246,13 +279,33 @@ class Tracker:
             if event.written_at <= max(reign.seen_at, state.appeared_at):
                 continue
             state.high_watermark = event.offsets.get((state.partition.topic, state.partition.partition))
+            self._doubt(state)
             tasks += self._advance(state)
         return tasks
 
+    def _doubt(self, state: _Partition) -> None:
+        """Ask again whether the run is this log's past, where what is committed here ends below it (rule 5)."""
+        here, position = state.high_watermark, state.position
+        below = here is not None and position is not None and here < position.next_offset
+        if below and here != state.doubted and not (state.asking or state.committing):
+            state.doubted = here
+            state.position = None
+
     def _adopt(self, state: _Partition, position: Position) -> None:
         state.position = position
+        if isinstance(position.commit, Commit):
+            state.known = position.commit
         for base in [base for base, done in state.shipped.items() if done.end <= position.next_offset]:
             del state.shipped[base]
+        for base in [base for base in state.filling if not _overlapping(position.gaps, base, state.filling[base].end)]:
+            del state.filling[base]
+
+    def _on_shipped(self, state: _Partition, done: Shipped) -> None:
+        position = state.position
+        if position is None or done.end > position.next_offset or done.next_base > position.next_offset:
+            state.shipped[done.base] = done
+        if position is not None and _overlapping(position.gaps, done.base, done.next_base):
+            state.filling[done.base] = done
 
     def _advance(self, state: _Partition) -> list[AnyTask]:
         """Everything that can be begun now, marked as begun."""
@@ -262,24 +315,31 @@ class Tracker:
         if reign.topic_id is not None and listing.topic_id != reign.topic_id:
             return []
         if listing.swapping:  # what is lowest, or whose neighbour, cannot be told before the cleaner is done
+            state.gap_since = None
             return []
         if state.position is None:
             if state.asking or state.committing:
                 return []
             state.asking = True
             first = listing.bases[0 if self._offset_reset is OffsetReset.EARLIEST else -1]
-            return [AskStore(state.partition, state.generation, reign, listing, first, state.failures)]
+            attempt = state.failures
+            return [AskStore(state.partition, state.generation, reign, listing, first, state.known, attempt)]
         tasks: list[AnyTask] = []
         run = _run(state.shipped, state.position.next_offset)
         if run and not state.committing:
             state.committing = True
             tasks.append(WriteCommit(state.partition, state.generation, reign, state.position, run))
+        tasks += self._gap(state, reign, listing, state.position)
+        tasks += self._fill(state, reign, listing, state.position)
         return tasks + self._ships(state, reign, listing, state.position)
 
     def _ships(self, state: _Partition, reign: Reign, listing: Listing, position: Position) -> list[AnyTask]:
         tasks: list[AnyTask] = []
-        first = _containing(listing.bases, position.next_offset)
-        for base, next_base in pairwise(listing.bases[max(first, 0) :]):
+        lowest = min((position.next_offset, *(low for low, _ in position.gaps)))
+        for base, next_base in _held(state, listing, lowest):
+            ahead = next_base > position.next_offset
+            if not ahead and not _overlapping(position.gaps, base, next_base):
+                continue
             # The last batch of a closed segment ends at most where the next one begins, so this bounds its coverage.
             if state.high_watermark is None or next_base > state.high_watermark:
                 break
@@ -288,15 +348,65 @@ class Tracker:
             # Far ahead of one that keeps failing there is nothing to gain; that one itself is always tried again.
             if base > position.next_offset and len(state.shipped) >= 2 * self._window:
                 break
-            if base not in state.in_flight and base not in state.shipped:
+            if base not in state.in_flight and base not in (state.shipped if ahead else state.filling):
                 state.in_flight.add(base)
                 tasks.append(Ship(state.partition, state.generation, reign, position.keys, listing, base, next_base))
         return tasks
 
+    def _gap(self, state: _Partition, reign: Reign, listing: Listing, position: Position) -> list[AnyTask]:
+        """Pass what this broker does not hold any more, once that is sure."""
+        if _holds(state, listing, position.next_offset):
+            state.gap_since = None
+            return []
+        if state.gap_since is None:
+            state.gap_since = listing.taken_at
+            return [Rescan(state.partition, 0, self._checkpoint_seconds)]
+        if listing.taken_at - state.gap_since < self._checkpoint_seconds * _NANOSECONDS:
+            return []
+        end, _ = next(_held(state, listing, position.next_offset), (listing.bases[0], 0))
+        # What is still being read from an open file may yet be shipped, though its names are gone.
+        if state.committing or any(base < end for base in state.in_flight):
+            return []
+        if state.high_watermark is None or end > state.high_watermark:
+            return []
+        state.committing = True
+        return [PassGap(state.partition, state.generation, reign, position, listing, end)]
 
-def _containing(bases: tuple[int, ...], offset: int) -> int:
-    """Index of the segment that would hold `offset`; -1 where all begin above it."""
-    return bisect_right(bases, offset) - 1
+    def _fill(self, state: _Partition, reign: Reign, listing: Listing, position: Position) -> list[AnyTask]:
+        """Commit a recorded gap as filled, once every segment of it that this broker holds stands in the store."""
+        if state.committing:
+            return []
+        for gap in position.gaps:
+            inside = [base for base, end in _held(state, listing, gap[0]) if _overlapping((gap,), base, end)]
+            if inside and all(base in state.filling for base in inside):
+                state.committing = True
+                run = tuple(state.filling[base] for base in inside)
+                return [FillGap(state.partition, state.generation, reign, position, listing, gap, run)]
+        return []
+
+
+def _held(state: _Partition, listing: Listing, offset: int) -> Iterator[tuple[int, int]]:
+    """(base, next base) of the closed segments that are here and reach above `offset`, by base.
+
+    Those that retention took and has only renamed so far come first; the others are live.
+    """
+    bases = listing.bases
+    if len(state.live) >= len(bases):
+        yield from sorted((base, end) for base, end in state.live.items() if base < bases[0] and end > offset)
+    for index in range(max(0, bisect_right(bases, offset) - 1), len(bases) - 1):
+        yield bases[index], bases[index + 1]
+
+
+def _holds(state: _Partition, listing: Listing, offset: int) -> bool:
+    """Whether a closed or the active segment here is the one to hold `offset`."""
+    if offset >= listing.bases[0]:
+        return True
+    base, _ = next(_held(state, listing, offset), (offset + 1, 0))
+    return base <= offset
+
+
+def _overlapping(gaps: tuple[tuple[int, int], ...], start: int, end: int) -> bool:
+    return any(low < end and start < high for low, high in gaps)
 
 
 def _run(shipped: dict[int, Shipped], next_offset: int) -> tuple[Shipped, ...]:

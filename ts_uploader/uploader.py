@@ -6,17 +6,14 @@ its being closed changed, which is checked again after reading. And its neighbou
 renames many files, not in one step, so what follows a segment in a listing bounds its coverage only if listings
 before and after agree and show no rename under way. Either way nothing counts, and the tracker looks again.
 
-What the reader holds open cannot be lost to an unlink; what was shipped before the check stays in the store, where it
-does no harm without its `.log`.
+What the reader holds open cannot be lost to an unlink, so a segment that retention takes meanwhile is shipped all the
+same (rule 10). What was shipped before the check stays in the store, where it does no harm without its `.log`.
 """
 
-import os
-import stat
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 
@@ -25,15 +22,14 @@ from awscrt.checksums import crc32c
 from ts_common.epochs import NO_EPOCH, EpochLine
 from ts_common.errors import CorruptData, ObjectNotFound, OutcomeUnknown, PreconditionFailed, SegmentChanged
 from ts_common.fetch import fetch
-from ts_common.log_format.checkpoints import parse_leader_epoch_checkpoint
 from ts_common.log_format.framing import Trailing
 from ts_common.log_format.index_files import read_transaction_index, txnindex_is_complete
 from ts_common.log_format.scan import SegmentScan, scan_segment
-from ts_common.log_format.snapshot import first_unstable_offset
-from ts_common.object_keys import INDEX_SUFFIXES, LOG_SUFFIX, SegmentName
+from ts_common.object_keys import LOG_SUFFIX, SegmentName
 from ts_common.segment_metadata import SegmentMetadata, TxnIndexState, decode_metadata
 from ts_common.store.contract import IfAbsent, ObjectInfo, ObjectStore
 from ts_uploader.events import Listing, Ship, Shipped
+from ts_uploader.local_log import OpenLog, last_stable_offset, latest_epoch, local_epochs, open_log, read_indexes
 from ts_uploader.watch.scan import list_partition
 
 
@@ -56,12 +52,12 @@ class Uploader:
             StoreUnavailable, OutcomeUnknown, AccessDenied, BucketMissing: the store's.
         """
         began = time.monotonic()
-        store, keys = self._store_of(task.partition.topic), task.keys
+        store, keys, directory = self._store_of(task.partition.topic), task.keys, task.listing.directory
         with ExitStack() as opened:
-            log = opened.enter_context(_open_log(task))
+            log = opened.enter_context(open_log(directory, task.base))
+            indexes = read_indexes(directory, task.base)
             scan = scan_segment(log.reader(), log.size)
             end = _coverage_end(task, scan)
-            indexes = _read_indexes(task)
             _check_unchanged(task, log)
             epochs = _epochs(task, scan, end)
             metadata = _metadata(scan, end, epochs, indexes.get(".txnindex"))
@@ -97,68 +93,11 @@ class Uploader:
             next_base=task.next_base,
             end=end,
             epochs=epochs,
-            last_stable_offset=_last_stable_offset(task.listing.directory, end),
+            last_stable_offset=last_stable_offset(directory, end),
             bytes_sent=sent,
             corruptions=scan.corrupt_batches,
             seconds=time.monotonic() - began,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _OpenLog:
-    """A `.log` file held open, so that neither a rename nor an unlink takes it away."""
-
-    path: Path
-    descriptor: int
-    inode: int
-    size: int
-
-    def reader(self) -> "_Reader":
-        return _Reader(self.descriptor, self.size)
-
-
-class _Reader:
-    """A reader over an open descriptor with a position of its own, so that attempts do not disturb each other."""
-
-    def __init__(self, descriptor: int, size: int) -> None:
-        self._descriptor = descriptor
-        self._size = size
-        self._position = 0
-
-    def read(self, size: int = -1, /) -> bytes:
-        wanted = self._size - self._position if size < 0 else size
-        data = os.pread(self._descriptor, wanted, self._position)
-        self._position += len(data)
-        return data
-
-    def readinto(self, buffer: memoryview, /) -> int:
-        count = os.preadv(self._descriptor, [buffer], self._position)
-        self._position += count
-        return count
-
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        self._position = (0, self._position, self._size)[whence] + offset
-        return self._position
-
-    def tell(self) -> int:
-        return self._position
-
-
-@contextmanager
-def _open_log(task: Ship) -> Iterator[_OpenLog]:
-    path = task.listing.directory / f"{task.base:020d}{LOG_SUFFIX}"
-    try:
-        # A symbolic link could lead out of the log dirs; Kafka writes none there.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError as gone:
-        raise SegmentChanged(f"{path} is gone") from gone
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise SegmentChanged(f"{path} is no regular file")
-        yield _OpenLog(path, descriptor, status.st_ino, status.st_size)
-    finally:
-        os.close(descriptor)
 
 
 def _coverage_end(task: Ship, scan: SegmentScan) -> int:
@@ -207,23 +146,33 @@ def _names(base: int, scan: SegmentScan, end: int) -> Iterator[SegmentName]:
 
 
 def _check_neighbours(task: Ship) -> None:
-    """The listing still is the one that the task was made from, with no rename under way."""
+    """What follows the segment still is what the task says, with no rename under way.
+
+    Of a segment that retention took, the task names what followed it when it was last listed live; the cleaner could
+    not change that without a live segment at or below it.
+    """
     now = _listing(task)
     inside = [base for base in now.deleted if task.base < base < task.next_base]
-    if task.listing.swapping or now.swapping or inside or now.bases != task.listing.bases:
+    together = task.base not in now.bases or (task.base, task.next_base) in pairwise(now.bases)
+    if task.listing.swapping or now.swapping or inside or not together:
         raise SegmentChanged(f"{task.listing.directory}: the log cleaner is at work around {task.base}")
 
 
-def _check_unchanged(task: Ship, log: _OpenLog) -> None:
-    """The file that was read is still that file, still whole, still closed."""
-    try:
-        status = log.path.stat(follow_symlinks=False)
-    except FileNotFoundError as gone:
-        raise SegmentChanged(f"{log.path} is gone") from gone
-    if (status.st_ino, status.st_size) != (log.inode, log.size) or os.fstat(log.descriptor).st_size != log.size:
-        raise SegmentChanged(f"{log.path} was replaced or cut while it was read")
-    if task.next_base not in _listing(task).bases:
-        raise SegmentChanged(f"{log.path} is no longer followed by {task.next_base}")
+def _check_unchanged(task: Ship, log: OpenLog) -> None:
+    """The file that was read is still that file, still whole, still closed; or retention took it, whole and closed."""
+    stands = log.stands  # before the listing: a rename in between then shows there
+    now = _listing(task)
+    if task.base in now.bases:
+        if not stands:
+            raise SegmentChanged(f"{log.path} was replaced or cut while it was read")
+        if task.next_base not in now.bases:
+            raise SegmentChanged(f"{log.path} is no longer followed by {task.next_base}")
+    elif now.swapping or not now.bases or now.bases[0] <= task.base:
+        raise SegmentChanged(f"{log.path} is gone, and not by retention")
+    elif latest_epoch(now.directory) not in (None, task.reign.epoch):
+        raise SegmentChanged(f"{log.path} is gone, and so is the reign of epoch {task.reign.epoch}")
+    if not log.is_whole:
+        raise SegmentChanged(f"{log.path} was cut while it was read")
 
 
 def _listing(task: Ship) -> Listing:
@@ -233,29 +182,13 @@ def _listing(task: Ship) -> Listing:
     return listing
 
 
-def _read_indexes(task: Ship) -> dict[str, bytes]:
-    """The index files that stand beside the log; at most 10 MB each, and trimmed once the segment is closed."""
-    found = {}
-    for suffix in INDEX_SUFFIXES:
-        path = task.listing.directory / f"{task.base:020d}{suffix}"
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except FileNotFoundError as gone:
-            if suffix == ".txnindex":  # exists only where a transaction was aborted
-                continue
-            raise SegmentChanged(f"{path} is gone") from gone
-        with os.fdopen(descriptor, "rb") as file:
-            found[suffix] = file.read()
-    return found
-
-
 def _epochs(task: Ship, scan: SegmentScan, end: int) -> tuple[tuple[int, int], ...]:
     """Which epoch wrote which offsets of the segment: by the broker's own checkpoint where every batch agrees with it.
 
     The checkpoint knows where an epoch began even where compaction took its first batches. Readers drop a batch whose
     epoch is not the one that the commit gives its offset, so where one disagrees the batches' own epochs count.
     """
-    local = _local_epochs(task.listing.directory)
+    local = local_epochs(task.listing.directory) or EpochLine()
     for (epoch, first), last in zip(scan.epochs, scan.epoch_lasts, strict=True):
         if not local.at(first) == epoch == local.at(last):
             return scan.epochs
@@ -318,23 +251,3 @@ def _wait_for(puts: list[Future[ObjectInfo]]) -> None:
     errors = [error for put in puts if (error := put.exception()) is not None]
     if errors:
         raise errors[0]
-
-
-def _local_epochs(directory: Path) -> EpochLine:
-    """The broker's `leader-epoch-checkpoint`; empty where there is none, or none that can be read."""
-    try:
-        pairs = parse_leader_epoch_checkpoint((directory / "leader-epoch-checkpoint").read_bytes())
-    except (FileNotFoundError, CorruptData):
-        return EpochLine()
-    # Of epochs that begin at one offset only the last wrote anything.
-    starts = dict(sorted((start, epoch) for epoch, start in pairs))
-    return EpochLine(tuple((epoch, start) for start, epoch in starts.items()))
-
-
-def _last_stable_offset(directory: Path, end: int) -> int | None:
-    """The last stable offset at `end`, by the producer snapshot there; None without a readable one."""
-    try:
-        unstable = first_unstable_offset((directory / f"{end:020d}.snapshot").read_bytes())
-    except (FileNotFoundError, CorruptData):
-        return None
-    return end if unstable is None else unstable

@@ -12,12 +12,13 @@ from ts_common.errors import SegmentChanged, TieredStorageError
 from ts_uploader.commit import CommitLog, ReignOver
 from ts_uploader.events import (
     AnyTask,
-    Asked,
     AskStore,
     Changed,
     Committed,
     Failed,
     Fenced,
+    FillGap,
+    PassGap,
     Rescan,
     Result,
     Ship,
@@ -88,13 +89,29 @@ class Performer:
                 self._count(shipped)
                 return shipped
             case AskStore():
-                return Asked(task.partition, task.generation, task.reign, self._commits.ask(task))
+                asked = self._commits.ask(task)
+                if asked.lost is not None:
+                    self._metrics.lost_offsets.inc(asked.lost[1] - asked.lost[0])
+                return asked
             case WriteCommit():
-                position = self._commits.write(task)
-                self._metrics.commits.inc()
-                log.info("committed", partition=str(task.partition), next_offset=position.next_offset)
-                return Committed(task.partition, task.generation, task.reign, position)
+                return self._committed(self._commits.write(task))
+            case PassGap():
+                return self._committed(self._commits.pass_gap(task))
+            case FillGap():
+                return self._committed(self._commits.fill_gap(task))
         raise TypeError(f"no such task: {task!r}")
+
+    def _committed(self, committed: Committed) -> Committed:
+        self._metrics.commits.inc()
+        partition = str(committed.partition)
+        log.info("committed", partition=partition, next_offset=committed.position.next_offset)
+        for start, end in committed.gaps:
+            self._metrics.gaps.inc()
+            self._metrics.gap_offsets.inc(end - start)
+            log.error(
+                "offsets exist nowhere any more", partition=partition, start=start, end=end, reason=committed.reason
+            )
+        return committed
 
     def _changed(self, task: Task, reason: str) -> Result:
         if isinstance(task, Ship):

@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.uploader.beside import BUCKET, Archive
+from tests.uploader.local_directory import LocalDirectory
+from ts_common.store.contract import ObjectStore
+from ts_common.store.factory import open_store
 from ts_local.cluster import LocalCluster
 
 ArchiveOf = Callable[..., Archive]
@@ -42,3 +45,17 @@ def archive_of(cluster: LocalCluster, tmp_path: Path) -> Iterator[ArchiveOf]:
     yield archive
     for archive_ in made:
         archive_.close()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ObjectStore]:
+    """A real store: a directory."""
+    (tmp_path / "store").mkdir()
+    with open_store((tmp_path / "store").as_uri()) as opened:
+        yield opened
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> LocalDirectory:
+    """A partition's directory on the broker's disk, made by hand."""
+    return LocalDirectory(tmp_path / "log")

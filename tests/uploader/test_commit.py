@@ -1,37 +1,23 @@
 """The only writer of `offset.wm`, against a real store (a directory)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
+from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
 from ts_common.catalog import read_commit, read_incarnations
 from ts_common.commit import Commit, encode_log_start
 from ts_common.epochs import EpochLine
 from ts_common.errors import CorruptData, PreconditionFailed, SegmentChanged
-from ts_common.model import TopicPartition
-from ts_common.object_keys import ClusterKeys, SegmentName
+from ts_common.object_keys import SegmentName
 from ts_common.segment_metadata import SegmentMetadata
 from ts_common.store.contract import ObjectInfo, ObjectStore
-from ts_common.store.factory import open_store
 from ts_common.store.unconditional import UnconditionalStore
 from ts_uploader.commit import CommitLog, ReignOver, next_commit
 from ts_uploader.events import AskStore, Listing, Position, Reign, Shipped, WriteCommit
-from ts_uploader.watch.scan import list_partition
 
-TP = TopicPartition("t", 0)
-CLUSTER = ClusterKeys("c", 5)
-KEYS = CLUSTER.partition(TP)
-ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 REIGN = Reign(5, ID, 0)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[ObjectStore]:
-    (tmp_path / "store").mkdir()
-    with open_store((tmp_path / "store").as_uri()) as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -40,24 +26,20 @@ def commits(store: ObjectStore) -> CommitLog:
 
 
 @pytest.fixture
-def local(tmp_path: Path) -> Callable[..., Listing]:
-    """Makes a live partition directory, and lists it."""
+def listed(local: LocalDirectory) -> Callable[..., Listing]:
+    """Makes the files of a partition's directory, and lists it."""
 
-    def made(*bases: int, topic_id: str = ID) -> Listing:
-        directory = tmp_path / "log" / "t-0"
-        directory.mkdir(parents=True, exist_ok=True)
-        for base in bases:
-            (directory / f"{base:020d}.log").touch()
-        (directory / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
-        listing = list_partition(TP, directory, tmp_path / "log")
-        assert listing is not None
-        return listing
+    def made(*bases: int, topic_id: str = ID, epochs: tuple[tuple[int, int], ...] = ((5, 0),)) -> Listing:
+        local.segments(*bases)
+        local.topic_id(topic_id)
+        local.epochs(*epochs)
+        return local.listing()
 
     return made
 
 
 def ask(listing: Listing, reign: Reign = REIGN, first_base: int = 0) -> AskStore:
-    return AskStore(TP, 0, reign, listing, first_base, 0)
+    return AskStore(TP, 0, reign, listing, first_base, None, 0)
 
 
 def shipped(base: int, end: int, *epochs: tuple[int, int]) -> Shipped:
@@ -74,34 +56,34 @@ def put_segment(store: ObjectStore, base: int, end: int, *epochs: tuple[int, int
 
 
 def test_an_archive_begins_with_log_start(
-    commits: CommitLog, store: ObjectStore, local: Callable[..., Listing]
+    commits: CommitLog, store: ObjectStore, listed: Callable[..., Listing]
 ) -> None:
     """Written before anything else, and what stands there first stays."""
-    assert commits.ask(ask(local(50, 60), first_base=50)).next_offset == 50
-    assert commits.ask(ask(local(50, 60), first_base=60)).next_offset == 50
+    assert commits.ask(ask(listed(50, 60), first_base=50)).position.next_offset == 50
+    assert commits.ask(ask(listed(50, 60), first_base=60)).position.next_offset == 50
     assert store.get(KEYS.log_start)[0] == encode_log_start(50)
 
 
-def test_a_commit_is_written_and_found_again(commits: CommitLog, local: Callable[..., Listing]) -> None:
+def test_a_commit_is_written_and_found_again(commits: CommitLog, listed: Callable[..., Listing]) -> None:
     """What was committed is where the next ask goes on."""
-    position = commits.write(write(commits.ask(ask(local(0, 100))), shipped(0, 100, (5, 0))))
-    assert commits.ask(ask(local(0, 100))) == position
+    position = commits.write(write(commits.ask(ask(listed(0, 100))).position, shipped(0, 100, (5, 0)))).position
+    assert commits.ask(ask(listed(0, 100))).position == position
     assert position.next_offset == 100
     assert position.epochs == EpochLine(((5, 0),))
 
 
-def test_u06_a_stale_commit_is_refused(commits: CommitLog, local: Callable[..., Listing]) -> None:
+def test_u06_a_stale_commit_is_refused(commits: CommitLog, listed: Callable[..., Listing]) -> None:
     """Two agents read the same commit; the second one to write must look again, though the first line is the same."""
-    position = commits.write(write(commits.ask(ask(local(0, 100))), shipped(0, 100, (5, 0))))
+    position = commits.write(write(commits.ask(ask(listed(0, 100))).position, shipped(0, 100, (5, 0)))).position
     commits.write(write(position, shipped(50, 120, (5, 50))))
     with pytest.raises(PreconditionFailed):
         commits.write(write(position, shipped(50, 110, (5, 50))))
 
 
-def test_u06_a_higher_epoch_ends_the_reign(commits: CommitLog, local: Callable[..., Listing]) -> None:
+def test_u06_a_higher_epoch_ends_the_reign(commits: CommitLog, listed: Callable[..., Listing]) -> None:
     """The pair (epoch, next) never goes back: an older reign neither commits nor goes on."""
-    listing = local(0, 100)
-    position = commits.ask(ask(listing))
+    listing = listed(0, 100)
+    position = commits.ask(ask(listing)).position
     commits.write(write(position, shipped(0, 100, (5, 0)), reign=replace(REIGN, epoch=6)))
     with pytest.raises(ReignOver, match="epoch 6"):
         commits.write(write(position, shipped(0, 90, (5, 0))))
@@ -120,13 +102,13 @@ class LostAnswer(UnconditionalStore):
 
 
 def test_u14_a_commit_whose_answer_is_lost_is_recognised(
-    commits: CommitLog, store: ObjectStore, local: Callable[..., Listing]
+    commits: CommitLog, store: ObjectStore, listed: Callable[..., Listing]
 ) -> None:
     """Own nonce in the store means that it was written."""
-    position = commits.ask(ask(local(0, 100)))
+    position = commits.ask(ask(listed(0, 100))).position
     silent = CommitLog(CLUSTER, 1, lambda _: LostAnswer(store, threads=1))
-    after = silent.write(write(position, shipped(0, 100, (5, 0))))
-    assert commits.ask(ask(local(0, 100))) == after
+    after = silent.write(write(position, shipped(0, 100, (5, 0)))).position
+    assert commits.ask(ask(listed(0, 100))).position == after
 
 
 class CommittedMeanwhile(UnconditionalStore):
@@ -145,7 +127,7 @@ class CommittedMeanwhile(UnconditionalStore):
 
 
 def test_a_commit_that_appears_during_a_takeover_is_not_walked_over(
-    store: ObjectStore, local: Callable[..., Listing]
+    store: ObjectStore, listed: Callable[..., Listing]
 ) -> None:
     """The takeover of a foreign commit never replaces one of ours that came meanwhile, of a higher epoch or not."""
     store.put(KEYS.commit, b"00000000000000000000")
@@ -153,64 +135,64 @@ def test_a_commit_that_appears_during_a_takeover_is_not_walked_over(
     theirs = Commit(0, 150, 9, EpochLine(((1, 0), (9, 120))), None, ID, 2, 0, "theirs")
     commits = CommitLog(CLUSTER, 1, lambda _: CommittedMeanwhile(store, theirs))
     with pytest.raises(PreconditionFailed, match="while this one looked"):
-        commits.ask(ask(local(0, 100)))
+        commits.ask(ask(listed(0, 100)))
     assert read_commit(store, KEYS)[0] == theirs
 
 
 def test_u34_segments_without_a_commit_are_walked(
-    commits: CommitLog, store: ObjectStore, local: Callable[..., Listing]
+    commits: CommitLog, store: ObjectStore, listed: Callable[..., Listing]
 ) -> None:
     """Killed before its first commit, an agent goes on behind what it shipped without a hole."""
     store.put(KEYS.log_start, encode_log_start(0))
     for base, end in ((0, 100), (100, 200), (300, 400)):
         put_segment(store, base, end, (5, base))
-    position = commits.ask(ask(local(0, 100)))
+    position = commits.ask(ask(listed(0, 200))).position
     assert (position.next_offset, position.highest_base, position.etag) == (200, 100, None)
     assert position.epochs == EpochLine(((5, 0),))
 
 
 def test_a_foreign_commit_bounds_the_walk(
-    commits: CommitLog, store: ObjectStore, local: Callable[..., Listing]
+    commits: CommitLog, store: ObjectStore, listed: Callable[..., Listing]
 ) -> None:
     """What stands above the segment that it names was not committed, and a hole ends the run."""
     for base, end in ((0, 100), (100, 200), (200, 300)):
         put_segment(store, base, end, (5, base))
     store.put(KEYS.commit, b"00000000000000000100")
-    assert commits.ask(ask(local(0, 100))).next_offset == 200
+    assert commits.ask(ask(listed(0, 200))).position.next_offset == 200
 
 
 def test_a_walk_does_not_follow_a_dead_tail(
-    commits: CommitLog, store: ObjectStore, local: Callable[..., Listing]
+    commits: CommitLog, store: ObjectStore, listed: Callable[..., Listing]
 ) -> None:
     """A Java uploader ships what was above the high watermark; the copy of the higher epoch is the living one."""
     store.put(KEYS.commit, b"00000000000000000110")
     put_segment(store, 0, 150, (1, 0))
     put_segment(store, 110, 300, (1, 110), (2, 120))
-    position = commits.ask(ask(local(0, 100)))
+    position = commits.ask(ask(listed(0, 300, epochs=((1, 0), (2, 120), (5, 300))))).position
     assert position.next_offset == 300
     assert position.epochs == EpochLine(((1, 0), (2, 120)))
 
 
 def test_u09_a_recreated_topic_gets_a_directory_of_its_own(
-    commits: CommitLog, store: ObjectStore, local: Callable[..., Listing]
+    commits: CommitLog, store: ObjectStore, listed: Callable[..., Listing]
 ) -> None:
     """Old objects stay what they were; the new incarnation stands beside them, and the old one never comes back."""
     other = "BBBBBBBBBBBBBBBBBBBBBA"
-    first = commits.ask(ask(local(0, 100)))
-    second = commits.ask(ask(local(topic_id=other), Reign(0, other, 0)))
+    first = commits.ask(ask(listed(0, 100))).position
+    second = commits.ask(ask(listed(topic_id=other, epochs=((0, 0),)), Reign(0, other, 0))).position
     assert first.keys.prefix == KEYS.prefix
     assert second.keys.prefix == CLUSTER.partition(TP, f"t~{other}").prefix
     assert [entry.topic_id for entry in read_incarnations(store, CLUSTER, "t")[0].entries] == [ID, other]
     with pytest.raises(ReignOver, match="followed by"):
-        commits.ask(ask(local(topic_id=ID)))
+        commits.ask(ask(listed(topic_id=ID)))
 
 
 def test_u09_a_late_question_does_not_open_an_old_incarnation(
-    commits: CommitLog, store: ObjectStore, local: Callable[..., Listing]
+    commits: CommitLog, store: ObjectStore, listed: Callable[..., Listing]
 ) -> None:
     """The directory is looked at again: only an id that it bears now may open an incarnation."""
-    late = ask(local(0, 100))
-    local(topic_id="BBBBBBBBBBBBBBBBBBBBBA")
+    late = ask(listed(0, 100))
+    listed(topic_id="BBBBBBBBBBBBBBBBBBBBBA")
     with pytest.raises(SegmentChanged):
         commits.ask(late)
     assert read_incarnations(store, CLUSTER, "t")[0].entries == ()
@@ -221,20 +203,20 @@ POSITION = Position(KEYS, 0, 100, 0, EpochLine(((2, 0),)), None, None)
 
 def test_the_commit_continues_the_epochs_of_the_run() -> None:
     """Below the old next offset they stay, from there on they are the segment's."""
-    commit = next_commit(POSITION, [shipped(50, 200, (2, 50), (3, 150)), shipped(200, 300, (3, 200))], 3, ID, 1)
+    commit = next_commit(POSITION, [shipped(50, 200, (2, 50), (3, 150)), shipped(200, 300, (3, 200))], REIGN, 1)
     assert commit.epochs == EpochLine(((2, 0), (3, 150)))
-    old_magic = next_commit(POSITION, [shipped(100, 200, (2, 100), (-1, 150), (2, 160))], 3, ID, 1)
+    old_magic = next_commit(POSITION, [shipped(100, 200, (2, 100), (-1, 150), (2, 160))], REIGN, 1)
     assert old_magic.epochs == EpochLine(((2, 0),))
 
 
 def test_batches_that_cannot_continue_the_run_are_not_committed() -> None:
     """Batches of a lower epoch than the run's would be dead to every reader; that is said, not committed."""
     with pytest.raises(CorruptData, match="readers would drop"):
-        next_commit(POSITION, [shipped(100, 200, (1, 100))], 3, ID, 1)
+        next_commit(POSITION, [shipped(100, 200, (1, 100))], REIGN, 1)
 
 
 def test_the_first_line_stays_the_highest_base_of_the_run() -> None:
     """Shipping [90, 250) behind [100, 200) leaves it at 100 (protocol rule 4)."""
     position = replace(POSITION, next_offset=200, highest_base=100)
-    commit = next_commit(position, [shipped(90, 250, (2, 90))], 2, ID, 1)
+    commit = next_commit(position, [shipped(90, 250, (2, 90))], REIGN, 1)
     assert (commit.highest_base, commit.next_offset) == (100, 250)

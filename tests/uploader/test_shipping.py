@@ -1,6 +1,7 @@
 """The agent beside a real broker: what it ships, where to, and what a restart or a kill does."""
 
 import re
+from random import Random
 
 import pytest
 
@@ -14,7 +15,7 @@ from ts_local.cluster import LocalCluster, Record, wait_for
 def records(count: int, *, size: int = 200, start: int = 0) -> list[Record]:
     return [
         Record(
-            b"%07d" % n + b"v" * size,
+            b"%07d" % n + Random(n).randbytes(size),  # no codec makes segments of it that never fill
             key=None if n % 11 == 0 else b"k%d" % n,
             headers=[("trace", b"%d" % n), ("trace", None)] if n % 3 == 0 else [],
             timestamp=1_700_000_000_000 + n * 10,

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from ts_common.commit import Commit
 from ts_common.config import OffsetReset
 from ts_common.epochs import EpochLine
 from ts_common.model import TopicPartition
@@ -16,10 +17,12 @@ from ts_uploader.events import (
     DirectoryGone,
     Failed,
     Fenced,
+    FillGap,
     HighWatermarks,
     Led,
     Listing,
     NotLed,
+    PassGap,
     Position,
     Reign,
     Rescan,
@@ -295,3 +298,143 @@ def test_a_lost_tail_is_shown_as_a_hole() -> None:
     (retry,) = [task for task in again if isinstance(task, Ship) and task.base == 0]
     led.tracker.conclude(shipped(retry, end=90))
     assert led.tracker.backlog()[TP].hole
+
+
+CHECKPOINT = 5_000_000_000  # ns
+
+
+def taken(led: Led1, *live: int, deleted: tuple[int, ...] = (), taken_at: int = 200) -> list[AnyTask]:
+    """Retention renamed the lowest segments."""
+    return led.tracker.observe(replace(listing(*live, taken_at=taken_at), deleted=deleted))
+
+
+def test_u07_what_retention_renamed_is_shipped_from_its_deleted_files() -> None:
+    """Seen live in this reign, a segment goes up under its next name, with the neighbour that it had."""
+    led = Led1(0, 100, 200, 300, 400)
+    assert bases(led.at(0)) == [0, 100, 200, 300]
+    first = led.tracker.observe(replace(listing(300, 400), deleted=(0, 100, 200)))
+    assert first == []
+    waiting = led.tracker.backlog()[TP]
+    assert (waiting.base, waiting.segments, waiting.hole) == (0, 4, False)
+
+
+def test_u07_a_segment_that_failed_is_tried_again_from_its_deleted_files() -> None:
+    """As long as they are there; then what is left is shipped, and nothing is a gap before it is sure."""
+    led = Led1(0, 100, 200)
+    first, second = (task for task in led.at(0) if isinstance(task, Ship))
+    taken(led, 200, deleted=(0, 100))
+    (again,) = led.tracker.conclude(failed(first))
+    assert [(t.base, t.next_base) for t in led.tracker.conclude(asked(again, 0)) if isinstance(t, Ship)] == [(0, 100)]
+    assert led.tracker.conclude(shipped(second)) == []
+
+
+def test_a_deleted_file_that_was_never_seen_live_in_this_reign_is_not_shipped() -> None:
+    """A follower that truncated its whole log leaves such files too, and they may be of a line that died."""
+    tracker = Tracker(OffsetReset.EARLIEST)
+    tracker.observe(Led(TP, REIGN))
+    tracker.observe(replace(listing(200, 300), deleted=(0, 100)))
+    (ask,) = tracker.observe(watermark(300))
+    assert bases(tracker.conclude(asked(ask, 100))) == [200]
+
+
+def test_compaction_leaves_no_segment_to_ship_behind() -> None:
+    """A base that is gone while a lower one lives went into that one."""
+    led = Led1(0, 100, 200, 300)
+    led.at(0)
+    led.tracker.observe(replace(listing(0, 200, 300), deleted=(0, 100)))
+    led.tracker.observe(replace(listing(200, 300), deleted=(0, 100)))
+    assert led.tracker.backlog()[TP].base == 0
+
+
+def gap_of(led: Led1, next_offset: int, *live: int) -> list[AnyTask]:
+    """Two listings a checkpoint interval apart, both above the next offset."""
+    (rescan,) = [task for task in led.at(next_offset) if isinstance(task, Rescan)]
+    assert rescan.after_seconds == 5
+    return led.tracker.observe(listing(*live, taken_at=100 + CHECKPOINT))
+
+
+def test_u07_what_is_gone_becomes_a_gap_when_two_listings_agree() -> None:
+    """A checkpoint interval apart, and up to the lowest live segment."""
+    led = Led1(100, 200)
+    (gap,) = [task for task in gap_of(led, 50, 100, 200) if isinstance(task, PassGap)]
+    assert (gap.position.next_offset, gap.end) == (50, 100)
+
+
+def test_a_gap_needs_a_checkpoint_interval_between_its_two_listings() -> None:
+    """A listing that comes earlier proves nothing."""
+    led = Led1(100, 200)
+    led.at(50)
+    assert [t for t in led.tracker.observe(listing(100, 200, taken_at=99 + CHECKPOINT)) if isinstance(t, PassGap)] == []
+
+
+@pytest.mark.parametrize(
+    "between",
+    [replace(listing(100, 200), swapping=True), listing(0, 100, 200), Led(TP, replace(REIGN, epoch=2))],
+    ids=["renames under way", "the segment is back", "another reign"],
+)
+def test_u25_what_interrupts_two_listings_makes_the_wait_begin_anew(between: Listing | Led) -> None:
+    """No gap from two listings with something else in between."""
+    led = Led1(100, 200)
+    led.at(50)
+    led.tracker.observe(between)
+    tasks = led.tracker.observe(listing(100, 200, taken_at=100 + CHECKPOINT))
+    assert [task for task in tasks if isinstance(task, PassGap)] == []
+
+
+def test_no_gap_while_a_segment_is_still_read_from_an_open_file() -> None:
+    """Its names are gone, its bytes are not."""
+    led = Led1(0, 100, 200)
+    first, second = (task for task in led.at(0) if isinstance(task, Ship))
+    led.tracker.conclude(shipped(second))
+    taken(led, 200, taken_at=100)
+    assert [t for t in taken(led, 200, taken_at=100 + CHECKPOINT) if isinstance(t, PassGap)] == []
+    (commit,) = led.tracker.conclude(shipped(first))
+    assert isinstance(commit, WriteCommit)
+    assert [done.base for done in commit.run] == [0, 100]
+
+
+def test_no_gap_above_the_high_watermark() -> None:
+    """What is not committed cannot be passed."""
+    led = Led1(100, 200, high_watermark=60)
+    assert [task for task in gap_of(led, 50, 100, 200) if isinstance(task, PassGap)] == []
+    assert [type(task) for task in led.tracker.observe(watermark(100, written_at=300))] == [PassGap]
+
+
+def test_a_recorded_gap_that_this_log_holds_is_filled() -> None:
+    """On taking over: its segments are shipped, then its epochs are corrected; the run goes on meanwhile."""
+    led = Led1(0, 100, 200, 300, 400)
+    assert isinstance(led.ask, AskStore)
+    where = replace(position(300), gaps=((150, 250),))
+    tasks = led.tracker.conclude(replace(asked(led.ask, 0), position=where))
+    assert bases(tasks) == [100, 200, 300]
+    first, second, ahead = (task for task in tasks if isinstance(task, Ship))
+    assert led.tracker.conclude(shipped(first)) == []
+    (fill,) = led.tracker.conclude(shipped(second))
+    assert isinstance(fill, FillGap)
+    assert (fill.gap, [done.base for done in fill.run]) == ((150, 250), [100, 200])
+    assert led.tracker.conclude(shipped(ahead)) == []
+    after = led.tracker.conclude(Committed(TP, fill.generation, fill.reign, replace(where, gaps=())))
+    (commit,) = [task for task in after if isinstance(task, WriteCommit)]
+    assert [done.base for done in commit.run] == [300]
+
+
+def test_u26_a_high_watermark_below_the_next_offset_asks_again_once() -> None:
+    """The log may end below what is committed: whether an election lost records is found out by the store's epochs."""
+    led = Led1(0, 100, 200)
+    led.at(200)
+    (again,) = led.tracker.observe(watermark(150, written_at=300))
+    assert isinstance(again, AskStore)
+    led.tracker.conclude(asked(again, 200))
+    assert led.tracker.observe(watermark(150, written_at=400)) == []
+
+
+def test_our_last_commit_is_remembered_over_reigns() -> None:
+    """A foreign one that is found in its place does not make it untrue (protocol rule 12)."""
+    led = Led1(0, 100)
+    assert isinstance(led.ask, AskStore)
+    ours = Commit(0, 100, 1, EpochLine(((1, 0),)), None, "id", 1, 0, "n")
+    led.tracker.conclude(replace(asked(led.ask, 100), position=replace(position(100), commit=ours)))
+    led.tracker.observe(Led(TP, replace(REIGN, epoch=2)))
+    (again,) = led.tracker.observe(watermark(100, written_at=300))
+    assert isinstance(again, AskStore)
+    assert again.known == ours

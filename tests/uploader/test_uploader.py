@@ -275,3 +275,59 @@ def test_what_an_aborted_transaction_left_is_bound_to_the_log(log: Log) -> None:
     log.ship(0)
     found = {c.metadata.txnindex for c in describe(log.store, KEYS, read_catalog(log.store, KEYS).segments)}
     assert (crc32c(index), TxnIndexState.COMPLETE) in found
+
+
+def test_u07_a_segment_that_retention_renamed_is_shipped(log: Log) -> None:
+    """Its four files are renamed one by one: each is found under the name that it has."""
+    data = batch(0, 10, epoch=1)
+    log.put(0, data)
+    log.put(10, b"")
+    log.epochs((1, 0))
+    task = log.task(0)
+    for suffix in (".log", ".timeindex"):
+        path = log.path / f"{0:020d}{suffix}"
+        path.rename(path.with_name(path.name + ".deleted"))
+    shipped = Uploader(lambda _: log.store).ship(task)
+    assert (shipped.end, log.names()) == (10, ["00000000000000000000.log"])
+    assert log.store.get(KEYS.segment(SegmentName(0)))[0] == data
+
+
+def test_u07_a_segment_that_retention_unlinks_while_it_is_read_is_shipped_from_the_open_file(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is held open cannot be lost to an unlink."""
+    data = batch(0, 10, epoch=1)
+    log.put(0, data)
+    log.put(10, b"")
+    log.epochs((1, 0))
+
+    def unlinked(reader: Readable, size: int) -> SegmentScan:
+        scan = scan_segment(reader, size)
+        for path in log.path.glob(f"{0:020d}.*"):
+            path.unlink()
+        return scan
+
+    monkeypatch.setattr("ts_uploader.uploader.scan_segment", unlinked)
+    assert log.ship(0).end == 10
+    assert log.store.get(KEYS.segment(SegmentName(0)))[0] == data
+
+
+@pytest.mark.parametrize("left", ["lower segment", "renames", "another reign"])
+def test_a_segment_that_is_gone_and_not_by_retention_is_not_shipped(log: Log, left: str) -> None:
+    """Merged by the cleaner, in the middle of its renames, or truncated by a follower: look again first."""
+    log.put(10, batch(10, 10, epoch=1))
+    log.put(20, b"")
+    log.epochs((1, 0))
+    task = log.task(10)
+    for path in log.path.glob(f"{10:020d}.*"):
+        path.rename(path.with_name(path.name + ".deleted"))
+    match left:
+        case "lower segment":
+            log.put(0, b"")
+        case "renames":
+            (log.path / f"{10:020d}.log.swap").touch()
+        case _:
+            log.epochs((1, 0), (2, 15))
+    with pytest.raises(SegmentChanged):
+        Uploader(lambda _: log.store).ship(task)
+    assert log.names() == []

@@ -21,6 +21,7 @@ from ts_common.errors import (
     OperatorError,
     OutcomeUnknown,
     PreconditionFailed,
+    StoreThrottled,
     StoreUnavailable,
     TieredStorageError,
 )
@@ -64,11 +65,11 @@ BY_CODE: dict[str, type[TieredStorageError]] = {
     "XAmzContentChecksumMismatch": CorruptData,
     "XAmzContentSHA256Mismatch": CorruptData,
     # Throttling is refused at the door.
-    "SlowDown": StoreUnavailable,
-    "Throttling": StoreUnavailable,
-    "ThrottlingException": StoreUnavailable,
-    "RequestLimitExceeded": StoreUnavailable,
-    "TooManyRequests": StoreUnavailable,
+    "SlowDown": StoreThrottled,
+    "Throttling": StoreThrottled,
+    "ThrottlingException": StoreThrottled,
+    "RequestLimitExceeded": StoreThrottled,
+    "TooManyRequests": StoreThrottled,
 }
 
 # For answers without a code (HEAD has no body) and codes of other vendors. A 404 that does not say "NoSuchKey" may come
@@ -78,7 +79,7 @@ BY_STATUS: dict[int, type[TieredStorageError]] = {
     403: AccessDenied,
     404: StoreUnavailable,
     412: PreconditionFailed,
-    429: StoreUnavailable,
+    429: StoreThrottled,
 }
 
 # A request that S3 did not see through, or could not order against another: 408, 409, and 400 RequestTimeout.

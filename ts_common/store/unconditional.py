@@ -6,21 +6,18 @@ is as safe as ever. Configured with `storage.service.conditional.writes=false`; 
 lost.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 
 from ts_common.errors import ObjectNotFound, PreconditionFailed
 from ts_common.store.contract import (
     NO_METADATA,
     Body,
-    ByteRange,
     Condition,
     IfAbsent,
     IfMatch,
     ObjectInfo,
-    ObjectStore,
-    ObjectStream,
 )
+from ts_common.store.wrapped import WrappedStore
 
 WHAT_IS_LOST = (
     "conditional writes are switched off: two agents that believe to lead one partition can overwrite each other's "
@@ -28,21 +25,8 @@ WHAT_IS_LOST = (
 )
 
 
-class UnconditionalStore(ObjectStore):
-    """Another store, asked before each conditional put.
-
-    Args:
-        inner: the store; closed with this one.
-        threads: how many asynchronous puts run at once.
-    """
-
-    def __init__(self, inner: ObjectStore, *, threads: int) -> None:
-        super().__init__(inner.location, async_threads=threads)
-        self._inner = inner
-
-    def check(self) -> None:
-        """As the inner store."""
-        self._inner.check()
+class UnconditionalStore(WrappedStore):
+    """Another store, asked before each conditional put."""
 
     def put(
         self,
@@ -57,32 +41,7 @@ class UnconditionalStore(ObjectStore):
         """As the contract says, but for what the module's page says."""
         if condition is not None:
             self._look(key, condition)
-        return self._inner.put(key, body, size=size, metadata=metadata, crc32c=crc32c)
-
-    def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
-        """As the inner store."""
-        return self._inner.open(key, byte_range)
-
-    def head(self, key: str) -> ObjectInfo:
-        """As the inner store."""
-        return self._inner.head(key)
-
-    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """As the inner store."""
-        return self._inner.list(prefix, start_after=start_after)
-
-    def list_directories(self, prefix: str = "") -> Iterator[str]:
-        """As the inner store."""
-        return self._inner.list_directories(prefix)
-
-    def delete(self, keys: Iterable[str]) -> None:
-        """As the inner store."""
-        self._inner.delete(keys)
-
-    def close(self) -> None:
-        """End asynchronous puts, then the inner store."""
-        super().close()
-        self._inner.close()
+        return super().put(key, body, size=size, metadata=metadata, crc32c=crc32c)
 
     def _look(self, key: str, condition: IfAbsent | IfMatch) -> None:
         try:

@@ -1,0 +1,177 @@
+"""Elections that lost records (protocol rule 5): where the archive goes back to, against a real store (a directory)."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.log_format import build
+from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
+from ts_common.catalog import read_commit
+from ts_common.commit import Commit, encode_log_start
+from ts_common.epochs import EpochLine
+from ts_common.errors import SegmentChanged
+from ts_common.object_keys import SegmentName
+from ts_common.segment_metadata import SegmentMetadata
+from ts_common.store.contract import ObjectStore
+from ts_uploader.commit import CommitLog
+from ts_uploader.events import Asked, AskStore, Reign
+
+REIGN = Reign(5, ID, 0)
+
+
+@pytest.fixture
+def commits(store: ObjectStore) -> CommitLog:
+    return CommitLog(CLUSTER, 1, lambda _: store)
+
+
+def committed(store: ObjectStore, next_offset: int, *epochs: tuple[int, int], highest: int = 0) -> Commit:
+    """A commit as an earlier reign left it."""
+    commit = Commit(highest, next_offset, epochs[-1][0] if epochs else 0, EpochLine(epochs), 0, ID, 2, 0, "theirs")
+    store.put(KEYS.commit, commit.encode())
+    store.put(KEYS.log_start, encode_log_start(0))
+    return commit
+
+
+def ask(commits: CommitLog, local: LocalDirectory, reign: Reign = REIGN) -> Asked:
+    return commits.ask(AskStore(TP, 0, reign, local.listing(), 0, None, 0))
+
+
+def put_segment(store: ObjectStore, base: int, data: bytes, end: int) -> None:
+    metadata = SegmentMetadata(end, None, None, None, None, 0)
+    store.put(KEYS.segment(SegmentName(base)), data, metadata=metadata.encode())
+
+
+def test_u05_an_unclean_election_takes_the_commit_back_to_where_the_logs_part(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """First a commit at the new epoch, its epochs cut and continued from the broker's own; then shipping goes on."""
+    committed(store, 300, (1, 0), (3, 200), highest=200)
+    for base, end in ((0, 100), (100, 200), (200, 300)):
+        put_segment(store, base, b"", end)
+    local.segments(0, 120, 260)
+    local.epochs((1, 0), (5, 250))
+    asked = ask(commits, local)
+    assert asked.lost == (200, 300)
+    assert asked.position.next_offset == 200
+    stands, etag = read_commit(store, KEYS)
+    assert isinstance(stands, Commit)
+    assert (stands.epoch, stands.next_offset, stands.highest_base) == (5, 200, 100)
+    assert stands.epochs == EpochLine(((1, 0), (5, 250)))
+    assert asked.position == replace(asked.position, etag=etag, commit=stands, epochs=stands.epochs)
+
+
+def test_u26_a_replica_that_came_back_behind_takes_the_commit_back_to_its_log_end(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The local log ends below the next offset, inside its active segment."""
+    committed(store, 300, (5, 0))
+    local.segments(0, 100)
+    local.write(100, build.batch(100, [build.record(n) for n in range(30)], epoch=5))
+    local.epochs((5, 0))
+    assert ask(commits, local).lost == (130, 300)
+
+
+def test_u26_an_empty_replica_takes_the_commit_back_to_its_beginning(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Nothing is left of what was committed; readers see nothing until the new reign's records are there."""
+    committed(store, 300, (1, 0), (2, 100))
+    local.segments(0)
+    local.epochs((5, 0))
+    asked = ask(commits, local)
+    assert asked.lost == (0, 300)
+    assert asked.position.epochs == EpochLine(((5, 0),))
+
+
+def test_a_clean_election_loses_nothing(commits: CommitLog, store: ObjectStore, local: LocalDirectory) -> None:
+    """The commit stays the object that it was."""
+    commit = committed(store, 300, (1, 0), (3, 200))
+    local.segments(0, 320)
+    local.epochs((1, 0), (3, 200), (5, 310))
+    asked = ask(commits, local)
+    assert (asked.lost, asked.position.next_offset) == (None, 300)
+    assert read_commit(store, KEYS)[0] == commit
+
+
+def test_a_log_whose_beginning_retention_took_is_no_loss(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The broker's checkpoint begins with the log: what lay below is not contradicted."""
+    committed(store, 300, (1, 0), (3, 200))
+    local.segments(290, 320)
+    local.epochs((3, 290), (5, 310))
+    assert ask(commits, local).lost is None
+    local.epochs((5, 310))
+    assert ask(commits, local).lost is None
+
+
+def test_u28_a_broker_that_has_not_begun_the_reign_is_not_believed(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """It may be a follower still, that truncates: its checkpoint must end with the reign's epoch."""
+    committed(store, 300, (1, 0))
+    local.segments(0, 100)
+    local.epochs((1, 0))
+    with pytest.raises(SegmentChanged, match="ends with 1, the reign is of 5"):
+        ask(commits, local)
+    local.epochs((1, 0), (6, 100))
+    with pytest.raises(SegmentChanged, match="ends with 6"):
+        ask(commits, local)
+
+
+def test_u32_back_to_the_first_broker_the_epochs_decide(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Two unclean elections: what the middle reign committed dies, what the first one had lives again."""
+    committed(store, 150, (1, 0), (2, 100))
+    local.segments(0, 100, 200)
+    local.epochs((1, 0), (5, 200))
+    asked = ask(commits, local)
+    assert asked.lost == (100, 150)
+    assert asked.position.epochs == EpochLine(((1, 0), (5, 200)))
+
+
+def old_batches(base: int, *values: bytes) -> bytes:
+    return b"".join(build.message(1, base + n, value) for n, value in enumerate(values))
+
+
+def test_logs_without_epochs_are_compared_by_the_bytes_of_the_last_batch(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Magic 1 has no leader epochs: the same last batch is the same past, another one is not."""
+    committed(store, 4)
+    local.no_epochs()
+    put_segment(store, 0, old_batches(0, b"a", b"b"), 2)
+    put_segment(store, 2, old_batches(2, b"c", b"d"), 4)
+    local.segments(0, 3, 5)
+    local.write(0, old_batches(0, b"a", b"b", b"c"))
+    local.write(3, old_batches(3, b"d", b"e"))
+    assert ask(commits, local).lost is None
+    local.write(3, old_batches(3, b"other", b"e"))
+    asked = ask(commits, local)
+    assert asked.lost == (2, 4)
+
+
+lines = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 40)), max_size=6).map(
+    lambda pairs: EpochLine(
+        tuple(zip(sorted({epoch for epoch, _ in pairs}), sorted({start for _, start in pairs}), strict=False))
+    )
+)
+
+
+@given(shared=lines, mine=st.integers(1, 20), theirs=st.integers(1, 20), data=st.data())
+def test_the_shared_end_is_where_two_histories_part(
+    shared: EpochLine, mine: int, theirs: int, data: st.DataObject
+) -> None:
+    """Two logs with one past, each continued in epochs of its own: what they truncate to is what they share."""
+    last, start = shared.pairs[-1] if shared.pairs else (0, 0)
+    common = EpochLine(shared.pairs or ((0, 0),))
+    parted = data.draw(st.integers(start, 60))
+    follower = EpochLine((*common.pairs, (last + 1, parted))) if parted > start else common
+    leader = EpochLine((*common.pairs, (last + 2, parted))) if parted > start else common
+    if follower == leader:
+        assert follower.shared_end(parted + mine, leader, parted + theirs) == parted + min(mine, theirs)
+    else:
+        assert follower.shared_end(parted + mine, leader, parted + theirs) == parted

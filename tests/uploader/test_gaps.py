@@ -1,0 +1,225 @@
+"""What exists nowhere any more (protocol rule 10): recorded, passed, and filled where somebody holds it after all."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
+from ts_common.catalog import read_catalog, read_commit
+from ts_common.commit import Commit, encode_log_start
+from ts_common.epochs import EpochLine
+from ts_common.errors import PreconditionFailed, SegmentChanged
+from ts_common.object_keys import SegmentName
+from ts_common.plan import Hole, ReadRange
+from ts_common.segment_metadata import SegmentMetadata
+from ts_common.store.contract import ObjectStore
+from ts_common.view import open_view
+from ts_uploader.commit import CommitLog
+from ts_uploader.events import AskStore, Committed, FillGap, PassGap, Position, Reign, Shipped
+
+REIGN = Reign(5, ID, 0)
+
+
+@pytest.fixture
+def commits(store: ObjectStore) -> CommitLog:
+    return CommitLog(CLUSTER, 1, lambda _: store)
+
+
+def put_segment(store: ObjectStore, base: int, end: int, *epochs: tuple[int, int]) -> None:
+    metadata = SegmentMetadata(end, epochs, end - base, 1, 1, 0)
+    store.put(KEYS.segment(SegmentName(base)), b"x", metadata=metadata.encode())
+
+
+def ask(commits: CommitLog, local: LocalDirectory, known: Commit | None = None) -> Position:
+    return commits.ask(AskStore(TP, 0, REIGN, local.listing(), 0, known, 0)).position
+
+
+def at_100(store: ObjectStore, commits: CommitLog, local: LocalDirectory, *live: int) -> Position:
+    """The archive ends at 100, in epoch 1; this broker leads in epoch 5 and holds these segments."""
+    put_segment(store, 0, 100, (1, 0))
+    commit = Commit(0, 100, 1, EpochLine(((1, 0),)), 100, ID, 2, 0, "theirs")
+    store.put(KEYS.commit, commit.encode())
+    store.put(KEYS.log_start, encode_log_start(0))
+    local.segments(*live)
+    local.epochs((1, 0), (5, live[0]))
+    return ask(commits, local)
+
+
+def pass_gap(commits: CommitLog, local: LocalDirectory, position: Position, end: int) -> Committed:
+    return commits.pass_gap(PassGap(TP, 0, REIGN, position, local.listing(), end))
+
+
+def test_a_gap_is_recorded_and_passed_with_its_reason(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The record says from where to where, why, when and by whom, and readers meet a hole with a reason."""
+    position = at_100(store, commits, local, 300, 400)
+    committed = pass_gap(commits, local, position, 300)
+    assert (committed.gaps, committed.position.next_offset) == (((100, 300),), 300)
+    record = json.loads(store.get(KEYS.gap(100, 300))[0])
+    assert {name: record[name] for name in ("from", "to", "broker")} == {"from": 100, "to": 300, "broker": 1}
+    assert record["reason"] == "retention or DeleteRecords took the segments before they were shipped"
+    assert record["time"] > 1_700_000_000_000
+    assert committed.position.epochs == EpochLine(((1, 0), (5, 300)))
+    view = open_view(store, read_catalog(store, KEYS))
+    assert view.plan(0, 300)[1] == Hole(100, 300, recorded=True)
+
+
+def test_u24_a_gap_that_delete_records_made_says_so(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The broker's log start offset lies inside its first segment: nobody but DeleteRecords puts it there."""
+    position = at_100(store, commits, local, 300, 400)
+    local.log_start(350)
+    assert pass_gap(commits, local, position, 300).reason.startswith("DeleteRecords moved the log start to 350")
+
+
+def test_what_stands_in_the_store_is_no_gap(commits: CommitLog, store: ObjectStore, local: LocalDirectory) -> None:
+    """Shipped in an earlier reign and never committed, it is between two gaps, and its epochs are the run's."""
+    position = at_100(store, commits, local, 400, 500)
+    local.epochs((5, 400))  # retention cuts the broker's checkpoint too
+    put_segment(store, 200, 300, (2, 200))
+    committed = pass_gap(commits, local, position, 400)
+    assert committed.gaps == ((100, 200), (300, 400))
+    assert (committed.position.highest_base, committed.position.epochs) == (
+        200,
+        EpochLine(((1, 0), (2, 200), (5, 400))),
+    )
+    steps = open_view(store, read_catalog(store, KEYS)).plan(0, 400)
+    assert [type(step) for step in steps] == [ReadRange, Hole, ReadRange, Hole]
+
+
+def test_a_gap_that_the_directory_shows_no_more_is_not_recorded(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The task waited, and the segment is back, the cleaner renames, or the reign is over: nothing is written."""
+    position = at_100(store, commits, local, 300, 400)
+    task = PassGap(TP, 0, REIGN, position, local.listing(), 300)
+    local.segments(100)
+    with pytest.raises(SegmentChanged):
+        commits.pass_gap(task)
+    local.unlink(100)
+    (local.path / "00000000000000000100.log.swap").touch()
+    with pytest.raises(SegmentChanged):
+        commits.pass_gap(task)
+    (local.path / "00000000000000000100.log.swap").unlink()
+    local.epochs((1, 0), (6, 300))
+    with pytest.raises(SegmentChanged, match="ends with 6"):
+        commits.pass_gap(task)
+    assert read_catalog(store, KEYS).gaps == ()
+
+
+def test_a_gap_is_not_recorded_over_another_agents_commit(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Somebody committed since: what is missing is to be found out anew."""
+    position = at_100(store, commits, local, 300, 400)
+    store.put(KEYS.commit, Commit(0, 200, 5, EpochLine(((1, 0),)), 0, ID, 2, 0, "another").encode())
+    with pytest.raises(PreconditionFailed):
+        pass_gap(commits, local, position, 300)
+    assert read_catalog(store, KEYS).gaps == ()
+
+
+def test_a_passed_gap_does_not_look_like_a_lost_election(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The commit knows the epoch that begins where it ends, so another leader's log is compared by that."""
+    position = at_100(store, commits, local, 300, 400)
+    pass_gap(commits, local, position, 300)
+    local.segments(0, 150)
+    local.epochs((1, 0), (4, 150), (5, 300))
+    asked = commits.ask(AskStore(TP, 0, REIGN, local.listing(), 0, None, 0))
+    assert asked.lost is None
+    assert asked.position.gaps == ((100, 300),)
+
+
+def test_a_filled_gap_gets_the_epochs_of_its_records(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """A broker that holds the range ships it; with the epochs that were guessed, readers would drop its records."""
+    pass_gap(commits, local, at_100(store, commits, local, 300, 400), 300)
+    local.unlink(300, 400)
+    local.segments(0, 150, 320)
+    local.epochs((1, 0), (4, 150), (5, 300))
+    position = ask(commits, local)
+    run = (
+        Shipped(TP, 0, REIGN, 0, 150, 150, ((1, 0),), 150, 1, 0, 0.0),
+        Shipped(TP, 0, REIGN, 150, 320, 320, ((4, 150), (5, 300)), 320, 1, 0, 0.0),
+    )
+    put_segment(store, 150, 320, (4, 150), (5, 300))
+    filled = commits.fill_gap(FillGap(TP, 0, REIGN, position, local.listing(), (100, 300), run))
+    assert (filled.position.next_offset, filled.position.gaps) == (300, ())
+    assert filled.position.epochs == EpochLine(((1, 0), (4, 150), (5, 300)))
+    commit = read_commit(store, KEYS)[0]
+    assert isinstance(commit, Commit)
+    assert commit.epochs == filled.position.epochs
+    steps = open_view(store, read_catalog(store, KEYS)).plan(0, 300)
+    assert [(step.start, step.end, type(step)) for step in steps] == [
+        (0, 100, ReadRange),
+        (100, 150, Hole),
+        (150, 300, ReadRange),
+    ]
+
+
+def test_a_gap_whose_epochs_are_right_already_needs_no_commit(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Each taking over looks at the gaps again, and leaves the store as it is."""
+    position = pass_gap(commits, local, at_100(store, commits, local, 300, 400), 300).position
+    local.segments(0, 100)
+    local.epochs((1, 0), (5, 300))
+    run = (Shipped(TP, 0, REIGN, 100, 300, 300, ((1, 100),), 300, 1, 0, 0.0),)
+    position = replace(position, gaps=((100, 300),))
+    before = store.get(KEYS.commit)[0]
+    assert commits.fill_gap(FillGap(TP, 0, REIGN, position, local.listing(), (100, 300), run)).position.gaps == ()
+    assert store.get(KEYS.commit)[0] == before
+
+
+def test_u30_a_lost_log_start_is_written_anew_with_the_lowest_segment(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Readers begin with the lowest segment meanwhile, so nothing changes for them."""
+    at_100(store, commits, local, 100, 200)
+    store.delete([KEYS.log_start])
+    view = open_view(store, read_catalog(store, KEYS))
+    assert (view.start, view.warning is not None) == (0, True)
+    ask(commits, local)
+    assert store.get(KEYS.log_start)[0] == encode_log_start(0)
+
+
+def test_u30_a_lost_commit_is_walked_over_its_recorded_gaps(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """A lifecycle rule took `offset.wm`: the run goes on behind what stands, and a recorded gap does not end it."""
+    pass_gap(commits, local, at_100(store, commits, local, 300, 400), 300)
+    put_segment(store, 300, 400, (5, 300))
+    store.delete([KEYS.commit])
+    position = ask(commits, local)
+    assert (position.next_offset, position.etag) == (400, None)
+    assert position.epochs == EpochLine(((1, 0), (5, 300)))
+
+
+def test_u30_a_commit_that_this_agent_knew_is_not_forgotten_with_its_object(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """What our last commit said stays true up to its next offset (protocol rule 12)."""
+    at_100(store, commits, local, 300, 400)
+    known = Commit(200, 300, 5, EpochLine(((1, 0), (4, 150))), None, ID, 1, 0, "ours")
+    store.delete([KEYS.commit])
+    local.epochs((1, 0), (4, 150), (5, 300))
+    position = ask(commits, local, known)
+    assert (position.next_offset, position.highest_base) == (300, 200)
+    assert position.epochs == EpochLine(((1, 0), (4, 150)))
+
+
+def test_a_foreign_commit_whose_segment_is_gone_begins_with_a_gap(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Nothing stands of what it names: the archive begins there, and what this broker lacks is told (rule 12)."""
+    store.put(KEYS.commit, b"00000000000000000200")
+    local.segments(300, 400)
+    local.epochs((5, 300))
+    position = commits.ask(AskStore(TP, 0, REIGN, local.listing(), 300, None, 0)).position
+    assert position.next_offset == 200
+    assert pass_gap(commits, local, position, 300).gaps == ((200, 300),)

@@ -1,0 +1,173 @@
+"""One rate of requests for the whole process, found by what the stores refuse.
+
+A store that is asked too fast answers 503 SlowDown. Each caller that backs off by itself is not enough: a thousand
+partitions that wait a little each still ask too fast together. So all requests of a process pass one gate. It is open
+until a store first says SlowDown; then it admits half of what was asked for in the last second, and half of that again
+at each further refusal, though not more often than once a second: what was under way when the rate fell says nothing
+of the new one. Each request that is served raises the rate again (additive increase, multiplicative decrease, as TCP
+does), until the gate is open once more.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+
+from ts_common.errors import StoreThrottled
+from ts_common.store.contract import (
+    NO_METADATA,
+    Body,
+    ByteRange,
+    Condition,
+    ObjectInfo,
+    ObjectStore,
+    ObjectStream,
+)
+from ts_common.store.wrapped import WrappedStore
+
+_WINDOW_SECONDS = 1.0
+_LOWEST = 1.0  # requests per second
+_RISE = 4.0  # requests per second more, after each second in which all that was admitted was served
+# S3 serves 3,500 writes a second under one prefix: a rate above that has nothing to hold back.
+_OPEN = 3_500.0
+
+
+class Rate:
+    """The arithmetic of the gate: when a request may go. Knows no clock; times are seconds of any one clock.
+
+    Attributes:
+        limit: requests per second; None while the gate is open.
+        refused: how many requests a store refused so far.
+    """
+
+    def __init__(self) -> None:
+        self.limit: float | None = None
+        self.refused = 0
+        self._asked: deque[float] = deque()
+        self._next = 0.0
+        self._fell_at = float("-inf")
+
+    def admit(self, now: float) -> float:
+        """How many seconds a request that comes at `now` has to wait for its turn."""
+        while self._asked and self._asked[0] < now - _WINDOW_SECONDS:
+            self._asked.popleft()
+        self._asked.append(now)
+        if self.limit is None:
+            return 0.0
+        turn = max(now, self._next)
+        self._next = turn + 1 / self.limit
+        return turn - now
+
+    def served(self) -> None:
+        """A request was served."""
+        if self.limit is not None:
+            self.limit += _RISE / self.limit
+            if self.limit >= _OPEN:
+                self.limit = None
+
+    def slow_down(self, now: float) -> None:
+        """A store refused a request because it is asked too fast."""
+        self.refused += 1
+        if now - self._fell_at < _WINDOW_SECONDS:
+            return
+        self._fell_at = now
+        rate = self.limit if self.limit is not None else len(self._asked) / _WINDOW_SECONDS
+        self.limit = max(_LOWEST, rate / 2)
+        self._next = now + 1 / self.limit
+
+
+class Pace:
+    """The gate of one process; used by all its threads and stores."""
+
+    def __init__(self) -> None:
+        self._rate = Rate()  # guarded by the lock
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+
+    @property
+    def refused(self) -> int:
+        """How many requests a store refused because it was asked too fast."""
+        return self._rate.refused
+
+    @property
+    def limit(self) -> float | None:
+        """Requests per second; None while the gate is open."""
+        return self._rate.limit
+
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """Wait for a turn; what the block raises says whether the store is asked too fast."""
+        with self._lock:
+            patience = self._rate.admit(time.monotonic())
+        self._closed.wait(patience)
+        try:
+            yield
+        except StoreThrottled:
+            with self._lock:
+                self._rate.slow_down(time.monotonic())
+            raise
+        with self._lock:
+            self._rate.served()
+
+    def close(self) -> None:
+        """Let everybody who waits go at once: the process ends."""
+        self._closed.set()
+
+
+class PacedStore(WrappedStore):
+    """Another store, whose requests pass the process's gate.
+
+    Args:
+        inner: the store; closed with this one.
+        pace: the gate.
+        threads: how many asynchronous puts run at once.
+    """
+
+    def __init__(self, inner: ObjectStore, pace: Pace, *, threads: int) -> None:
+        super().__init__(inner, threads=threads)
+        self._pace = pace
+
+    def put(
+        self,
+        key: str,
+        body: bytes | Body,
+        *,
+        size: int | None = None,
+        metadata: Mapping[str, str] = NO_METADATA,
+        condition: Condition = None,
+        crc32c: int | None = None,
+    ) -> ObjectInfo:
+        """As the inner store, in its turn."""
+        with self._pace.request():
+            return super().put(key, body, size=size, metadata=metadata, condition=condition, crc32c=crc32c)
+
+    def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
+        """As the inner store, in its turn."""
+        return self._open(key, byte_range)
+
+    @contextmanager
+    def _open(self, key: str, byte_range: ByteRange | None) -> Iterator[ObjectStream]:
+        with ExitStack() as opened:
+            with self._pace.request():
+                stream = opened.enter_context(super().open(key, byte_range))
+            yield stream
+
+    def head(self, key: str) -> ObjectInfo:
+        """As the inner store, in its turn."""
+        with self._pace.request():
+            return super().head(key)
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """As the inner store, in its turn; further pages follow without another."""
+        with self._pace.request():
+            listed = super().list(prefix, start_after=start_after)
+            first = next(listed, None)
+        if first is not None:
+            yield first
+            yield from listed
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """As the inner store, in its turn."""
+        with self._pace.request():
+            super().delete(keys)

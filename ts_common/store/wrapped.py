@@ -1,0 +1,69 @@
+"""A store around another: what it does not change, it hands on."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+
+from ts_common.store.contract import (
+    NO_METADATA,
+    Body,
+    ByteRange,
+    Condition,
+    ObjectInfo,
+    ObjectStore,
+    ObjectStream,
+)
+
+
+class WrappedStore(ObjectStore):
+    """Another store, unchanged; subclasses change what they are for.
+
+    Args:
+        inner: the store; closed with this one.
+        threads: how many asynchronous puts run at once.
+    """
+
+    def __init__(self, inner: ObjectStore, *, threads: int) -> None:
+        super().__init__(inner.location, async_threads=threads)
+        self._inner = inner
+
+    def check(self) -> None:
+        """As the inner store."""
+        self._inner.check()
+
+    def put(
+        self,
+        key: str,
+        body: bytes | Body,
+        *,
+        size: int | None = None,
+        metadata: Mapping[str, str] = NO_METADATA,
+        condition: Condition = None,
+        crc32c: int | None = None,
+    ) -> ObjectInfo:
+        """As the inner store."""
+        return self._inner.put(key, body, size=size, metadata=metadata, condition=condition, crc32c=crc32c)
+
+    def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
+        """As the inner store."""
+        return self._inner.open(key, byte_range)
+
+    def head(self, key: str) -> ObjectInfo:
+        """As the inner store."""
+        return self._inner.head(key)
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """As the inner store."""
+        return self._inner.list(prefix, start_after=start_after)
+
+    def list_directories(self, prefix: str = "") -> Iterator[str]:
+        """As the inner store."""
+        return self._inner.list_directories(prefix)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """As the inner store."""
+        self._inner.delete(keys)
+
+    def close(self) -> None:
+        """End asynchronous puts, then the inner store."""
+        super().close()
+        self._inner.close()

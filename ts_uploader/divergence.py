@@ -1,0 +1,153 @@
+"""Is the store my past? (protocol rule 5)
+
+An election can lose records that were committed and shipped: an unclean one, or one won by the last in-sync replica
+that came back empty or behind. What the commit says from some offset on is then not what this broker's log says. That
+offset is where a Kafka follower with the commit's epochs would truncate to (KIP-279), and readers must not look beyond
+it before the new reign's records are there.
+
+Logs of magic 0 and 1 bear no epochs. There the bytes decide: the last committed batch is either the local one, or not.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ts_common.catalog import PartitionCatalog, StoredSegment
+from ts_common.epochs import EpochLine
+from ts_common.errors import CorruptData, ObjectNotFound, SegmentChanged
+from ts_common.fetch import ResumableReader
+from ts_common.log_format.framing import BatchHeader, parse_header
+from ts_common.log_format.index_files import position_for_offset, read_offset_index
+from ts_common.object_keys import PartitionKeys
+from ts_common.store.contract import ObjectStore
+from ts_uploader.events import Listing, Reign
+from ts_uploader.local_log import latest_epoch, local_epochs, log_end, open_log
+
+
+def check_reign(listing: Listing, reign: Reign) -> None:
+    """The broker itself has begun this reign, and no other: it writes each new epoch to its checkpoint first.
+
+    Raises:
+        SegmentChanged: the leadership source and the broker's log are not of one mind (yet, or any more).
+    """
+    epoch = latest_epoch(listing.directory)
+    if epoch is not None and epoch != reign.epoch:
+        raise SegmentChanged(
+            f"{listing.directory}: its leader epoch checkpoint ends with {epoch}, the reign is of {reign.epoch}"
+        )
+
+
+def shared_end(epochs: EpochLine, next_offset: int, listing: Listing) -> int | None:
+    """Up to which offset a run is this log's past; None where no epochs tell, and bytes must.
+
+    Args:
+        epochs: the run's.
+        next_offset: its end.
+        listing: of the log.
+
+    Raises:
+        SegmentChanged: the active segment is gone, or the checkpoint is older than the run: look again.
+    """
+    local = local_epochs(listing.directory)
+    if local is None or not local.pairs or not epochs.pairs:
+        return None
+    active = listing.bases[-1]
+    # A log reaches at least to its active segment; only what the run says beyond that asks for a look inside.
+    end = active if active >= next_offset else log_end(listing.directory, active)
+    try:
+        return epochs.shared_end(next_offset, local, end)
+    except ValueError as behind:
+        raise SegmentChanged(f"{listing.directory}: {behind}") from behind
+
+
+def shared_end_by_bytes(store: ObjectStore, catalog: PartitionCatalog, next_offset: int, listing: Listing) -> int:
+    """As `shared_end`, by comparing the last batches of the run's segments with the local ones, newest first.
+
+    What this broker no longer holds cannot be compared, and contradicts nothing.
+
+    Raises:
+        SegmentChanged: a local segment went away meanwhile.
+        CorruptData: a stored segment holds no batch where its index says so.
+        StoreUnavailable, AccessDenied, ObjectNotFound: the store's.
+    """
+    end = next_offset
+    run = [segment for segment in catalog.segments if segment.name.base < next_offset]
+    for segment in sorted(run, key=lambda segment: segment.name.base, reverse=True):
+        batch = _last_batch(store, catalog.keys, segment, next_offset)
+        if batch is None:
+            continue
+        if batch.last_offset < listing.bases[0] or _local_batch(listing, batch.last_offset) == batch.data:
+            break
+        end = segment.name.base  # that batch is not ours, and where its segment parted from this log is not known
+    return end
+
+
+def rewound(epochs: EpochLine, end: int, local: EpochLine | None) -> EpochLine:
+    """A run's epochs up to `end`, continued from the local checkpoint."""
+    return epochs.below(end).continued(local or EpochLine(), end)
+
+
+_PIECE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    last_offset: int
+    data: bytes
+
+
+def _last_batch(store: ObjectStore, keys: PartitionKeys, segment: StoredSegment, below: int) -> _Batch | None:
+    """The last batch of a stored segment that ends at or below an offset; None where it has none."""
+    position = 0
+    if ".index" in segment.suffixes:
+        try:
+            entries = read_offset_index(store.get(keys.segment(segment.name, ".index"))[0])
+        except ObjectNotFound:
+            entries = ()
+        position = position_for_offset(entries, segment.name.base, below - 1)
+    key = keys.segment(segment.name)
+    with ResumableReader(store, key, position) as reader:
+        data = bytearray()
+        while piece := reader.read(_PIECE_BYTES):
+            data += piece
+    found = None
+    for batch in _batches(bytes(data), key):
+        if batch.last_offset >= below:
+            break
+        found = batch
+    return found
+
+
+def _local_batch(listing: Listing, last_offset: int) -> bytes | None:
+    """The local batch that ends with an offset; None where none does."""
+    base = max(base for base in listing.bases if base <= last_offset)
+    with open_log(listing.directory, base) as log:
+        reader = log.reader(position_for_offset(_local_index(listing.directory, base), base, last_offset))
+        data = b""
+        # Index entries stand a few KiB apart, so the first piece nearly always holds it; batches may be larger.
+        while piece := reader.read(max(_PIECE_BYTES, len(data))):
+            data += piece
+            for batch in _batches(data, str(log.path)):
+                if batch.last_offset >= last_offset:
+                    return batch.data if batch.last_offset == last_offset else None
+    return None
+
+
+def _local_index(directory: Path, base: int) -> tuple[tuple[int, int], ...]:
+    try:
+        return read_offset_index((directory / f"{base:020d}.index").read_bytes())
+    except FileNotFoundError:
+        return ()
+
+
+def _batches(data: bytes, where: str) -> Iterator[_Batch]:
+    position = 0
+    while position < len(data):
+        try:
+            header = parse_header(data, position, len(data) - position)
+        except CorruptData as error:
+            raise CorruptData(f"{where}: {error}") from error
+        if not isinstance(header, BatchHeader):
+            return
+        yield _Batch(header.last_offset, data[position : position + header.size_in_bytes])
+        position += header.size_in_bytes

@@ -1,0 +1,90 @@
+"""What exists nowhere any more, found out and recorded (protocol rule 10).
+
+A gap is what lies between the next offset and the first offset that this broker holds, less what stands in the store by
+now: segments of an earlier reign that were shipped and never committed. The records go up before the commit that
+passes them, so that no hole below the next offset is ever without its reason.
+"""
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from ts_common.catalog import PartitionCatalog, describe
+from ts_common.epochs import EpochLine
+from ts_common.errors import PreconditionFailed
+from ts_common.gaps import Gap
+from ts_common.object_keys import PartitionKeys
+from ts_common.plan import Hole, unite
+from ts_common.store.contract import IfAbsent, ObjectStore
+from ts_common.view import living_line
+from ts_uploader.events import Listing, Position
+from ts_uploader.local_log import local_epochs, log_start_by_request
+
+_MILLISECONDS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What a commit passes that the run did not reach.
+
+    Attributes:
+        gaps: ranges `[from, to)` that exist nowhere.
+        bases: base offsets of stored segments that lie between them.
+        epochs: the run's, up to where the commit goes, as far as they are known.
+        reason: one line.
+    """
+
+    gaps: tuple[tuple[int, int], ...]
+    bases: tuple[int, ...]
+    epochs: EpochLine
+    reason: str
+
+
+def describe_loss(
+    store: ObjectStore, catalog: PartitionCatalog, position: Position, listing: Listing, end: int
+) -> Loss:
+    """What of `[next offset, end)` exists nowhere.
+
+    Raises:
+        CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: of the segments that stand there.
+    """
+    start = position.next_offset
+    copies = describe(store, catalog.keys, [segment for segment in catalog.segments if start < segment.name.base < end])
+    epochs = position.epochs.continued(living_line(copies), start)
+    local = local_epochs(listing.directory)
+    if local is not None and local.pairs:  # retention cut it off below what the log still holds
+        epochs = epochs.continued(local, max(start, local.pairs[0][1]))
+    # The epoch that begins right where the commit will end stays: another leader's log is compared by it.
+    epochs = epochs.below(end + 1)
+    steps = unite(copies, epochs, start, end)
+    return Loss(
+        gaps=tuple((step.start, step.end) for step in steps if isinstance(step, Hole)),
+        bases=tuple(copy.base for step in steps if not isinstance(step, Hole) for copy in step.copies),
+        epochs=epochs,
+        reason=_reason(listing),
+    )
+
+
+def record_gaps(store: ObjectStore, keys: PartitionKeys, loss: Loss, broker: int) -> None:
+    """Write a record for each gap; one that stands there already says the same.
+
+    Raises:
+        OutcomeUnknown, StoreUnavailable, AccessDenied: the store's.
+    """
+    for start, end in loss.gaps:
+        gap = Gap(start, end, loss.reason, int(time.time() * _MILLISECONDS), broker)
+        with suppress(PreconditionFailed):
+            store.put(keys.gap(start, end), gap.encode(), condition=IfAbsent())
+
+
+def fillable(gaps: Sequence[tuple[int, int]], next_offset: int, lowest: int) -> tuple[tuple[int, int], ...]:
+    """The recorded gaps below the next offset that reach above the lowest offset of a log: it may hold some of them."""
+    return tuple(gap for gap in gaps if gap[0] < next_offset and gap[1] > lowest)
+
+
+def _reason(listing: Listing) -> str:
+    asked_for = log_start_by_request(listing.log_dir, listing.partition)
+    if asked_for is not None and asked_for >= listing.bases[0]:
+        return f"DeleteRecords moved the log start to {asked_for} before the segments were shipped"
+    return "retention or DeleteRecords took the segments before they were shipped"
