@@ -32,10 +32,22 @@ from ts_common.object_keys import ClusterKeys
 from ts_common.plugins import load_class
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
+from ts_common.store.paced import Pace, PacedStore
 from ts_common.store.unconditional import WHAT_IS_LOST
 from ts_uploader.commit import CommitLog
 from ts_uploader.environment import Environment
-from ts_uploader.events import AnyTask, DirectoryGone, Led, Listing, NotLed, Observation, Result, Ship, WriteCommit
+from ts_uploader.events import (
+    AnyTask,
+    AskStore,
+    DirectoryGone,
+    Led,
+    Listing,
+    NotLed,
+    Observation,
+    Rescan,
+    Result,
+    Ship,
+)
 from ts_uploader.health import HealthServer
 from ts_uploader.leadership.contract import LeadershipSource
 from ts_uploader.leadership.zookeeper import ZookeeperLeadership
@@ -81,6 +93,9 @@ class _BacklogWanted:
 class Stores:
     """The stores of a cluster's topics, opened at first use and shared.
 
+    Attributes:
+        pace: the one rate of requests to all of them.
+
     Args:
         endpoints: where each topic's objects go.
         config: time-outs and threads.
@@ -91,6 +106,7 @@ class Stores:
         self._config = config
         self._lock = threading.Lock()
         self._opened: dict[str, ObjectStore] = {}
+        self.pace = Pace()
 
     def of(self, topic: str) -> ObjectStore:
         """The store that holds a topic's objects."""
@@ -131,12 +147,14 @@ class Stores:
     def _open(self, location: str) -> ObjectStore:
         with self._lock:
             if location not in self._opened:
-                self._opened[location] = open_store(
+                threads = self._config.upload_threads + _COMMIT_THREADS
+                store = open_store(
                     location,
                     timeout_seconds=self._config.upload_timeout_seconds,
-                    threads=self._config.upload_threads + _COMMIT_THREADS,
+                    threads=threads,
                     conditional_writes=self._config.conditional_writes,
                 )
+                self._opened[location] = PacedStore(store, self.pace, threads=threads)
             return self._opened[location]
 
 
@@ -262,10 +280,12 @@ class Agent:
         for task in tasks:
             if isinstance(task, Ship):
                 self._uploads.put(task.partition, task)
-            elif isinstance(task, WriteCommit):
-                self._commits.put(task.partition, task)
-            else:
+            elif isinstance(task, Rescan):
+                self._questions.put(task.partition, task, task.after_seconds + patience_seconds(task.attempt))
+            elif isinstance(task, AskStore):
                 self._questions.put(task.partition, task, patience_seconds(task.attempt))
+            else:
+                self._commits.put(task.partition, task)
 
     def _note_directory(self, message: Observation) -> None:
         if isinstance(message, Listing) and message.partition not in self._local:
@@ -279,6 +299,8 @@ class Agent:
         if not self._watcher.watching:
             raise RuntimeError("inotify ended: the threads of the directory watcher are gone")
         self._metrics.leadership_connected.set(self._leadership.connected)
+        self._metrics.throttled.set(self._stores.pace.refused)
+        self._metrics.request_limit.set(self._stores.pace.limit or float("inf"))
         backlog = self._tracker.backlog()
         holes = {partition for partition, waiting in backlog.items() if waiting.hole}
         for partition in holes - self._holes:
@@ -327,6 +349,7 @@ class Agent:
 
     def _shut_down(self) -> None:
         deadline = time.monotonic() + STOP_SECONDS
+        self._stores.pace.close()
         self._uploads.close()
         self._commits.close()
         self._questions.close()

@@ -65,6 +65,16 @@ class Metrics:
             "Segments shipped as they are although part of them is no whole batch.",
             registry=self.registry,
         )
+        self.throttled = Gauge(
+            f"{_PREFIX}_throttled_requests",
+            "Requests that a store refused since the start because it was asked too fast (SlowDown).",
+            registry=self.registry,
+        )
+        self.request_limit = Gauge(
+            f"{_PREFIX}_request_limit",
+            "Requests per second that the agent allows itself since then; +Inf while no store refuses any.",
+            registry=self.registry,
+        )
         self.leadership_connected = Gauge(
             f"{_PREFIX}_leadership_connected",
             "1 while the source of leadership is being watched, 0 while leadership is unknown.",

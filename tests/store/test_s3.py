@@ -17,6 +17,7 @@ from ts_common.errors import (
     OperatorError,
     OutcomeUnknown,
     PreconditionFailed,
+    StoreThrottled,
     StoreUnavailable,
     TieredStorageError,
 )
@@ -157,8 +158,8 @@ def test_a_read_is_repeated_where_the_server_failed(far: ObjectStore, fake: Fake
         ("400 Bad Request", "RequestTimeout", OutcomeUnknown),
         ("500 Internal Server Error", "InternalError", OutcomeUnknown),
         ("503 Service Unavailable", "ServiceUnavailable", OutcomeUnknown),
-        ("503 Slow Down", "SlowDown", StoreUnavailable),
-        ("429 Too Many Requests", "TooManyRequests", StoreUnavailable),
+        ("503 Slow Down", "SlowDown", StoreThrottled),
+        ("429 Too Many Requests", "TooManyRequests", StoreThrottled),
         ("400 Bad Request", "ExpiredToken", AccessDenied),
         ("403 Forbidden", "InvalidAccessKeyId", AccessDenied),
         ("501 Not Implemented", "NotImplemented", OperatorError),

@@ -165,6 +165,8 @@ def _answered(error: sdk.ClientError, call: Call) -> TieredStorageError:
     kind = BY_CODE.get(code) or BY_STATUS.get(status)
     if status == 404 and call.operation == "HeadBucket":
         kind = BucketMissing
+    if kind is None and status == 503 and not call.writes:
+        kind = StoreThrottled  # the answer to a HEAD has no body that could say more
     if kind is None and status >= 500:
         return call.no_answer(said)
     if kind is ObjectNotFound and call.writes:
