@@ -34,25 +34,26 @@ from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.paced import Pace, PacedStore
 from ts_common.store.unconditional import WHAT_IS_LOST
+from ts_uploader.backlog import Backlog, retention_left
 from ts_uploader.commit import CommitLog
 from ts_uploader.environment import Environment
 from ts_uploader.events import (
     AnyTask,
     AskStore,
     DirectoryGone,
-    Led,
     Listing,
-    NotLed,
     Observation,
     Rescan,
     Result,
     Ship,
 )
 from ts_uploader.health import HealthServer
-from ts_uploader.leadership.contract import LeadershipSource
+from ts_uploader.leadership.contract import LeadershipSource, Said
 from ts_uploader.leadership.zookeeper import ZookeeperLeadership
 from ts_uploader.metrics import BacklogCollector, Metrics
-from ts_uploader.tracker import Backlog, Tracker
+from ts_uploader.retention import BrokerSettings, TopicSettings
+from ts_uploader.settings import Settings
+from ts_uploader.tracker import Tracker
 from ts_uploader.uploader import Uploader
 from ts_uploader.watch.watcher import LogDirectoryWatcher
 from ts_uploader.work_queue import WorkQueue
@@ -66,6 +67,7 @@ _COMMIT_THREADS = 2
 _QUESTION_THREADS = 8  # after a start every partition asks the store, and each question only waits for its answer
 _TICK_SECONDS = 2.0
 _ANSWER_SECONDS = 5.0
+_MILLISECONDS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,18 +182,20 @@ class Agent:
         self._metrics = Metrics()
         self._watcher = LogDirectoryWatcher(environment.log_dirs, config.ships, self._inbox.put, SCAN_SECONDS)
         self._leadership = _leadership(environment, config, self._inbox.put)
-        self._tracker = Tracker(config.offset_reset)
+        self._settings = Settings(environment.defaults)
+        checkpoint_seconds = environment.defaults.checkpoint_interval_ms / _MILLISECONDS
+        self._tracker = Tracker(config.offset_reset, checkpoint_seconds=checkpoint_seconds)
         self._uploads: WorkQueue[AnyTask] = WorkQueue()
         self._commits: WorkQueue[AnyTask] = WorkQueue()
         self._questions: WorkQueue[AnyTask] = WorkQueue()
         performer = Performer(
-            Uploader(self._stores.of),
+            Uploader(self._stores.of, self._settings.retention),
             CommitLog(self._keys, environment.broker_id, self._stores.of),
             self._watcher,
             self._metrics,
         )
         self._health = HealthServer(http_address, self._metrics.registry, self._say_health)
-        self._metrics.registry.register(BacklogCollector(self._ask_backlog))
+        self._metrics.registry.register(BacklogCollector(self._ask_backlog, self._settings.retention))
         self._threads = [
             self._thread("watcher", self._watcher.run),
             self._thread("leadership", self._leadership.run),
@@ -203,7 +207,8 @@ class Agent:
         self._config = config
         self._local: set[TopicPartition] = set()  # partitions with a directory here
         self._local_changed = False
-        self._holes: set[TopicPartition] = set()  # those that were already told of
+        self._waited: dict[TopicPartition, str] = {}  # what each partition waited for at the last look
+        self._told: dict[TopicPartition, str] = {}  # why a partition waits, as already told
 
     def run(self) -> None:
         """Ship until `stop`.
@@ -261,6 +266,8 @@ class Agent:
                 self._dispatch(self._tracker.observe(message))
             elif isinstance(message, Result):
                 self._dispatch(self._tracker.conclude(message))
+            elif isinstance(message, BrokerSettings | TopicSettings):
+                self._settings.take(message)
             elif isinstance(message, _BacklogWanted):
                 message.answer.set_result(self._tracker.backlog())
             elif isinstance(message, _Died):
@@ -279,7 +286,9 @@ class Agent:
     def _dispatch(self, tasks: list[AnyTask]) -> None:
         for task in tasks:
             if isinstance(task, Ship):
-                self._uploads.put(task.partition, task)
+                retention = self._settings.retention(task.partition.topic)
+                urgency = retention_left(task.listing, task.base, retention)
+                self._uploads.put(task.partition, task, urgency=urgency)
             elif isinstance(task, Rescan):
                 self._questions.put(task.partition, task, task.after_seconds + patience_seconds(task.attempt))
             elif isinstance(task, AskStore):
@@ -301,15 +310,16 @@ class Agent:
         self._metrics.leadership_connected.set(self._leadership.connected)
         self._metrics.throttled.set(self._stores.pace.refused)
         self._metrics.request_limit.set(self._stores.pace.limit or float("inf"))
-        backlog = self._tracker.backlog()
-        holes = {partition for partition, waiting in backlog.items() if waiting.hole}
-        for partition in holes - self._holes:
-            log.error(
-                "nothing that this broker holds continues the run; the partition waits",
-                partition=str(partition),
-                next_offset=backlog[partition].next_offset,
-            )
-        self._holes = holes
+        waiting = self._tracker.backlog().items()
+        reasons = {partition: waits.waits_for for partition, waits in waiting if waits.waits_for is not None}
+        reasons |= {partition: "the offsets that it goes on with" for partition, waits in waiting if waits.hole}
+        # What is so at one look only is the ordinary course of things.
+        for partition, reason in reasons.items() & self._waited.items():
+            if self._told.get(partition) != reason:
+                log.warning("partition waits", partition=str(partition), waits_for=reason)
+                self._told[partition] = reason
+        self._told = {partition: reason for partition, reason in self._told.items() if partition in reasons}
+        self._waited = reasons
 
     def _ask_backlog(self) -> Mapping[TopicPartition, Backlog]:
         wanted = _BacklogWanted(Future())
@@ -368,9 +378,7 @@ class Agent:
             self._stores.close()
 
 
-def _leadership(
-    environment: Environment, config: ClusterConfig, emit: Callable[[Led | NotLed], None]
-) -> LeadershipSource:
+def _leadership(environment: Environment, config: ClusterConfig, emit: Callable[[Said], None]) -> LeadershipSource:
     name = config.leadership or ("kraft" if environment.kraft else "zookeeper")
     key = "ts.segment.uploader.leadership.watcher.class"
     if name == "kraft":

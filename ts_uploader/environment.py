@@ -6,13 +6,17 @@ A provider of your own (`--environment-provider module:Class`) is called with th
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import javaproperties
+import structlog
 
 from ts_common.errors import ConfigurationError
 from ts_common.model import is_cluster_id
+from ts_uploader.retention import BrokerDefaults
+
+log = structlog.get_logger()
 
 META_PROPERTIES = "meta.properties"
 
@@ -27,6 +31,7 @@ class Environment:
         log_dirs: absolute paths, in the order of the broker's own file.
         zookeeper_connect: `host:port,host:port/chroot`; empty for a broker without ZooKeeper.
         kraft: whether the broker runs in KRaft mode.
+        defaults: what counts for topics without settings of their own, before the broker's dynamic settings.
     """
 
     cluster_id: str
@@ -34,6 +39,7 @@ class Environment:
     log_dirs: tuple[Path, ...]
     zookeeper_connect: str
     kraft: bool
+    defaults: BrokerDefaults = field(default_factory=BrokerDefaults)
 
 
 class EnvironmentProvider(ABC):
@@ -97,12 +103,16 @@ class ServerPropertiesEnvironment(EnvironmentProvider):
             problems.append("neither broker.id nor node.id is a number, and the broker has not generated one yet")
         if problems or broker is None:
             raise ConfigurationError(source, problems)
+        defaults = BrokerDefaults().overridden_by(properties)
+        if defaults.problems:  # no reason not to start: with `config.providers` a value may be the name of another
+            log.warning("settings of the broker's file cannot be read", file=source, problems=defaults.problems)
         return Environment(
             cluster_id=cluster_id,
             broker_id=broker,
             log_dirs=tuple(log_dir.absolute() for log_dir in log_dirs),
             zookeeper_connect=properties.get("zookeeper.connect", "").strip(),
             kraft=kraft,
+            defaults=defaults,
         )
 
 

@@ -259,6 +259,7 @@ class Shipped(Task):
         last_stable_offset: at `end`, by the producer snapshot there; None without one.
         bytes_sent: to the store; 0 where the store had it already.
         corruptions: how many places in it are no whole batch.
+        late: it was marked late in its metadata.
         seconds: from taking the task to the end of the upload.
     """
 
@@ -270,6 +271,7 @@ class Shipped(Task):
     bytes_sent: int
     corruptions: int
     seconds: float
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)

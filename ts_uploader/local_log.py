@@ -7,6 +7,7 @@ retention or DeleteRecords took bears `.deleted` until it goes, each of a segmen
 
 import os
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from pathlib import Path
 from ts_common.epochs import EpochLine
 from ts_common.errors import CorruptData, SegmentChanged
 from ts_common.log_format.checkpoints import parse_leader_epoch_checkpoint, parse_offset_checkpoint
-from ts_common.log_format.index_files import read_offset_index
+from ts_common.log_format.index_files import TIME_ENTRY_SIZE, read_offset_index, read_time_index
 from ts_common.log_format.scan import scan_segment
 from ts_common.log_format.snapshot import first_unstable_offset
 from ts_common.model import TopicPartition
@@ -35,12 +36,14 @@ class OpenLog:
         descriptor: open for reading.
         inode: of the file.
         size: bytes, when it was opened.
+        age_seconds: since it was written last, when it was opened.
     """
 
     path: Path
     descriptor: int
     inode: int
     size: int
+    age_seconds: float
 
     def reader(self, position: int = 0) -> "Reader":
         """A reader of its own over the bytes from `position` on."""
@@ -104,7 +107,7 @@ def open_log(directory: Path, base: int) -> Iterator[OpenLog]:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise SegmentChanged(f"{path} is no regular file")
-        yield OpenLog(path, descriptor, status.st_ino, status.st_size)
+        yield OpenLog(path, descriptor, status.st_ino, status.st_size, max(0.0, time.time() - status.st_mtime))
     finally:
         os.close(descriptor)
 
@@ -171,6 +174,18 @@ def log_end(directory: Path, active: int) -> int:
                 if end is not None:
                     return max(end, active)
     return active
+
+
+def largest_timestamp(directory: Path, base: int) -> int | None:
+    """The largest record timestamp of a closed segment, ms, with which its time index ends; None without one."""
+    try:
+        with (directory / f"{base:020d}.timeindex").open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(0, size - size % TIME_ENTRY_SIZE - TIME_ENTRY_SIZE))
+            entries = read_time_index(file.read(TIME_ENTRY_SIZE))
+    except OSError:
+        return None
+    return entries[-1][0] if entries and entries[-1][0] > 0 else None
 
 
 def log_start_by_request(log_dir: Path, partition: TopicPartition) -> int | None:

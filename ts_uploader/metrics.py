@@ -1,6 +1,5 @@
 """What the agent counts and measures, for Prometheus. The descriptions here are the metrics page's text."""
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -9,8 +8,8 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from ts_common.model import TopicPartition
-from ts_common.object_keys import LOG_SUFFIX
-from ts_uploader.tracker import Backlog
+from ts_uploader.backlog import Backlog, age_seconds, bytes_from, retention_left
+from ts_uploader.retention import TopicRetention
 
 _PREFIX = "ts_uploader"
 _UPLOAD_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
@@ -75,6 +74,12 @@ class Metrics:
             "Requests per second that the agent allows itself since then; +Inf while no store refuses any.",
             registry=self.registry,
         )
+        self.late_segments = Counter(
+            f"{_PREFIX}_late_segments",
+            "Segments of compacted topics shipped after delete.retention.ms: tombstones or transaction markers may be "
+            "missing in them.",
+            registry=self.registry,
+        )
         self.leadership_connected = Gauge(
             f"{_PREFIX}_leadership_connected",
             "1 while the source of leadership is being watched, 0 while leadership is unknown.",
@@ -87,10 +92,16 @@ class BacklogCollector(Collector):
 
     Args:
         backlog: answers with the tracker's backlog.
+        retention: of a topic.
     """
 
-    def __init__(self, backlog: Callable[[], Mapping[TopicPartition, Backlog]]) -> None:
+    def __init__(
+        self,
+        backlog: Callable[[], Mapping[TopicPartition, Backlog]],
+        retention: Callable[[str], TopicRetention],
+    ) -> None:
         self._backlog = backlog
+        self._retention = retention
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
         """The families without samples, so that registering asks nobody."""
@@ -98,10 +109,16 @@ class BacklogCollector(Collector):
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """The families with a sample for each partition that is led here."""
-        age, segments, lag, next_offset, hole = families = self._families()
+        age, left, size, segments, lag, next_offset, hole, waits = families = self._families()
         for partition, waiting in self._backlog().items():
             labels = [partition.topic, str(partition.partition)]
-            age.add_metric(labels, oldest_age_seconds(waiting))
+            oldest, listing = waiting.base, waiting.listing
+            age.add_metric(labels, 0.0 if oldest is None else age_seconds(listing, oldest) or 0.0)
+            retention = self._retention(partition.topic)
+            left.add_metric(labels, 1.0 if oldest is None else retention_left(listing, oldest, retention))
+            active = bytes_from(listing, listing.bases[-1]) if listing.bases else 0
+            size.add_metric(labels, 0 if oldest is None else bytes_from(listing, oldest) - active)
+            waits.add_metric(labels, int(waiting.waits_for is not None))
             segments.add_metric(labels, waiting.segments if waiting.base is not None else 0)
             hole.add_metric(labels, int(waiting.hole))
             if waiting.lag is not None:
@@ -119,29 +136,28 @@ class BacklogCollector(Collector):
                     "oldest_unshipped_age_seconds",
                     "Age of the oldest closed segment that is not yet below the next offset.",
                 ),
+                (
+                    "retention_left_ratio",
+                    "Share of its retention that the oldest such segment has left: 1 new, 0 due to be deleted.",
+                ),
+                ("unshipped_bytes", "Bytes of the closed segments that are not yet below the next offset."),
                 ("unshipped_segments", "Closed segments that are not yet below the next offset."),
                 ("lag_offsets", "Offsets from the next offset to the high watermark."),
                 ("next_offset", "The end of the run: readers see offsets below it."),
-                ("hole", "1 where the next offset lies below every segment that this broker still holds."),
+                ("hole", "1 where nothing that this broker still holds continues the run."),
+                (
+                    "waiting",
+                    "1 where nothing can go before something is known: the right topic id, a high watermark written in "
+                    "this reign, the end of the log cleaner's renames. The log says which.",
+                ),
             )
         ]
-
-
-def oldest_age_seconds(waiting: Backlog) -> float:
-    """Seconds since the oldest waiting segment was written last; 0 where none waits or it is gone by now."""
-    if waiting.base is None:
-        return 0.0
-    try:
-        written = (waiting.listing.directory / f"{waiting.base:020d}{LOG_SUFFIX}").stat().st_mtime
-    except OSError:
-        return 0.0
-    return max(0.0, time.time() - written)
 
 
 def reference_page() -> str:
     """The metrics reference as Markdown, from the descriptions above."""
     registry = Metrics().registry
-    registry.register(BacklogCollector(dict))
+    registry.register(BacklogCollector(dict, lambda _: TopicRetention()))
     lines = [
         "# Metrics of the agent",
         "",

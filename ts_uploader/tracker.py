@@ -19,15 +19,10 @@ shipped. The one thread that calls `observe` and `conclude` owns all state here.
 """
 
 import itertools
-from bisect import bisect_right
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from itertools import pairwise
-from pathlib import Path
 
-from ts_common.commit import Commit
 from ts_common.config import OffsetReset
 from ts_common.model import TopicPartition
+from ts_uploader.backlog import Backlog
 from ts_uploader.events import (
     AnyTask,
     Asked,
@@ -52,6 +47,7 @@ from ts_uploader.events import (
     Shipped,
     WriteCommit,
 )
+from ts_uploader.partition_state import PartitionState, overlapping
 
 # Enough that a partition that is behind keeps the upload threads busy, few enough that thousands of partitions that
 # are behind share them and the memory.
@@ -59,68 +55,6 @@ SEGMENTS_IN_FLIGHT = 4
 # Kafka's own default of replica.high.watermark.checkpoint.interval.ms.
 CHECKPOINT_SECONDS = 5.0
 _NANOSECONDS = 1_000_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Backlog:
-    """What of a partition is closed and not yet below the next offset.
-
-    Attributes:
-        listing: where its files are.
-        base: of the oldest such segment; None where there is none, or the position is not known.
-        segments: how many.
-        lag: offsets from the next offset to the high watermark.
-        next_offset: as last read or committed.
-        hole: nothing that this broker holds continues the run: the next offset lies below every live segment, or in
-            the tail of one that lost it.
-    """
-
-    listing: Listing
-    base: int | None
-    segments: int
-    lag: int | None
-    next_offset: int | None
-    hole: bool
-
-
-@dataclass(slots=True)
-class _Partition:
-    partition: TopicPartition
-    generation: int
-    reign: Reign | None = None
-    fenced: Reign | None = None  # reigns of its topic id up to this one are over, whatever the source still says
-    listing: Listing | None = None  # None: no directory, or what was known of it is known to be old
-    directory: tuple[tuple[int, int], Path] | None = None
-    appeared_at: int = 0  # of that directory; nanoseconds since the epoch
-    high_watermark: int | None = None
-    doubted: int | None = None  # a high watermark below the next offset, for which the store was asked again
-    position: Position | None = None
-    known: Commit | None = None  # our last commit, as read or written here; outlives reigns
-    asking: bool = False
-    committing: bool = False
-    failures: int = 0
-    live: dict[int, int] = field(default_factory=dict)  # next base by base, as last listed live in this reign
-    gap_since: int | None = None  # when the next offset was first listed below all that is held; ns since the epoch
-    in_flight: set[int] = field(default_factory=set)
-    shipped: dict[int, Shipped] = field(default_factory=dict)  # what continues the run, or may
-    filling: dict[int, Shipped] = field(default_factory=dict)  # what lies in a gap that was recorded before
-
-    def start_over(self, generation: int) -> None:
-        """Forget everything that was true of the reign or directory before; results under way no longer count."""
-        self.generation = generation
-        self.high_watermark = self.doubted = None
-        self.position = None
-        self.asking = self.committing = False
-        self.failures = 0
-        self.live.clear()
-        self.gap_since = None
-        self.in_flight.clear()
-        self.shipped.clear()
-        self.filling.clear()
-
-    def forget_position(self) -> None:
-        self.position = None
-        self.failures += 1
 
 
 class Tracker:
@@ -142,7 +76,7 @@ class Tracker:
         self._offset_reset = offset_reset
         self._window = segments_in_flight
         self._checkpoint_seconds = checkpoint_seconds
-        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._partitions: dict[TopicPartition, PartitionState] = {}
         # One count for all, so that a partition that was forgotten and comes back never meets its old results.
         self._generations = itertools.count()
 
@@ -178,15 +112,15 @@ class Tracker:
         match result:
             case Asked():
                 state.asking = False
-                self._adopt(state, result.position)
+                state.take_position(result.position)
             case Shipped():
                 state.in_flight.discard(result.base)
-                self._on_shipped(state, result)
+                state.take_shipped(result)
                 state.failures = 0
             case Committed():
                 state.committing = False
                 state.failures = 0
-                self._adopt(state, result.position)
+                state.take_position(result.position)
             case Fenced():
                 state.fenced = result.reign
                 state.reign = None
@@ -212,7 +146,7 @@ class Tracker:
             if state.reign is None or state.listing is None:
                 continue
             next_offset = state.position.next_offset if state.position else None
-            unshipped = [] if not state.listing.bases else list(_held(state, state.listing, next_offset or 0))
+            unshipped = [] if not state.listing.bases else list(state.held(state.listing, next_offset or 0))
             base = unshipped[0][0] if unshipped and next_offset is not None else None
             lag = None
             if next_offset is not None and state.high_watermark is not None:
@@ -225,43 +159,27 @@ class Tracker:
                 next_offset=next_offset,
                 # A segment that is shipped and does not reach the next offset lost its tail: nothing here fills it.
                 hole=state.gap_since is not None
-                or (
-                    base is not None
-                    and base in state.shipped
-                    and base not in state.in_flight
-                    and state.shipped[base].end <= (next_offset or 0)
-                ),
+                or (base is not None and state.has_lost_its_tail(base, next_offset or 0)),
+                waits_for=state.waits_for(state.reign, state.listing),
             )
         return waiting
 
-    def _state(self, partition: TopicPartition) -> _Partition:
+    def _state(self, partition: TopicPartition) -> PartitionState:
         if partition not in self._partitions:
-            self._partitions[partition] = _Partition(partition, next(self._generations))
+            self._partitions[partition] = PartitionState(partition, next(self._generations))
         return self._partitions[partition]
 
-    def _start_over(self, state: _Partition) -> None:
+    def _start_over(self, state: PartitionState) -> None:
         state.start_over(next(self._generations))
 
-    def _on_listing(self, state: _Partition, listing: Listing) -> None:
+    def _on_listing(self, state: PartitionState, listing: Listing) -> None:
         if state.directory != (listing.identity, listing.log_dir):
             self._start_over(state)
             state.directory = (listing.identity, listing.log_dir)
             state.appeared_at = listing.taken_at
-        state.listing = listing
-        if listing.swapping or not listing.bases:
-            return  # in the middle of renames neighbours are none
-        pairs, lowest = dict(pairwise(listing.bases)), listing.bases[0]
-        # What is not live any more, while something at or below it is, went into a merged segment or was cut off.
-        taken = {base: end for base, end in state.live.items() if base < lowest and base in listing.deleted}
-        state.live = taken | pairs
-        # A segment that was merged, or whose neighbour was, is another one now: what was shipped of it stands in the
-        # store, and is weighed anew. What retention took is what it was.
-        for done in (state.shipped, state.filling):
-            for base, shipped in list(done.items()):
-                if base >= lowest and pairs.get(base) != shipped.next_base:
-                    del done[base]
+        state.take_listing(listing)
 
-    def _on_led(self, state: _Partition, reign: Reign) -> None:
+    def _on_led(self, state: PartitionState, reign: Reign) -> None:
         fenced = state.fenced
         if fenced is not None and fenced.topic_id == reign.topic_id and reign.epoch <= fenced.epoch:
             return
@@ -283,7 +201,7 @@ class Tracker:
             tasks += self._advance(state)
         return tasks
 
-    def _doubt(self, state: _Partition) -> None:
+    def _doubt(self, state: PartitionState) -> None:
         """Ask again whether the run is this log's past, where what is committed here ends below it (rule 5)."""
         here, position = state.high_watermark, state.position
         below = here is not None and position is not None and here < position.next_offset
@@ -291,31 +209,14 @@ class Tracker:
             state.doubted = here
             state.position = None
 
-    def _adopt(self, state: _Partition, position: Position) -> None:
-        state.position = position
-        if isinstance(position.commit, Commit):
-            state.known = position.commit
-        for base in [base for base, done in state.shipped.items() if done.end <= position.next_offset]:
-            del state.shipped[base]
-        for base in [base for base in state.filling if not _overlapping(position.gaps, base, state.filling[base].end)]:
-            del state.filling[base]
-
-    def _on_shipped(self, state: _Partition, done: Shipped) -> None:
-        position = state.position
-        if position is None or done.end > position.next_offset or done.next_base > position.next_offset:
-            state.shipped[done.base] = done
-        if position is not None and _overlapping(position.gaps, done.base, done.next_base):
-            state.filling[done.base] = done
-
-    def _advance(self, state: _Partition) -> list[AnyTask]:
+    def _advance(self, state: PartitionState) -> list[AnyTask]:
         """Everything that can be begun now, marked as begun."""
         reign, listing = state.reign, state.listing
-        if reign is None or listing is None or state.high_watermark is None or not listing.bases:
+        if reign is None or listing is None:
             return []
-        if reign.topic_id is not None and listing.topic_id != reign.topic_id:
-            return []
-        if listing.swapping:  # what is lowest, or whose neighbour, cannot be told before the cleaner is done
+        if listing.swapping:
             state.gap_since = None
+        if state.waits_for(reign, listing) is not None:
             return []
         if state.position is None:
             if state.asking or state.committing:
@@ -325,7 +226,7 @@ class Tracker:
             attempt = state.failures
             return [AskStore(state.partition, state.generation, reign, listing, first, state.known, attempt)]
         tasks: list[AnyTask] = []
-        run = _run(state.shipped, state.position.next_offset)
+        run = state.run(state.position.next_offset)
         if run and not state.committing:
             state.committing = True
             tasks.append(WriteCommit(state.partition, state.generation, reign, state.position, run))
@@ -333,12 +234,12 @@ class Tracker:
         tasks += self._fill(state, reign, listing, state.position)
         return tasks + self._ships(state, reign, listing, state.position)
 
-    def _ships(self, state: _Partition, reign: Reign, listing: Listing, position: Position) -> list[AnyTask]:
+    def _ships(self, state: PartitionState, reign: Reign, listing: Listing, position: Position) -> list[AnyTask]:
         tasks: list[AnyTask] = []
         lowest = min((position.next_offset, *(low for low, _ in position.gaps)))
-        for base, next_base in _held(state, listing, lowest):
+        for base, next_base in state.held(listing, lowest):
             ahead = next_base > position.next_offset
-            if not ahead and not _overlapping(position.gaps, base, next_base):
+            if not ahead and not overlapping(position.gaps, base, next_base):
                 continue
             # The last batch of a closed segment ends at most where the next one begins, so this bounds its coverage.
             if state.high_watermark is None or next_base > state.high_watermark:
@@ -353,9 +254,9 @@ class Tracker:
                 tasks.append(Ship(state.partition, state.generation, reign, position.keys, listing, base, next_base))
         return tasks
 
-    def _gap(self, state: _Partition, reign: Reign, listing: Listing, position: Position) -> list[AnyTask]:
+    def _gap(self, state: PartitionState, reign: Reign, listing: Listing, position: Position) -> list[AnyTask]:
         """Pass what this broker does not hold any more, once that is sure."""
-        if _holds(state, listing, position.next_offset):
+        if state.holds(listing, position.next_offset):
             state.gap_since = None
             return []
         if state.gap_since is None:
@@ -363,7 +264,7 @@ class Tracker:
             return [Rescan(state.partition, 0, self._checkpoint_seconds)]
         if listing.taken_at - state.gap_since < self._checkpoint_seconds * _NANOSECONDS:
             return []
-        end, _ = next(_held(state, listing, position.next_offset), (listing.bases[0], 0))
+        end, _ = next(state.held(listing, position.next_offset), (listing.bases[0], 0))
         # What is still being read from an open file may yet be shipped, though its names are gone.
         if state.committing or any(base < end for base in state.in_flight):
             return []
@@ -372,51 +273,14 @@ class Tracker:
         state.committing = True
         return [PassGap(state.partition, state.generation, reign, position, listing, end)]
 
-    def _fill(self, state: _Partition, reign: Reign, listing: Listing, position: Position) -> list[AnyTask]:
+    def _fill(self, state: PartitionState, reign: Reign, listing: Listing, position: Position) -> list[AnyTask]:
         """Commit a recorded gap as filled, once every segment of it that this broker holds stands in the store."""
         if state.committing:
             return []
         for gap in position.gaps:
-            inside = [base for base, end in _held(state, listing, gap[0]) if _overlapping((gap,), base, end)]
+            inside = [base for base, end in state.held(listing, gap[0]) if overlapping((gap,), base, end)]
             if inside and all(base in state.filling for base in inside):
                 state.committing = True
                 run = tuple(state.filling[base] for base in inside)
                 return [FillGap(state.partition, state.generation, reign, position, listing, gap, run)]
         return []
-
-
-def _held(state: _Partition, listing: Listing, offset: int) -> Iterator[tuple[int, int]]:
-    """(base, next base) of the closed segments that are here and reach above `offset`, by base.
-
-    Those that retention took and has only renamed so far come first; the others are live.
-    """
-    bases = listing.bases
-    if len(state.live) >= len(bases):
-        yield from sorted((base, end) for base, end in state.live.items() if base < bases[0] and end > offset)
-    for index in range(max(0, bisect_right(bases, offset) - 1), len(bases) - 1):
-        yield bases[index], bases[index + 1]
-
-
-def _holds(state: _Partition, listing: Listing, offset: int) -> bool:
-    """Whether a closed or the active segment here is the one to hold `offset`."""
-    if offset >= listing.bases[0]:
-        return True
-    base, _ = next(_held(state, listing, offset), (offset + 1, 0))
-    return base <= offset
-
-
-def _overlapping(gaps: tuple[tuple[int, int], ...], start: int, end: int) -> bool:
-    return any(low < end and start < high for low, high in gaps)
-
-
-def _run(shipped: dict[int, Shipped], next_offset: int) -> tuple[Shipped, ...]:
-    """The shipped segments that continue the run from `next_offset` on without a hole."""
-    run = []
-    for base in sorted(shipped):
-        done = shipped[base]
-        if done.base > next_offset:
-            break
-        if done.end > next_offset:
-            run.append(done)
-            next_offset = done.end
-    return tuple(run)

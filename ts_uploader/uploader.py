@@ -30,6 +30,7 @@ from ts_common.segment_metadata import SegmentMetadata, TxnIndexState, decode_me
 from ts_common.store.contract import IfAbsent, ObjectInfo, ObjectStore
 from ts_uploader.events import Listing, Ship, Shipped
 from ts_uploader.local_log import OpenLog, last_stable_offset, latest_epoch, local_epochs, open_log, read_indexes
+from ts_uploader.retention import TopicRetention, is_late
 from ts_uploader.watch.scan import list_partition
 
 
@@ -38,10 +39,12 @@ class Uploader:
 
     Args:
         store_of: the store that holds a topic's objects.
+        retention_of: how long Kafka keeps a topic's segments, and what the cleaner may take of them.
     """
 
-    def __init__(self, store_of: Callable[[str], ObjectStore]) -> None:
+    def __init__(self, store_of: Callable[[str], ObjectStore], retention_of: Callable[[str], TopicRetention]) -> None:
         self._store_of = store_of
+        self._retention_of = retention_of
 
     def ship(self, task: Ship) -> Shipped:
         """Ship one segment.
@@ -60,7 +63,8 @@ class Uploader:
             end = _coverage_end(task, scan)
             _check_unchanged(task, log)
             epochs = _epochs(task, scan, end)
-            metadata = _metadata(scan, end, epochs, indexes.get(".txnindex"))
+            late = is_late(self._retention_of(task.partition.topic), log.age_seconds)
+            metadata = _metadata(scan, end, epochs, indexes.get(".txnindex"), late=late)
 
             for name in _names(task.base, scan, end):
                 there = _stands_there(store, keys.segment(name), scan, end)
@@ -97,6 +101,7 @@ class Uploader:
             bytes_sent=sent,
             corruptions=scan.corrupt_batches,
             seconds=time.monotonic() - began,
+            late=late and bool(sent),
         )
 
 
@@ -198,14 +203,17 @@ def _epochs(task: Ship, scan: SegmentScan, end: int) -> tuple[tuple[int, int], .
 
 
 def _metadata(
-    scan: SegmentScan, end: int, epochs: tuple[tuple[int, int], ...], txnindex: bytes | None
+    scan: SegmentScan, end: int, epochs: tuple[tuple[int, int], ...], txnindex: bytes | None, *, late: bool
 ) -> SegmentMetadata:
     state = None
     if txnindex is not None:
         complete = txnindex_is_complete(read_transaction_index(txnindex), scan.abort_markers)
-        state = (crc32c(txnindex), TxnIndexState.COMPLETE if complete else TxnIndexState.CORRUPT)
+        whole = TxnIndexState.LATE if late else TxnIndexState.COMPLETE  # of markers that are gone nothing is known
+        state = (crc32c(txnindex), whole if complete else TxnIndexState.CORRUPT)
     elif scan.abort_markers:
         state = (0, TxnIndexState.CORRUPT)  # there should be one
+    elif late:
+        state = (0, TxnIndexState.LATE)
     return SegmentMetadata(
         end=end,
         epochs=epochs,

@@ -130,6 +130,9 @@ class Performer:
             "seconds": round(shipped.seconds, 3),
         }
         log.info("shipped" if shipped.bytes_sent else "found in the store", **facts)
+        if shipped.late:
+            self._metrics.late_segments.inc()
+            log.warning("shipped late: tombstones or transaction markers may be missing in it", **facts)
         if shipped.corruptions:
             self._metrics.corrupt_segments.inc()
             log.error("shipped a segment that is corrupt in places", places=shipped.corruptions, **facts)

@@ -57,17 +57,25 @@ class Archive:
         self._agents: list[AgentProcess] = []
         self._store: ObjectStore | None = None
 
-    def agent(self, broker: int = 1) -> AgentProcess:
-        """A new agent beside a broker, up and answering."""
+    def agent(
+        self, broker: int = 1, *, environment: Mapping[str, str] | None = None, surroundings: Path | None = None
+    ) -> AgentProcess:
+        """A new agent beside a broker, up and answering.
+
+        Args:
+            broker: its id.
+            environment: of an S3 server other than the cluster's own: a proxy before it.
+            surroundings: a file in place of the broker's own `server.properties`.
+        """
         config = self._directory / "conf"
         write_config(config, self.keys.cluster, self._properties)
         agent = AgentProcess(
             self._directory,
             self.cluster.logs,
             config,
-            self.cluster.brokers[broker].server_properties,
+            surroundings or self.cluster.brokers[broker].server_properties,
             self.keys.cluster,
-            environment=self.s3.environment(),
+            environment=environment or self.s3.environment(),
             name=f"agent-{self._directory.name}-{len(self._agents)}",
         )
         self._agents.append(agent)

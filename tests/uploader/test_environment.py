@@ -1,9 +1,11 @@
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from ts_common.errors import ConfigurationError
 from ts_uploader.environment import Environment, ServerPropertiesEnvironment
+from ts_uploader.retention import BrokerDefaults, TopicRetention
 
 
 def broker_file(directory: Path, text: str) -> Path:
@@ -45,6 +47,31 @@ def test_a_kraft_brokers_file_says_so(tmp_path: Path) -> None:
     path = broker_file(tmp_path, f"process.roles=broker\nnode.id=2\nlog.dirs={where}\n")
     environment = ServerPropertiesEnvironment(path, None).load()
     assert (environment.kraft, environment.broker_id, environment.zookeeper_connect) == (True, 2, "")
+
+
+def test_the_brokers_retention_is_read(tmp_path: Path) -> None:
+    """What the file sets counts, and Kafka's defaults do for the rest."""
+    where = log_dir(tmp_path, "a", "cluster.id=xyz\n")
+    text = f"broker.id=3\nlog.dirs={where}\nzookeeper.connect=z:2181\n"
+    assert ServerPropertiesEnvironment(broker_file(tmp_path, text), None).load().defaults == BrokerDefaults()
+    text += "log.retention.hours=1\nlog.retention.bytes=1000 \nreplica.high.watermark.checkpoint.interval.ms=500\n"
+    defaults = ServerPropertiesEnvironment(broker_file(tmp_path, text), None).load().defaults
+    assert defaults == BrokerDefaults(TopicRetention(retention_ms=3_600_000, retention_bytes=1_000), 500)
+
+
+def test_a_setting_of_retention_that_cannot_be_read_is_a_warning(tmp_path: Path) -> None:
+    """With Kafka's config providers a value can be the name of another: the agent starts, and says what it missed."""
+    where = log_dir(tmp_path, "a", "cluster.id=xyz\n")
+    value = "${file:/etc/kafka/secrets:bytes}"
+    text = f"broker.id=3\nlog.dirs={where}\nzookeeper.connect=z:2181\nlog.retention.bytes={value}\n"
+    path = broker_file(tmp_path, text)
+    with capture_logs() as logs:
+        environment = ServerPropertiesEnvironment(path, None).load()
+    assert environment.defaults.retention == TopicRetention()
+    (warning,) = logs
+    assert (warning["log_level"], warning["file"]) == ("warning", str(path))
+    (problem,) = warning["problems"]
+    assert problem.startswith(f"log.retention.bytes={value!r} ")
 
 
 def test_no_file_at_all_names_both_ways_out() -> None:

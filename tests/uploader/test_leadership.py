@@ -1,6 +1,7 @@
 import json
 import shutil
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Set
@@ -13,18 +14,23 @@ from structlog.testing import capture_logs
 from ts_common.errors import ConfigurationError
 from ts_common.model import TopicPartition
 from ts_local.cluster import LocalCluster
+from ts_local.jvm import java_command
 from ts_local.waiting import wait_for
 from ts_local.zookeeper import ZooKeeper
 from ts_uploader.environment import Environment
 from ts_uploader.events import Led, NotLed, Reign
-from ts_uploader.leadership.knowledge import Knowledge, Node, state_path, topic_path
+from ts_uploader.leadership.contract import Said
+from ts_uploader.leadership.knowledge import Knowledge, Node, settings_path, state_path, topic_path
 from ts_uploader.leadership.zookeeper import ZookeeperLeadership
+from ts_uploader.retention import BrokerSettings, TopicSettings
 
 BROKER = 1
 NEVER = 3600.0  # a poll that does not come within a test
 TP = TopicPartition("t", 0)
 STATE = state_path(TP)
 TOPIC = topic_path(STATE)
+SETTINGS = settings_path("t")
+EVERYONES, OWN = "/config/brokers/<default>", f"/config/brokers/{BROKER}"
 
 
 class Quick(ZookeeperLeadership):
@@ -39,13 +45,22 @@ class Impatient(ZookeeperLeadership):
 
 
 class Listener:
-    """A source in its thread, and what it said."""
+    """A source in its thread, and what it said: of leadership, and of settings."""
 
-    def __init__(self, connect: str, kind: type[ZookeeperLeadership] = ZookeeperLeadership) -> None:
+    def __init__(
+        self, connect: str, kind: type[ZookeeperLeadership] = ZookeeperLeadership, poll_seconds: float = NEVER
+    ) -> None:
         self.said: list[Led | NotLed] = []
+        self.settings: list[TopicSettings | BrokerSettings] = []
         environment = Environment("c", BROKER, (), connect, kraft=False)
-        self.source = kind(environment, self.said.append, NEVER)
+        self.source = kind(environment, self.take, poll_seconds)
         self.thread = threading.Thread(target=self.source.run)
+
+    def take(self, said: Said) -> None:
+        if isinstance(said, Led | NotLed):
+            self.said.append(said)
+        else:
+            self.settings.append(said)
 
     def watch(self, *partitions: TopicPartition) -> None:
         self.source.watch(frozenset(partitions))
@@ -62,6 +77,16 @@ class Listener:
         last = self.last(partition)
         assert isinstance(last, Led)
         return last.reign
+
+    def overrides(self, topic: str | None) -> dict[str, str] | None:
+        """What was last said of a topic's settings, or with None of the broker's; None where nothing was."""
+        for said in reversed(self.settings):
+            if (said.topic if isinstance(said, TopicSettings) else None) == topic:
+                return dict(said.overrides)
+        return None
+
+    def wait_overrides(self, topic: str | None, expected: dict[str, str]) -> None:
+        wait_for(lambda: self.overrides(topic) == expected, f"{topic}: {expected}", state=lambda: self.settings)
 
     def close(self) -> None:
         self.source.stop()
@@ -87,6 +112,7 @@ def nodes(zookeeper: ZooKeeper) -> Iterator[KazooClient]:
     """A client to write nodes with; nothing is left of them after the test."""
     with zookeeper.client() as client:
         client.delete("/brokers", recursive=True)
+        client.delete("/config", recursive=True)
         client.ensure_path("/brokers/topics")
         yield client
 
@@ -96,8 +122,10 @@ def listen() -> Iterator[Listen]:
     """Starts sources; they end with the test."""
     started: list[Listener] = []
 
-    def start(connect: str, kind: type[ZookeeperLeadership] = ZookeeperLeadership) -> Listener:
-        started.append(Listener(connect, kind))
+    def start(
+        connect: str, kind: type[ZookeeperLeadership] = ZookeeperLeadership, poll_seconds: float = NEVER
+    ) -> Listener:
+        started.append(Listener(connect, kind, poll_seconds))
         started[-1].thread.start()
         return started[-1]
 
@@ -114,6 +142,12 @@ def state(leader: int, epoch: int) -> bytes:
 
 def topic(topic_id: str | None) -> bytes:
     return json.dumps({"version": 3, "partitions": {}} | ({"topic_id": topic_id} if topic_id else {})).encode()
+
+
+def settings(**config: object) -> bytes:
+    return json.dumps(
+        {"version": 1, "config": {key.replace("_", "."): value for key, value in config.items()}}
+    ).encode()
 
 
 def create(nodes: KazooClient, name: str, topic_id: str | None, partitions: int = 1, epoch: int = 0) -> None:
@@ -219,17 +253,20 @@ def test_what_is_no_longer_wanted_is_not_said(zookeeper: ZooKeeper, nodes: Kazoo
 def test_u16_a_session_that_expired(zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen) -> None:
     """Nothing is said while ZooKeeper is silent; after it all is said again, and an unchanged reign is the same."""
     create(nodes, "t", "id", partitions=5, epoch=2)
+    nodes.create(SETTINGS, settings(retention_ms="1"), makepath=True)
     listener = listen(zookeeper.connect, Impatient)
     listener.watch(*all_of("t", 5))
     before = [listener.wait_reign(partition, 2, "id") for partition in all_of("t", 5)]
     zookeeper.pause()
     wait_for(lambda: not listener.source.connected, "the silence to be noticed")
-    said = len(listener.said)
+    said, settings_said = len(listener.said), len(listener.settings)
     lost_at = time.monotonic()
     wait_for(lambda: time.monotonic() > lost_at + 2 * Impatient.session_seconds, "the session to expire")
-    assert len(listener.said) == said
+    assert (len(listener.said), len(listener.settings)) == (said, settings_said)
     zookeeper.resume()
     wait_for(lambda: led(listener, said) == set(all_of("t", 5)), "all to be said again")
+    again = {TopicSettings("t", (("retention.ms", "1"),)), BrokerSettings(())}
+    wait_for(lambda: set(listener.settings[settings_said:]) == again, "the settings to be said again")
     assert [listener.wait_reign(partition, 2, "id") for partition in all_of("t", 5)] == before
     nodes.set(STATE, state(2, 3))
     wait_for(lambda: listener.last(TP) == NotLed(TP), "the watches to be there again")
@@ -285,6 +322,133 @@ def test_u18_quick_flaps_end_in_what_is_so(zookeeper: ZooKeeper, nodes: KazooCli
         listener.wait_reign(partition, 40, "id")
         epochs = [said.reign.epoch for said in listener.said if isinstance(said, Led) and said.partition == partition]
         assert epochs == sorted(epochs)
+
+
+def test_a_change_of_a_topics_settings_is_said_by_its_watch(
+    zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen
+) -> None:
+    """Absent, created, changed, empty, deleted: each time all that bears on retention is said, and nothing else."""
+    create(nodes, "t", "id", partitions=2)
+    listener = listen(zookeeper.connect)
+    listener.watch(*all_of("t", 2))
+    listener.wait_overrides("t", {})
+    nodes.create(SETTINGS, settings(retention_ms="60000", segment_bytes="1000"), makepath=True)
+    listener.wait_overrides("t", {"retention.ms": "60000"})
+    nodes.set(SETTINGS, settings(cleanup_policy="compact", delete_retention_ms="5"))
+    listener.wait_overrides("t", {"cleanup.policy": "compact", "delete.retention.ms": "5"})
+    nodes.set(SETTINGS, b"")
+    listener.wait_overrides("t", {})
+    nodes.set(SETTINGS, settings(retention_bytes="7"))
+    listener.wait_overrides("t", {"retention.bytes": "7"})
+    nodes.delete(SETTINGS)
+    listener.wait_overrides("t", {})
+
+
+def test_a_change_by_kafka_configs_is_seen(cluster: LocalCluster, listen: Listen) -> None:
+    """What a broker writes is understood: a topic's settings at its creation, and those that are altered later."""
+    assert cluster.zookeeper is not None
+    cluster.create_topic("kept", assignment=[[BROKER]], config={"retention.ms": "3600000", "segment.bytes": "60000"})
+    listener = listen(cluster.zookeeper.connect)
+    listener.watch(TopicPartition("kept", 0))
+    listener.wait_overrides("kept", {"retention.ms": "3600000"})
+    cluster.alter_config("kept", {"retention.ms": "7200000", "cleanup.policy": "compact,delete"})
+    listener.wait_overrides("kept", {"retention.ms": "7200000", "cleanup.policy": "compact,delete"})
+    cluster.delete_topic("kept")
+    listener.wait_overrides("kept", {})
+
+
+def test_a_brokers_dynamic_settings_are_seen(cluster: LocalCluster, listen: Listen) -> None:
+    """Those of all brokers, and those of this one, which win; each is said until it is taken back."""
+    assert cluster.zookeeper is not None
+    everyones, own = ["--entity-default"], ["--entity-name", str(BROKER)]
+    listener = listen(cluster.zookeeper.connect)
+    listener.wait_overrides(None, {})
+    kafka_configs(cluster, *everyones, "--add-config", "log.retention.ms=600000,log.cleaner.delete.retention.ms=7")
+    listener.wait_overrides(None, {"log.retention.ms": "600000", "log.cleaner.delete.retention.ms": "7"})
+    kafka_configs(cluster, *own, "--add-config", "log.retention.ms=700000")
+    listener.wait_overrides(None, {"log.retention.ms": "700000", "log.cleaner.delete.retention.ms": "7"})
+    kafka_configs(cluster, *everyones, "--delete-config", "log.retention.ms,log.cleaner.delete.retention.ms")
+    listener.wait_overrides(None, {"log.retention.ms": "700000"})
+    kafka_configs(cluster, *own, "--delete-config", "log.retention.ms")
+    listener.wait_overrides(None, {})
+
+
+def kafka_configs(cluster: LocalCluster, *arguments: str) -> None:
+    """Kafka's own tool, for brokers: the clients for Python refuse the name of "all brokers"."""
+    common = ["--bootstrap-server", cluster.bootstrap, "--alter", "--entity-type", "brokers"]
+    command = java_command("3.9", "kafka.admin.ConfigCommand", [*common, *arguments])
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+
+
+def test_settings_of_a_topic_that_is_no_longer_wanted_are_not_said(
+    zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen
+) -> None:
+    """They go with the last partition of their topic, and are read anew where one comes back."""
+    first, second = all_of("t", 2)
+    create(nodes, "t", "id", partitions=2)
+    listener = listen(zookeeper.connect)
+    listener.watch(first, second)
+    listener.wait_overrides("t", {})
+    listener.watch(second)
+    nodes.create(SETTINGS, settings(retention_ms="1"), makepath=True)
+    listener.wait_overrides("t", {"retention.ms": "1"})
+    listener.watch()
+    nodes.set(SETTINGS, settings(retention_ms="2"))
+    nodes.create(EVERYONES, settings(log_retention_ms="3"), makepath=True)
+    listener.wait_overrides(None, {"log.retention.ms": "3"})
+    assert listener.overrides("t") == {"retention.ms": "1"}
+    listener.watch(first)
+    listener.wait_overrides("t", {"retention.ms": "2"})
+
+
+def test_settings_that_may_not_be_read_are_no_alarm(zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen) -> None:
+    """With `zookeeper.set.acl` the brokers' are refused: one warning, all else is said, and so are they once mended."""
+    create(nodes, "t", "id")
+    nodes.create(OWN, settings(log_retention_ms="1", password="secret"), makepath=True)
+    nodes.set_acls(OWN, [ACL(0x1F & ~1, Id("world", "anyone"))])
+    with capture_logs() as logs:
+        listener = listen(zookeeper.connect, poll_seconds=0.1)
+        listener.watch(TP)
+        listener.wait_reign(TP, 0, "id")
+        polled = len(listener.settings)
+        wait_for(lambda: len(listener.settings) > polled + 3, "some polls")
+        assert listener.overrides("t") == {}
+        assert listener.overrides(None) is None
+        nodes.set_acls(OWN, OPEN_ACL_UNSAFE)
+        listener.wait_overrides(None, {"log.retention.ms": "1"})
+    said = [(entry["log_level"], entry["paths"]) for entry in logs if "paths" in entry]
+    assert said == [("warning", [OWN])]
+
+
+@pytest.mark.parametrize("path", [SETTINGS, OWN])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"null",
+        b'{"config": []}',
+        b'{"a": "secret"',
+        b"\xff",
+        settings(retention_ms=1, log_retention_ms=1),
+        settings(retention_ms=None, log_retention_ms=None),
+    ],
+)
+def test_settings_that_are_not_kafkas_are_survived(
+    zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen, path: str, bad: bytes
+) -> None:
+    """An error names the path, leadership goes on, and nothing is said of them until the node is well again."""
+    topic = "t" if path == SETTINGS else None
+    create(nodes, "t", "id")
+    nodes.create(path, bad, makepath=True)
+    with capture_logs() as logs:
+        listener = listen(zookeeper.connect)
+        listener.watch(TP)
+        listener.wait_reign(TP, 0, "id")
+        wait_for(lambda: any(entry.get("path") == path for entry in logs), "the error", state=lambda: logs)
+    errors = [entry for entry in logs if entry.get("path") == path]
+    assert {(entry["log_level"], entry["found"]) for entry in errors} == {("error", bad if topic else None)}
+    assert listener.overrides(topic) is None
+    nodes.set(path, settings(retention_ms="1", log_retention_ms="1"))
+    listener.wait_overrides(topic, {"retention.ms" if topic else "log.retention.ms": "1"})
 
 
 NO_OBJECTS = [b"", b"null", b"[]", b"{", b"\xff", b"[" * 100_000]
@@ -404,3 +568,39 @@ def test_a_state_of_a_former_incarnation_does_not_meet_the_new_id() -> None:
     known = knowledge(Node(topic("new"), 30, 30))
     assert known.take_state(STATE, Node(state(BROKER, 5), 20, 25), 1) is None
     assert known.take_state(STATE, Node(state(BROKER, 0), 40, 40), 2) == Led(TP, Reign(0, "new", 2))
+
+
+def test_settings_older_than_what_is_known_do_not_win() -> None:
+    """A server that lags shows what a topic's settings were: that is not believed."""
+    known = knowledge(None)
+    now = TopicSettings("t", (("retention.ms", "2"),))
+    assert known.take_settings(SETTINGS, Node(settings(retention_ms="2"), 20, 50)) == now
+    assert known.take_settings(SETTINGS, Node(settings(retention_ms="1"), 20, 40)) is None
+    assert known.take_settings(SETTINGS, Node(settings(retention_ms="2"), 20, 50)) == now
+
+
+def test_a_brokers_settings_are_said_once_both_levels_are_known() -> None:
+    """Half of them would for a moment undo what the other half says."""
+    known = Knowledge(BROKER)
+    own = Node(settings(log_retention_ms="1"), 20, 20)
+    everyones = Node(settings(log_retention_ms="2", log_cleanup_policy="compact"), 30, 30)
+    assert known.settings == {EVERYONES, OWN}
+    assert known.take_settings(OWN, own) is None
+    expected = BrokerSettings((("log.cleanup.policy", "compact"), ("log.retention.ms", "1")))
+    assert known.take_settings(EVERYONES, everyones) == expected
+    expected = BrokerSettings((("log.cleanup.policy", "compact"), ("log.retention.ms", "2")))
+    assert known.take_settings(OWN, None) == expected
+    assert known.take_settings(EVERYONES, everyones) == expected
+
+
+def test_each_topics_settings_are_followed_once() -> None:
+    """New with the first partition of its topic, gone with the last."""
+    known = Knowledge(BROKER)
+    first, second = all_of("t", 2)
+    assert known.follow({first}) == {state_path(first), SETTINGS}
+    assert known.follow({first, second}) == {state_path(second)}
+    assert known.follow({second}) == set()
+    assert SETTINGS in known.settings
+    assert known.follow(set()) == set()
+    assert known.settings == {EVERYONES, OWN}
+    assert known.follow({first}) == {state_path(first), SETTINGS}

@@ -18,6 +18,7 @@ from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.file import FileStore
 from ts_uploader.events import Reign, Ship, Shipped
+from ts_uploader.retention import TopicRetention
 from ts_uploader.uploader import Uploader
 from ts_uploader.watch.scan import list_partition
 
@@ -53,7 +54,7 @@ class Log:
         return Ship(TP, 0, Reign(1, None, 0), KEYS, listing, base, next_base)
 
     def ship(self, base: int) -> Shipped:
-        return Uploader(lambda _: self.store).ship(self.task(base))
+        return Uploader(lambda _: self.store, lambda _: TopicRetention()).ship(self.task(base))
 
     def names(self) -> list[str]:
         return [info.key.rpartition("/")[2] for info in self.store.list() if info.key.endswith(".log")]
@@ -287,7 +288,7 @@ def test_u07_a_segment_that_retention_renamed_is_shipped(log: Log) -> None:
     for suffix in (".log", ".timeindex"):
         path = log.path / f"{0:020d}{suffix}"
         path.rename(path.with_name(path.name + ".deleted"))
-    shipped = Uploader(lambda _: log.store).ship(task)
+    shipped = Uploader(lambda _: log.store, lambda _: TopicRetention()).ship(task)
     assert (shipped.end, log.names()) == (10, ["00000000000000000000.log"])
     assert log.store.get(KEYS.segment(SegmentName(0)))[0] == data
 
@@ -329,5 +330,5 @@ def test_a_segment_that_is_gone_and_not_by_retention_is_not_shipped(log: Log, le
         case _:
             log.epochs((1, 0), (2, 15))
     with pytest.raises(SegmentChanged):
-        Uploader(lambda _: log.store).ship(task)
+        Uploader(lambda _: log.store, lambda _: TopicRetention()).ship(task)
     assert log.names() == []

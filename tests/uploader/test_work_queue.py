@@ -1,6 +1,13 @@
 import threading
 
-from ts_uploader.work_queue import WorkQueue
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ts_uploader.work_queue import TURNS, URGENT_BELOW, WorkQueue
+
+
+def drained(tasks: WorkQueue[str]) -> list[str | None]:
+    return [tasks.get() for _ in range(len(tasks))]
 
 
 def test_lines_are_served_in_turn_and_each_in_order() -> None:
@@ -8,15 +15,104 @@ def test_lines_are_served_in_turn_and_each_in_order() -> None:
     tasks: WorkQueue[str] = WorkQueue()
     for task in ("a1", "a2", "a3", "b1", "c1", "c2"):
         tasks.put(task[0], task)
-    assert [tasks.get() for _ in range(6)] == ["a1", "b1", "c1", "a2", "c2", "a3"]
+    assert drained(tasks) == ["a1", "b1", "c1", "a2", "c2", "a3"]
 
 
 def test_a_delayed_task_comes_after_what_is_due() -> None:
-    """What is to wait does not hold up its line."""
+    """What is to wait does not hold up its line, however urgent it is."""
     tasks: WorkQueue[str] = WorkQueue()
-    tasks.put("a", "later", delay_seconds=0.05)
+    tasks.put("a", "later", delay_seconds=0.05, urgency=0.0)
     tasks.put("a", "now")
-    assert [tasks.get(), tasks.get()] == ["now", "later"]
+    assert drained(tasks) == ["now", "later"]
+
+
+def test_the_line_with_the_least_left_is_served_first() -> None:
+    """Urgent lines before the others, by what is left; the others in turn behind them."""
+    tasks: WorkQueue[str] = WorkQueue()
+    for task, urgency in (("a", None), ("b", 0.4), ("c", 0.1), ("d", 0.9), ("e", 0.2)):
+        tasks.put(task, task, urgency=urgency)
+    assert drained(tasks) == ["c", "e", "b", "a", "d"]
+
+
+def test_half_is_not_urgent() -> None:
+    """At the threshold a line still waits its turn, just below it no longer."""
+    tasks: WorkQueue[str] = WorkQueue()
+    tasks.put("a", "a")
+    tasks.put("half", "half", urgency=URGENT_BELOW)
+    tasks.put("less", "less", urgency=URGENT_BELOW - 0.001)
+    assert drained(tasks) == ["less", "a", "half"]
+
+
+def test_equally_urgent_lines_are_served_in_turn() -> None:
+    """Where all are past their retention none keeps another waiting, also across the turns of all lines."""
+    tasks: WorkQueue[str] = WorkQueue()
+    for task in ("a1", "a2", "a3", "b1", "b2", "b3", "c1", "c2", "c3"):
+        tasks.put(task[0], task, urgency=0.0)
+    assert drained(tasks) == ["a1", "b1", "c1", "a2", "b2", "c2", "a3", "b3", "c3"]
+
+
+def test_an_urgent_task_hurries_what_stands_before_it() -> None:
+    """Its line keeps its order and is urgent until that task is out of it."""
+    tasks: WorkQueue[str] = WorkQueue()
+    tasks.put("a", "a1")
+    for task, urgency in (("b1", None), ("b2", 0.3), ("b3", 0.8)):
+        tasks.put("b", task, urgency=urgency)
+    assert drained(tasks) == ["b1", "b2", "a1", "b3"]
+
+
+def test_one_of_every_four_goes_to_the_line_whose_turn_it_is() -> None:
+    """A line that is not urgent is served beside one that never ceases to be."""
+    tasks: WorkQueue[str] = WorkQueue()
+    for line in ("a", "b"):
+        tasks.put(line, line)
+    for n in range(8):
+        tasks.put("urgent", str(n), urgency=0.0)
+    assert TURNS == 4
+    assert drained(tasks) == ["0", "1", "2", "a", "3", "4", "5", "b", "6", "7"]
+
+
+URGENCIES = st.sampled_from([None, 0.0, 0.25, 0.49, 0.5, 1.0])
+PUTS = st.tuples(st.integers(0, 2), URGENCIES)
+
+
+# Few lines and many tasks: only so a line can wait for longer than the bound.
+@given(st.lists(PUTS, min_size=30, max_size=60), st.lists(st.none() | PUTS, max_size=60))
+def test_no_line_starves_and_each_keeps_its_order(
+    first: list[tuple[int, float | None]], then: list[tuple[int, float | None] | None]
+) -> None:
+    """Whatever is put (line, urgency) and taken (None) when: nothing is lost or doubled, and the page's bound holds."""
+    tasks: WorkQueue[tuple[int, int]] = WorkQueue()
+    waiting: dict[int, list[int]] = {}
+    patience: dict[int, int] = {}  # how many others each waiting line may still see served before it
+    put = 0
+
+    def get() -> None:
+        task = tasks.get()
+        assert task is not None
+        line, number = task
+        assert waiting[line].pop(0) == number
+        del patience[line]
+        for other in patience:
+            patience[other] -= 1
+            assert patience[other] > 0, f"line {other} starves"
+        if waiting[line]:
+            patience[line] = len(patience) * TURNS + TURNS
+        else:
+            del waiting[line]
+
+    for step in (*first, *then):
+        if step is not None:
+            line, urgency = step
+            tasks.put(line, (line, put), urgency=urgency)
+            waiting.setdefault(line, []).append(put)
+            patience.setdefault(line, len(waiting) * TURNS)
+            put += 1
+        elif waiting:
+            get()
+        assert len(tasks) == sum(len(numbers) for numbers in waiting.values())
+    while waiting:
+        get()
+    assert len(tasks) == 0
 
 
 def test_close_releases_every_waiting_thread() -> None:

@@ -17,6 +17,8 @@ _TIME_ENTRY: Final = struct.Struct(">qi")  # timestamp, relative offset
 _TXN_ENTRY: Final = struct.Struct(">hqqqq")  # version, producer id, first offset, last offset, last stable offset
 _TXN_VERSION: Final = 0
 
+TIME_ENTRY_SIZE: Final = _TIME_ENTRY.size
+
 
 @dataclass(frozen=True, slots=True)
 class AbortedTransaction:

@@ -1,7 +1,11 @@
-"""Which partitions this broker leads: the contract of every source.
+"""Which partitions this broker leads, and what their topics' retention is: the contract of every source.
 
 Leadership shares the work out; it is not what keeps data safe. So a source may be late or wrong for a while, but it
 is level-triggered: it says what is so again and again, and a caller that missed one saying hears the next.
+
+A source may also say `TopicSettings` of the topics of the watched partitions, and `BrokerSettings`. They decide what is
+shipped first and what is called late, never what is shipped; one that cannot know them says none, and the broker's file
+counts.
 
 A class of your own (`module:Class`) is called with the arguments of `LeadershipSource.__init__`.
 """
@@ -12,6 +16,9 @@ from collections.abc import Callable, Set
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment
 from ts_uploader.events import Led, NotLed
+from ts_uploader.retention import BrokerSettings, TopicSettings
+
+Said = Led | NotLed | TopicSettings | BrokerSettings
 
 
 class LeadershipSource(ABC):
@@ -19,11 +26,11 @@ class LeadershipSource(ABC):
 
     Args:
         environment: the broker's surroundings.
-        emit: takes `Led` and `NotLed`; may be called from any thread of the source, and does not block.
+        emit: takes what is `Said`; may be called from any thread of the source, and does not block.
         poll_seconds: between two safety re-reads of everything.
     """
 
-    def __init__(self, environment: Environment, emit: Callable[[Led | NotLed], None], poll_seconds: float) -> None:
+    def __init__(self, environment: Environment, emit: Callable[[Said], None], poll_seconds: float) -> None:
         self.environment = environment
         self.emit = emit
         self.poll_seconds = poll_seconds

@@ -4,11 +4,16 @@
 
     /brokers/topics/<topic>                          {"topic_id": "...", ...}            (the id: since Kafka 2.8)
     /brokers/topics/<topic>/partitions/<p>/state     {"leader": 1, "leader_epoch": 7, ...}
+    /config/topics/<topic>                           {"version": 1, "config": {"retention.ms": "60000", ...}}
+    /config/brokers/<default>                        the same, for all brokers
+    /config/brokers/<id>                             the same, for one; it wins
 
-- A node is not what Kafka writes: an error is logged, and its partitions are unknown until it changes.
+- A node is not what Kafka writes: an error is logged, and what it tells is unknown until it changes.
 - A new session's server lags behind: what was modified (mzxid) before what is known is not believed.
 - A topic is re-created between two reads: a state is read before its topic, and counts only for a topic that was
   created (czxid) before it, so that an epoch never meets the id of another incarnation.
+- Settings are those that bear on retention. A broker's also hold its passwords: no other key leaves this module, and
+  what such a node held is never logged.
 """
 
 import json
@@ -19,8 +24,12 @@ import structlog
 
 from ts_common.model import TopicPartition
 from ts_uploader.events import Led, NotLed, Reign
+from ts_uploader.retention import BROKER_KEYS, TOPIC_KEYS, BrokerSettings, TopicSettings
 
 log = structlog.get_logger()
+
+_TOPIC_SETTINGS = "/config/topics/"
+_BROKER_SETTINGS = "/config/brokers/"
 
 
 class Node(NamedTuple):
@@ -37,11 +46,16 @@ class Knowledge:
     Attributes:
         partitions: the followed ones, by the path of their state.
         states: paths of the followed states, by the path of their topic.
+        settings: paths of the settings of their topics and of the broker.
     """
 
     def __init__(self, broker_id: int) -> None:
         self.partitions: dict[str, TopicPartition] = {}
         self.states: dict[str, set[str]] = {}
+        # In this order, so that the broker's own win.
+        self._broker_settings = (f"{_BROKER_SETTINGS}<default>", f"{_BROKER_SETTINGS}{broker_id}")
+        self.settings = set(self._broker_settings)
+        self._broker_overrides: dict[str, dict[str, str]] = {}
         self._broker_id = broker_id
         self._topics: dict[str, tuple[int, str | None] | None] = {}  # czxid and id; None: absent or unreadable
         self._reigns: dict[str, Reign] = {}
@@ -51,17 +65,24 @@ class Knowledge:
         """Follow these and forget the others; the answer is the paths of those that are new."""
         paths = {state_path(partition): partition for partition in wanted}
         for path in self.partitions.keys() - paths.keys():
-            topic = topic_path(path)
+            topic, settings = topic_path(path), settings_path(self.partitions[path].topic)
             self.states[topic].remove(path)
             known: tuple[dict[str, Any], ...] = (self.partitions, self.states, self._topics, self._reigns, self._mzxids)
             for by_path in known:
                 by_path.pop(path, None)
                 if not self.states.get(topic):
                     by_path.pop(topic, None)
-        new = paths.keys() - self.partitions.keys()
-        for path in new:
+            if topic not in self.states:
+                self.settings.discard(settings)
+                self._mzxids.pop(settings, None)
+        new = set(paths.keys() - self.partitions.keys())
+        for path in tuple(new):
             self.partitions[path] = paths[path]
             self.states.setdefault(topic_path(path), set()).add(path)
+            settings = settings_path(paths[path].topic)
+            if settings not in self.settings:
+                self.settings.add(settings)
+                new.add(settings)
         return new
 
     def take_topic(self, path: str, node: Node | None) -> set[str]:
@@ -93,6 +114,22 @@ class Knowledge:
             reign = self._reigns[path] = Reign(fields["leader_epoch"], topic[1], now)
         return Led(self.partitions[path], reign)
 
+    def take_settings(self, path: str, node: Node | None) -> TopicSettings | BrokerSettings | None:
+        """Take one of `settings`, None for absent; the answer is what to say, None for nothing."""
+        if self._is_old(path, node):
+            return None
+        if path not in self._broker_settings:
+            overrides = _overrides(path, node, TOPIC_KEYS)
+            return None if overrides is None else TopicSettings(path.removeprefix(_TOPIC_SETTINGS), _pairs(overrides))
+        overrides = _overrides(path, node, BROKER_KEYS)
+        if overrides is None:
+            return None
+        self._broker_overrides[path] = overrides
+        if len(self._broker_overrides) < len(self._broker_settings):
+            return None
+        everyones, own = (self._broker_overrides[level] for level in self._broker_settings)
+        return BrokerSettings(_pairs(everyones | own))
+
     def forget_versions(self) -> None:
         """Believe the next answers whatever their mzxid: a restored ensemble counts transactions anew."""
         self._mzxids.clear()
@@ -112,9 +149,32 @@ def state_path(partition: TopicPartition) -> str:
     return f"/brokers/topics/{partition.topic}/partitions/{partition.partition}/state"
 
 
+def settings_path(topic: str) -> str:
+    """`/config/topics/<topic>`."""
+    return f"{_TOPIC_SETTINGS}{topic}"
+
+
 def topic_path(path: str) -> str:
     """`/brokers/topics/<topic>`, by the path of a state, or itself."""
     return "/".join(path.split("/", 4)[:4])
+
+
+def _overrides(path: str, node: Node | None, keys: Set[str]) -> dict[str, str] | None:
+    """These settings of a node, None where it is not what Kafka writes. As Kafka does, nothing is taken for none."""
+    if node is None or not node.data:
+        return {}
+    fields = _fields(path, node, config=(dict, type(None)))
+    if fields is None:
+        return None
+    overrides = {key: value for key, value in (fields["config"] or {}).items() if key in keys}
+    if not all(isinstance(value, str) for value in overrides.values()):
+        _say_foreign(path, node, "a setting is no string")
+        return None
+    return overrides
+
+
+def _pairs(overrides: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(overrides.items()))
 
 
 def _fields(path: str, node: Node, **types: tuple[type, ...]) -> dict[str, Any] | None:
@@ -126,6 +186,10 @@ def _fields(path: str, node: Node, **types: tuple[type, ...]) -> dict[str, Any] 
         error = f"no object with {', '.join(types)}"
     except (ValueError, RecursionError) as unreadable:
         error = str(unreadable)
-    found = (node.data or b"")[:200]
-    log.error("a node is not what Kafka writes; its partitions are unknown", path=path, found=found, error=error)
+    _say_foreign(path, node, error)
     return None
+
+
+def _say_foreign(path: str, node: Node, error: str) -> None:
+    found = None if path.startswith(_BROKER_SETTINGS) else (node.data or b"")[:200]
+    log.error("a node is not what Kafka writes; what it tells is unknown", path=path, found=found, error=error)

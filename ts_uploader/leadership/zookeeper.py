@@ -7,6 +7,9 @@ Not kazoo's `DataWatch`: that starts a thread per watch after each reconnection.
 - The connection is lost, the session expires: kazoo drops all watches then, so everything is read after each
   connection. In between nothing is said. A request that fails is made again soon, and the others go on.
 - kazoo gives up (its thread died, or the ensemble was restored and is older than what it saw): a new client.
+- Settings of topics and brokers are read last and are not worth an alarm: with `zookeeper.set.acl=true` the brokers'
+  may be read by brokers only (Kafka's `ZkData.SensitiveRootPaths`). What is refused is unknown, warned of once, and
+  asked for again with everything else.
 """
 
 import threading
@@ -23,8 +26,7 @@ from kazoo.retry import KazooRetry
 from ts_common.errors import ConfigurationError
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment
-from ts_uploader.events import Led, NotLed
-from ts_uploader.leadership.contract import LeadershipSource
+from ts_uploader.leadership.contract import LeadershipSource, Said
 from ts_uploader.leadership.knowledge import Knowledge, Node, topic_path
 
 log = structlog.get_logger()
@@ -46,7 +48,7 @@ class ZookeeperLeadership(LeadershipSource):
     session_seconds: ClassVar[float] = 10.0
     give_up_seconds: ClassVar[float] = 60.0  # without a connection, before kazoo is started anew
 
-    def __init__(self, environment: Environment, emit: Callable[[Led | NotLed], None], poll_seconds: float) -> None:
+    def __init__(self, environment: Environment, emit: Callable[[Said], None], poll_seconds: float) -> None:
         super().__init__(environment, emit, poll_seconds)
         self._client = self._new_client()
         self._stopping = threading.Event()
@@ -56,6 +58,7 @@ class ZookeeperLeadership(LeadershipSource):
         self._noted: set[str] = set()
         self._knowledge = Knowledge(environment.broker_id)
         self._failed: set[str] = set()
+        self._refused: set[str] = set()  # settings that were warned of
         self._retry_at = self._poll_at = 0.0
         self._lost_at: float | None = None
 
@@ -107,19 +110,22 @@ class ZookeeperLeadership(LeadershipSource):
         if self._failed and now >= self._retry_at:
             noted, self._failed = noted | self._failed, set()
         if _EVERYTHING in noted or now >= self._poll_at:
-            noted, self._failed = set(self._knowledge.partitions), set()
+            noted, self._failed = self._knowledge.partitions.keys() | self._knowledge.settings, set()
             self._poll_at = now + self.poll_seconds
         ordered = sorted(path for path in noted if path in self._knowledge.partitions or path in self._knowledge.states)
-        for at in range(0, len(ordered), _IN_FLIGHT):
-            self._read_and_say(ordered[at : at + _IN_FLIGHT])
-            if self._stopping.is_set() or not self.connected:
-                return  # the next connection notes everything
+        settings = sorted(noted & self._knowledge.settings)
+        for read_and_say, paths in ((self._read_and_say, ordered), (self._read_and_say_settings, settings)):
+            for at in range(0, len(paths), _IN_FLIGHT):
+                read_and_say(paths[at : at + _IN_FLIGHT])
+                if self._stopping.is_set() or not self.connected:
+                    return  # the next connection notes everything
 
     def _read_and_say(self, paths: list[str]) -> None:
         """Read these states, then their topics and these; say of each partition what is so."""
         states = [path for path in paths if path in self._knowledge.partitions]
         topics = sorted({topic_path(path) for path in paths})
-        answers = self._read([*states, *topics])
+        answers, failures = self._read([*states, *topics])
+        self._say_failures(failures)
         for topic in answers.keys() & topics:
             self._note(self._knowledge.take_topic(topic, answers[topic]) - set(states))
         said_nothing = {*states, *topics} - answers.keys()
@@ -130,12 +136,29 @@ class ZookeeperLeadership(LeadershipSource):
                 said = self._knowledge.take_state(state, answers[state], time.time_ns())
                 if said is not None:
                     self.emit(said)
-        if said_nothing:
-            self._failed |= said_nothing
+        self._read_soon(said_nothing)
+
+    def _read_and_say_settings(self, paths: list[str]) -> None:
+        answers, failures = self._read(paths)
+        refused = {path for path, error in failures.items() if isinstance(error, NoAuthError)}
+        self._say_failures({path: error for path, error in failures.items() if path not in refused})
+        if refused - self._refused:
+            paths_said = sorted(refused)[:10]
+            log.warning("zookeeper refuses settings; what else is known counts", paths=paths_said, of=len(refused))
+        self._refused = (self._refused - answers.keys()) | refused
+        for path, node in answers.items():
+            said = self._knowledge.take_settings(path, node)
+            if said is not None:
+                self.emit(said)
+        self._read_soon(set(paths) - answers.keys() - refused)
+
+    def _read_soon(self, paths: Set[str]) -> None:
+        if paths:
+            self._failed |= paths
             self._retry_at = time.monotonic() + _RETRY_SECONDS
 
-    def _read(self, paths: list[str]) -> dict[str, Node | None]:
-        """What these paths hold, None where nothing stands, with a watch on each; a path that failed is missing."""
+    def _read(self, paths: list[str]) -> tuple[dict[str, Node | None], dict[str, Exception]]:
+        """What these paths hold, None where nothing stands, with a watch on each; and what failed instead."""
         failures: dict[str, Exception] = {}
         found = self._await({path: self._client.get_async(path, self._changed) for path in paths}, failures)
         answers: dict[str, Node | None] = {path: Node(data, at.czxid, at.mzxid) for path, (data, at) in found.items()}
@@ -146,12 +169,14 @@ class ZookeeperLeadership(LeadershipSource):
         stats = self._await({path: self._client.exists_async(path, self._changed) for path in absent}, failures)
         answers |= {path: None for path, stat in stats.items() if stat is None}
         self._note(stats.keys() - answers.keys())  # came in between
+        return answers, failures
+
+    def _say_failures(self, failures: dict[str, Exception]) -> None:
         if failures and not self._stopping.is_set():
             errors = sorted({repr(error) for error in failures.values()})
             refused = any(isinstance(error, NoAuthError | AuthFailedError) for error in failures.values())
             say = log.error if refused else log.warning
             say("zookeeper cannot be read, trying on", paths=sorted(failures)[:10], of=len(failures), errors=errors)
-        return answers
 
     def _await(self, requests: dict[str, Any], failures: dict[str, Exception]) -> dict[str, Any]:
         answers = {}

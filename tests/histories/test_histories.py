@@ -1,0 +1,176 @@
+"""Thousands of histories of elections, truncation, compaction, retention, crashes and store faults.
+
+The tracker, the uploader and the commit log are the real ones, the store is a real one (a directory), the segments are
+real bytes; only brokers, time and threads are a model. While no election lost anything, readers see at every step
+exactly a prefix of the line; after one, as soon as the agents have come to rest.
+"""
+
+import logging
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+import structlog
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from tests.histories.beside import KEYS, Agent, Clock, FaultyStore, body_of, directory_in_memory, rows
+from tests.histories.model import Cluster
+from ts_common.catalog import read_commit
+from ts_common.commit import Commit
+from ts_common.plan import Hole
+from ts_common.store.factory import open_store
+
+ROLLS = (3, 4, 7)
+BROKERS = st.integers(0, len(ROLLS) - 1)
+INDEX = st.integers(0, 7)
+
+
+class Histories(RuleBasedStateMachine):
+    """One partition on three brokers that roll at different sizes, with an agent beside each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = Path(tempfile.mkdtemp(prefix="histories-", dir=directory_in_memory()))
+        (self.directory / "store").mkdir()
+        self.store = FaultyStore(open_store((self.directory / "store").as_uri()))
+        self.cluster = Cluster(self.directory, ROLLS)
+        clock = Clock()
+        self.agents = [Agent(self.cluster, broker, self.store, clock) for broker in range(len(ROLLS))]
+        self.furthest = (-1, -1)
+        self.checked: str | None = None
+
+    def teardown(self) -> None:
+        """Everyone comes to rest: all that the last leader holds is there, and nothing else."""
+        try:
+            self.come_to_rest()
+        finally:
+            self.store.close()
+            shutil.rmtree(self.directory)
+
+    @rule(count=st.integers(1, 9))
+    def produce(self, count: int) -> None:
+        self.cluster.produce(count)
+
+    @rule(broker=BROKERS)
+    def replicate(self, broker: int) -> None:
+        self.cluster.replicate(broker)
+
+    @rule(broker=BROKERS)
+    def lag(self, broker: int) -> None:
+        self.cluster.lag(broker)
+
+    @rule(broker=BROKERS)
+    def elect(self, broker: int) -> None:
+        self.cluster.elect(broker, unclean=False)
+
+    @rule(broker=BROKERS)
+    def elect_unclean(self, broker: int) -> None:
+        self.cluster.elect(broker, unclean=True)
+
+    @rule(broker=BROKERS)
+    def wipe(self, broker: int) -> None:
+        self.cluster.wipe(broker)
+
+    @rule(broker=BROKERS, count=st.integers(1, 3), unlink=st.booleans())
+    def retention(self, broker: int, count: int, unlink: bool) -> None:
+        self.cluster.brokers[broker].expire(count)
+        if unlink:
+            self.cluster.brokers[broker].unlink()
+
+    @rule(broker=BROKERS, index=INDEX, keep=st.integers(0, 3), merge=st.booleans())
+    def compact(self, broker: int, index: int, keep: int, merge: bool) -> None:
+        self.cluster.compacted |= set(self.cluster.brokers[broker].compact(index, keep, merge=merge))
+
+    @rule(broker=BROKERS)
+    def see_leadership(self, broker: int) -> None:
+        self.agents[broker].see_leadership()
+
+    @rule(broker=BROKERS)
+    def see_directory(self, broker: int) -> None:
+        self.agents[broker].see_directory()
+
+    @rule(broker=BROKERS)
+    def see_checkpoint(self, broker: int) -> None:
+        self.agents[broker].see_checkpoint()
+
+    @rule(broker=BROKERS, index=INDEX, count=st.integers(1, 6))
+    def work(self, broker: int, index: int, count: int) -> None:
+        for _ in range(count):
+            self.agents[broker].work(index)
+
+    @rule(broker=BROKERS, index=INDEX)
+    def die_in_the_middle(self, broker: int, index: int) -> None:
+        self.agents[broker].work(index, forget=True)
+
+    @rule(broker=BROKERS)
+    def crash(self, broker: int) -> None:
+        self.agents[broker].restart()
+
+    @rule(faults=st.lists(st.sampled_from(["refused", "lost answer", "none"]), max_size=4))
+    def store_fails(self, faults: list[str]) -> None:
+        self.store.next_puts = faults
+
+    @precondition(lambda self: not self.cluster.lossy)
+    @rule()
+    def come_to_rest(self) -> None:
+        self.store.next_puts = []
+        for broker in range(len(ROLLS)):
+            self.cluster.replicate(broker)
+        for agent in self.agents:
+            agent.settle()
+        leader = self.cluster.brokers[self.cluster.leader]
+        commit, _ = read_commit(self.store, KEYS)
+        shipped = commit.next_offset if isinstance(commit, Commit) else 0
+        if leader.bases[-1] > 0:
+            assert isinstance(commit, Commit)
+            # Another broker's closed segment may reach beyond where this one's active segment begins.
+            assert leader.bases[-1] <= shipped <= leader.high_watermark
+        self.check_view(live_from=leader.start)
+
+    @invariant()
+    def the_commit_never_goes_back(self) -> None:
+        commit, etag = read_commit(self.store, KEYS)
+        if isinstance(commit, Commit) and etag != self.checked:
+            assert (commit.epoch, commit.next_offset) >= self.furthest
+            self.furthest = (commit.epoch, commit.next_offset)
+            self.checked = etag
+            if not self.cluster.lossy:
+                self.check_view(live_from=None)
+
+    def check_view(self, live_from: int | None) -> None:
+        """Every row is the line's; every offset that is not shown was compacted, or is a recorded gap."""
+        line, compacted = self.cluster.line, self.cluster.compacted
+        expected = None
+        for row in rows(self.store):
+            if isinstance(row, Hole):
+                assert row.recorded, f"nothing answers for {row}"
+                assert live_from is None or row.start < live_from, f"{row} is held by the leader"
+                expected = row.end
+                continue
+            offset, body = row
+            assert body == body_of(line[offset]), f"offset {offset} is not the line's"
+            missing = set(range(expected, offset)) - compacted if expected is not None else set()
+            assert not missing, f"offsets {missing} are lost"
+            expected = offset + 1
+
+
+@pytest.mark.parametrize("histories", [150, pytest.param(5_000, marks=pytest.mark.full)])
+def test_whatever_happens_readers_see_the_living_line(histories: int) -> None:
+    """Elections, truncation, compaction, retention, crashes, store faults: no history loses or doubles a record."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    try:
+        run_state_machine_as_test(
+            Histories,
+            settings=settings(
+                max_examples=histories,
+                stateful_step_count=60,
+                deadline=None,
+                suppress_health_check=list(HealthCheck),
+                print_blob=True,
+            ),
+        )
+    finally:
+        structlog.reset_defaults()

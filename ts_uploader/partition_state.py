@@ -1,0 +1,140 @@
+"""What the tracker knows of one partition, and what follows from it. Pure; the tracker's one thread owns it."""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from ts_common.commit import Commit
+from ts_common.model import TopicPartition
+from ts_uploader.events import Listing, Position, Reign, Shipped
+
+
+@dataclass(slots=True)
+class PartitionState:
+    """What the tracker knows of one partition; see the comments for what each part is there for."""
+
+    partition: TopicPartition
+    generation: int
+    reign: Reign | None = None
+    fenced: Reign | None = None  # reigns of its topic id up to this one are over, whatever the source still says
+    listing: Listing | None = None  # None: no directory, or what was known of it is known to be old
+    directory: tuple[tuple[int, int], Path] | None = None
+    appeared_at: int = 0  # of that directory; nanoseconds since the epoch
+    high_watermark: int | None = None
+    doubted: int | None = None  # a high watermark below the next offset, for which the store was asked again
+    position: Position | None = None
+    known: Commit | None = None  # our last commit, as read or written here; outlives reigns
+    asking: bool = False
+    committing: bool = False
+    failures: int = 0
+    live: dict[int, int] = field(default_factory=dict)  # next base by base, as last listed live in this reign
+    gap_since: int | None = None  # when the next offset was first listed below all that is held; ns since the epoch
+    in_flight: set[int] = field(default_factory=set)
+    shipped: dict[int, Shipped] = field(default_factory=dict)  # what continues the run, or may
+    filling: dict[int, Shipped] = field(default_factory=dict)  # what lies in a gap that was recorded before
+
+    def start_over(self, generation: int) -> None:
+        """Forget everything that was true of the reign or directory before; results under way no longer count."""
+        self.generation = generation
+        self.high_watermark = self.doubted = None
+        self.position = None
+        self.asking = self.committing = False
+        self.failures = 0
+        self.live.clear()
+        self.gap_since = None
+        self.in_flight.clear()
+        self.shipped.clear()
+        self.filling.clear()
+
+    def forget_position(self) -> None:
+        """Something went wrong: progress is what the store says, so it is asked again."""
+        self.position = None
+        self.failures += 1
+
+    def take_listing(self, listing: Listing) -> None:
+        """A new look at the same directory."""
+        self.listing = listing
+        if listing.swapping or not listing.bases:
+            return  # in the middle of renames neighbours are none
+        pairs, lowest = dict(pairwise(listing.bases)), listing.bases[0]
+        # What is not live any more, while something at or below it is, went into a merged segment or was cut off.
+        taken = {base: end for base, end in self.live.items() if base < lowest and base in listing.deleted}
+        self.live = taken | pairs
+        # A segment that was merged, or whose neighbour was, is another one now: what was shipped of it stands in the
+        # store, and is weighed anew. What retention took is what it was.
+        for done in (self.shipped, self.filling):
+            for base, shipped in list(done.items()):
+                if base >= lowest and pairs.get(base) != shipped.next_base:
+                    del done[base]
+
+    def take_position(self, position: Position) -> None:
+        """The store's word, read or written; what lies below it needs no further thought."""
+        self.position = position
+        if isinstance(position.commit, Commit):
+            self.known = position.commit
+        for base in [base for base, done in self.shipped.items() if done.end <= position.next_offset]:
+            del self.shipped[base]
+        for base in [base for base in self.filling if not overlapping(position.gaps, base, self.filling[base].end)]:
+            del self.filling[base]
+
+    def take_shipped(self, done: Shipped) -> None:
+        """A segment is whole in the store: part of the run, of a recorded gap, or of both."""
+        position = self.position
+        if position is None or done.next_base > position.next_offset:
+            self.shipped[done.base] = done
+        if position is not None and overlapping(position.gaps, done.base, done.next_base):
+            self.filling[done.base] = done
+
+    def waits_for(self, reign: Reign, listing: Listing) -> str | None:
+        """What must be so before anything of the partition can go, and is not."""
+        if not listing.bases:
+            return "a segment in its directory"
+        if reign.topic_id is not None and listing.topic_id != reign.topic_id:
+            return f"the topic id {reign.topic_id}: its partition.metadata says {listing.topic_id or 'nothing'}"
+        if listing.swapping:  # what is lowest, or whose neighbour, cannot be told before
+            return "the end of the log cleaner's renames"
+        if self.high_watermark is None:
+            return "a high watermark checkpoint written since the broker leads it"
+        return None
+
+    def held(self, listing: Listing, offset: int) -> Iterator[tuple[int, int]]:
+        """(base, next base) of the closed segments that are here and reach above `offset`, by base.
+
+        Those that retention took and has only renamed so far come first; the others are live.
+        """
+        bases = listing.bases
+        if len(self.live) >= len(bases):
+            yield from sorted((base, end) for base, end in self.live.items() if base < bases[0] and end > offset)
+        for index in range(max(0, bisect_right(bases, offset) - 1), len(bases) - 1):
+            yield bases[index], bases[index + 1]
+
+    def holds(self, listing: Listing, offset: int) -> bool:
+        """Whether a closed segment here, or the active one, is the one to hold `offset`."""
+        if offset >= listing.bases[0]:
+            return True
+        base, _ = next(self.held(listing, offset), (offset + 1, 0))
+        return base <= offset
+
+    def run(self, next_offset: int) -> tuple[Shipped, ...]:
+        """The shipped segments that continue the run from `next_offset` on without a hole."""
+        run = []
+        for base in sorted(self.shipped):
+            done = self.shipped[base]
+            if done.base > next_offset:
+                break
+            if done.end > next_offset:
+                run.append(done)
+                next_offset = done.end
+        return tuple(run)
+
+    def has_lost_its_tail(self, base: int, next_offset: int) -> bool:
+        """Whether the segment to go on with is shipped, and does not reach beyond the next offset."""
+        done = self.shipped.get(base)
+        return done is not None and base not in self.in_flight and done.end <= next_offset
+
+
+def overlapping(ranges: tuple[tuple[int, int], ...], start: int, end: int) -> bool:
+    """Whether any of these ranges and `[start, end)` have an offset in common."""
+    return any(low < end and start < high for low, high in ranges)

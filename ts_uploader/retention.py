@@ -1,0 +1,242 @@
+"""How long Kafka keeps a segment that waits: the settings of broker and topic, and what is left of them. Pure.
+
+A topic's own setting wins over the broker's dynamic one, that over the broker's file, that over Kafka's default
+(`org.apache.kafka.storage.internals.log.LogConfig`, `kafka.server.DynamicBrokerConfig`, KIP-226)::
+
+    topic                   broker
+    retention.ms            log.retention.ms, else log.retention.minutes, else log.retention.hours     -1: unlimited
+    retention.bytes         log.retention.bytes                                                        -1: unlimited
+    cleanup.policy          log.cleanup.policy                        delete, compact, both, or neither
+    delete.retention.ms     log.cleaner.delete.retention.ms
+    file.delete.delay.ms    log.segment.delete.delay.ms
+
+Not read: `local.retention.*` of Kafka's own tiered storage, and what an operator's DeleteRecords takes, which no
+setting foretells.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+_SECOND_MS = 1_000
+_MINUTE_MS = 60 * _SECOND_MS
+_HOUR_MS = 60 * _MINUTE_MS
+_CHECKPOINT_INTERVAL = "replica.high.watermark.checkpoint.interval.ms"
+_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")  # what Java's Long.parseLong takes; int() would also take "1_000"
+_LONGEST = 2**63 - 1
+
+
+class _Keys(NamedTuple):
+    """What one level calls its settings; `ages` in order of precedence, each with its unit in milliseconds."""
+
+    ages: tuple[tuple[str, int], ...]
+    size: str
+    policy: str
+    delete_retention: str
+    file_delete_delay: str
+
+    def all(self) -> frozenset[str]:
+        return frozenset(
+            {*(key for key, _ in self.ages), self.size, self.policy, self.delete_retention, self.file_delete_delay}
+        )
+
+
+_OF_TOPIC = _Keys(
+    ages=(("retention.ms", 1),),
+    size="retention.bytes",
+    policy="cleanup.policy",
+    delete_retention="delete.retention.ms",
+    file_delete_delay="file.delete.delay.ms",
+)
+_OF_BROKER = _Keys(
+    ages=(("log.retention.ms", 1), ("log.retention.minutes", _MINUTE_MS), ("log.retention.hours", _HOUR_MS)),
+    size="log.retention.bytes",
+    policy="log.cleanup.policy",
+    delete_retention="log.cleaner.delete.retention.ms",
+    file_delete_delay="log.segment.delete.delay.ms",
+)
+
+TOPIC_KEYS = _OF_TOPIC.all()
+BROKER_KEYS = _OF_BROKER.all() | {_CHECKPOINT_INTERVAL}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRetention:
+    """What Kafka does with a topic's old segments; without arguments, Kafka's defaults.
+
+    Attributes:
+        retention_ms: age from which a segment may be deleted; None for unlimited.
+        retention_bytes: of a partition's log, beyond which its oldest segments may be deleted; None for unlimited.
+        compacted: whether the log cleaner rewrites its segments.
+        deletes: whether the two limits above count at all.
+        delete_retention_ms: how long the cleaner lets a tombstone or a transaction marker stand.
+        file_delete_delay_ms: from the rename to `.deleted` to the unlink.
+        problems: settings that could not be read, and what counts instead; to be logged.
+    """
+
+    retention_ms: int | None = 7 * 24 * _HOUR_MS
+    retention_bytes: int | None = None
+    compacted: bool = False
+    deletes: bool = True
+    delete_retention_ms: int = 24 * _HOUR_MS
+    file_delete_delay_ms: int = _MINUTE_MS
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDefaults:
+    """What counts where a topic has no settings of its own; without arguments, Kafka's defaults.
+
+    Attributes:
+        retention: of a topic without settings of its own.
+        checkpoint_interval_ms: `replica.high.watermark.checkpoint.interval.ms`.
+        problems: settings that could not be read, and what counts instead; to be logged.
+    """
+
+    retention: TopicRetention = field(default_factory=TopicRetention)
+    checkpoint_interval_ms: int = 5 * _SECOND_MS
+    problems: tuple[str, ...] = ()
+
+    def overridden_by(self, properties: Mapping[str, str]) -> "BrokerDefaults":
+        """These, with what a broker's `server.properties` or its dynamic settings say; other keys do not matter.
+
+        `problems` are those of these properties alone. As in Kafka's `KafkaConfig.logRetentionTimeMillis`, milliseconds
+        win over minutes, and minutes over hours.
+        """
+        reader = _Reader(properties)
+        retention = _read(reader, _OF_BROKER, self.retention)
+        interval = reader.number(_CHECKPOINT_INTERVAL, self.checkpoint_interval_ms, lowest=0)
+        return BrokerDefaults(retention, interval, tuple(reader.problems))
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """A topic's own settings, as far as they bear on retention. Said again and again; each saying is the whole.
+
+    Attributes:
+        topic: whose.
+        overrides: (key, value) pairs with keys among `TOPIC_KEYS`, ascending; for `retention_of`.
+    """
+
+    topic: str
+    overrides: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """The broker's dynamic settings, as far as they bear on retention. Said again and again; each saying is the whole.
+
+    Attributes:
+        overrides: (key, value) pairs with keys among `BROKER_KEYS`, ascending; for `BrokerDefaults.overridden_by`.
+    """
+
+    overrides: tuple[tuple[str, str], ...]
+
+
+def retention_of(defaults: BrokerDefaults, overrides: Mapping[str, str]) -> TopicRetention:
+    """A topic's retention.
+
+    Args:
+        defaults: the broker's.
+        overrides: the topic's own settings; other keys do not matter.
+
+    Returns:
+        `problems` name each of the overrides that could not be read; the broker's default counts in its place.
+    """
+    reader = _Reader(overrides)
+    retention = _read(reader, _OF_TOPIC, defaults.retention)
+    return replace(retention, problems=tuple(reader.problems))
+
+
+def fraction_left(retention: TopicRetention, age_seconds: float, bytes_behind: int) -> float:
+    """The share of a closed segment's retention that is left until Kafka may take something of it: 1 new, 0 due.
+
+    The least of what each limit leaves; 1.0 where there is none:
+
+    - age, where Kafka deletes: `UnifiedLog.deleteRetentionMsBreachedSegments` takes a segment whose largest timestamp
+      is more than `retention.ms` ago;
+    - size, where Kafka deletes: `UnifiedLog.deleteRetentionSizeBreachedSegments` takes the oldest segment while log
+      size - segment size >= `retention.bytes`, and log size - segment size is what lies behind the oldest one;
+    - age, where Kafka compacts: a tombstone or a transaction marker may go `delete.retention.ms` after the cleaner met
+      it first (KIP-534), which is no sooner than that long after it was written.
+
+    The delay before the unlink is not counted: it is what rule 10 of the design has left when all this is spent.
+
+    Args:
+        retention: the topic's.
+        age_seconds: since the segment's largest timestamp; since its last write where that is not known, which is
+            too young by as much as its producers' clocks are behind. Below 0 counts as 0.
+        bytes_behind: of the partition's log from this segment's end on, the active segment included.
+    """
+    age_ms = max(0.0, age_seconds * _SECOND_MS)
+    left = [1.0]
+    if retention.deletes and retention.retention_ms is not None:
+        left.append(_left(age_ms, retention.retention_ms))
+    if retention.deletes and retention.retention_bytes is not None:
+        left.append(_left(bytes_behind, retention.retention_bytes))
+    if retention.compacted:
+        left.append(_left(age_ms, retention.delete_retention_ms))
+    return min(left)
+
+
+def is_late(retention: TopicRetention, age_seconds: float) -> bool:
+    """Whether the cleaner may have taken tombstones or markers of a segment of this age: see `fraction_left`."""
+    return retention.compacted and age_seconds * _SECOND_MS > retention.delete_retention_ms
+
+
+def _left(spent: float, limit: int) -> float:
+    return 0.0 if spent >= limit else 1.0 - spent / limit
+
+
+class _Reader:
+    """Reads settings as Kafka's `ConfigDef` does, but survives what that would refuse, and says so."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self.values = values
+        self.problems: list[str] = []
+
+    def number(self, key: str, default: int, lowest: int = -_LONGEST - 1) -> int:
+        """A setting's value, or the default where it is absent or none."""
+        number = self.number_or_none(key, lowest)
+        return default if number is None else number
+
+    def number_or_none(self, key: str, lowest: int = -_LONGEST - 1) -> int | None:
+        text = self.values.get(key)
+        if text is None:
+            return None
+        if _NUMBER.fullmatch(text.strip()) and lowest <= int(text) <= _LONGEST:
+            return int(text)
+        at_least = "" if lowest < 0 else f" of at least {lowest}"
+        self.problems.append(f"{key}={text!r} is no whole number{at_least}; the default counts")
+        return None
+
+    def policies(self, key: str) -> frozenset[str] | None:
+        """A cleanup policy's words; none of them is a policy too. None where it is absent or not known."""
+        text = self.values.get(key)
+        if text is None:
+            return None
+        words = frozenset(word.strip().lower() for word in text.split(",") if word.strip())
+        if words <= {"delete", "compact"}:
+            return words
+        self.problems.append(f"{key}={text!r} is no list of delete and compact; the default counts")
+        return None
+
+
+def _read(reader: _Reader, keys: _Keys, default: TopicRetention) -> TopicRetention:
+    retention_ms = default.retention_ms
+    for key, unit in keys.ages:
+        age = reader.number_or_none(key)
+        if age is not None:
+            retention_ms = None if age < 0 else age * unit
+            break
+    size = reader.number_or_none(keys.size)
+    policies = reader.policies(keys.policy)
+    return TopicRetention(
+        retention_ms=retention_ms,
+        retention_bytes=default.retention_bytes if size is None else None if size < 0 else size,
+        compacted=default.compacted if policies is None else "compact" in policies,
+        deletes=default.deletes if policies is None else "delete" in policies,
+        delete_retention_ms=reader.number(keys.delete_retention, default.delete_retention_ms, lowest=0),
+        file_delete_delay_ms=reader.number(keys.file_delete_delay, default.file_delete_delay_ms, lowest=0),
+    )
