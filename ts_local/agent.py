@@ -37,6 +37,7 @@ class AgentProcess(Server):
         http_port: None takes a free one.
         environment: variables added to ours: endpoint and credentials of S3.
         arguments: further ones of `ts-uploader run`.
+        prefix: a command that runs the agent as its arguments say, `setpriv` with fewer rights.
         name: names its log; of several agents each needs its own.
     """
 
@@ -54,6 +55,7 @@ class AgentProcess(Server):
         http_port: int | None = None,
         environment: Mapping[str, str] | None = None,
         arguments: Sequence[str] = (),
+        prefix: Sequence[str] = (),
         name: str = "agent",
     ) -> None:
         super().__init__(name, directory, logs / f"{name}.log")
@@ -64,11 +66,12 @@ class AgentProcess(Server):
         self._cluster_id = cluster_id
         self._environment = dict(environment or {})
         self._arguments = tuple(arguments)
+        self._prefix = tuple(prefix)
 
     def command(self) -> list[str]:
         """`ts-uploader run`, from the environment that runs us."""
         program = Path(sys.executable).with_name("ts-uploader")
-        command = [str(program), "run", str(self.config_dir.absolute()), "--http-address", self.address]
+        command = [*self._prefix, str(program), "run", str(self.config_dir.absolute()), "--http-address", self.address]
         if self._server_properties is not None:
             command += ["--server-properties", str(self._server_properties.absolute())]
         if self._cluster_id is not None:

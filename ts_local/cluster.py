@@ -11,6 +11,8 @@ LocalCluster, beside the topic helpers of `ts_local.topics.Topics`
     zookeeper             ZooKeeper, or None in KRaft mode
     s3                    S3Server, or None unless asked for
     servers               all of them; those that others need come first
+    links                 where proxied: LinkProxy by name, "broker-1:zookeeper" and "broker-1", to cut, stall and heal
+    agent_surroundings(broker)  a server.properties for an agent whose way to ZooKeeper is a link, "agent-1:zookeeper"
     bootstrap             "127.0.0.1:p1,127.0.0.1:p2"
     cluster_id            Kafka's
     admin()               a confluent_kafka AdminClient
@@ -32,6 +34,8 @@ from typing import Literal, Self
 from ts_local.jars import BUILD
 from ts_local.kafka import Broker, KRaftBroker, ZooKeeperBroker, new_cluster_id
 from ts_local.process import TAIL_LINES, Server
+from ts_local.proxy.cluster_links import agent_link_name, link_broker, write_agent_properties
+from ts_local.proxy.link import LinkProxy
 from ts_local.s3 import S3Server
 from ts_local.topics import Record, Topics
 from ts_local.waiting import WaitTimedOutError, wait_for
@@ -66,9 +70,12 @@ class LocalCluster(Topics):
         properties: for every broker; they win over `ts_local.kafka.DEFAULTS`.
         broker_properties: for single brokers, by id; they win over `properties`.
         log_dirs: how many log directories each broker has.
+        proxied: put a link that can be cut before ZooKeeper and before each broker, for every broker of its own; see
+            `ts_local.proxy.cluster_links`. With ZooKeeper only.
         name: begins the names of the directories.
 
     Raises:
+        ValueError: `proxied` in KRaft mode.
         ToolMissingError, BuildFailedError: as `ts_local.jars.kafka_jars`; from `__enter__`, as the following.
         ServerDiedError, WaitTimedOutError: a server did not come up; its log's tail is in the message.
     """
@@ -83,14 +90,19 @@ class LocalCluster(Topics):
         properties: Mapping[str, str] | None = None,
         broker_properties: Mapping[int, Mapping[str, str]] | None = None,
         log_dirs: int = 1,
+        proxied: bool = False,
         name: str = "cluster",
     ) -> None:
+        if proxied and mode != "zookeeper":
+            raise ValueError(f"a proxied cluster runs with ZooKeeper, not with mode={mode!r}")
         _TEMPORARY.mkdir(parents=True, exist_ok=True)
         _remove_orphans()
         self.directory = Path(tempfile.mkdtemp(prefix=f"{name}.{os.getpid()}.", dir=_TEMPORARY))
         self.logs = _LOGS / self.directory.name
         self.s3 = S3Server(self.directory / "s3", self.logs) if s3 else None
         self.zookeeper = ZooKeeper(self.directory / "zookeeper", self.logs) if mode == "zookeeper" else None
+        self.links: dict[str, LinkProxy] = {}
+        self._proxied = proxied
         self._buckets = tuple(buckets)
         kraft_id = new_cluster_id()
         made: dict[int, Broker] = {}
@@ -127,6 +139,22 @@ class LocalCluster(Topics):
             raise TypeError(f"{found.name} runs without ZooKeeper")
         return found
 
+    def agent_surroundings(self, broker: int) -> Path:
+        """A copy of a broker's `server.properties` for an agent that reaches ZooKeeper through a link of its own.
+
+        The link is `links["agent-1:zookeeper"]` for broker 1; asked for again, it is the same. The cluster need not be
+        proxied.
+
+        Raises:
+            TypeError: the cluster runs without ZooKeeper.
+        """
+        beside = self.zookeeper_broker(broker)
+        name = agent_link_name(broker)
+        if name not in self.links and self.zookeeper is not None:
+            self.links[name] = LinkProxy(name, self.zookeeper.port)
+        path = self.directory / f"agent-{broker}" / "server.properties"
+        return write_agent_properties(beside, self.links[name], path)
+
     def __enter__(self) -> Self:
         _running.add(self)
         try:
@@ -154,6 +182,8 @@ class LocalCluster(Topics):
             self.s3.launch()
         if self.zookeeper is not None:
             self.zookeeper.start()
+            for number in self.brokers if self._proxied else ():
+                self.links.update(link_broker(self.zookeeper_broker(number), self.zookeeper))
         with ThreadPoolExecutor(max(1, len(self.brokers))) as pool:  # KRaft formats each broker's log dirs first
             list(pool.map(lambda broker: broker.launch(), self.brokers.values()))
         for server in self.servers:
@@ -171,6 +201,8 @@ class LocalCluster(Topics):
         # The data goes anyway, so nobody needs an orderly end.
         for server in reversed(self.servers):
             server.kill()
+        for link in self.links.values():
+            link.close()
         shutil.rmtree(self.directory)
         if not keep_logs:
             shutil.rmtree(self.logs, ignore_errors=True)

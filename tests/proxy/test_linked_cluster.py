@@ -1,0 +1,118 @@
+"""A cluster whose brokers reach ZooKeeper and one another through links."""
+
+import json
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from ts_local.agent import AgentProcess, write_config
+from ts_local.cluster import LocalCluster, Record, wait_for
+from ts_local.process import ServerDiedError
+
+
+def controller_of(cluster: LocalCluster) -> int:
+    """The controller's id."""
+    assert cluster.zookeeper is not None
+    with cluster.zookeeper.client() as client:
+        raw, _ = client.get("/controller")
+    return int(json.loads(raw)["brokerid"])
+
+
+def test_every_broker_has_its_links_and_clients_have_none(linked: LocalCluster) -> None:
+    """Brokers meet at the links' ports, and clients are told the real ones."""
+    assert set(linked.links) == {"broker-1", "broker-1:zookeeper", "broker-2", "broker-2:zookeeper"}
+    assert all(linked.links[f"broker-{number}:zookeeper"].counters().open == 1 for number in (1, 2))
+    said = linked.brokers[1].metadata().brokers
+    assert {broker.port for broker in said.values()} == {broker.port for broker in linked.brokers.values()}
+    for broker in linked.brokers.values():
+        assert f"INTERNAL://{linked.links[broker.name].address}\n" in broker.server_properties.read_text()
+
+
+def test_a_follower_falls_out_when_it_cannot_reach_the_leader(linked: LocalCluster) -> None:
+    """Its fetches go through the link into the leader's broker; healed, it catches up with what was written."""
+    controller = controller_of(linked)
+    # The leader asks the controller to shrink the set, and a controller's own link must stay: see cluster_links.
+    leader = 3 - controller
+    linked.create_topic("fetched", assignment=[[leader, controller]])
+    link = linked.links[f"broker-{leader}"]
+    before = link.counters().moved
+    linked.produce("fetched", [Record(b"x" * 1000) for _ in range(100)])
+    wait_for(lambda: link.counters().moved > before + 100_000, "the records to pass the link")
+    link.cut()
+    assert link.counters().reset > 0
+    linked.produce("fetched", [Record(b"alone")])  # a follower that lacks nothing is in sync, however silent
+    wait_for(lambda: linked.in_sync("fetched", 0) == {leader}, "the follower out of sync")
+    assert all(broker.alive for broker in linked.brokers.values())
+    link.heal()
+    wait_for(lambda: linked.in_sync("fetched", 0) == {1, 2}, "both replicas in sync")
+
+
+def test_a_broker_without_zookeeper_lives_on_and_loses_its_leadership(linked: LocalCluster) -> None:
+    """A black hole before ZooKeeper ends its session; healed, the same process registers again."""
+    zookeeper = linked.zookeeper
+    assert zookeeper is not None
+    cut = 3 - controller_of(linked)
+    linked.create_topic("lonely", assignment=[[cut, 3 - cut]])
+    pid = linked.brokers[cut].pid
+    linked.links[f"broker-{cut}:zookeeper"].stall()
+    wait_for(lambda: linked.leader("lonely", 0) == 3 - cut, "the other broker to lead")
+    assert linked.brokers[cut].metadata().brokers
+    linked.links[f"broker-{cut}:zookeeper"].heal()
+    wait_for(lambda: cut in zookeeper.registered_brokers(), "the broker registered again")
+    wait_for(lambda: linked.in_sync("lonely", 0) == {1, 2}, "both replicas in sync")
+    assert linked.brokers[cut].pid == pid
+
+
+def test_an_agents_surroundings_differ_in_zookeeper_only(linked: LocalCluster) -> None:
+    """The copy names a link of the agent's own, and asked for twice it is the same one."""
+    path = linked.agent_surroundings(2)
+    link = linked.links["agent-2:zookeeper"]
+    assert linked.agent_surroundings(2) == path
+    assert linked.links["agent-2:zookeeper"] is link
+    ours = set(path.read_text().splitlines())
+    theirs = set(linked.brokers[2].server_properties.read_text().splitlines())
+    assert ours - theirs == {f"zookeeper.connect={link.address}"}
+    client = KazooClient(hosts=link.address)
+    client.start(timeout=20)
+    assert client.exists("/brokers/ids/2")
+    client.stop()
+    client.close()
+
+
+def test_an_agent_is_cut_from_zookeeper_alone(linked: LocalCluster, tmp_path: Path) -> None:
+    """The real agent connects through its link, comes again after a cut, and the brokers notice nothing."""
+    config, shipped = tmp_path / "conf", tmp_path / "shipped"
+    shipped.mkdir()
+    write_config(config, "linked", {"storage.service.endpoint.url": shipped.as_uri()})
+    agent = AgentProcess(tmp_path, linked.logs, config, linked.agent_surroundings(1), "linked", name="linked-agent")
+    link = linked.links["agent-1:zookeeper"]
+    agent.start()
+    try:
+        wait_for(lambda: link.counters().open == 1, "the agent at ZooKeeper")
+        link.cut()
+        wait_for(lambda: link.counters().refused > 0, "the agent to try again")
+        link.heal()
+        wait_for(lambda: link.counters().open == 1, "the agent at ZooKeeper again")
+        assert agent.alive
+    finally:
+        agent.kill()
+    assert linked.links["broker-1:zookeeper"].counters().open == 1
+
+
+def test_links_end_with_the_cluster() -> None:
+    """Also where it did not come up; and no link is made in KRaft mode."""
+    cluster = LocalCluster(proxied=True, properties={"num.io.threads": "none"}, name="unlinked")
+    with pytest.raises(ServerDiedError), cluster:
+        pytest.fail("it started")
+    assert set(cluster.links) == {"broker-1", "broker-1:zookeeper"}
+    for link in cluster.links.values():
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", link.port)).close()
+        with pytest.raises(RuntimeError, match=f"the link {link.name} is closed"):
+            link.heal()
+    shutil.rmtree(cluster.logs)
+    with pytest.raises(ValueError, match="a proxied cluster runs with ZooKeeper"):
+        LocalCluster(mode="kraft", proxied=True)

@@ -1,0 +1,282 @@
+"""One request and its answer, as steps that an action may take, leave out or stop within.
+
+An untouched request goes
+
+    forward()    before-hooks, the head, the server's "100 Continue" where the client asked for it, the body
+    receive()    the head of the server's answer, after-hooks
+    relay()      the answer to the client
+
+and `ts_local.proxy.actions` says where each fault departs from that. Bodies stream; only `keep()` takes a whole one
+in, into memory up to 1 MiB and into a temporary file beyond.
+
+The server gets a connection of its own for each request. One kept for reuse can be closed by the server just as it is
+used again, and the proxy would then break a request that nobody told it to break.
+"""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from tempfile import SpooledTemporaryFile
+from xml.sax.saxutils import escape
+
+from ts_local.proxy.journal import Journal, Request
+from ts_local.proxy.wire import BLOCK, CONTINUE, Framing, Head, Peer, PeerGoneError, answer_framing, request_framing
+
+Hook = Callable[[Request], None]
+
+_KEPT_IN_MEMORY = 1 << 20
+_LOOK_EVERY_SECONDS = 0.02
+
+
+class DropRequest(Exception):
+    """Raised by a before-hook: the request is not forwarded, and the client's connection is reset."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What all exchanges of a proxy share.
+
+    Attributes:
+        server: its host and port.
+        journal: of the proxy.
+        before, after: hooks; owned by the proxy, which replaces no list but changes its content.
+        closing: set when the proxy ends.
+        peers: all open connections, so that the end of the proxy interrupts them.
+    """
+
+    server: tuple[str, int]
+    journal: Journal = field(default_factory=Journal)
+    before: list[Hook] = field(default_factory=list)
+    after: list[Hook] = field(default_factory=list)
+    closing: threading.Event = field(default_factory=threading.Event)
+    peers: set[Peer] = field(default_factory=set)
+
+
+class Exchange:
+    """One request on its way; owned by the thread of the client's connection.
+
+    Args:
+        head: the request's.
+        client: where its body comes from.
+        surroundings: of the proxy.
+    """
+
+    def __init__(self, head: Head, client: Peer, surroundings: Surroundings) -> None:
+        self._head = head
+        self._client = client
+        self._around = surroundings
+        self._journal = surroundings.journal
+        self._number = self._journal.begin(head).number
+        self._server: Peer | None = None
+        self._answer: Head | None = None
+        self._kept: SpooledTemporaryFile[bytes] | None = None
+        self._body_unread = request_framing(head) != 0
+
+    @property
+    def request(self) -> Request:
+        """As it stands now."""
+        return self._journal.get(self._number)
+
+    def run(self, perform: "Callable[[Exchange], None]") -> None:
+        """Do what an action says, and note how it ended."""
+        try:
+            perform(self)
+        except DropRequest:
+            self._journal.note_fault(self._number, "DropRequest")
+            self.cut()
+        except PeerGoneError as gone:
+            self._journal.note(self._number, broken=str(gone))
+            self.cut()
+        finally:
+            if self._kept is not None:
+                self._kept.close()
+            self._leave_server()
+            self._journal.finish(self._number)
+
+    def note_fault(self, fault: str) -> None:
+        """Note what is done to the request, before it can be seen."""
+        self._journal.note_fault(self._number, fault)
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass.
+
+        Raises:
+            PeerGoneError: the proxy was closed meanwhile.
+        """
+        if self._around.closing.wait(seconds):
+            raise PeerGoneError("proxy: closed while a request was delayed")
+
+    def wait(self, event: threading.Event) -> None:
+        """Until the event is set.
+
+        Raises:
+            PeerGoneError: the proxy was closed meanwhile.
+        """
+        while not event.wait(_LOOK_EVERY_SECONDS):
+            self.pause(0)
+
+    def keep(self) -> None:
+        """Take the whole body from the client; `forward` sends it from here then.
+
+        Raises:
+            PeerGoneError: the client did not send all of it.
+        """
+        kept: SpooledTemporaryFile[bytes] = SpooledTemporaryFile(_KEPT_IN_MEMORY)  # noqa: SIM115 - run() closes it
+        self._kept = kept
+        if self._head.expects_continue:
+            self._client.send(CONTINUE)
+        for block in self._client.blocks(request_framing(self._head)):
+            kept.write(block)
+        kept.seek(0)
+        self._body_unread = False
+
+    def forward(self, limit: int | None = None) -> None:
+        """Send the request to the server, at most `limit` bytes of its body.
+
+        Raises:
+            DropRequest: a before-hook says so.
+            PeerGoneError: the client broke off, or the server cannot be reached.
+        """
+        for hook in tuple(self._around.before):
+            hook(self.request)
+        server = self._connect()
+        server.send(self._head.raw)
+        if self._head.expects_continue and self._refused_unseen(server):
+            return
+        for block in _limited(self._body(), limit):
+            try:
+                server.send(block)
+            except PeerGoneError:
+                # A server that refuses a body answers and closes; receive() reads that answer, if there is one.
+                return
+            self._journal.note_forwarded(self._number, len(block))
+        self._body_unread = self._body_unread and limit is not None
+
+    def receive(self) -> int:
+        """Read the head of the server's answer, and give its status back.
+
+        Raises:
+            PeerGoneError: the server went without an answer.
+        """
+        while self._answer is None:
+            head = self._answer_head(self._open_server())
+            if head.status >= 200:
+                self._answer = head
+        self._journal.note(self._number, server_status=self._answer.status)
+        for hook in tuple(self._around.after):
+            hook(self.request)
+        return self._answer.status
+
+    def relay(self, limit: int | None = None) -> None:
+        """Send the server's answer to the client, at most `limit` bytes of its body.
+
+        Raises:
+            PeerGoneError: the client is gone, or the server went within the body.
+        """
+        if self._answer is None:
+            raise RuntimeError("relay() before receive()")
+        framing: Framing = answer_framing(self._answer, self._head.method)
+        self._journal.note(self._number, status=self._answer.status)
+        self._client.send(self._answer.raw)
+        for block in _limited(self._open_server().blocks(framing), limit):
+            self._client.send(block)
+        if limit is not None or framing == "close" or self._answer.says_close or self._body_unread:
+            self._client.finish()
+
+    def refuse(self, status: int, code: str, message: str) -> None:
+        """Answer with an error of S3, in the server's place.
+
+        Raises:
+            PeerGoneError: the client is gone.
+        """
+        # A client that waits for leave to send its body is answered instead; any other is heard to the end.
+        if not self._head.expects_continue:
+            for _ in self._body():
+                pass
+            self._body_unread = False
+        self._journal.note(self._number, status=status)
+        body = (
+            '<?xml version="1.0" encoding="UTF-8"?>\n'
+            f"<Error><Code>{escape(code)}</Code><Message>{escape(message)}</Message>"
+            f"<Resource>{escape(self.request.path)}</Resource><RequestId>proxy-{self._number}</RequestId></Error>"
+        ).encode()
+        lines = [
+            f"HTTP/1.1 {status} {code}",
+            "Content-Type: application/xml",
+            f"Content-Length: {len(body)}",
+            f"x-amz-request-id: proxy-{self._number}",
+            *(["Connection: close"] if self._body_unread else []),
+        ]
+        self._client.send(Head(tuple(line.encode() for line in lines)).raw)
+        if self._head.method != "HEAD":
+            self._client.send(body)
+        if self._body_unread:
+            self._client.finish()
+
+    def cut(self) -> None:
+        """Reset both connections."""
+        self.cut_client()
+        if self._server is not None:
+            self._server.reset()
+
+    def cut_client(self) -> None:
+        """Reset the client's connection."""
+        self._client.reset()
+
+    def _refused_unseen(self, server: Peer) -> bool:
+        """Whether the server answers without having seen the body; else it says "continue", and the client hears it."""
+        first = self._answer_head(server)
+        if first.status >= 200:
+            self._answer = first
+            return True
+        if self._kept is None:
+            self._client.send(CONTINUE)
+        return False
+
+    def _answer_head(self, server: Peer) -> Head:
+        head = server.read_head()
+        if head is None:
+            raise PeerGoneError("server: closed without an answer")
+        return head
+
+    def _body(self) -> Iterator[bytes]:
+        if self._kept is None:
+            yield from self._client.blocks(request_framing(self._head))
+            return
+        while block := self._kept.read(BLOCK):
+            yield block
+
+    def _connect(self) -> Peer:
+        try:
+            connection = socket.create_connection(self._around.server)
+        except OSError as error:
+            raise PeerGoneError(f"server: {error}") from error
+        server = Peer(connection, "server")
+        self._server = server
+        self._around.peers.add(server)
+        self.pause(0)  # the proxy may have interrupted all peers before it knew of this one
+        return server
+
+    def _open_server(self) -> Peer:
+        if self._server is None:
+            raise RuntimeError("receive() before forward()")
+        return self._server
+
+    def _leave_server(self) -> None:
+        if self._server is not None:
+            self._around.peers.discard(self._server)
+            with suppress(OSError):
+                self._server.close()
+
+
+def _limited(blocks: Iterator[bytes], limit: int | None) -> Iterator[bytes]:
+    """At most `limit` bytes, and no read beyond."""
+    if limit is None:
+        yield from blocks
+        return
+    left = limit
+    while left > 0 and (block := next(blocks, b"")):
+        yield block[:left]
+        left -= len(block)
