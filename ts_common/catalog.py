@@ -96,14 +96,23 @@ class PartitionCatalog:
         return self.segments[0].name.base if self.segments else None
 
 
-def read_catalog(store: ObjectStore, keys: PartitionKeys) -> PartitionCatalog:
+def read_catalog(
+    store: ObjectStore,
+    keys: PartitionKeys,
+    commit: tuple[Commit | ForeignCommit | None, str | None] | None = None,
+) -> PartitionCatalog:
     """Take a snapshot of one partition.
+
+    Args:
+        store: where it lies.
+        keys: of the partition.
+        commit: what `read_commit` said just now; None to read it here.
 
     Raises:
         CorruptData: a commit or `log.start` that is none.
         StoreUnavailable, AccessDenied, BucketMissing: the store's.
     """
-    commit, commit_etag = read_commit(store, keys)
+    found, commit_etag = read_commit(store, keys) if commit is None else commit
     logs: dict[SegmentName, int] = {}
     suffixes: dict[SegmentName, set[str]] = {}
     gaps: list[tuple[int, int]] = []
@@ -122,7 +131,7 @@ def read_catalog(store: ObjectStore, keys: PartitionKeys) -> PartitionCatalog:
     segments = tuple(
         StoredSegment(name, logs[name], frozenset(suffixes.get(name, ()))) for name in sorted(logs, key=_plain_first)
     )
-    return PartitionCatalog(keys, commit, commit_etag, log_start, segments, merged(gaps))
+    return PartitionCatalog(keys, found, commit_etag, log_start, segments, merged(gaps))
 
 
 @dataclass(frozen=True, slots=True)

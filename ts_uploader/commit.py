@@ -20,7 +20,7 @@ from dataclasses import replace
 import structlog
 
 from ts_common.catalog import read_catalog, read_commit, read_incarnations, read_marks
-from ts_common.commit import Commit, decode_log_start, encode_log_start
+from ts_common.commit import Commit, ForeignCommit, decode_log_start, encode_log_start
 from ts_common.epochs import NO_EPOCH, EpochLine
 from ts_common.errors import (
     CorruptData,
@@ -74,6 +74,9 @@ class CommitLog:
         self._keys = keys
         self._broker = broker
         self._store_of = store_of
+        # By topic and topic id. An entry of the list is never changed, so what was read once stays true; a thread that
+        # reads it too changes nothing. An id that is followed by another has no live directory for long.
+        self._directories: dict[tuple[str, str], str] = {}
 
     def ask(self, task: AskStore) -> Asked:
         """Where to go on.
@@ -93,7 +96,12 @@ class CommitLog:
         keys = self._keys.partition(task.partition, self._incarnation(store, topic, listing.topic_id, task.reign))
         commit, etag = read_commit(store, keys)
         if not isinstance(commit, Commit):
-            position = self._walk(store, keys, task, listing)
+            position = self._walk(store, keys, (commit, etag), task, listing)
+        elif None not in (commit.topic_id, task.reign.topic_id) and commit.topic_id != task.reign.topic_id:
+            raise CorruptData(
+                f"{keys.commit} is of topic id {commit.topic_id}, this reign of {task.reign.topic_id}: "
+                f"{self._keys.incarnations(topic)} does not tell them apart any more; put it back from a backup"
+            )
         elif commit.epoch > task.reign.epoch:
             raise ReignOver(
                 f"{keys.commit} is of leader epoch {commit.epoch}, this broker's reign of {task.reign.epoch}"
@@ -176,11 +184,16 @@ class CommitLog:
             log.info("gap filled", partition=str(task.partition), start=start, end=end)
         return _committed(task, position)
 
-    def _walk(self, store: ObjectStore, keys: PartitionKeys, task: AskStore, listing: Listing) -> Position:
-        """The position where no commit of ours says it."""
-        catalog = read_catalog(store, keys)
-        if isinstance(catalog.commit, Commit):
-            raise PreconditionFailed(f"{keys.commit} was written by another agent while this one looked")
+    def _walk(
+        self,
+        store: ObjectStore,
+        keys: PartitionKeys,
+        commit: tuple[Commit | ForeignCommit | None, str | None],
+        task: AskStore,
+        listing: Listing,
+    ) -> Position:
+        """The position where no commit of ours says it; one that comes meanwhile refuses the write that follows."""
+        catalog = read_catalog(store, keys, commit)
         known = task.known if task.known is not None and task.known.topic_id == task.reign.topic_id else None
         log_start = catalog.log_start
         if log_start is None:
@@ -215,6 +228,11 @@ class CommitLog:
             end = shared_end_by_bytes(store, read_catalog(store, position.keys), next_offset, listing)
         if end >= next_offset:
             return Asked(task.partition, task.generation, task.reign, position)
+        if isinstance(position.commit, Commit) and position.commit.epoch == task.reign.epoch:
+            # No log loses anything within a reign of its own: this one is not what the leadership source takes it for.
+            raise SegmentChanged(
+                f"{listing.directory} parts at {end} from what its own reign committed up to {next_offset}"
+            )
         stored = [segment.name.base for segment in read_catalog(store, position.keys).segments]
         containing = max((base for base in listing.bases if base <= end), default=end)
         commit = replace(
@@ -271,6 +289,8 @@ class CommitLog:
         topic_id = reign.topic_id
         if topic_id is not None and local_id != topic_id:
             raise SegmentChanged(f"{topic}: the directory is of topic id {local_id}, the reign of {topic_id}")
+        if topic_id is not None and (topic, topic_id) in self._directories:
+            return self._directories[topic, topic_id]
         for _ in range(3):
             known, etag = read_incarnations(store, self._keys, topic)
             if topic_id is None:
@@ -279,6 +299,7 @@ class CommitLog:
             if found is not None:
                 if found.directory != known.newest_directory:
                     raise ReignOver(f"topic id {topic_id} of {topic} was followed by {known.entries[-1].topic_id}")
+                self._directories[topic, topic_id] = found.directory
                 return found.directory
             opened = known.opened(topic_id, int(time.time() * _MILLISECONDS), self._keys)
             condition = IfAbsent() if etag is None else IfMatch(etag)

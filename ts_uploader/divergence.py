@@ -21,19 +21,22 @@ from ts_common.log_format.index_files import position_for_offset, read_offset_in
 from ts_common.object_keys import PartitionKeys
 from ts_common.store.contract import ObjectStore
 from ts_uploader.events import Listing, Reign
-from ts_uploader.local_log import latest_epoch, local_epochs, log_end, open_log
+from ts_uploader.local_log import local_epochs, log_end, open_log
 
 
 def check_reign(listing: Listing, reign: Reign) -> None:
     """The broker itself has begun this reign, and no other: it writes each new epoch to its checkpoint first.
 
+    A log of magic 0 and 1 has no such checkpoint.
+
     Raises:
         SegmentChanged: the leadership source and the broker's log are not of one mind (yet, or any more).
     """
-    epoch = latest_epoch(listing.directory)
-    if epoch is not None and epoch != reign.epoch:
+    local = local_epochs(listing.directory)
+    if local is not None and (not local.pairs or local.pairs[-1][0] != reign.epoch):
+        ends = local.pairs[-1][0] if local.pairs else "nothing"
         raise SegmentChanged(
-            f"{listing.directory}: its leader epoch checkpoint ends with {epoch}, the reign is of {reign.epoch}"
+            f"{listing.directory}: its leader epoch checkpoint ends with {ends}, the reign is of {reign.epoch}"
         )
 
 
@@ -46,11 +49,15 @@ def shared_end(epochs: EpochLine, next_offset: int, listing: Listing) -> int | N
         listing: of the log.
 
     Raises:
-        SegmentChanged: the active segment is gone, or the checkpoint is older than the run: look again.
+        SegmentChanged: the active segment is gone, or the checkpoint is older than the run, or is not there yet: look
+            again.
     """
-    local = local_epochs(listing.directory)
-    if local is None or not local.pairs or not epochs.pairs:
+    if not epochs.pairs:
         return None
+    local = local_epochs(listing.directory)
+    if local is None:
+        # A follower whose disk was replaced has none either, until it fetches its first batch.
+        raise SegmentChanged(f"{listing.directory}: no leader epoch checkpoint, and the run has epochs")
     active = listing.bases[-1]
     # A log reaches at least to its active segment; only what the run says beyond that asks for a look inside.
     end = active if active >= next_offset else log_end(listing.directory, active)

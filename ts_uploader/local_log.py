@@ -142,12 +142,6 @@ def local_epochs(directory: Path) -> EpochLine | None:
     return EpochLine(tuple((epoch, start) for start, epoch in starts.items()))
 
 
-def latest_epoch(directory: Path) -> int | None:
-    """The last epoch of the checkpoint; a leader writes its own there when its reign begins. None as `local_epochs`."""
-    line = local_epochs(directory)
-    return line.pairs[-1][0] if line is not None and line.pairs else None
-
-
 def last_stable_offset(directory: Path, end: int) -> int | None:
     """The last stable offset at `end`, by the producer snapshot there; None without a readable one."""
     try:

@@ -1,6 +1,6 @@
 """What the agent counts and measures, for Prometheus. The descriptions here are the metrics page's text."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
@@ -105,53 +105,66 @@ class BacklogCollector(Collector):
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
         """The families without samples, so that registering asks nobody."""
-        return self._families()
+        return [_family(name, text) for name, text, _ in _BACKLOG_GAUGES]
 
-    def collect(self) -> Iterable[GaugeMetricFamily]:
-        """The families with a sample for each partition that is led here."""
-        age, left, size, segments, lag, next_offset, hole, waits = families = self._families()
-        for partition, waiting in self._backlog().items():
-            labels = [partition.topic, str(partition.partition)]
-            oldest, listing = waiting.base, waiting.listing
-            age.add_metric(labels, 0.0 if oldest is None else age_seconds(listing, oldest) or 0.0)
-            retention = self._retention(partition.topic)
-            left.add_metric(labels, 1.0 if oldest is None else retention_left(listing, oldest, retention))
-            active = bytes_from(listing, listing.bases[-1]) if listing.bases else 0
-            size.add_metric(labels, 0 if oldest is None else bytes_from(listing, oldest) - active)
-            waits.add_metric(labels, int(waiting.waits_for is not None))
-            segments.add_metric(labels, waiting.segments if waiting.base is not None else 0)
-            hole.add_metric(labels, int(waiting.hole))
-            if waiting.lag is not None:
-                lag.add_metric(labels, waiting.lag)
-            if waiting.next_offset is not None:
-                next_offset.add_metric(labels, waiting.next_offset)
-        return families
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """The families with a sample for each partition that is led here, one after the other: there may be many."""
+        backlog = self._backlog()
+        for name, text, value_of in _BACKLOG_GAUGES:
+            family = _family(name, text)
+            for partition, waiting in backlog.items():
+                value = value_of(waiting, self._retention(partition.topic))
+                if value is not None:
+                    family.add_metric([partition.topic, str(partition.partition)], value)
+            yield family
 
-    def _families(self) -> list[GaugeMetricFamily]:
-        labels = ["topic", "partition"]
-        return [
-            GaugeMetricFamily(f"{_PREFIX}_{name}", text, labels=labels)
-            for name, text in (
-                (
-                    "oldest_unshipped_age_seconds",
-                    "Age of the oldest closed segment that is not yet below the next offset.",
-                ),
-                (
-                    "retention_left_ratio",
-                    "Share of its retention that the oldest such segment has left: 1 new, 0 due to be deleted.",
-                ),
-                ("unshipped_bytes", "Bytes of the closed segments that are not yet below the next offset."),
-                ("unshipped_segments", "Closed segments that are not yet below the next offset."),
-                ("lag_offsets", "Offsets from the next offset to the high watermark."),
-                ("next_offset", "The end of the run: readers see offsets below it."),
-                ("hole", "1 where nothing that this broker still holds continues the run."),
-                (
-                    "waiting",
-                    "1 where nothing can go before something is known: the right topic id, a high watermark written in "
-                    "this reign, the end of the log cleaner's renames. The log says which.",
-                ),
-            )
-        ]
+
+def _family(name: str, text: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"{_PREFIX}_{name}", text, labels=["topic", "partition"])
+
+
+def _age(waiting: Backlog, _: TopicRetention) -> float:
+    return 0.0 if waiting.base is None else age_seconds(waiting.listing, waiting.base) or 0.0
+
+
+def _retention_left(waiting: Backlog, retention: TopicRetention) -> float:
+    return 1.0 if waiting.base is None else retention_left(waiting.listing, waiting.base, retention)
+
+
+def _unshipped_bytes(waiting: Backlog, _: TopicRetention) -> float:
+    if waiting.base is None:
+        return 0.0
+    return bytes_from(waiting.listing, waiting.base) - bytes_from(waiting.listing, waiting.listing.bases[-1])
+
+
+# Name, what it means, and how it is told; None where there is nothing to tell.
+_BACKLOG_GAUGES: tuple[tuple[str, str, Callable[[Backlog, TopicRetention], float | None]], ...] = (
+    (
+        "oldest_unshipped_age_seconds",
+        "Age of the oldest closed segment that is not yet below the next offset.",
+        _age,
+    ),
+    (
+        "retention_left_ratio",
+        "Share of its retention that the oldest such segment has left: 1 new, 0 due to be deleted.",
+        _retention_left,
+    ),
+    ("unshipped_bytes", "Bytes of the closed segments that are not yet below the next offset.", _unshipped_bytes),
+    (
+        "unshipped_segments",
+        "Closed segments that are not yet below the next offset.",
+        lambda waiting, _: waiting.segments if waiting.base is not None else 0,
+    ),
+    ("lag_offsets", "Offsets from the next offset to the high watermark.", lambda waiting, _: waiting.lag),
+    ("next_offset", "The end of the run: readers see offsets below it.", lambda waiting, _: waiting.next_offset),
+    ("hole", "1 where nothing that this broker still holds continues the run.", lambda waiting, _: waiting.hole),
+    (
+        "waiting",
+        "1 where nothing can go before something is known: the right topic id, a high watermark written in this reign, "
+        "the end of the log cleaner's renames. The log says which.",
+        lambda waiting, _: waiting.waits_for is not None,
+    ),
+)
 
 
 def reference_page() -> str:

@@ -28,8 +28,9 @@ from ts_common.log_format.scan import SegmentScan, scan_segment
 from ts_common.object_keys import LOG_SUFFIX, SegmentName
 from ts_common.segment_metadata import SegmentMetadata, TxnIndexState, decode_metadata
 from ts_common.store.contract import IfAbsent, ObjectInfo, ObjectStore
+from ts_uploader.divergence import check_reign
 from ts_uploader.events import Listing, Ship, Shipped
-from ts_uploader.local_log import OpenLog, last_stable_offset, latest_epoch, local_epochs, open_log, read_indexes
+from ts_uploader.local_log import OpenLog, last_stable_offset, local_epochs, open_log, read_indexes
 from ts_uploader.retention import TopicRetention, is_late
 from ts_uploader.watch.scan import list_partition
 
@@ -174,8 +175,8 @@ def _check_unchanged(task: Ship, log: OpenLog) -> None:
             raise SegmentChanged(f"{log.path} is no longer followed by {task.next_base}")
     elif now.swapping or not now.bases or now.bases[0] <= task.base:
         raise SegmentChanged(f"{log.path} is gone, and not by retention")
-    elif latest_epoch(now.directory) not in (None, task.reign.epoch):
-        raise SegmentChanged(f"{log.path} is gone, and so is the reign of epoch {task.reign.epoch}")
+    else:
+        check_reign(now, task.reign)
     if not log.is_whole:
         raise SegmentChanged(f"{log.path} was cut while it was read")
 

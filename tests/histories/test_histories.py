@@ -121,13 +121,18 @@ class Histories(RuleBasedStateMachine):
             self.cluster.replicate(broker)
         for agent in self.agents:
             agent.settle()
+        # A segment whose neighbour went into it waits until the cleaner's `.deleted` files are gone (protocol rule 2).
+        for replica, agent in zip(self.cluster.brokers, self.agents, strict=True):
+            replica.unlink()
+            agent.settle()
+            assert not agent.tasks, f"the agent never comes to rest: {agent.tasks}"
         leader = self.cluster.brokers[self.cluster.leader]
         commit, _ = read_commit(self.store, KEYS)
-        shipped = commit.next_offset if isinstance(commit, Commit) else 0
-        if leader.bases[-1] > 0:
-            assert isinstance(commit, Commit)
+        # With one segment only, retention may have taken all others before the archive began.
+        assert isinstance(commit, Commit) or len(leader.bases) == 1
+        if isinstance(commit, Commit):
             # Another broker's closed segment may reach beyond where this one's active segment begins.
-            assert leader.bases[-1] <= shipped <= leader.high_watermark
+            assert leader.bases[-1] <= commit.next_offset <= leader.high_watermark
         self.check_view(live_from=leader.start)
 
     @invariant()

@@ -1,6 +1,6 @@
 """Agents beside the brokers of a real cluster, and the archive that they make."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -58,7 +58,12 @@ class Archive:
         self._store: ObjectStore | None = None
 
     def agent(
-        self, broker: int = 1, *, environment: Mapping[str, str] | None = None, surroundings: Path | None = None
+        self,
+        broker: int = 1,
+        *,
+        environment: Mapping[str, str] | None = None,
+        surroundings: Path | None = None,
+        prefix: Sequence[str] = (),
     ) -> AgentProcess:
         """A new agent beside a broker, up and answering.
 
@@ -66,6 +71,7 @@ class Archive:
             broker: its id.
             environment: of an S3 server other than the cluster's own: a proxy before it.
             surroundings: a file in place of the broker's own `server.properties`.
+            prefix: a command that runs it, `setpriv` with fewer rights.
         """
         config = self._directory / "conf"
         write_config(config, self.keys.cluster, self._properties)
@@ -76,6 +82,7 @@ class Archive:
             surroundings or self.cluster.brokers[broker].server_properties,
             self.keys.cluster,
             environment=environment or self.s3.environment(),
+            prefix=prefix,
             name=f"agent-{self._directory.name}-{len(self._agents)}",
         )
         self._agents.append(agent)

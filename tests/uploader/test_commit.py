@@ -111,32 +111,27 @@ def test_u14_a_commit_whose_answer_is_lost_is_recognised(
     assert commits.ask(ask(listed(0, 100))).position == after
 
 
-class CommittedMeanwhile(UnconditionalStore):
-    """Another agent commits between two reads of `offset.wm`."""
-
-    def __init__(self, inner: ObjectStore, commit: Commit) -> None:
-        super().__init__(inner, threads=1)
-        self._commit = commit
-
-    def open(self, key, byte_range=None):  # type: ignore[no-untyped-def]
-        if key == KEYS.commit:
-            self._reads = getattr(self, "_reads", 0) + 1
-            if self._reads == 2:
-                self._inner.put(KEYS.commit, self._commit.encode())
-        return super().open(key, byte_range)
-
-
 def test_a_commit_that_appears_during_a_takeover_is_not_walked_over(
-    store: ObjectStore, listed: Callable[..., Listing]
+    commits: CommitLog, store: ObjectStore, listed: Callable[..., Listing]
 ) -> None:
     """The takeover of a foreign commit never replaces one of ours that came meanwhile, of a higher epoch or not."""
     store.put(KEYS.commit, b"00000000000000000000")
     put_segment(store, 0, 100, (1, 0))
-    theirs = Commit(0, 150, 9, EpochLine(((1, 0), (9, 120))), None, ID, 2, 0, "theirs")
-    commits = CommitLog(CLUSTER, 1, lambda _: CommittedMeanwhile(store, theirs))
-    with pytest.raises(PreconditionFailed, match="while this one looked"):
-        commits.ask(ask(listed(0, 100)))
+    position = commits.ask(ask(listed(0, 100, epochs=((1, 0), (5, 100))))).position
+    theirs = Commit(0, 150, 4, EpochLine(((1, 0), (4, 120))), None, ID, 2, 0, "theirs")
+    store.put(KEYS.commit, theirs.encode())
+    with pytest.raises(PreconditionFailed):
+        commits.write(write(position, shipped(100, 120, (5, 100))))
     assert read_commit(store, KEYS)[0] == theirs
+
+
+def test_u30_a_lost_list_of_incarnations_does_not_mix_two_lives(
+    commits: CommitLog, store: ObjectStore, listed: Callable[..., Listing]
+) -> None:
+    """The commit knows its topic id: another one's records never go on behind it."""
+    store.put(KEYS.commit, Commit(0, 100, 1, EpochLine(((1, 0),)), None, "B" * 22, 2, 0, "old").encode())
+    with pytest.raises(CorruptData, match="is of topic id BBB"):
+        commits.ask(ask(listed(0, 100)))
 
 
 def test_u34_segments_without_a_commit_are_walked(

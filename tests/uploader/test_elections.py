@@ -66,10 +66,10 @@ def test_u26_a_replica_that_came_back_behind_takes_the_commit_back_to_its_log_en
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """The local log ends below the next offset, inside its active segment."""
-    committed(store, 300, (5, 0))
+    committed(store, 300, (4, 0))
     local.segments(0, 100)
-    local.write(100, build.batch(100, [build.record(n) for n in range(30)], epoch=5))
-    local.epochs((5, 0))
+    local.write(100, build.batch(100, [build.record(n) for n in range(30)], epoch=4))
+    local.epochs((4, 0), (5, 130))
     assert ask(commits, local).lost == (130, 300)
 
 
@@ -119,6 +119,24 @@ def test_u28_a_broker_that_has_not_begun_the_reign_is_not_believed(
     local.epochs((1, 0), (6, 100))
     with pytest.raises(SegmentChanged, match="ends with 6"):
         ask(commits, local)
+    local.epochs()
+    with pytest.raises(SegmentChanged, match="ends with nothing"):
+        ask(commits, local)
+    local.no_epochs()
+    with pytest.raises(SegmentChanged, match="no leader epoch checkpoint"):
+        ask(commits, local)
+
+
+def test_u06_a_commit_of_the_same_reign_is_never_taken_back(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """No log loses anything within its own reign: an agent that believes so beside a wiped follower is stale."""
+    commit = committed(store, 300, (5, 0))
+    local.segments(0)
+    local.epochs((5, 0))
+    with pytest.raises(SegmentChanged, match="its own reign committed up to 300"):
+        ask(commits, local)
+    assert read_commit(store, KEYS)[0] == commit
 
 
 def test_u32_back_to_the_first_broker_the_epochs_decide(
