@@ -1,6 +1,12 @@
-"""The agent, run once over segments that are closed already, and what its own log says of it."""
+"""The agent beside a broker, and what its own log says of it.
+
+bench_agent(...)      an agent for one broker of a local cluster, that logs JSON
+AgentLog              the events of its log, read as they come
+ship_with_agent(...)  one run over segments that are closed already, and its Cost
+"""
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,14 +28,113 @@ class Cost:
     """What shipping cost.
 
     Attributes:
-        seconds: from the first segment taken to the last `.log` object.
+        began: when the first segment was taken, as `time.time()` tells it.
+        ended: when the last `.log` object was there.
         cpu_seconds: of the process, from the first segment taken to the last commit.
         peak_mib: most resident memory, start-up included.
     """
 
-    seconds: float
+    began: float
+    ended: float
     cpu_seconds: float
     peak_mib: float
+
+    @property
+    def seconds(self) -> float:
+        """From the first segment taken to the last `.log` object."""
+        return self.ended - self.began
+
+
+class AgentLog:
+    """The events of an agent's log, read as far as they are written; each read goes on where the last one ended.
+
+    Args:
+        path: of a log with one JSON object a line.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._position = 0
+        self._events: dict[str, list[dict[str, Any]]] = defaultdict(list)
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """All events of one name so far, with `at` as `time.time()` would tell it."""
+        if self._path.exists():
+            with self._path.open("rb") as file:
+                file.seek(self._position)
+                written = file.read()
+            whole = written[: written.rfind(b"\n") + 1]  # the last line may still be being written
+            self._position += len(whole)
+            for line in whole.splitlines():
+                if line.startswith(b"{"):
+                    event = json.loads(line)
+                    event["at"] = datetime.fromisoformat(event["timestamp"]).timestamp()
+                    self._events[event["event"]].append(event)
+        return self._events[name]
+
+    def next_offsets(self) -> dict[str, int]:
+        """How far each partition is committed, by its name."""
+        return {event["partition"]: event["next_offset"] for event in self.events("committed")}
+
+
+def bench_agent(
+    cluster: LocalCluster,
+    url: str,
+    topics: str,
+    *,
+    name: str,
+    broker: int = 1,
+    threads: int = 3,
+    environment: Mapping[str, str],
+) -> AgentProcess:
+    """An agent that was not started yet.
+
+    Args:
+        cluster: of the broker.
+        url: where to ship to.
+        topics: regular expressions of those that are shipped.
+        name: of the agent's log and directory; another for each.
+        broker: beside which it runs.
+        threads: of uploads.
+        environment: S3's.
+    """
+    config_dir = cluster.directory / name / "conf"
+    properties = {
+        "storage.service.endpoint.url": url,
+        "ts.segment.uploader.kafka.topics.include": topics,
+        "ts.segment.uploader.upload.thread.count": str(threads),
+    }
+    write_config(config_dir, CLUSTER, properties)
+    return AgentProcess(
+        cluster.directory / name,
+        cluster.logs,
+        config_dir,
+        cluster.brokers[broker].server_properties,
+        CLUSTER,
+        environment=environment,
+        arguments=("--log-format", "json"),
+        name=name,
+    )
+
+
+def wait_committed(
+    agent: AgentProcess, log: AgentLog, wanted: Mapping[str, int], *, seconds: float = _SECONDS, every: float = 0.1
+) -> None:
+    """Wait until an agent has committed each partition up to an offset.
+
+    Raises:
+        WaitTimedOutError: it did not.
+        ServerDiedError: it ended first.
+    """
+
+    def all_committed() -> bool:
+        if not agent.alive:
+            raise ServerDiedError(f"{agent.name} ended before everything was shipped.\n{agent.tail()}")
+        committed = log.next_offsets()
+        return all(committed.get(partition, -1) >= end for partition, end in wanted.items())
+
+    what = f"{agent.name} to commit {len(wanted)} partitions"
+    wait_for(all_committed, what, seconds, every=every, state=agent.tail)
 
 
 def ship_with_agent(
@@ -59,55 +164,16 @@ def ship_with_agent(
     Raises:
         WaitTimedOutError, ServerDiedError: the agent's.
     """
-    config_dir = cluster.directory / name / "conf"
-    properties = {
-        "storage.service.endpoint.url": url,
-        "ts.segment.uploader.kafka.topics.include": topic,
-        "ts.segment.uploader.upload.thread.count": str(threads),
-    }
-    write_config(config_dir, CLUSTER, properties)
-    agent = AgentProcess(
-        cluster.directory / name,
-        cluster.logs,
-        config_dir,
-        cluster.brokers[1].server_properties,
-        CLUSTER,
-        environment=environment,
-        arguments=("--log-format", "json"),
-        name=name,
-    )
-    wanted = {f"{topic}-{part.partition}": part.end for part in parts if part.logs}
-
-    def all_committed() -> bool:
-        if not agent.alive:
-            raise ServerDiedError(f"{name} ended before everything was shipped.\n{agent.tail()}")
-        committed = {event["partition"]: event["next_offset"] for event in _events(agent.log, "committed")}
-        return all(committed.get(partition, -1) >= end for partition, end in wanted.items())
-
+    agent = bench_agent(cluster, url, topic, name=name, threads=threads, environment=environment)
+    log = AgentLog(agent.log)
     agent.launch()
     try:
         with ProcessWatch(agent.pid) as watch:
-            wait_for(
-                all_committed,
-                f"{name} to ship {sum(len(part.logs) for part in parts)} segments",
-                _SECONDS,
-                every=0.1,
-                state=agent.tail,
-            )
-        shipped = _events(agent.log, "shipped")
-        began = min(_instant(event) - event["seconds"] for event in shipped)
-        ended = max(_instant(event) for event in shipped)
-        settled = max(_instant(event) for event in _events(agent.log, "committed"))
-        return Cost(ended - began, watch.cpu_seconds(began, settled), watch.peak_mib)
+            wait_committed(agent, log, {f"{topic}-{part.partition}": part.end for part in parts if part.logs})
+        shipped = log.events("shipped")
+        began = min(event["at"] - event["seconds"] for event in shipped)
+        ended = max(event["at"] for event in shipped)
+        settled = max(event["at"] for event in log.events("committed"))
+        return Cost(began, ended, watch.cpu_seconds(began, settled), watch.peak_mib)
     finally:
         agent.stop()
-
-
-def _events(log: Path, name: str) -> list[dict[str, Any]]:
-    """The log's events of one name; the last line may still be being written."""
-    lines = log.read_text().splitlines()
-    return [json.loads(line) for line in lines if f'"event": "{name}"' in line and line.endswith("}")]
-
-
-def _instant(event: Mapping[str, Any]) -> float:
-    return datetime.fromisoformat(event["timestamp"]).timestamp()

@@ -4,6 +4,7 @@ The machine is noisy, so a figure alone says little: each round measures everyth
 round to round, and what counts is the median of each round's ratio.
 """
 
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,6 +55,17 @@ def rounds(things: Mapping[str, Callable[[], T]], count: int, warm_up: int = 0) 
 def median_ratio(above: Sequence[float], below: Sequence[float]) -> float:
     """The median of the rounds' ratios."""
     return statistics.median(one / other for one, other in zip(above, below, strict=True))
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The least value that at least `share` of the values (0 to 1) do not exceed.
+
+    Raises:
+        ValueError: no values.
+    """
+    if not values:
+        raise ValueError("a quantile of nothing")
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -1,4 +1,4 @@
-"""What a process costs: its CPU seconds between two instants, and the most memory that it held."""
+"""What a process costs: its CPU seconds between two instants, and the most memory, threads, descriptors it held."""
 
 import threading
 import time
@@ -25,6 +25,8 @@ class ProcessWatch:
         self._times: list[float] = []
         self._cpu: list[float] = []
         self._peak_kib = 0
+        self._peak_threads = 0
+        self._peak_descriptors = 0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._sample, name="process-watch", daemon=True)
 
@@ -47,6 +49,16 @@ class ProcessWatch:
         """The most resident memory, as the kernel noted it, in MiB."""
         return self._peak_kib / 1024
 
+    @property
+    def peak_threads(self) -> int:
+        """The most threads that a sample saw."""
+        return self._peak_threads
+
+    @property
+    def peak_descriptors(self) -> int:
+        """The most open descriptors that a sample saw."""
+        return self._peak_descriptors
+
     def _at(self, instant: float) -> float:
         index = bisect_right(self._times, instant)
         return self._cpu[min(max(index - 1, 0), len(self._cpu) - 1)]
@@ -57,13 +69,17 @@ class ProcessWatch:
             try:
                 used = self._process.cpu_times()
                 status = self._status.read_text()
+                descriptors = self._process.num_fds()
             except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
                 return
             self._times.append(time.time())
             self._cpu.append(used.user + used.system)
+            self._peak_descriptors = max(self._peak_descriptors, descriptors)
             for line in status.splitlines():
                 if line.startswith("VmHWM:"):
                     self._peak_kib = int(line.split()[1])
+                elif line.startswith("Threads:"):
+                    self._peak_threads = max(self._peak_threads, int(line.split()[1]))
             if last:
                 return
             self._ended.wait(_EVERY_SECONDS)

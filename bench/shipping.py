@@ -71,7 +71,7 @@ class Shipping:
                 raise RuntimeError(f"bare boto3 ended with status {process.wait()}")
             began, ended = map(float, said)
             time.sleep(0.1)  # two samples more
-        return Cost(ended - began, watch.cpu_seconds(began, ended), watch.peak_mib)
+        return Cost(began, ended, watch.cpu_seconds(began, ended), watch.peak_mib)
 
     def agent(self) -> Cost:
         """The agent, as it is installed."""

@@ -3,10 +3,14 @@
 import os
 import time
 from functools import partial
+from pathlib import Path
 
 import pytest
 
-from bench.pairs import Goal, median_ratio, print_goals, rounds
+from bench.agent_runs import AgentLog
+from bench.beside import Beside, losses, window
+from bench.paced_producer import Produced
+from bench.pairs import Goal, median_ratio, print_goals, quantile, rounds
 from bench.processes import ProcessWatch
 
 
@@ -48,3 +52,41 @@ def test_a_watched_process_shows_the_cpu_between_two_instants_and_its_peak() -> 
         ended = time.time()
     assert watch.cpu_seconds(began, ended) > 0
     assert watch.peak_mib > 1
+    assert watch.peak_threads >= 2  # this one and the sampler
+    assert watch.peak_descriptors >= 3
+
+
+def test_a_quantile_is_a_value_that_was_measured() -> None:
+    """Of a hundred values p99 is the second largest, and of few it is the largest."""
+    values = [float(number) for number in reversed(range(1, 101))]
+    assert [quantile(values, share) for share in (0.0, 0.5, 0.99, 1.0)] == [1.0, 50.0, 99.0, 100.0]
+    assert quantile([3.0, 7.0], 0.99) == 7.0
+
+
+def test_an_agents_log_is_read_as_it_grows(tmp_path: Path) -> None:
+    """A line that is half written waits for its end; lines that are no events are passed over."""
+    path, later = tmp_path / "agent.log", b'"timestamp": "1970-01-01T00:00:02Z"}\n'
+    log = AgentLog(path)
+    assert log.events("committed") == []
+    first = b'{"event": "committed", "partition": "t-0", "next_offset": 5, "timestamp": "1970-01-01T00:00:01.5Z"}\n'
+    second = b'{"event": "committed", "partition": "t-0", "next_offset": 9, '
+    path.write_bytes(b"a warning\n" + first + second)
+    assert log.next_offsets() == {"t-0": 5}
+    with path.open("ab") as file:
+        file.write(later)
+    assert log.next_offsets() == {"t-0": 9}
+    assert [event["at"] for event in log.events("committed")] == [1.5, 2.0]
+
+
+def test_a_producers_rate_and_latencies_are_those_inside_the_window() -> None:
+    """What was acknowledged before and after does not count."""
+    produced = Produced([0.0, 1.0, 2.0, 3.0, 4.0], [0, 500, 600, 800, 9000], [0.5, 1.5, 2.5, 3.5], [9.0, 0.1, 0.2, 9.0])
+    assert produced.rate_between(0.9, 3.1) == 150.0
+    assert window(produced, 1.0, 3.0) == Beside(150.0, 0.2, 2.0)
+    with pytest.raises(ValueError, match="no two samples"):
+        produced.rate_between(1.1, 2.1)
+
+
+def test_a_producer_that_catches_up_in_its_window_lost_nothing() -> None:
+    """A loss is what it falls short of the rate that was asked for, in percent of that."""
+    assert losses([Beside(rate, 0.0, 1.0) for rate in (75.0, 100.0, 130.0)], 100.0) == [25.0, 0.0, 0.0]

@@ -1,0 +1,148 @@
+"""`python -m bench.beside`: what shipping beside a broker costs a producer of that broker.
+
+A topic of cold segments, closed and in the page cache, and another topic that a producer writes to (values of 300
+bytes, acks=all). First the most that the producer reaches alone; then, at half of that, round by round: alone, while an
+agent ships the cold segments, and while bare boto3 ships the same files with the same number of threads
+(`bench.bare_boto3`), each to an empty prefix of the S3 server on the same machine. Counted is from the first file taken
+to the last object. A producer's loss is what it falls short of the rate that it was asked for.
+
+The goal: beside the agent it loses under 5 percentage points more than beside bare boto3, in the median of the rounds.
+Exits with 1 where it is missed; `--no-gate` only prints.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from bench.agent_runs import Cost
+from bench.paced_producer import PacedProducer, Produced
+from bench.pairs import Goal, print_goals, print_table, quantile, rounds
+from bench.shipping import BUCKET, Shipping, fill
+from ts_local.cluster import LocalCluster
+
+HOT = "hot"
+HOT_PARTITIONS = 3
+GOAL_POINTS = 5.0
+ALONE, AGENT, BARE = "alone", "beside the agent", "beside bare boto3"
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What a producer reached in one window.
+
+    Attributes:
+        rate: records acknowledged a second.
+        p99: seconds from giving a record to the producer to its acknowledgement.
+        seconds: the window: how long shipping took.
+    """
+
+    rate: float
+    p99: float
+    seconds: float
+
+
+def window(produced: Produced, began: float, ended: float) -> Beside:
+    """What it reached between two instants."""
+    p99 = quantile(produced.latencies_between(began, ended), 0.99)
+    return Beside(produced.rate_between(began, ended), p99, ended - began)
+
+
+class Producing:
+    """Producers of the hot topic, one after the other.
+
+    Args:
+        cluster: with the topic.
+    """
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self._bootstrap = cluster.bootstrap
+
+    def alone(self, rate: float, seconds: float) -> Beside:
+        """Nothing ships."""
+        with PacedProducer(self._bootstrap, HOT, HOT_PARTITIONS, rate) as producer:
+            producer.wait_under_way()
+            began = time.time()
+            time.sleep(seconds)  # the window
+            ended = time.time()
+            return window(producer.finish(), began, ended)
+
+    def beside(self, rate: float, ship: Callable[[], Cost]) -> Beside:
+        """While something ships; what it needs to start is not counted."""
+        with PacedProducer(self._bootstrap, HOT, HOT_PARTITIONS, rate) as producer:
+            producer.wait_under_way()
+            cost = ship()
+            return window(producer.finish(), cost.began, cost.ended)
+
+
+def losses(found: Sequence[Beside], asked: float) -> list[float]:
+    """What each fell short of the rate that was asked for, in percent of it; more than was asked is no loss."""
+    return [max(0.0, 100 * (1 - one.rate / asked)) for one in found]
+
+
+def report(found: Mapping[str, Sequence[Beside]], asked: float) -> int:
+    """Print the table and the goal; 1 where it was missed."""
+    rows = []
+    for name, windows in found.items():
+        lost, seconds = losses(windows, asked), [one.seconds for one in windows]
+        latencies = [1000 * one.p99 for one in windows]
+        rows.append(
+            (
+                name,
+                f"{statistics.median(one.rate for one in windows) / 1000:.1f}",
+                f"{statistics.median(lost):.1f} ({min(lost):.1f} to {max(lost):.1f})",
+                f"{statistics.median(latencies):.0f} ({min(latencies):.0f} to {max(latencies):.0f})",
+                f"{statistics.median(seconds):.1f}",
+            )
+        )
+    print_table(("median (range)", "1000 records/s", "loss, %", "p99 to ack, ms", "window, s"), rows)
+    print()
+    more = [agent - bare for agent, bare in zip(losses(found[AGENT], asked), losses(found[BARE], asked), strict=True)]
+    print(f"points that the agent cost more, round by round: {', '.join(f'{points:.1f}' for points in more)}")
+    return print_goals(
+        [
+            Goal(
+                "loss beside the agent beyond that beside bare boto3",
+                statistics.median(more),
+                GOAL_POINTS,
+                at_least=False,
+                unit=" points",
+            )
+        ]
+    )
+
+
+def main() -> int:
+    """Fill, find the most, produce at half of it in turn, report."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--megabytes", type=int, default=800, help="of cold segments, about")
+    arguments.add_argument("--threads", type=int, default=3, help="of each shipper")
+    arguments.add_argument("--seconds", type=int, default=10, help="of a window without shipping")
+    arguments.add_argument("--repeat", type=int, default=4, help="rounds, after one that warms up")
+    arguments.add_argument("--no-gate", action="store_true", help="print only, never fail")
+    options = arguments.parse_args()
+    with LocalCluster(s3=True, buckets=[BUCKET], name="bench") as cluster:
+        parts = fill(cluster, options.megabytes)
+        if not any(part.logs for part in parts):
+            raise SystemExit(f"--megabytes {options.megabytes} closes no segment; give 250 or more")
+        # What it writes is not to fill the disk.
+        settings = {"segment.bytes": str(64 << 20), "retention.bytes": str(128 << 20), "file.delete.delay.ms": "1000"}
+        cluster.create_topic(HOT, partitions=HOT_PARTITIONS, config=settings)
+        producing, shipping = Producing(cluster), Shipping(cluster, parts, options.threads)
+        most = rounds({"most": lambda: producing.alone(0, options.seconds)}, 3, warm_up=1)["most"]
+        asked = statistics.median(one.rate for one in most) / 2
+        reached = ", ".join(f"{one.rate / 1000:.1f}" for one in most)
+        print(f"alone, without a limit: {reached} thousand records/s; asked for from here on: {asked / 1000:.1f}\n")
+        things: dict[str, Callable[[], Beside]] = {
+            ALONE: lambda: producing.alone(asked, options.seconds),
+            AGENT: lambda: producing.beside(asked, shipping.agent),
+            BARE: lambda: producing.beside(asked, shipping.bare),
+        }
+        missed = report(rounds(things, options.repeat, warm_up=1), asked)
+    return 1 if missed and not options.no_gate else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

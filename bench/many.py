@@ -1,0 +1,211 @@
+"""`python -m bench.many`: the agent's memory with 3 partitions and with 10,000.
+
+One broker in ZooKeeper mode, with a larger heap than the local cluster gives its own. A topic of three partitions has
+closed segments of 64 MiB (`few`), and ten topics have 10,000 partitions in all (`many-0` to `many-9`), a part of them
+with a small closed segment each. The agent runs twice, each time from a fresh start to an empty prefix: with `few`
+alone, when the log dir holds nothing else; and with everything. In the second run it asks the store about each of the
+partitions. Once all that is closed is committed `/metrics` is read ten times, as a Prometheus server would. RSS is the
+kernel's `VmHWM`, start-up included; threads and descriptors are the most that a sample each 20 ms saw.
+
+The goals: under 120 MiB with 3 partitions, under 160 MiB with 10,000. Exits with 1 where one is missed; `--no-gate`
+only prints.
+"""
+
+import argparse
+import re
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bench.agent_runs import AgentLog, bench_agent, wait_committed
+from bench.pairs import Goal, print_goals, print_table
+from bench.processes import ProcessWatch
+from bench.topics import CODECS, SEGMENT_BYTES, closed_parts, produce
+from ts_local.cluster import LocalCluster, wait_for
+from ts_local.kafka import ZooKeeperBroker
+from ts_local.process import ServerDiedError
+
+BUCKET = "bench"
+FEW, MANY = "few", "many"
+TOPICS = 10
+GOALS_MIB = {FEW: 120.0, MANY: 160.0}
+HEAP = "-Xmx1500m"
+_SMALL_SEGMENT = 500  # bytes: two batches of one record do not fit
+_VALUE = b"v" * 300
+_RECORDS_PER_MIB = 3_200
+_SCRAPES = 10
+_SECONDS = 900.0
+_ASKED = re.compile(r'ts_uploader_next_offset\{partition="[0-9]+",topic="[^"]+"\}')
+
+
+class RoomyBroker(ZooKeeperBroker):
+    """A broker with a heap for ten thousand partitions."""
+
+    start_seconds = 180.0
+
+    def command(self) -> list[str]:
+        """As every broker's, with another heap."""
+        return [HEAP if argument.startswith("-Xmx") else argument for argument in super().command()]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one run of the agent cost.
+
+    Attributes:
+        partitions: that it led.
+        segments: that it shipped.
+        first_seconds: from its start to the first commit.
+        all_seconds: from its start to the last commit that was awaited.
+        asked_seconds: from its start until it knew of every partition where to go on.
+        cpu_seconds: of the process until then.
+        shipped_mib: most memory until then.
+        scraped_mib: most memory after `/metrics` was read too.
+        scrape_seconds: the longest of these reads.
+        threads: most.
+        descriptors: most.
+    """
+
+    partitions: int
+    segments: int
+    first_seconds: float
+    all_seconds: float
+    asked_seconds: float
+    cpu_seconds: float
+    shipped_mib: float
+    scraped_mib: float
+    scrape_seconds: float
+    threads: int
+    descriptors: int
+
+
+def fill_few(cluster: LocalCluster, megabytes: int) -> dict[str, int]:
+    """Three partitions with closed segments of 64 MiB; where each one's closed part ends."""
+    settings = {"segment.bytes": str(SEGMENT_BYTES), "segment.ms": "604800000"}
+    cluster.create_topic(FEW, partitions=len(CODECS), config=settings)
+    for number in range(len(CODECS)):
+        produce(cluster, FEW, number, "none", megabytes * _RECORDS_PER_MIB)
+    return {f"{FEW}-{part.partition}": part.end for part in closed_parts(cluster, FEW, range(len(CODECS)))}
+
+
+def fill_many(cluster: LocalCluster, partitions: int, closed: int) -> dict[str, int]:
+    """So many partitions with a record each, and so many of these with two, so that one is closed; as `fill_few`."""
+    each = partitions // TOPICS
+    for number in range(TOPICS):
+        settings = {"segment.bytes": str(_SMALL_SEGMENT), "segment.index.bytes": "128"}
+        cluster.create_topic(f"{MANY}-{number}", partitions=each, config=settings)
+    places = [(f"{MANY}-{number % TOPICS}", number // TOPICS) for number in range(each * TOPICS)]
+    producer = cluster.producer({"linger.ms": 0})
+    for some in (places, places[:closed]):
+        for topic, partition in some:
+            producer.produce(topic, _VALUE, b"key", partition=partition)
+            producer.poll(0)
+        if producer.flush(120):
+            raise RuntimeError("some records were not acknowledged")
+    wanted = {f"{topic}-{partition}": 1 for topic, partition in places[:closed]}
+    wait_for(
+        lambda: all((cluster.brokers[1].log_dirs[0] / name / f"{1:020d}.log").exists() for name in wanted),
+        f"{closed} partitions to roll",
+    )
+    return wanted
+
+
+def ship(cluster: LocalCluster, name: str, topics: str, partitions: int, wanted: Mapping[str, int]) -> Run:
+    """One run of the agent from a fresh start."""
+    if cluster.s3 is None:
+        raise ValueError("a cluster without an S3 server")
+    environment = cluster.s3.environment()
+    agent = bench_agent(cluster, f"s3://{BUCKET}/{name}", topics, name=f"agent-{name}", environment=environment)
+    log = AgentLog(agent.log)
+    began = time.time()
+    agent.launch()
+    try:
+        with ProcessWatch(agent.pid) as watch:
+            wait_committed(agent, log, wanted, seconds=_SECONDS, every=0.25)
+            committed = [event["at"] for event in log.events("committed")]
+            before_scrapes = watch.peak_mib
+            slowest = 0.0
+
+            def asked() -> bool:
+                nonlocal slowest
+                if not agent.alive:
+                    raise ServerDiedError(f"{agent.name} ended.\n{agent.tail()}")
+                started = time.monotonic()
+                samples = agent.metrics()
+                slowest = max(slowest, time.monotonic() - started)
+                return sum(_ASKED.fullmatch(sample) is not None for sample in samples) >= partitions
+
+            wait_for(asked, f"{partitions} partitions to be asked", _SECONDS, every=1.0, state=agent.tail)
+            all_asked = time.time()
+            for _ in range(_SCRAPES):
+                asked()
+        return Run(
+            partitions,
+            len(log.events("shipped")),
+            min(committed) - began,
+            max(committed) - began,
+            all_asked - began,
+            watch.cpu_seconds(began, all_asked),
+            before_scrapes,
+            watch.peak_mib,
+            slowest,
+            watch.peak_threads,
+            watch.peak_descriptors,
+        )
+    finally:
+        agent.stop()
+
+
+def report(found: Mapping[str, Run]) -> int:
+    """Print the table and the goals; how many were missed."""
+    rows: list[Sequence[object]] = [
+        ("partitions led", *(run.partitions for run in found.values())),
+        ("segments shipped", *(run.segments for run in found.values())),
+        ("seconds from start to first commit", *(f"{run.first_seconds:.1f}" for run in found.values())),
+        ("  to all that is closed committed", *(f"{run.all_seconds:.1f}" for run in found.values())),
+        ("  to every partition asked, at most", *(f"{run.asked_seconds:.1f}" for run in found.values())),
+        ("CPU seconds until then", *(f"{run.cpu_seconds:.1f}" for run in found.values())),
+        ("peak RSS until then, MiB", *(f"{run.shipped_mib:.0f}" for run in found.values())),
+        (f"peak RSS after {_SCRAPES} reads of /metrics, MiB", *(f"{run.scraped_mib:.0f}" for run in found.values())),
+        ("slowest read of /metrics, s", *(run.scrape_seconds for run in found.values())),
+        ("threads", *(run.threads for run in found.values())),
+        ("descriptors", *(run.descriptors for run in found.values())),
+    ]
+    print_table(("", *found), rows)
+    print()
+    return print_goals(
+        [
+            Goal(f"{run.partitions} partitions: peak RSS", run.scraped_mib, GOALS_MIB[name], False, " MiB")
+            for name, run in found.items()
+        ]
+    )
+
+
+def main() -> int:
+    """Fill, ship twice, report."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--partitions", type=int, default=10_000, help="a multiple of ten")
+    arguments.add_argument("--closed", type=int, default=1_000, help="of them have a closed segment")
+    arguments.add_argument("--megabytes", type=int, default=140, help="in each of the three partitions, about")
+    arguments.add_argument("--no-gate", action="store_true", help="print only, never fail")
+    options = arguments.parse_args()
+    cluster = LocalCluster(s3=True, buckets=[BUCKET], name="bench")
+    if cluster.zookeeper is None:
+        raise RuntimeError("ZooKeeper was asked for")
+    directory = cluster.directory / "broker-1"
+    cluster.brokers[1] = RoomyBroker(1, directory, cluster.logs, cluster.zookeeper, {})
+    with cluster:
+        few = fill_few(cluster, options.megabytes)
+        found = {FEW: ship(cluster, FEW, FEW, len(CODECS), few)}
+        began = time.monotonic()
+        many = fill_many(cluster, options.partitions, options.closed)
+        print(f"{options.partitions} partitions made in {time.monotonic() - began:.0f} s", flush=True)
+        partitions = options.partitions // TOPICS * TOPICS + len(CODECS)
+        found[MANY] = ship(cluster, MANY, ".*", partitions, {**few, **many})
+        missed = report(found)
+    return 1 if missed and not options.no_gate else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

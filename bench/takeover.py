@@ -1,0 +1,237 @@
+"""`python -m bench.takeover`: leadership changes, and the new leader's agent ships what the former's did not.
+
+Two brokers in ZooKeeper mode with a replica each, an agent beside both. Broker 1 leads every partition, its agent has
+shipped and committed. Then, partition by partition, at random points between two checkpoints: that agent is paused, a
+segment is closed on both brokers, and the controller is told to make the preferred replica, broker 2, the leader.
+Counted is from the change of the partition's `state` in ZooKeeper (the node's own time) to the segment's `.log` object,
+by the log of the new leader's agent; the store is asked afterwards whether it holds it, and a commit of the new epoch.
+
+The upload protocol believes a high watermark only from a checkpoint written after the reign began, so the broker's
+interval between checkpoints is part of that time. It is measured twice: with 200 ms between checkpoints, from the
+change; and with Kafka's default of 5 s, from the first checkpoint that the new leader's broker wrote after the change.
+
+The goals: under 2 s, with 200 ms p50 and maximum, with 5 s p50. Exits with 1 where one is missed; `--no-gate` only
+prints.
+"""
+
+import argparse
+import os
+import random
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from confluent_kafka import ElectionType, TopicPartition
+
+from bench.agent_runs import CLUSTER, AgentLog, bench_agent, wait_committed
+from bench.pairs import Goal, print_goals, print_table, quantile
+from bench.topics import closed_parts
+from ts_common import model
+from ts_common.catalog import read_commit
+from ts_common.commit import Commit
+from ts_common.object_keys import ClusterKeys
+from ts_common.store.contract import ObjectStore
+from ts_common.store.factory import open_store
+from ts_local.agent import AgentProcess
+from ts_local.cluster import LocalCluster, Record, wait_for
+from ts_local.zookeeper import ZooKeeper
+
+TOPIC = "bench"
+BUCKET = "bench"
+URL = f"s3://{BUCKET}/takeover"
+FORMER, NEW = 1, 2
+GOAL_SECONDS = 2.0
+QUICK_MS, DEFAULT_MS = 200, 5_000
+SEGMENT_BYTES = 256 << 10
+_RECORDS_A_BATCH = 40
+_VALUE = b"v" * 300
+_SECONDS = 60.0
+_CHECKPOINT = "replication-offset-checkpoint"
+
+
+@dataclass(frozen=True)
+class Move:
+    """One change of leadership; instants as `time.time()` tells them.
+
+    Attributes:
+        changed: the partition's state in ZooKeeper.
+        checkpoint: the first that the new leader's broker wrote after that.
+        shipped: the `.log` object of the first segment.
+        committed: `offset.wm` of the new epoch.
+    """
+
+    changed: float
+    checkpoint: float
+    shipped: float
+    committed: float
+
+
+class Takeover:
+    """Two brokers, an agent beside each.
+
+    Args:
+        cluster: up, with an S3 server.
+        partitions: each moves once.
+        interval_seconds: between the brokers' checkpoints.
+    """
+
+    def __init__(self, cluster: LocalCluster, partitions: int, interval_seconds: float) -> None:
+        if cluster.s3 is None or cluster.zookeeper is None:
+            raise ValueError("a cluster with an S3 server and ZooKeeper is needed")
+        self._cluster = cluster
+        self._zookeeper: ZooKeeper = cluster.zookeeper
+        self._partitions = range(partitions)
+        self._interval_seconds = interval_seconds
+        self._generator = random.Random(7)
+        environment = cluster.s3.environment()
+        os.environ.update(environment)  # for the store below
+        self._agents: dict[int, AgentProcess] = {
+            broker: bench_agent(cluster, URL, TOPIC, name=f"agent-{broker}", broker=broker, environment=environment)
+            for broker in (FORMER, NEW)
+        }
+        self._logs = {broker: AgentLog(agent.log) for broker, agent in self._agents.items()}
+
+    def settle(self) -> None:
+        """Broker 1 leads everything, broker 2 is preferred; a segment of each partition is shipped and committed."""
+        cluster = self._cluster
+        settings = {"segment.bytes": str(SEGMENT_BYTES), "segment.index.bytes": "4096"}
+        cluster.create_topic(TOPIC, config=settings, assignment=[[NEW, FORMER] for _ in self._partitions])
+        cluster.brokers[NEW].restart()
+
+        def settled() -> bool:
+            return all(
+                cluster.leader(TOPIC, number) == FORMER and cluster.in_sync(TOPIC, number) == {FORMER, NEW}
+                for number in self._partitions
+            )
+
+        wait_for(settled, f"broker {FORMER} to lead and broker {NEW} to be in sync", _SECONDS)
+        for agent in self._agents.values():
+            agent.start()
+        for number in self._partitions:
+            self.close_segment(number)
+        parts = closed_parts(cluster, TOPIC, self._partitions)
+        wanted = {f"{TOPIC}-{part.partition}": part.end for part in parts}
+        wait_committed(self._agents[FORMER], self._logs[FORMER], wanted, seconds=_SECONDS)
+
+    def close_segment(self, number: int) -> None:
+        """Produce to a partition until both brokers rolled one more segment."""
+        directories = [broker.partition_directory(TOPIC, number) for broker in self._cluster.brokers.values()]
+        before = max(len(list(directory.glob("*.log"))) for directory in directories)
+        # As much as a segment holds, and a batch more: it rolls once.
+        records = [Record(_VALUE, key=b"key") for _ in range(SEGMENT_BYTES // 310 + _RECORDS_A_BATCH)]
+        self._cluster.produce(TOPIC, records, partition=number)
+        wait_for(
+            lambda: all(len(list(directory.glob("*.log"))) > before for directory in directories),
+            f"{TOPIC}-{number} to roll on both brokers",
+            _SECONDS,
+        )
+
+    def move(self, number: int, store: ObjectStore) -> Move:
+        """Move one partition's leadership.
+
+        Raises:
+            RuntimeError: the new leader's agent says what the store does not hold.
+        """
+        # A move ends soon after a checkpoint: without this all of them would begin at one point of the interval.
+        time.sleep(self._generator.uniform(0, self._interval_seconds))
+        self._agents[FORMER].pause()
+        self.close_segment(number)
+        base = int(sorted(self._cluster.brokers[NEW].partition_directory(TOPIC, number).glob("*.log"))[-2].stem)
+        before = self._zookeeper.partition_state(TOPIC, number)
+        self._elect(number)
+        checkpoint = self._cluster.brokers[NEW].log_dirs[0] / _CHECKPOINT
+        written: set[float] = set()
+
+        def first(name: str) -> float:
+            found = [event["at"] for event in self._logs[NEW].events(name) if event["partition"] == f"{TOPIC}-{number}"]
+            written.add(checkpoint.stat().st_mtime)
+            return min(found, default=0.0)
+
+        state = f"{TOPIC}-{number} to be shipped and committed by the new leader's agent"
+        shipped, committed = (
+            wait_for(partial(first, name), state, _SECONDS, every=0.01, state=self._agents[NEW].tail)
+            for name in ("shipped", "committed")
+        )
+        with self._zookeeper.client() as client:
+            _, stat = client.get(f"/brokers/topics/{TOPIC}/partitions/{number}/state")
+        changed = stat.last_modified
+        after = self._zookeeper.partition_state(TOPIC, number)
+        if before is None or after is None or after.leader != NEW or after.leader_epoch != before.leader_epoch + 1:
+            raise RuntimeError(f"{TOPIC}-{number}: leadership went from {before} to {after}")
+        keys = ClusterKeys(CLUSTER).partition(model.TopicPartition(TOPIC, number))
+        store.head(f"{keys.prefix}{base:020d}.log")
+        commit, _ = read_commit(store, keys)
+        if not isinstance(commit, Commit) or commit.epoch != after.leader_epoch or commit.next_offset <= base:
+            raise RuntimeError(f"{keys.commit} holds {commit}, not a commit of epoch {after.leader_epoch}")
+        self._agents[FORMER].resume()
+        return Move(changed, min(at for at in written if at > changed), shipped, committed)
+
+    def run(self) -> list[Move]:
+        """Move every partition once."""
+        try:
+            self.settle()
+            store = open_store(URL)
+            try:
+                return [self.move(number, store) for number in self._partitions]
+            finally:
+                store.close()
+        finally:
+            for agent in self._agents.values():
+                agent.kill()
+
+    def _elect(self, number: int) -> None:
+        one = TopicPartition(TOPIC, number)
+        admin = self._cluster.admin()
+        errors = admin.elect_leaders(ElectionType.PREFERRED, [one]).result(_SECONDS)
+        if (error := errors[one]) is not None:
+            raise RuntimeError(f"{TOPIC}-{number}: the preferred leader was not elected: {error}")
+
+
+def measure(interval_ms: int, moves: int) -> list[Move]:
+    """A cluster of its own, and the moves on it."""
+    properties = {
+        "replica.high.watermark.checkpoint.interval.ms": str(interval_ms),
+        "auto.leader.rebalance.enable": "false",
+    }
+    with LocalCluster(brokers=2, s3=True, buckets=[BUCKET], properties=properties, name="bench") as cluster:
+        return Takeover(cluster, moves, interval_ms / 1000).run()
+
+
+def report(interval_ms: int, moves: Sequence[Move]) -> list[Goal]:
+    """Print the table of one interval; its goals."""
+    counted = {
+        "change to checkpoint": [move.checkpoint - move.changed for move in moves],
+        "change to first shipped": [move.shipped - move.changed for move in moves],
+        "change to committed": [move.committed - move.changed for move in moves],
+        "checkpoint to first shipped": [move.shipped - move.checkpoint for move in moves],
+    }
+    rows = [(name, quantile(found, 0.5), min(found), max(found)) for name, found in counted.items()]
+    print_table((f"seconds; checkpoints every {interval_ms} ms, {len(moves)} moves", "p50", "min", "max"), rows)
+    print(flush=True)
+
+    def goal(what: str, found: float) -> Goal:
+        return Goal(f"{interval_ms} ms: {what}", found, GOAL_SECONDS, at_least=False, unit=" s")
+
+    if interval_ms == QUICK_MS:
+        found = counted["change to first shipped"]
+        return [goal("change to first shipped, p50", quantile(found, 0.5)), goal("the same, maximum", max(found))]
+    return [goal("checkpoint to first shipped, p50", quantile(counted["checkpoint to first shipped"], 0.5))]
+
+
+def main() -> int:
+    """Measure both intervals, report."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--moves", type=int, default=12, help="with each interval")
+    arguments.add_argument("--no-gate", action="store_true", help="print only, never fail")
+    options = arguments.parse_args()
+    goals: list[Goal] = []
+    for interval_ms in (QUICK_MS, DEFAULT_MS):
+        goals += report(interval_ms, measure(interval_ms, options.moves))
+    missed = print_goals(goals)
+    return 1 if missed and not options.no_gate else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
