@@ -227,6 +227,10 @@ class CommitLog:
         if end is None:
             end = shared_end_by_bytes(store, read_catalog(store, position.keys), next_offset, listing)
         if end >= next_offset:
+            if position.commit is None:  # shipped in an earlier life, and never committed: readers wait for it
+                stable = last_stable_offset(listing.directory, next_offset)
+                commit = replace(next_commit(position, (), task.reign, self._broker), last_stable_offset=stable)
+                position = self._put(task.partition, position, commit)
             return Asked(task.partition, task.generation, task.reign, position)
         if isinstance(position.commit, Commit) and position.commit.epoch == task.reign.epoch:
             # No log loses anything within a reign of its own: this one is not what the leadership source takes it for.

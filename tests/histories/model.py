@@ -132,6 +132,15 @@ class Broker:
         self._rewrite(base)
         return taken
 
+    def renames_begin(self) -> None:
+        """The cleaner is in the middle of replacing segments: neighbours may be none."""
+        (self.path / f"{self.start:020d}.log.swap").touch()
+
+    def renames_end(self) -> None:
+        """It is done."""
+        for path in self.path.glob("*.swap"):
+            path.unlink()
+
     def parts_from(self, leader: "Broker") -> int:
         """The offset from which on this log is not the leader's."""
         for offset, (mine, theirs) in enumerate(zip(self.history, leader.history, strict=False)):

@@ -24,7 +24,8 @@ from ts_common.plan import Hole
 from ts_common.store.factory import open_store
 
 ROLLS = (3, 4, 7)
-BROKERS = st.integers(0, len(ROLLS) - 1)
+BROKER_IDS = range(len(ROLLS))
+BROKERS = st.sampled_from(BROKER_IDS)
 INDEX = st.integers(0, 7)
 
 
@@ -38,7 +39,7 @@ class Histories(RuleBasedStateMachine):
         self.store = FaultyStore(open_store((self.directory / "store").as_uri()))
         self.cluster = Cluster(self.directory, ROLLS)
         clock = Clock()
-        self.agents = [Agent(self.cluster, broker, self.store, clock) for broker in range(len(ROLLS))]
+        self.agents = [Agent(self.cluster, broker, self.store, clock) for broker in BROKER_IDS]
         self.furthest = (-1, -1)
         self.checked: str | None = None
 
@@ -50,29 +51,22 @@ class Histories(RuleBasedStateMachine):
             self.store.close()
             shutil.rmtree(self.directory)
 
-    @rule(count=st.integers(1, 9))
-    def produce(self, count: int) -> None:
+    @rule(count=st.integers(1, 12), behind=st.none() | BROKERS)
+    def produce(self, count: int, behind: int | None) -> None:
         self.cluster.produce(count)
-
-    @rule(broker=BROKERS)
-    def replicate(self, broker: int) -> None:
-        self.cluster.replicate(broker)
-
-    @rule(broker=BROKERS)
-    def lag(self, broker: int) -> None:
-        self.cluster.lag(broker)
+        for broker in BROKER_IDS:
+            if broker != behind:
+                self.cluster.replicate(broker)
 
     @rule(broker=BROKERS)
     def elect(self, broker: int) -> None:
         self.cluster.elect(broker, unclean=False)
 
-    @rule(broker=BROKERS)
-    def elect_unclean(self, broker: int) -> None:
+    @rule(broker=BROKERS, behind=BROKERS)
+    def lose_records(self, broker: int, behind: int) -> None:
+        self.cluster.lag(behind)
+        self.cluster.produce(3)
         self.cluster.elect(broker, unclean=True)
-
-    @rule(broker=BROKERS)
-    def wipe(self, broker: int) -> None:
-        self.cluster.wipe(broker)
 
     @rule(broker=BROKERS, count=st.integers(1, 3), unlink=st.booleans())
     def retention(self, broker: int, count: int, unlink: bool) -> None:
@@ -84,40 +78,53 @@ class Histories(RuleBasedStateMachine):
     def compact(self, broker: int, index: int, keep: int, merge: bool) -> None:
         self.cluster.compacted |= set(self.cluster.brokers[broker].compact(index, keep, merge=merge))
 
-    @rule(broker=BROKERS)
-    def see_leadership(self, broker: int) -> None:
-        self.agents[broker].see_leadership()
+    @rule(broker=BROKERS, what=st.sampled_from(["leadership", "directory", "checkpoint"]))
+    def see(self, broker: int, what: str) -> None:
+        getattr(self.agents[broker], f"see_{what}")()
 
-    @rule(broker=BROKERS)
-    def see_directory(self, broker: int) -> None:
-        self.agents[broker].see_directory()
-
-    @rule(broker=BROKERS)
-    def see_checkpoint(self, broker: int) -> None:
-        self.agents[broker].see_checkpoint()
+    @rule(index=INDEX, count=st.integers(0, 12))
+    def the_leader_sees_everything_and_works(self, index: int, count: int) -> None:
+        agent = self.agents[self.cluster.leader]
+        agent.see_leadership()
+        agent.see_directory()
+        agent.see_checkpoint()
+        for _ in range(count):
+            agent.work(index)
 
     @rule(broker=BROKERS, index=INDEX, count=st.integers(1, 6))
     def work(self, broker: int, index: int, count: int) -> None:
         for _ in range(count):
             self.agents[broker].work(index)
 
-    @rule(broker=BROKERS, index=INDEX)
-    def die_in_the_middle(self, broker: int, index: int) -> None:
-        self.agents[broker].work(index, forget=True)
-
-    @rule(broker=BROKERS)
-    def crash(self, broker: int) -> None:
-        self.agents[broker].restart()
+    @rule(
+        broker=BROKERS, what=st.sampled_from(["lag", "wipe", "renames begin", "renames end", "crash", "die in a task"])
+    )
+    def disturb(self, broker: int, what: str) -> None:
+        match what:
+            case "lag":
+                self.cluster.lag(broker)
+            case "wipe":
+                self.cluster.wipe(broker)
+            case "renames begin":
+                self.cluster.brokers[broker].renames_begin()
+            case "renames end":
+                self.cluster.brokers[broker].renames_end()
+            case "crash":
+                self.agents[broker].restart()
+            case _:
+                self.agents[broker].work(0, forget=True)
 
     @rule(faults=st.lists(st.sampled_from(["refused", "lost answer", "none"]), max_size=4))
-    def store_fails(self, faults: list[str]) -> None:
+    def the_store_fails(self, faults: list[str]) -> None:
         self.store.next_puts = faults
 
     @precondition(lambda self: not self.cluster.lossy)
     @rule()
     def come_to_rest(self) -> None:
         self.store.next_puts = []
-        for broker in range(len(ROLLS)):
+        for replica in self.cluster.brokers:
+            replica.renames_end()
+        for broker in BROKER_IDS:
             self.cluster.replicate(broker)
         for agent in self.agents:
             agent.settle()
@@ -133,7 +140,7 @@ class Histories(RuleBasedStateMachine):
         if isinstance(commit, Commit):
             # Another broker's closed segment may reach beyond where this one's active segment begins.
             assert leader.bases[-1] <= commit.next_offset <= leader.high_watermark
-        self.check_view(live_from=leader.start)
+        self.check_view(closed=range(leader.start, leader.bases[-1]))
 
     @invariant()
     def the_commit_never_goes_back(self) -> None:
@@ -143,16 +150,16 @@ class Histories(RuleBasedStateMachine):
             self.furthest = (commit.epoch, commit.next_offset)
             self.checked = etag
             if not self.cluster.lossy:
-                self.check_view(live_from=None)
+                self.check_view(closed=range(0))
 
-    def check_view(self, live_from: int | None) -> None:
-        """Every row is the line's; every offset that is not shown was compacted, or is a recorded gap."""
+    def check_view(self, closed: range) -> None:
+        """Every row is the line's; what is not shown was compacted, or is a recorded gap that no segment here fills."""
         line, compacted = self.cluster.line, self.cluster.compacted
         expected = None
         for row in rows(self.store):
             if isinstance(row, Hole):
                 assert row.recorded, f"nothing answers for {row}"
-                assert live_from is None or row.start < live_from, f"{row} is held by the leader"
+                assert row.start not in closed, f"{row} is held by the leader"
                 expected = row.end
                 continue
             offset, body = row
@@ -162,7 +169,7 @@ class Histories(RuleBasedStateMachine):
             expected = offset + 1
 
 
-@pytest.mark.parametrize("histories", [150, pytest.param(5_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("histories", [300, pytest.param(5_000, marks=pytest.mark.full)])
 def test_whatever_happens_readers_see_the_living_line(histories: int) -> None:
     """Elections, truncation, compaction, retention, crashes, store faults: no history loses or doubles a record."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
@@ -171,7 +178,7 @@ def test_whatever_happens_readers_see_the_living_line(histories: int) -> None:
             Histories,
             settings=settings(
                 max_examples=histories,
-                stateful_step_count=60,
+                stateful_step_count=100,
                 deadline=None,
                 suppress_health_check=list(HealthCheck),
                 print_blob=True,
