@@ -128,7 +128,7 @@ class Agent:
         self.see_directory()
         self._clock.tick(CHECKPOINT_SECONDS)
         self.see_checkpoint()
-        for _ in range(100):
+        for _ in range(5_000):
             if not self.tasks:
                 break
             self.work(0)
