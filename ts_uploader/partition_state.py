@@ -1,9 +1,9 @@
 """What the tracker knows of one partition, and what follows from it. Pure; the tracker's one thread owns it."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 
 from ts_common.commit import Commit
@@ -29,7 +29,8 @@ class PartitionState:
     asking: bool = False
     committing: bool = False
     failures: int = 0
-    live: dict[int, int] = field(default_factory=dict)  # next base by base, as last listed live in this reign
+    whole: Listing | None = None  # the last one in this reign with no renames under way
+    taken: dict[int, int] = field(default_factory=dict)  # next base by base, of what retention renamed in this reign
     gap_since: int | None = None  # when the next offset was first listed below all that is held; ns since the epoch
     in_flight: set[int] = field(default_factory=set)
     shipped: dict[int, Shipped] = field(default_factory=dict)  # what continues the run, or may
@@ -42,7 +43,8 @@ class PartitionState:
         self.position = None
         self.asking = self.committing = False
         self.failures = 0
-        self.live.clear()
+        self.whole = None
+        self.taken.clear()
         self.gap_since = None
         self.in_flight.clear()
         self.shipped.clear()
@@ -58,15 +60,16 @@ class PartitionState:
         self.listing = listing
         if listing.swapping or not listing.bases:
             return  # in the middle of renames neighbours are none
-        pairs, lowest = dict(pairwise(listing.bases)), listing.bases[0]
+        lowest = listing.bases[0]
         # What is not live any more, while something at or below it is, went into a merged segment or was cut off.
-        taken = {base: end for base, end in self.live.items() if base < lowest and base in listing.deleted}
-        self.live = taken | pairs
+        seen = [*self.taken.items(), *(_below(self.whole.bases, lowest) if self.whole is not None else ())]
+        self.taken = {base: end for base, end in seen if base < lowest and base in listing.deleted}
+        self.whole = listing
         # A segment that was merged, or whose neighbour was, is another one now: what was shipped of it stands in the
         # store, and is weighed anew. What retention took is what it was.
         for done in (self.shipped, self.filling):
             for base, shipped in list(done.items()):
-                if base >= lowest and pairs.get(base) != shipped.next_base:
+                if base >= lowest and _following(listing.bases, base) != shipped.next_base:
                     del done[base]
 
     def take_position(self, position: Position) -> None:
@@ -105,8 +108,7 @@ class PartitionState:
         Those that retention took and has only renamed so far come first; the others are live.
         """
         bases = listing.bases
-        if len(self.live) >= len(bases):
-            yield from sorted((base, end) for base, end in self.live.items() if base < bases[0] and end > offset)
+        yield from sorted((base, end) for base, end in self.taken.items() if base < bases[0] and end > offset)
         for index in range(max(0, bisect_right(bases, offset) - 1), len(bases) - 1):
             yield bases[index], bases[index + 1]
 
@@ -133,6 +135,17 @@ class PartitionState:
         """Whether the segment to go on with is shipped, and does not reach beyond the next offset."""
         done = self.shipped.get(base)
         return done is not None and base not in self.in_flight and done.end <= next_offset
+
+
+def _below(bases: tuple[int, ...], lowest: int) -> Iterator[tuple[int, int]]:
+    """(base, next base) of the closed segments that begin below `lowest`."""
+    return takewhile(lambda pair: pair[0] < lowest, pairwise(bases))
+
+
+def _following(bases: tuple[int, ...], base: int) -> int | None:
+    """The base after this one; None where it is not among them, or the last."""
+    index = bisect_left(bases, base)
+    return bases[index + 1] if index + 1 < len(bases) and bases[index] == base else None
 
 
 def overlapping(ranges: tuple[tuple[int, int], ...], start: int, end: int) -> bool:
