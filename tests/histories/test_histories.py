@@ -165,9 +165,7 @@ class Histories(RuleBasedStateMachine):
                 expected = row.end
                 continue
             offset, body = row
-            if offset < known_from:
-                continue
-            assert body == body_of(line[offset]), f"offset {offset} is not the line's"
+            assert offset < known_from or body == body_of(line[offset]), f"offset {offset} is not the line's"
             missing = set(range(expected, offset)) - compacted if expected is not None else set()
             assert not missing, f"offsets {missing} are lost"
             expected = offset + 1

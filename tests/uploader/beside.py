@@ -15,6 +15,7 @@ from ts_common.store.factory import open_store
 from ts_local.agent import AgentProcess, write_config
 from ts_local.cluster import LocalCluster, wait_for
 from ts_local.oracle import OracleRecord, dump
+from ts_local.proxy.s3 import S3FaultProxy
 
 BUCKET = "archive"
 PREFIX = "ts.segment.uploader."
@@ -30,6 +31,7 @@ class Archive:
         cluster_id: stands in the keys.
         entropy_bits: likewise.
         properties: further ones of the configuration.
+        proxy: between the agents and the S3 server; the archive's own store talks to the server itself.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class Archive:
         cluster_id: str = "prod",
         entropy_bits: int = 5,
         properties: Mapping[str, str] | None = None,
+        proxy: S3FaultProxy | None = None,
     ) -> None:
         assert cluster.s3 is not None
         self.cluster = cluster
@@ -54,6 +57,7 @@ class Archive:
             "storage.service.endpoint.url": self.location,
             **(properties or {}),
         }
+        self._environment = (proxy or cluster.s3).environment()
         self._agents: list[AgentProcess] = []
         self._store: ObjectStore | None = None
 
@@ -69,7 +73,7 @@ class Archive:
 
         Args:
             broker: its id.
-            environment: of an S3 server other than the cluster's own: a proxy before it.
+            environment: of an S3 server other than the archive's, or of another proxy before it.
             surroundings: a file in place of the broker's own `server.properties`.
             prefix: a command that runs it, `setpriv` with fewer rights.
         """
@@ -81,7 +85,7 @@ class Archive:
             config,
             surroundings or self.cluster.brokers[broker].server_properties,
             self.keys.cluster,
-            environment=environment or self.s3.environment(),
+            environment=environment or self._environment,
             prefix=prefix,
             name=f"agent-{self._directory.name}-{len(self._agents)}",
         )
