@@ -30,11 +30,11 @@ def read_archive(store: ObjectStore, keys: ClusterKeys, partition: TopicPartitio
         decoder = SegmentDecoder(projection_of(COLUMNS_WITH_HEADERS), step.start, step.end, size=copy.segment.size)
         for columns in decoder.decode(fetch(store, copy.key)):
             batch = to_arrow(columns, partition.topic, partition.partition, COLUMNS_WITH_HEADERS)
-            records += [_record(row) for row in batch.to_pylist()]
+            records += [record_of(row) for row in batch.to_pylist()]
     return records
 
 
-def _record(row: dict[str, object]) -> OracleRecord:
+def record_of(row: dict[str, object]) -> OracleRecord:
     key, value, topic, partition, offset = (row[name] for name in ("key", "value", "topic", "partition", "offset"))
     timestamp, timestamp_type, headers = row["timestamp"], row["timestampType"], row["headers"] or []
     assert isinstance(topic, str)

@@ -33,6 +33,8 @@ class Commit:
         broker: id of the broker beside which the agent ran.
         time: milliseconds since the epoch, the agent's clock.
         nonce: random, so that no two commits have equal bytes.
+        tail: (last offset, stored CRC) of the run's last batch; None where compaction may have changed it. A log that
+            has another batch there is not the one that was committed, whatever its epochs say.
     """
 
     highest_base: int
@@ -44,6 +46,7 @@ class Commit:
     broker: int
     time: int
     nonce: str
+    tail: tuple[int, int] | None = None
 
     def encode(self) -> bytes:
         """The text of `offset.wm`."""
@@ -56,6 +59,7 @@ class Commit:
             "broker": self.broker,
             "time": self.time,
             "nonce": self.nonce,
+            "tail": self.tail,
         }
         return f"{self.highest_base:020d}\n{json.dumps(second, separators=(',', ':'))}\n".encode()
 
@@ -94,8 +98,9 @@ def decode_commit(data: bytes, key: str) -> Commit | ForeignCommit:
             broker=_integer(fields, "broker"),
             time=_integer(fields, "time"),
             nonce=str(fields["nonce"]),
+            tail=None if fields.get("tail") is None else (int(fields["tail"][0]), int(fields["tail"][1])),
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, IndexError) as error:
         raise CorruptData(f"{key}: not a commit: {error!r}; the store holds {data[:80]!r}") from error
     return commit
 

@@ -24,6 +24,7 @@ from ts_common.commit import Commit, ForeignCommit, decode_log_start, encode_log
 from ts_common.epochs import NO_EPOCH, EpochLine
 from ts_common.errors import (
     CorruptData,
+    DataLoss,
     LookFirstError,
     OutcomeUnknown,
     PreconditionFailed,
@@ -33,7 +34,7 @@ from ts_common.errors import (
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys, PartitionKeys, SegmentName
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
-from ts_uploader.divergence import check_reign, rewound, shared_end, shared_end_by_bytes
+from ts_uploader.divergence import WHAT_TO_DO, check_reign, check_tail, rewound, shared_end, shared_end_by_bytes
 from ts_uploader.events import (
     Asked,
     AskStore,
@@ -87,6 +88,7 @@ class CommitLog:
                 reign yet.
             PreconditionFailed: another agent commits at this moment: ask again.
             CorruptData: something in the store is not what it should be; nothing is written.
+            DataLoss: the broker lost records within an epoch: nothing that could be written would tell them apart.
             StoreUnavailable, OutcomeUnknown, AccessDenied, BucketMissing: the store's.
         """
         listing = _look_again(task)
@@ -152,6 +154,7 @@ class CommitLog:
             next_offset=end,
             epochs=loss.epochs,
             last_stable_offset=last_stable_offset(listing.directory, end),
+            tail=None,
         )
         commit = replace(commit, highest_base=max(commit.highest_base, *loss.bases, 0))
         position = self._put(task.partition, position, commit)
@@ -227,15 +230,17 @@ class CommitLog:
         if end is None:
             end = shared_end_by_bytes(store, read_catalog(store, position.keys), next_offset, listing)
         if end >= next_offset:
+            if isinstance(position.commit, Commit):
+                check_tail(position.commit, listing)
             if position.commit is None:  # shipped in an earlier life, and never committed: readers wait for it
                 stable = last_stable_offset(listing.directory, next_offset)
                 commit = replace(next_commit(position, (), task.reign, self._broker), last_stable_offset=stable)
                 position = self._put(task.partition, position, commit)
             return Asked(task.partition, task.generation, task.reign, position)
         if isinstance(position.commit, Commit) and position.commit.epoch == task.reign.epoch:
-            # No log loses anything within a reign of its own: this one is not what the leadership source takes it for.
-            raise SegmentChanged(
-                f"{listing.directory} parts at {end} from what its own reign committed up to {next_offset}"
+            raise DataLoss(
+                f"{listing.directory} ends at {end}, and its own reign of epoch {task.reign.epoch} committed up to "
+                f"{next_offset}: {WHAT_TO_DO}"
             )
         stored = [segment.name.base for segment in read_catalog(store, position.keys).segments]
         containing = max((base for base in listing.bases if base <= end), default=end)
@@ -245,6 +250,7 @@ class CommitLog:
             next_offset=end,
             epochs=rewound(position.epochs, end, local_epochs(listing.directory)),
             last_stable_offset=last_stable_offset(listing.directory, containing),
+            tail=None,
         )
         position = replace(position, gaps=tuple(gap for gap in position.gaps if gap[0] < end))
         position = self._put(task.partition, position, commit)
@@ -348,6 +354,7 @@ def next_commit(position: Position, run: Sequence[Shipped], reign: Reign, broker
         broker=broker,
         time=int(time.time() * _MILLISECONDS),
         nonce=secrets.token_hex(8),
+        tail=run[-1].tail if run else before.tail if before is not None else None,
     )
 
 

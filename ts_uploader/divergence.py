@@ -13,15 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ts_common.catalog import PartitionCatalog, StoredSegment
+from ts_common.commit import Commit
 from ts_common.epochs import EpochLine
-from ts_common.errors import CorruptData, ObjectNotFound, SegmentChanged
+from ts_common.errors import CorruptData, DataLoss, ObjectNotFound, SegmentChanged
 from ts_common.fetch import ResumableReader
 from ts_common.log_format.framing import BatchHeader, parse_header
 from ts_common.log_format.index_files import position_for_offset, read_offset_index
 from ts_common.object_keys import PartitionKeys
 from ts_common.store.contract import ObjectStore
 from ts_uploader.events import Listing, Reign
-from ts_uploader.local_log import local_epochs, log_end, open_log
+from ts_uploader.local_log import local_epochs, log_end, open_log, read_file
 
 
 def check_reign(listing: Listing, reign: Reign) -> None:
@@ -67,6 +68,27 @@ def shared_end(epochs: EpochLine, next_offset: int, listing: Listing) -> int | N
         raise SegmentChanged(f"{listing.directory}: {behind}") from behind
 
 
+def check_tail(commit: Commit, listing: Listing) -> None:
+    """The last committed batch is the one that stands in this log, where it still does.
+
+    Epochs cannot show what was lost within one: a lone broker, or all at once, came back with a shorter log, and no
+    controller was there to begin another reign. Nor can they show a topic made anew where topics have no ids.
+
+    Raises:
+        DataLoss: another batch stands there.
+    """
+    if commit.tail is None or commit.tail[0] < listing.bases[0]:
+        return
+    last_offset, crc = commit.tail
+    data = _local_batch(listing, last_offset)
+    header = parse_header(data, 0, len(data)) if data is not None else None
+    if isinstance(header, BatchHeader) and header.is_as_written and header.crc != crc:
+        raise DataLoss(
+            f"{listing.directory}: the batch that ends with offset {last_offset} is not the one that was committed in "
+            f"the same leader epoch: {WHAT_TO_DO}"
+        )
+
+
 def shared_end_by_bytes(store: ObjectStore, catalog: PartitionCatalog, next_offset: int, listing: Listing) -> int:
     """As `shared_end`, by comparing the last batches of the run's segments with the local ones, newest first.
 
@@ -95,6 +117,10 @@ def rewound(epochs: EpochLine, end: int, local: EpochLine | None) -> EpochLine:
 
 
 _PIECE_BYTES = 1 << 20
+WHAT_TO_DO = (
+    "the broker lost records that it had acknowledged, and may have written others in their place in one epoch. "
+    "The archive stays as it is and nothing more is shipped; copy what the log holds now into a new topic"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +168,7 @@ def _local_batch(listing: Listing, last_offset: int) -> bytes | None:
 
 def _local_index(directory: Path, base: int) -> tuple[tuple[int, int], ...]:
     try:
-        return read_offset_index((directory / f"{base:020d}.index").read_bytes())
+        return read_offset_index(read_file(directory / f"{base:020d}.index"))
     except FileNotFoundError:
         return ()
 

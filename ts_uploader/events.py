@@ -259,6 +259,7 @@ class Shipped(Task):
         last_stable_offset: at `end`, by the producer snapshot there; None without one.
         bytes_sent: to the store; 0 where the store had it already.
         corruptions: how many places in it are no whole batch.
+        tail: (last offset, stored CRC) of its last batch, where its coverage ends with that and it is as written.
         late: it was marked late in its metadata.
         seconds: from taking the task to the end of the upload.
     """
@@ -271,6 +272,7 @@ class Shipped(Task):
     bytes_sent: int
     corruptions: int
     seconds: float
+    tail: tuple[int, int] | None = None
     late: bool = False
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from ts_common.epochs import EpochLine
 from ts_common.errors import CorruptData, SegmentChanged
@@ -22,6 +23,7 @@ from ts_common.log_format.snapshot import first_unstable_offset
 from ts_common.model import TopicPartition
 from ts_common.object_keys import INDEX_SUFFIXES, LOG_SUFFIX
 
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DELETED = ".deleted"
 _EPOCHS = "leader-epoch-checkpoint"
 _LOG_STARTS = "log-start-offset-checkpoint"
@@ -112,6 +114,21 @@ def open_log(directory: Path, base: int) -> Iterator[OpenLog]:
         os.close(descriptor)
 
 
+def open_file(path: Path) -> BinaryIO:
+    """Open a file of the broker's for reading.
+
+    Raises:
+        OSError: it is not there, cannot be read, or is a symbolic link.
+    """
+    return os.fdopen(os.open(path, _FLAGS), "rb")
+
+
+def read_file(path: Path) -> bytes:
+    """All bytes of a small file of the broker's; raises as `open_file`."""
+    with open_file(path) as file:
+        return file.read()
+
+
 def read_indexes(directory: Path, base: int) -> dict[str, bytes]:
     """The index files that stand beside a log; at most 10 MB each, and trimmed once the segment is closed.
 
@@ -134,7 +151,7 @@ def read_indexes(directory: Path, base: int) -> dict[str, bytes]:
 def local_epochs(directory: Path) -> EpochLine | None:
     """The broker's `leader-epoch-checkpoint`; None where there is none (old magic), or none that can be read."""
     try:
-        pairs = parse_leader_epoch_checkpoint((directory / _EPOCHS).read_bytes())
+        pairs = parse_leader_epoch_checkpoint(read_file(directory / _EPOCHS))
     except (FileNotFoundError, CorruptData):
         return None
     # Of epochs that begin at one offset only the last wrote anything.
@@ -145,7 +162,7 @@ def local_epochs(directory: Path) -> EpochLine | None:
 def last_stable_offset(directory: Path, end: int) -> int | None:
     """The last stable offset at `end`, by the producer snapshot there; None without a readable one."""
     try:
-        unstable = first_unstable_offset((directory / f"{end:020d}.snapshot").read_bytes())
+        unstable = first_unstable_offset(read_file(directory / f"{end:020d}.snapshot"))
     except (FileNotFoundError, CorruptData):
         return None
     return end if unstable is None else min(unstable, end)
@@ -160,7 +177,7 @@ def log_end(directory: Path, active: int) -> int:
     with open_log(directory, active) as log:
         entries: tuple[tuple[int, int], ...] = ()
         with suppress(FileNotFoundError):
-            entries = read_offset_index((directory / f"{active:020d}.index").read_bytes())
+            entries = read_offset_index(read_file(directory / f"{active:020d}.index"))
         # From the last index entry on there are only a few batches; an entry that leads nowhere costs a whole scan.
         for position in (entries[-1][1] if entries else 0, 0):
             if position < log.size:
@@ -173,7 +190,7 @@ def log_end(directory: Path, active: int) -> int:
 def largest_timestamp(directory: Path, base: int) -> int | None:
     """The largest record timestamp of a closed segment, ms, with which its time index ends; None without one."""
     try:
-        with (directory / f"{base:020d}.timeindex").open("rb") as file:
+        with open_file(directory / f"{base:020d}.timeindex") as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(max(0, size - size % TIME_ENTRY_SIZE - TIME_ENTRY_SIZE))
             entries = read_time_index(file.read(TIME_ENTRY_SIZE))
@@ -188,7 +205,7 @@ def log_start_by_request(log_dir: Path, partition: TopicPartition) -> int | None
     Kafka writes `log-start-offset-checkpoint` for logs that begin inside their first segment, every minute or so.
     """
     try:
-        offsets = parse_offset_checkpoint((log_dir / _LOG_STARTS).read_bytes())
+        offsets = parse_offset_checkpoint(read_file(log_dir / _LOG_STARTS))
     except (FileNotFoundError, CorruptData):
         return None
     return offsets.get((partition.topic, partition.partition))
@@ -199,7 +216,7 @@ def _open(directory: Path, base: int, suffix: str) -> tuple[int, Path]:
     live = directory / f"{base:020d}{suffix}"
     for path in (live, live.with_name(live.name + _DELETED)):
         try:
-            return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), path
+            return os.open(path, _FLAGS), path
         except FileNotFoundError:
             continue
     raise SegmentChanged(f"{live} is gone")

@@ -25,6 +25,7 @@ class PartitionState:
     high_watermark: int | None = None
     doubted: int | None = None  # a high watermark below the next offset, for which the store was asked again
     position: Position | None = None
+    reached: int | None = None  # the next offset as last known in this reign, also while it is asked for anew
     known: Commit | None = None  # our last commit, as read or written here; outlives reigns
     asking: bool = False
     committing: bool = False
@@ -40,7 +41,7 @@ class PartitionState:
         """Forget everything that was true of the reign or directory before; results under way no longer count."""
         self.generation = generation
         self.high_watermark = self.doubted = None
-        self.position = None
+        self.position = self.reached = None
         self.asking = self.committing = False
         self.failures = 0
         self.whole = None
@@ -75,6 +76,7 @@ class PartitionState:
     def take_position(self, position: Position) -> None:
         """The store's word, read or written; what lies below it needs no further thought."""
         self.position = position
+        self.reached = position.next_offset
         if isinstance(position.commit, Commit):
             self.known = position.commit
         for base in [base for base, done in self.shipped.items() if done.end <= position.next_offset]:

@@ -145,7 +145,7 @@ class Tracker:
         for partition, state in self._partitions.items():
             if state.reign is None or state.listing is None:
                 continue
-            next_offset = state.position.next_offset if state.position else None
+            next_offset = state.reached
             unshipped = [] if not state.listing.bases else list(state.held(state.listing, next_offset or 0))
             base = unshipped[0][0] if unshipped and next_offset is not None else None
             lag = None

@@ -102,6 +102,7 @@ class Uploader:
             bytes_sent=sent,
             corruptions=scan.corrupt_batches,
             seconds=time.monotonic() - began,
+            tail=scan.tail if end == scan.end_offset else None,
             late=late and bool(sent),
         )
 

@@ -67,7 +67,7 @@ def test_a_small_window_and_short_reads_change_nothing(monkeypatch: pytest.Monke
 def test_an_empty_segment_covers_nothing() -> None:
     """No batch: no offsets, no timestamps."""
     assert scanned(b"") == SegmentScan(
-        0, 0, 0, None, None, None, (), (), 0, None, None, (), False, (), 0, Trailing.NONE
+        0, 0, 0, None, None, None, None, (), (), 0, None, None, (), False, (), 0, Trailing.NONE
     )
 
 
@@ -247,3 +247,11 @@ def test_a_scan_is_a_frozen_value() -> None:
     """It passes between threads."""
     with pytest.raises(dataclasses.FrozenInstanceError):
         scanned(b"").size = 1  # type: ignore[misc]
+
+
+def test_the_last_batch_is_named_unless_the_cleaner_may_have_been_at_it() -> None:
+    """Its last offset and CRC, where it still has every record that it was written with."""
+    whole = batch(0, [record(n) for n in range(3)])
+    assert scanned(whole).tail == (2, int.from_bytes(whole[17:21], "big"))
+    assert scanned(batch(0, [record(2)], last_offset_delta=2)).tail is None
+    assert scanned(whole + batch(3, [], last_offset_delta=4)).tail is None

@@ -1,5 +1,6 @@
 """Elections that lost records (protocol rule 5): where the archive goes back to, against a real store (a directory)."""
 
+import io
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,8 @@ from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
 from ts_common.catalog import read_commit
 from ts_common.commit import Commit, encode_log_start
 from ts_common.epochs import EpochLine
-from ts_common.errors import SegmentChanged
+from ts_common.errors import DataLoss, SegmentChanged
+from ts_common.log_format.scan import scan_segment
 from ts_common.object_keys import SegmentName
 from ts_common.segment_metadata import SegmentMetadata
 from ts_common.store.contract import ObjectStore
@@ -134,7 +136,7 @@ def test_u06_a_commit_of_the_same_reign_is_never_taken_back(
     commit = committed(store, 300, (5, 0))
     local.segments(0)
     local.epochs((5, 0))
-    with pytest.raises(SegmentChanged, match="its own reign committed up to 300"):
+    with pytest.raises(DataLoss, match="committed up to 300"):
         ask(commits, local)
     assert read_commit(store, KEYS)[0] == commit
 
@@ -193,3 +195,24 @@ def test_the_shared_end_is_where_two_histories_part(
         assert follower.shared_end(parted + mine, leader, parted + theirs) == parted + min(mine, theirs)
     else:
         assert follower.shared_end(parted + mine, leader, parted + theirs) == parted
+
+
+def test_u26_another_batch_in_the_place_of_the_last_committed_one_is_told(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Lost and written anew within one epoch: the epochs agree, the bytes do not, and nothing is shipped over them."""
+    ours = build.batch(0, [build.record(n, value=b"ours") for n in range(30)], epoch=5)
+    other = build.batch(0, [build.record(n, value=b"other") for n in range(30)], epoch=5)
+    tail = scan_segment(io.BytesIO(ours), len(ours)).tail
+    assert tail is not None
+    commit = replace(committed(store, 30, (5, 0)), tail=tail)
+    store.put(KEYS.commit, commit.encode())
+    local.write(0, ours)
+    local.segments(30)
+    local.epochs((5, 0))
+    assert ask(commits, local).position.commit == commit
+    local.write(0, other)
+    with pytest.raises(DataLoss, match="is not the one that was committed"):
+        ask(commits, local)
+    local.write(0, build.batch(0, [build.record(29)], last_offset_delta=29, epoch=5))  # the cleaner's work
+    assert ask(commits, local).position.commit == commit

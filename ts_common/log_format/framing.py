@@ -149,6 +149,11 @@ class BatchHeader:
         return self.magic >= 2 and bool(self.attributes & CONTROL_MASK)
 
     @property
+    def is_as_written(self) -> bool:
+        """Whether it has all its records and no delete horizon: then the cleaner never rewrote it."""
+        return self.record_count == self.last_offset - self.base_offset + 1 and not self.has_delete_horizon
+
+    @property
     def has_delete_horizon(self) -> bool:
         """The cleaner stored a delete horizon in place of the base timestamp (KIP-534)."""
         return self.magic >= 2 and bool(self.attributes & DELETE_HORIZON_MASK)

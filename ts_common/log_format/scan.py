@@ -47,6 +47,7 @@ class SegmentScan:
         base_offset: of the first batch. (A compressed wrapper of magic 0 or 1 tells only its last offset.)
         last_offset: of the last batch.
         end_offset: the offset after that.
+        tail: (last offset, stored CRC) of the last batch, where compaction has left it as it was written; else None.
         epochs: (leader epoch, base offset) of the first batch and of each whose epoch is another than that of the one
             before it. Magic 0 and 1 have no epoch and count as -1.
         epoch_lasts: for each of those, the base offset of the last batch with that epoch before the next pair.
@@ -68,6 +69,7 @@ class SegmentScan:
     base_offset: int | None
     last_offset: int | None
     end_offset: int | None
+    tail: tuple[int, int] | None
     epochs: tuple[tuple[int, int], ...]
     epoch_lasts: tuple[int, ...]
     record_count: int | None
@@ -180,6 +182,7 @@ class _Facts:
         self.valid_bytes = 0
         self._base_offset: int | None = None
         self._last_offset = -1
+        self._tail: tuple[int, int] | None = None
         self._epochs: list[tuple[int, int]] = []
         self._epoch_lasts: list[int] = []
         self._count = 0
@@ -207,6 +210,7 @@ class _Facts:
         if self._base_offset is None:
             self._base_offset = header.base_offset
         self._last_offset = header.last_offset
+        self._tail = (header.last_offset, header.crc) if header.is_as_written else None
         if not self._epochs or self._epochs[-1][0] != header.leader_epoch:
             self._epochs.append((header.leader_epoch, header.base_offset))
             self._epoch_lasts.append(header.base_offset)
@@ -235,6 +239,7 @@ class _Facts:
             base_offset=self._base_offset,
             last_offset=self._last_offset if found else None,
             end_offset=self._last_offset + 1 if found else None,
+            tail=self._tail,
             epochs=tuple(self._epochs),
             epoch_lasts=tuple(self._epoch_lasts),
             record_count=self._count if self._count_known else None,

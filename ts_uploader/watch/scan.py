@@ -14,14 +14,15 @@ from ts_common.errors import CorruptData
 from ts_common.log_format.checkpoints import parse_offset_checkpoint, parse_partition_metadata
 from ts_common.model import TopicPartition
 from ts_uploader.events import HighWatermarks, Listing
+from ts_uploader.local_log import open_file, read_file
 
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 _LOG = re.compile(r"([0-9]{20})\.log")
 _DELETED_LOG = re.compile(r"([0-9]{20})\.log\.deleted")
 
 
-def partition_directories(log_dir: Path) -> Iterator[tuple[TopicPartition, Path]]:
-    """The live partition directories of a log dir; symbolic links are none, since they could lead out of it.
+def partition_directories(log_dir: Path) -> Iterator[tuple[TopicPartition, Path, bool]]:
+    """The live partition directories of a log dir, and whether each is a symbolic link.
 
     Raises:
         OSError: the log dir cannot be read.
@@ -29,8 +30,8 @@ def partition_directories(log_dir: Path) -> Iterator[tuple[TopicPartition, Path]
     with os.scandir(log_dir) as entries:
         for entry in entries:
             partition = TopicPartition.parse(entry.name)
-            if partition is not None and entry.is_dir(follow_symlinks=False):
-                yield partition, Path(entry.path)
+            if partition is not None and (entry.is_symlink() or entry.is_dir(follow_symlinks=False)):
+                yield partition, Path(entry.path), entry.is_symlink()
 
 
 def list_partition(partition: TopicPartition, directory: Path, log_dir: Path) -> Listing | None:
@@ -69,7 +70,7 @@ def list_partition(partition: TopicPartition, directory: Path, log_dir: Path) ->
 def read_high_watermarks(log_dir: Path) -> HighWatermarks | None:
     """The log dir's checkpoint; None where there is none, or none that can be read (the broker will write another)."""
     try:
-        with (log_dir / HIGH_WATERMARK_CHECKPOINT).open("rb") as file:
+        with open_file(log_dir / HIGH_WATERMARK_CHECKPOINT) as file:
             # Of the open file: the broker replaces it by a rename, and time and content must be of one.
             written_at = os.fstat(file.fileno()).st_mtime_ns
             return HighWatermarks(log_dir, written_at, parse_offset_checkpoint(file.read()))
@@ -79,6 +80,6 @@ def read_high_watermarks(log_dir: Path) -> HighWatermarks | None:
 
 def _topic_id(directory: Path) -> str | None:
     try:
-        return parse_partition_metadata((directory / "partition.metadata").read_bytes())
+        return parse_partition_metadata(read_file(directory / "partition.metadata"))
     except (FileNotFoundError, CorruptData):
         return None

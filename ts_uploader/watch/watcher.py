@@ -162,8 +162,14 @@ class LogDirectoryWatcher:
         complete = True
         for log_dir in self._log_dirs:
             try:
-                for partition, directory in partition_directories(log_dir):
-                    if self._wanted(partition.topic):
+                for partition, directory, is_link in partition_directories(log_dir):
+                    if not self._wanted(partition.topic):
+                        continue
+                    if is_link:  # it could lead out of the log dirs
+                        log.error(
+                            "partition directory is a symbolic link, and is not followed", directory=str(directory)
+                        )
+                    else:
                         found.setdefault(partition, []).append((directory, log_dir))
             except OSError as error:
                 log.error("log dir cannot be read", log_dir=str(log_dir), error=str(error))

@@ -1,0 +1,85 @@
+"""One cluster for the folder: two brokers that roll their segments at different sizes, ZooKeeper, an S3 server.
+
+A test that stops, kills or pauses a server starts it again before it ends, whatever became of the test.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.uploader.beside import BUCKET, Archive
+from ts_local.cluster import LocalCluster
+from ts_local.proxy.s3 import S3FaultProxy
+
+ArchiveOf = Callable[..., Archive]
+
+
+@pytest.fixture(scope="package")
+def cluster() -> Iterator[LocalCluster]:
+    """Small segments need a small fetch: a follower appends a whole fetch at once."""
+    with LocalCluster(
+        brokers=2,
+        s3=True,
+        buckets=[BUCKET],
+        properties={
+            "replica.fetch.max.bytes": "20000",
+            "replica.fetch.response.max.bytes": "20000",
+            "replica.high.watermark.checkpoint.interval.ms": "500",
+            "zookeeper.session.timeout.ms": "2000",
+            "log.cleaner.backoff.ms": "500",
+            "log.retention.check.interval.ms": "1000",
+            # Where DeleteRecords moved the log start to, every minute in production.
+            "log.flush.start.offset.checkpoint.interval.ms": "1000",
+            # Tests stop brokers that hold the only copy of these.
+            "offsets.topic.replication.factor": "2",
+            "transaction.state.log.replication.factor": "2",
+        },
+        broker_properties={1: {"log.segment.bytes": "60000"}, 2: {"log.segment.bytes": "97000"}},
+        name="faults",
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def archive_of(cluster: LocalCluster, tmp_path: Path) -> Iterator[ArchiveOf]:
+    """Makes archives of topics; their agents end with the test."""
+    made: list[Archive] = []
+
+    def archive(topic: str, **arguments: object) -> Archive:
+        made.append(Archive(cluster, tmp_path, topic, **arguments))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield archive
+    for archive_ in made:
+        archive_.close()
+
+
+@pytest.fixture
+def mended(cluster: LocalCluster) -> Iterator[None]:
+    """After the test every link flows, and every server runs with the settings that it had before."""
+    settings = {broker.id: dict(broker.properties) for broker in cluster.brokers.values()}
+    yield
+    for link in cluster.links.values():
+        link.heal()
+    for server in cluster.servers:
+        if server.alive and server.paused:
+            server.resume()
+    if cluster.zookeeper is not None:
+        cluster.zookeeper.start()
+    for broker in cluster.brokers.values():
+        if broker.properties != settings[broker.id]:
+            broker.properties = settings[broker.id]
+            broker.stop()
+        if not broker.alive:
+            broker.launch()
+    for broker in cluster.brokers.values():
+        broker.wait_ready()
+
+
+@pytest.fixture
+def proxy(cluster: LocalCluster) -> Iterator[S3FaultProxy]:
+    """Before the S3 server, without a rule; ask for it before `archive_of`, so that it outlives the agents."""
+    assert cluster.s3 is not None
+    with S3FaultProxy(cluster.s3) as proxy:
+        yield proxy

@@ -1,0 +1,139 @@
+"""Agents that are killed or paused at a step of the protocol, which is a PUT as its proxy sees it."""
+
+import re
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal
+
+from tests.faults.store_faults import key_of
+from tests.uploader.beside import Archive
+from ts_local.agent import AgentProcess
+from ts_local.process import ServerNotRunningError
+from ts_local.proxy.s3 import DropRequest, Request, S3FaultProxy
+
+Moment = Literal["before", "after"]
+Fate = Literal["kill", "pause"]
+
+
+@dataclass(frozen=True, order=True)
+class Step:
+    """One PUT of the protocol, whatever history brought the agent there.
+
+    Attributes:
+        directory: of the partition, or of the topic.
+        name: of the object.
+        first: whether it asks that nothing stands there (`If-None-Match`); a first commit is not the next one.
+    """
+
+    directory: str
+    name: str
+    first: bool
+
+    @property
+    def kind(self) -> str:
+        """Without the partition and the base offset."""
+        name = re.sub(r"\d{20}", "<base>", self.name)
+        return f"{name} first" if self.first else name
+
+    def __str__(self) -> str:
+        return f"{self.directory}/{self.name}{' (first)' if self.first else ''}"
+
+
+def step_of(archive: Archive, request: Request) -> Step | None:
+    """The step that a request is; None where it is none."""
+    key = key_of(archive, request)
+    if request.method != "PUT" or not key:
+        return None
+    *_, directory, name = key.split("/")
+    return Step(directory, name, "if-none-match" in request.headers)
+
+
+class Victim:
+    """An agent behind a proxy of its own, which is struck once in each of its lives, at a step that is wanted then.
+
+    "before": the store never hears of the PUT. "after": the store has answered, and the agent does not know.
+
+    Attributes:
+        met: the steps at which it was struck; what else was under way in the same way counts too.
+        struck: set once it was struck, until its next life.
+
+    Args:
+        archive: that it ships to.
+        proxy: of this agent only.
+        moment: of the step.
+        fate: what happens to it.
+        wanted: asked of each step, and of those met so far, whether to strike there.
+    """
+
+    def __init__(
+        self,
+        archive: Archive,
+        proxy: S3FaultProxy,
+        moment: Moment,
+        wanted: Callable[[Step, frozenset[Step]], bool],
+        fate: Fate = "kill",
+    ) -> None:
+        self.met: frozenset[Step] = frozenset()
+        self.struck = threading.Event()
+        self._archive = archive
+        self._proxy = proxy
+        self._wanted = wanted
+        self._moment = moment
+        self._fate = fate
+        self._up = threading.Event()  # no PUT goes further before the agent is known here
+        self._lock = threading.Lock()  # guards `met`, and lets one strike at a time
+        self._agent: AgentProcess | None = None
+        proxy.before(self._before)
+        proxy.after(self._after)
+
+    @property
+    def agent(self) -> AgentProcess:
+        """The agent in its present life."""
+        assert self._agent is not None
+        return self._agent
+
+    def live(self) -> AgentProcess:
+        """Begin a life: start it, or let it go on."""
+        self.struck.clear()
+        if self._agent is None:
+            self._agent = self._archive.agent(environment=self._proxy.environment())
+        elif self._agent.alive and self._agent.paused:
+            self._agent.resume()
+        else:
+            self._agent.start()
+        self._up.set()
+        return self._agent
+
+    def _before(self, request: Request) -> None:
+        step = step_of(self._archive, request)
+        if step is None:
+            return
+        self._up.wait()
+        with self._lock:
+            if self.struck.is_set() and self._fate == "kill":
+                raise DropRequest  # of a dead agent
+            if self._moment == "before" and not self.struck.is_set() and self._wanted(step, self.met):
+                self._strike(step)
+                raise DropRequest
+
+    def _after(self, request: Request) -> None:
+        step = step_of(self._archive, request)
+        if step is None or self._moment != "after" or request.server_status != 200:
+            return
+        with self._lock:
+            if not self.struck.is_set() and self._wanted(step, self.met):
+                self._strike(step)
+            elif self.struck.is_set() and self._fate == "kill":
+                self.met |= {step}  # it was at the store already when the agent died
+
+    def _strike(self, step: Step) -> None:
+        with suppress(ServerNotRunningError):
+            if self._fate == "kill":
+                self._up.clear()
+                self.agent.kill()
+            else:
+                self.agent.pause()
+        self.met |= {step}
+        self.struck.set()

@@ -1,0 +1,204 @@
+"""What a fault did to a broker's files, and what the archive holds of them, record by record."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from random import Random
+from typing import cast
+
+from tests.archive import record_of
+from tests.uploader.beside import Archive
+from ts_common.catalog import SegmentCopy, read_catalog, read_incarnations
+from ts_common.errors import ObjectNotFound
+from ts_common.fetch import fetch
+from ts_common.gaps import parse_gap_name
+from ts_common.log_format.arrow import COLUMNS_WITH_HEADERS, projection_of, to_arrow
+from ts_common.log_format.decode import SegmentDecoder
+from ts_common.log_format.index_files import AbortedTransaction, read_transaction_index
+from ts_common.log_format.scan import Readable, SegmentScan, scan_segment
+from ts_common.model import TopicPartition
+from ts_common.object_keys import LOG_SUFFIX, PartitionKeys
+from ts_common.plan import Hole
+from ts_common.segment_metadata import SegmentMetadata
+from ts_common.view import PartitionView, open_view
+from ts_local.agent import AgentProcess
+from ts_local.cluster import Record, wait_for
+from ts_local.oracle import OracleRecord
+from ts_local.process import Server
+
+SECONDS = 90.0  # for anything; the machine may be busy
+
+
+def records(count: int, *, start: int = 0, size: int = 200, keys: int = 0) -> list[Record]:
+    """Records that no codec makes small; `keys` many keys in turn, or a key for each."""
+    return [
+        Record(b"%07d" % n + Random(n).randbytes(size), key=b"k%d" % (n % keys if keys else n))
+        for n in range(start, start + count)
+    ]
+
+
+@contextmanager
+def paused(*servers: Server) -> Iterator[None]:
+    """Servers that stand still inside the block."""
+    for server in servers:
+        server.pause()
+    try:
+        yield
+    finally:
+        for server in servers:
+            server.resume()
+
+
+def live_bases(directory: Path) -> list[int]:
+    """Base offsets of the live `.log` files; the last is the active segment."""
+    return sorted(int(path.stem) for path in directory.glob("*.log"))
+
+
+def deleted_bases(directory: Path) -> list[int]:
+    """Base offsets of the `.log.deleted` files."""
+    return sorted(int(path.name.partition(".")[0]) for path in directory.glob("*.log.deleted"))
+
+
+def closed_files(directory: Path) -> dict[str, str]:
+    """A hash of each closed segment's `.log`; the cleaner may take one away meanwhile."""
+    hashes = {}
+    for base in live_bases(directory)[:-1]:
+        with suppress(FileNotFoundError):
+            path = directory / f"{base:020d}.log"
+            hashes[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return hashes
+
+
+def text_of(agent: AgentProcess) -> str:
+    """Everything that an agent has logged."""
+    return agent.log.read_text(errors="replace")
+
+
+def wait_until_said(agent: AgentProcess, *parts: str) -> str:
+    """Until one line of an agent's log holds all of `parts`; that line."""
+
+    def said() -> str:
+        return next((line for line in text_of(agent).splitlines() if all(part in line for part in parts)), "")
+
+    return wait_for(said, f"the agent to say {parts}", SECONDS, state=lambda: agent.tail(10))
+
+
+def sample(agent: AgentProcess, name: str, archive: Archive, partition: int = 0) -> float | None:
+    """A sample of a partition; None while the agent does not lead it."""
+    return agent.metrics().get(f'ts_uploader_{name}{{partition="{partition}",topic="{archive.topic}"}}')
+
+
+def wait_for_backlog(agent: AgentProcess, archive: Archive, segments: int, partition: int = 0) -> None:
+    """Until the agent has listed `segments` closed segments that wait."""
+    wait_for(
+        lambda: (sample(agent, "unshipped_segments", archive, partition) or 0) >= segments,
+        f"{segments} segments to wait",
+        SECONDS,
+        state=agent.metrics,
+    )
+
+
+def newest_keys(archive: Archive, partition: int = 0) -> PartitionKeys:
+    """The keys of a partition in the topic's newest incarnation."""
+    incarnations, _ = read_incarnations(archive.store, archive.keys, archive.topic)
+    return archive.keys.partition(TopicPartition(archive.topic, partition), incarnations.newest_directory)
+
+
+def view_of(archive: Archive, partition: int = 0) -> PartitionView:
+    """A partition as readers see it now."""
+    return open_view(archive.store, read_catalog(archive.store, newest_keys(archive, partition)))
+
+
+def gaps_of(archive: Archive, partition: int = 0) -> list[tuple[int, int]]:
+    """The recorded gaps of a partition, one for each record."""
+    prefix = newest_keys(archive, partition).prefix + "gaps/"
+    found = (parse_gap_name(info.key.removeprefix(prefix)) for info in archive.store.list(prefix))
+    return sorted(gap for gap in found if gap is not None)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What readers see of a partition."""
+
+    records: list[OracleRecord]
+    holes: list[Hole]
+    start: int
+    end: int
+
+
+def look(archive: Archive, partition: int = 0) -> Seen:
+    """Every record that readers see, each offset once, of several copies their union; and the holes."""
+    view = view_of(archive, partition)
+    found: list[OracleRecord] = []
+    holes: list[Hole] = []
+    for step in view.plan(view.start, view.end):
+        if isinstance(step, Hole):
+            holes.append(step)
+            continue
+        union: dict[int, OracleRecord] = {}
+        for copy in step.copies:
+            for record in decode(archive, copy, step.start, step.end):
+                assert union.setdefault(record.offset, record) == record, f"{copy.key}: two records for one offset"
+        found += [union[offset] for offset in sorted(union)]
+    return Seen(found, holes, view.start, view.end)
+
+
+def decode(archive: Archive, copy: SegmentCopy, start: int, end: int) -> list[OracleRecord]:
+    """The records of one copy in `[start, end)`."""
+    decoder = SegmentDecoder(projection_of(COLUMNS_WITH_HEADERS), start, end, size=copy.segment.size)
+    topic, number = copy.keys.partition.topic, copy.keys.partition.partition
+    return [
+        record_of(row)
+        for columns in decoder.decode(fetch(archive.store, copy.key))
+        for row in to_arrow(columns, topic, number, COLUMNS_WITH_HEADERS).to_pylist()
+    ]
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """One `.log` object, and the `.txnindex` beside it."""
+
+    copy: SegmentCopy
+    data: bytes
+    scan: SegmentScan
+    txnindex: bytes | None
+
+    @property
+    def metadata(self) -> SegmentMetadata:
+        """The object's own."""
+        return self.copy.metadata
+
+    @property
+    def aborted(self) -> Sequence[AbortedTransaction]:
+        """The entries of the `.txnindex`."""
+        return read_transaction_index(self.txnindex or b"")
+
+
+def shipped_segments(archive: Archive, partition: int = 0) -> list[Shipped]:
+    """Every segment of the view, its bytes scanned."""
+    found = []
+    for copy in view_of(archive, partition).copies:
+        data, txnindex = archive.store.get(copy.key)[0], None
+        with suppress(ObjectNotFound):
+            txnindex = archive.store.get(copy.key.removesuffix(LOG_SUFFIX) + ".txnindex")[0]
+        found.append(Shipped(copy, data, scan_bytes(data), txnindex))
+    return found
+
+
+def scan_bytes(data: bytes) -> SegmentScan:
+    """What the bytes of a segment say."""
+    return scan_segment(cast("Readable", BytesIO(data)), len(data))
+
+
+def restored(path: Path) -> "Callable[[], None]":
+    """What puts a file back as it is now."""
+    data, mode = path.read_bytes(), path.stat().st_mode
+
+    def put_back() -> None:
+        path.write_bytes(data)
+        path.chmod(mode)
+
+    return put_back

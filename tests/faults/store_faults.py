@@ -1,0 +1,208 @@
+"""What passes between agents and their store, and what must be so of the store whenever anybody looks."""
+
+import re
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+
+from tests.faults.files import SECONDS, live_bases, records, sample
+from tests.uploader.beside import BUCKET, Archive
+from ts_common.catalog import read_catalog, read_commit
+from ts_common.commit import Commit
+from ts_common.errors import ObjectNotFound
+from ts_common.plan import Hole
+from ts_common.view import open_view
+from ts_local.agent import AgentProcess
+from ts_local.cluster import LocalCluster, Record, wait_for
+from ts_local.oracle import OracleRecord, dump
+from ts_local.proxy.s3 import Request, S3FaultProxy
+
+# A batch of four records fills a segment; the index of an active segment is not 10 MB then.
+TINY = {"segment.bytes": "1000", "segment.index.bytes": "1000"}
+_BATCH = 4
+# Backoff, one request after the other, and commits of one segment each: whatever a test wants to tell apart.
+ONE_THREAD = {"ts.segment.uploader.upload.thread.count": "1"}
+IMPATIENT = {"ts.segment.uploader.upload.timeout.ms": "1000"}
+ANY_TIMES = None
+
+
+def fill(cluster: LocalCluster, topic: str, segments: int, partitions: int = 1, *, start: int = 0) -> None:
+    """Produce to a topic of `TINY` segments until at least so many more of each partition are closed.
+
+    Args:
+        cluster: where.
+        topic: of `TINY` segments.
+        segments: of each partition.
+        partitions: how many.
+        start: number of the first record; what was made before by this function ends at 4 * segments + 1.
+    """
+    made = records(segments * _BATCH + 1, start=start)
+    cluster.produce(
+        topic,
+        [Record(record.value, record.key, partition=partition) for record in made for partition in range(partitions)],
+        config={"batch.num.messages": _BATCH, "linger.ms": 50},
+    )
+
+
+def closed(archive: Archive, partition: int = 0, broker: int = 1) -> list[int]:
+    """Base offsets of a broker's closed segments."""
+    return live_bases(archive.cluster.brokers[broker].partition_directory(archive.topic, partition))[:-1]
+
+
+def ends_of(archive: Archive, partitions: int = 1, broker: int = 1) -> dict[int, int]:
+    """By partition the end of what a broker has closed."""
+    return {
+        partition: live_bases(archive.cluster.brokers[broker].partition_directory(archive.topic, partition))[-1]
+        for partition in range(partitions)
+    }
+
+
+def wait_shipped(archive: Archive, ends: Mapping[int, int], seconds: float = SECONDS) -> None:
+    """Until readers see everything below these offsets."""
+    for partition, end in ends.items():
+        archive.wait_for_offset(end, partition, seconds)
+
+
+def wait_led(agent: AgentProcess, partitions: int) -> None:
+    """Until an agent works for so many partitions."""
+    wait_for(
+        lambda: agent.health()["partitions_led"] == partitions,
+        f"the agent to know {partitions} partitions",
+        SECONDS,
+        state=agent.health,
+    )
+
+
+def kafkas(archive: Archive, partitions: int = 1) -> dict[int, list[OracleRecord]]:
+    """What Kafka's own consumer sees of each partition."""
+    found: dict[int, list[OracleRecord]] = {partition: [] for partition in range(partitions)}
+    for record in dump(archive.cluster.bootstrap, archive.topic):
+        found[record.partition].append(record)
+    return found
+
+
+def assert_view(archive: Archive, oracle: Mapping[int, list[OracleRecord]]) -> None:
+    """Readers see of each partition exactly what Kafka's consumer sees below the next offset; nothing before one."""
+    for partition, expected in oracle.items():
+        if archive.commit(partition) is None:
+            continue
+        seen = archive.read(partition)
+        below = archive.next_offset(partition)  # a commit between the two reads shows more, never less
+        assert seen == expected[: len(seen)]
+        assert len(seen) == len([record for record in expected if record.offset < below]) or below > seen[-1].offset + 1
+
+
+def assert_complete(archive: Archive, ends: Mapping[int, int], oracle: Mapping[int, list[OracleRecord]]) -> None:
+    """Everything is shown once; the store holds the closed segments, each with its indexes, and nothing else."""
+    expected = {archive.keys.incarnations(archive.topic)}
+    for partition, end in ends.items():
+        assert archive.next_offset(partition) == end
+        assert archive.read(partition) == [record for record in oracle[partition] if record.offset < end]
+        keys = archive.partition_keys(partition)
+        expected |= {keys.commit, keys.log_start}
+        for base in closed(archive, partition):
+            expected |= {f"{keys.prefix}{base:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")}
+    assert set(archive.objects()) == expected
+
+
+def variants(archive: Archive) -> list[str]:
+    """Objects whose plain name was taken by other bytes."""
+    return [key for key in archive.objects() if re.search(r"\.e-?\d", key)]
+
+
+def knows(agent: AgentProcess, archive: Archive, ends: Mapping[int, int]) -> bool:
+    """Whether an agent lives, and says itself that it committed up to these offsets."""
+    try:
+        return all(sample(agent, "next_offset", archive, partition) == end for partition, end in ends.items())
+    except OSError:
+        return False
+
+
+def key_of(archive: Archive, request: Request) -> str:
+    """The key of a request below the archive's location; empty where it is none."""
+    prefix = f"/{BUCKET}/{archive.location.rpartition('/')[2]}/"
+    return request.path.removeprefix(prefix) if request.path.startswith(prefix) else ""
+
+
+def puts(proxy: S3FaultProxy, target: str = "") -> list[Request]:
+    """The PUTs that a proxy saw whose path fits a regular expression, in the order in which they came."""
+    return [r for r in proxy.requests() if r.method == "PUT" and re.search(target, r.path)]
+
+
+def assert_logs_came_last(proxy: S3FaultProxy) -> None:
+    """By the proxy's record: no `.log` was on its way before each of its indexes had been acknowledged."""
+    logs = puts(proxy, r"\.log$")
+    assert logs != []
+    for log in logs:
+        stem = log.path.removesuffix(".log")
+        before = {
+            request.path.removeprefix(stem)
+            for request in puts(proxy, re.escape(stem) + r"\.\w*index$")
+            if request.status == 200 and request.finished is not None and request.finished <= log.started
+        }
+        assert before >= {".index", ".timeindex"}, f"{log.path} came after {sorted(before)} only"
+
+
+class Guard:
+    """Looks at the store whenever it has answered a PUT, before the agent hears of it, and notes what must never be.
+
+    Attributes:
+        violations: each in one line.
+        commits: how many commits it looked at.
+        logs: likewise, of `.log` objects.
+
+    Args:
+        archive: of one leader, without overlaps.
+        proxies: that its agents use; `clear` takes the guard away.
+    """
+
+    def __init__(self, archive: Archive, *proxies: S3FaultProxy) -> None:
+        self.violations: list[str] = []
+        self.commits = self.logs = 0
+        self._archive = archive
+        self._store = archive.store  # opened by this thread
+        self._pairs: dict[str, tuple[int, int]] = defaultdict(lambda: (-1, -1))
+        self._lock = threading.Lock()  # guards all of the above
+        for proxy in proxies:
+            proxy.after(self)
+
+    def __call__(self, request: Request) -> None:
+        """One PUT that the store answered."""
+        key = key_of(self._archive, request)
+        if request.method != "PUT" or request.server_status != 200 or not key:
+            return
+        with self._lock:
+            if key.endswith(".log"):
+                self.logs += 1
+                self._check_log(key)
+            elif key.endswith("offset.wm"):
+                self.commits += 1
+                self._check_commit(int(key.split("/")[-2].rpartition("-")[2]))
+
+    def _check_log(self, key: str) -> None:
+        for suffix in (".index", ".timeindex"):
+            try:
+                self._store.head(key.removesuffix(".log") + suffix)
+            except ObjectNotFound:
+                self.violations.append(f"{key} stands without its {suffix}")
+
+    def _check_commit(self, partition: int) -> None:
+        keys = self._archive.partition_keys(partition)
+        found, etag = read_commit(self._store, keys)
+        if not isinstance(found, Commit):
+            self.violations.append(f"{keys.commit}: {found}")
+            return
+        pair = (found.epoch, found.next_offset)
+        if pair < self._pairs[keys.commit]:
+            self.violations.append(f"{keys.commit} went back from {self._pairs[keys.commit]} to {pair}")
+        self._pairs[keys.commit] = pair
+        view = open_view(self._store, read_catalog(self._store, keys, (found, etag)))
+        holes = [step for step in view.plan(view.start, view.end) if isinstance(step, Hole)]
+        if holes or view.warning:
+            self.violations.append(f"{keys.commit} at {pair}: {holes} {view.warning}")
+
+
+def never_falls(values: Iterable[int]) -> bool:
+    """Whether each is at least the one before."""
+    return all(before <= after for before, after in pairwise(values))

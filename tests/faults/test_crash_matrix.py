@@ -1,0 +1,238 @@
+"""Killed at every step of the protocol, and at every two; alone, and beside a second agent (faults U03 and U31).
+
+The steps are those of a recorded run, so a new PUT joins by itself. Histories of one topic go to archives of their own.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.faults.crashes import Fate, Moment, Step, Victim, step_of
+from tests.faults.files import SECONDS
+from tests.faults.store_faults import (
+    ONE_THREAD,
+    TINY,
+    Guard,
+    assert_complete,
+    assert_view,
+    ends_of,
+    fill,
+    kafkas,
+    knows,
+    variants,
+)
+from tests.uploader.beside import Archive
+from ts_local.cluster import LocalCluster, wait_for
+from ts_local.oracle import OracleRecord
+from ts_local.proxy.s3 import S3FaultProxy
+
+PARTITIONS = 2
+SEGMENTS = 2  # of each partition: a first commit and a next one
+TOPIC = "crashing"
+SEED = 20261121
+MOMENTS: tuple[Moment, ...] = ("before", "after")
+FATES: tuple[Fate, ...] = ("kill", "pause")
+
+
+@dataclass(frozen=True)
+class Past:
+    """What was produced, once for all histories.
+
+    Attributes:
+        oracle: by partition what Kafka's consumer sees.
+        ends: by partition where its closed segments end.
+        steps: of an agent that nothing befalls, from an empty store to everything shipped, in order.
+    """
+
+    oracle: Mapping[int, list[OracleRecord]]
+    ends: Mapping[int, int]
+    steps: tuple[Step, ...]
+
+
+class History:
+    """An empty archive of the topic, and what its agents pass.
+
+    Args:
+        cluster: that holds the topic.
+        directory: of the test; a sibling of it is this history's.
+        properties: of the configuration.
+    """
+
+    numbers = itertools.count()
+
+    def __init__(self, cluster: LocalCluster, directory: Path, properties: Mapping[str, str] | None = None) -> None:
+        assert cluster.s3 is not None
+        self._s3 = cluster.s3
+        self._open = ExitStack()
+        own = directory / f"{directory.name}-{next(self.numbers)}"
+        self.archive = Archive(cluster, own, TOPIC, properties=properties)
+
+    def __enter__(self) -> "History":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.archive.close()
+        self._open.close()
+
+    def proxy(self) -> S3FaultProxy:
+        """A proxy for one agent, or for the lives of one."""
+        return self._open.enter_context(S3FaultProxy(self._s3))
+
+
+@pytest.fixture(scope="module")
+def past(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Past:
+    """Two partitions of two segments each, and the steps that ship them."""
+    cluster.create_topic(TOPIC, assignment=[[1]] * PARTITIONS, config=TINY)
+    fill(cluster, TOPIC, SEGMENTS, PARTITIONS)
+    with History(cluster, tmp_path_factory.mktemp("recorded"), ONE_THREAD) as history:
+        archive, proxy = history.archive, history.proxy()
+        oracle, ends = kafkas(archive, PARTITIONS), ends_of(archive, PARTITIONS)
+        agent = archive.agent(environment=proxy.environment())
+        wait_for(lambda: knows(agent, archive, ends), "everything to be shipped", SECONDS, state=archive.objects)
+        assert_complete(archive, ends, oracle)
+        steps = [step for request in proxy.requests() if (step := step_of(archive, request)) is not None]
+    return Past(oracle, ends, tuple(dict.fromkeys(steps)))  # two partitions may both try to open the incarnation
+
+
+@pytest.fixture
+def history_of(cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[..., History]]:
+    """Makes histories; each ends with the test at the latest."""
+    with ExitStack() as opened:
+        yield lambda **properties: opened.enter_context(History(cluster, tmp_path, **properties))
+
+
+def until_struck_or_done(victim: Victim, history: History, past: Past) -> bool:
+    """Let a life pass; whether it was struck."""
+    agent = victim.live()
+    wait_for(
+        lambda: victim.struck.is_set() or knows(agent, history.archive, past.ends),
+        "the agent to be struck, or to be done",
+        SECONDS,
+        state=lambda: (sorted(map(str, victim.met)), history.archive.objects(), agent.tail(10)),
+    )
+    return victim.struck.is_set()
+
+
+def complete(history: History, past: Past, guard: Guard) -> None:
+    """The end of every history: all is there once, under plain names, and no moment was wrong."""
+    assert_complete(history.archive, past.ends, past.oracle)
+    assert variants(history.archive) == []
+    assert guard.violations == []
+
+
+def test_the_recorded_run_holds_the_steps_of_the_protocol(past: Past) -> None:
+    """What the matrix is made of: every kind of object, each partition's own, and both conditions of a commit."""
+    assert {step.kind for step in past.steps} >= {
+        "incarnations.json first",
+        "log.start first",
+        "<base>.index",
+        "<base>.timeindex",
+        "<base>.log first",
+        "offset.wm first",
+        "offset.wm",
+    }
+    for partition in range(PARTITIONS):
+        logs = [step for step in past.steps if step.directory == f"{TOPIC}-{partition}" and step.name.endswith(".log")]
+        assert len(logs) >= SEGMENTS
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_u03_killed_at_each_step_of_the_protocol(
+    past: Past, history_of: Callable[..., History], moment: Moment
+) -> None:
+    """Killed at the first step where it was not killed yet, life after life: every view is right, and all completes."""
+    history = history_of(properties=ONE_THREAD)
+    proxy = history.proxy()
+    guard = Guard(history.archive, proxy)
+    victim = Victim(history.archive, proxy, moment, lambda step, met: step not in met)
+    lives = 0
+    while until_struck_or_done(victim, history, past):
+        lives += 1
+        assert_view(history.archive, past.oracle)
+        assert lives <= 2 * len(past.steps), "each life gets further than the one before"
+    assert victim.met >= set(past.steps), sorted(map(str, set(past.steps) - victim.met))
+    complete(history, past, guard)
+
+
+def drawn(past: Past, random: Random) -> tuple[Step, Step]:
+    """Two steps, the second some way behind the first."""
+    first, second = sorted(random.sample(range(len(past.steps) - 2), 2))
+    return past.steps[first], past.steps[second]
+
+
+def struck_in_turn(past: Past, victims: tuple[Victim, Victim], history: History) -> None:
+    """The first is struck, and the second, a new process, afterwards; the views in between are right."""
+    for victim in victims:
+        struck = until_struck_or_done(victim, history, past)
+        assert struck or victim is not victims[0]
+        assert_view(history.archive, past.oracle)
+    if victims[1].agent.alive:  # with several threads all behind its step may have come before the first one's
+        victims[1].agent.kill()
+
+
+def victims_of(
+    history: History, past: Past, steps: tuple[Step, Step], random: Random, fate: Fate
+) -> tuple[Guard, tuple[Victim, Victim]]:
+    """Two agents: one is struck at the first step, one killed at the second or whatever else comes behind that."""
+    proxies = history.proxy(), history.proxy()
+    behind = frozenset(past.steps[past.steps.index(steps[1]) :])
+    moments: list[Moment] = random.choices(MOMENTS, k=2)
+    print(f"{fate} {moments[0]} {steps[0]}, kill {moments[1]} {steps[1]}")  # noqa: T201
+    return Guard(history.archive, *proxies), (
+        Victim(history.archive, proxies[0], moments[0], lambda step, met: step == steps[0] and not met, fate),
+        Victim(history.archive, proxies[1], moments[1], lambda step, met: step in behind and not met),
+    )
+
+
+def two_kills(history: History, past: Past, steps: tuple[Step, Step], random: Random) -> None:
+    """A life ends at the first step, the next at the second; the third completes."""
+    guard, victims = victims_of(history, past, steps, random, "kill")
+    struck_in_turn(past, victims, history)
+    agent = victims[1].live()
+    wait_for(lambda: knows(agent, history.archive, past.ends), "the third life to complete", SECONDS)
+    complete(history, past, guard)
+
+
+def two_agents(history: History, past: Past, steps: tuple[Step, Step], random: Random, fate: Fate) -> None:
+    """One is struck at the first step, another works meanwhile and is killed at the second; then the first goes on."""
+    guard, victims = victims_of(history, past, steps, random, fate)
+    struck_in_turn(past, victims, history)
+    agent = victims[0].live()
+    wait_for(lambda: knows(agent, history.archive, past.ends), "the first to go on and complete", SECONDS)
+    complete(history, past, guard)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(2 * 3600)
+def test_u03_killed_at_every_two_steps(past: Past, history_of: Callable[..., History]) -> None:
+    """A kill, a restart, a second kill: all pairs of steps, before or after each by a fixed seed."""
+    random = Random(SEED)
+    for steps in itertools.combinations_with_replacement(past.steps, 2):
+        with history_of() as history:
+            two_kills(history, past, steps, random)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(2 * 3600)
+@pytest.mark.parametrize("fate", FATES)
+def test_u31_two_agents_at_every_two_steps(past: Past, history_of: Callable[..., History], fate: Fate) -> None:
+    """One agent killed or paused, another killed meanwhile beside the same broker: all pairs of steps."""
+    random = Random(SEED)
+    for steps in itertools.combinations_with_replacement(past.steps, 2):
+        with history_of() as history:
+            two_agents(history, past, steps, random, fate)
+
+
+@pytest.mark.parametrize("fate", FATES)
+@pytest.mark.parametrize("seed", [SEED, SEED + 1])
+def test_u31_two_agents_at_some_two_steps(
+    past: Past, history_of: Callable[..., History], seed: int, fate: Fate
+) -> None:
+    """As the matrix of all pairs, drawn by a fixed seed."""
+    random = Random(f"{seed}{fate}")
+    two_agents(history_of(), past, drawn(past, random), random, fate)

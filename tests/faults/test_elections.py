@@ -1,0 +1,222 @@
+"""Elections that lose records, between real brokers: whose history the archive tells, record by record."""
+
+import re
+import shutil
+
+import pytest
+
+from tests.faults.conftest import ArchiveOf
+from tests.faults.leaders import (
+    PATIENCE,
+    assert_shown,
+    bases,
+    die,
+    epochs,
+    lines,
+    log_bytes,
+    logged,
+    produce,
+    state,
+    wait_in_sync,
+    wait_led,
+    wait_reign_shipped,
+)
+from ts_local.cluster import LocalCluster, wait_for
+from ts_local.proxy.actions import Hold
+from ts_local.proxy.s3 import Rule, S3FaultProxy
+
+pytestmark = pytest.mark.usefixtures("mended")
+
+UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+SHARED = 100
+LOST = "an election lost committed records"
+
+
+def test_u05_both_leaders_bytes_stay_and_readers_follow_the_later_reign(
+    cluster: LocalCluster, archive_of: ArchiveOf
+) -> None:
+    """An unclean election: under one base name two leaders wrote different bytes, and only the later one's live."""
+    topic = "parted"
+    archive = archive_of(topic)
+    cluster.create_topic(topic, assignment=[[1, 2]], config=UNCLEAN)
+    first, second = archive.agent(1), archive.agent(2)
+    shared = produce(cluster, topic, "shared", SHARED)
+    die(cluster, 2)
+    wait_led(cluster, topic, 1)
+    dead = produce(cluster, topic, "dead", 900)
+    committed = archive.wait_until_shipped(1)
+    assert lines(assert_shown(archive, shared | dead, committed)) == ["shared", "dead"]
+    of_first, before = log_bytes(cluster, 1, topic, 0), archive.objects()
+
+    die(cluster, 1)
+    cluster.brokers[2].start()
+    wait_led(cluster, topic, 2)
+    living = produce(cluster, topic, "living", 1300)
+    of_second = log_bytes(cluster, 2, topic, 0)
+    assert dead.keys() & living.keys()
+    assert not of_first.startswith(of_second)
+    assert not of_second.startswith(of_first)
+    assert epochs(cluster, 1, topic) != epochs(cluster, 2, topic)
+
+    end = wait_reign_shipped(archive, 2)
+    after = archive.objects()
+    prefix = archive.partition_keys().prefix
+    names = [key for key in after if re.fullmatch(re.escape(prefix) + r"0{20}(\.e\d+\.[0-9a-f]{8})?\.log", key)]
+    assert len(names) == 2
+    assert {archive.store.get(name)[0] for name in names} == {of_first, of_second}
+    assert {key: after.get(key) for key in before if key != archive.partition_keys().commit} == {
+        key: etag for key, etag in before.items() if key != archive.partition_keys().commit
+    }
+    assert second.metrics()["ts_uploader_lost_offsets_total"] == committed - SHARED
+    assert logged(second.log, LOST)()
+    assert first.metrics()["ts_uploader_lost_offsets_total"] == 0
+
+    cluster.brokers[1].start()
+    wait_in_sync(cluster, topic, 1, 2)
+    assert lines(assert_shown(archive, shared | living, end)) == ["shared", "living"]
+
+
+def test_u26_an_empty_or_outdated_last_replica_leads_and_its_later_records_are_shipped(
+    cluster: LocalCluster, archive_of: ArchiveOf
+) -> None:
+    """The archive goes back to where the log ends, shows no record of the lost range, and then the later ones."""
+    topic, behind, empty = "came-back", 0, 1
+    archive = archive_of(topic)
+    cluster.create_topic(topic, assignment=[[1, 2], [1, 2]], config={"min.insync.replicas": "1"})
+    agent = archive.agent(1)
+    die(cluster, 2)
+    kept = {partition: produce(cluster, topic, "kept", 400, partition) for partition in (behind, empty)}
+    wait_led(cluster, topic, 1)
+    directories = {p: cluster.brokers[1].partition_directory(topic, p) for p in (behind, empty)}
+    image = cluster.directory / "image"
+    shutil.copytree(directories[behind], image)
+    committed = {}
+    for partition in (behind, empty):
+        lost = produce(cluster, topic, "lost", 900, partition)
+        committed[partition] = archive.wait_until_shipped(1, partition)
+        assert_shown(archive, kept[partition] | lost, committed[partition], partition)
+    assert min(committed.values()) > 400
+
+    die(cluster, 1)
+    shutil.rmtree(directories[empty])
+    shutil.rmtree(directories[behind])
+    shutil.move(image, directories[behind])
+    reigns = {partition: state(cluster, topic, partition).leader_epoch for partition in (behind, empty)}
+    cluster.brokers[2].start()  # not in sync, so nobody leads; but there is a controller to see the first one come back
+    cluster.brokers[1].start()
+    for partition, end in ((behind, 400), (empty, 0)):
+        wait_led(cluster, topic, 1, partition)
+        assert state(cluster, topic, partition).leader_epoch > reigns[partition]
+        assert cluster.latest(topic, partition) == end < committed[partition]
+        wait_for(
+            lambda: archive.next_offset(partition) == end,  # noqa: B023
+            f"the commit of {topic}-{partition} to go back to {end}",
+            PATIENCE,
+            state=lambda: archive.commit(partition),  # noqa: B023
+        )
+        assert lines(assert_shown(archive, {}, end, partition)) == (["kept"] if end else [])
+    assert agent.metrics()["ts_uploader_lost_offsets_total"] == committed[behind] - 400 + committed[empty]
+    assert logged(agent.log, LOST)()
+
+    for partition, survived in ((behind, kept[behind]), (empty, {})):
+        later = produce(cluster, topic, "later", 1700, partition)
+        assert min(later) < committed[partition] < max(later)
+        end = wait_reign_shipped(archive, 1, partition)
+        assert end > committed[partition]
+        shown = assert_shown(archive, survived | later, end, partition)
+        assert lines(shown) == (["kept", "later"] if survived else ["later"])
+
+
+def test_u32_two_unclean_elections_and_a_kill_between_two_segments_shipped_again(
+    cluster: LocalCluster, archive_of: ArchiveOf
+) -> None:
+    """Back with the first broker its own records live again, the middle reign's are dead, at the kill and after it."""
+    topic = "there-and-back"
+    archive = archive_of(topic)
+    cluster.create_topic(topic, assignment=[[1, 2]], config=UNCLEAN)
+    agent, other = archive.agent(1), archive.agent(2)
+    shared = produce(cluster, topic, "shared", SHARED)
+    die(cluster, 2)
+    wait_led(cluster, topic, 1)
+    first = produce(cluster, topic, "first", 900)
+    first_end = archive.wait_until_shipped(1)
+    die(cluster, 1)
+    agent.kill()
+
+    cluster.brokers[2].start()
+    wait_led(cluster, topic, 2)
+    middle = produce(cluster, topic, "middle", 1300)
+    middle_end = wait_reign_shipped(archive, 2)
+    middle_epoch = state(cluster, topic).leader_epoch
+    assert lines(archive.read()) == ["shared", "middle"]
+    assert first.keys() & middle.keys()
+    assert other.metrics()["ts_uploader_lost_offsets_total"] == first_end - SHARED
+    of_second = epochs(cluster, 2, topic)
+    die(cluster, 2)
+
+    cluster.brokers[1].start()
+    wait_led(cluster, topic, 1)
+    last = produce(cluster, topic, "last", 1300)
+    living = shared | first | last
+    assert state(cluster, topic).leader_epoch > middle_epoch
+    assert middle_epoch in dict(of_second)
+    assert middle_epoch not in dict(epochs(cluster, 1, topic))
+    with S3FaultProxy(archive.s3) as proxy:
+        held = Hold()
+        proxy.script(Rule(held, methods={"PUT"}, target=r"\.log$", skip=1, times=None))
+        agent = archive.agent(1, environment=proxy.environment())
+        wait_for(lambda: held.fired > 0, "a later segment's log on its way", PATIENCE)
+        wait_for(lambda: archive.next_offset() < middle_end, "the commit to go back", PATIENCE)
+        wait_for(lambda: archive.next_offset() > SHARED, "a segment to be shipped again", PATIENCE)
+        agent.pause()
+        stopped_at = archive.next_offset()
+        agent.kill()
+        held.release()
+    active = bases(cluster, 1, topic)[-1]
+    assert SHARED < stopped_at < active
+    seen = archive.read()
+    assert {record.offset: record.value for record in seen} == {
+        offset: value for offset, value in living.items() if offset < archive.next_offset()
+    }
+    agent = archive.agent(1)
+    end = wait_reign_shipped(archive, 1)
+    assert lines(assert_shown(archive, living, end)) == ["shared", "first", "last"]
+    assert agent.metrics()["ts_uploader_lost_offsets_total"] == 0
+    cluster.brokers[2].start()
+    wait_in_sync(cluster, topic, 1, 2)
+    assert lines(assert_shown(archive, living, end)) == ["shared", "first", "last"]
+
+
+def test_u26_a_log_that_lost_its_end_within_one_epoch_is_told_and_not_followed(
+    cluster: LocalCluster, archive_of: ArchiveOf
+) -> None:
+    """No controller saw the only replica go and come back shorter: one epoch, two lines, and no wrong row is shown."""
+    topic = "same-epoch"
+    archive = archive_of(topic)
+    cluster.create_topic(topic, assignment=[[1]])
+    agent = archive.agent(1)
+    kept = produce(cluster, topic, "kept", 400)
+    directory, image = cluster.brokers[1].partition_directory(topic, 0), cluster.directory / "image"
+    shutil.copytree(directory, image)
+    lost = produce(cluster, topic, "lost", 900)
+    committed = archive.wait_until_shipped(1)
+    assert_shown(archive, kept | lost, committed)
+    before = state(cluster, topic)
+
+    for broker in (2, 1):
+        cluster.brokers[broker].kill()
+    shutil.rmtree(directory)
+    shutil.move(image, directory)
+    cluster.brokers[1].start()
+    wait_led(cluster, topic, 1)
+    assert cluster.latest(topic, 0) == len(kept) < committed
+    assert state(cluster, topic) == before
+    later = produce(cluster, topic, "later", 1700)
+    assert min(later) < committed < bases(cluster, 1, topic)[-1]
+    wait_for(lambda: "is not the one that was committed" in agent.log.read_text(), "the agent to say what it found", 90)
+    assert_shown(archive, kept | lost, committed)
+    assert archive.next_offset() == committed
+    agent.restart()
+    said = agent.log.read_text().count("is not the one that was committed")
+    wait_for(lambda: agent.log.read_text().count("is not the one that was committed") > said, "a restart to say so", 90)
+    assert archive.next_offset() == committed

@@ -1,0 +1,230 @@
+"""Many segments: a backlog behind a store that is down, an end under load, a long life (faults U15, U22, U23)."""
+
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Self
+
+import psutil
+import pytest
+
+from tests.faults.conftest import ArchiveOf
+from tests.faults.files import SECONDS, sample
+from tests.faults.store_faults import (
+    ANY_TIMES,
+    TINY,
+    assert_complete,
+    assert_view,
+    closed,
+    ends_of,
+    fill,
+    kafkas,
+    knows,
+    puts,
+    wait_led,
+    wait_shipped,
+)
+from tests.uploader.beside import BUCKET, Archive
+from ts_local.agent import AgentProcess
+from ts_local.cluster import LocalCluster, wait_for
+from ts_local.proxy.actions import Answer, CutBefore, Delay, Hold
+from ts_local.proxy.s3 import Rule, S3FaultProxy
+from ts_uploader.agent import STOP_SECONDS
+from ts_uploader.tracker import SEGMENTS_IN_FLIGHT
+
+FULL = (pytest.mark.full, pytest.mark.timeout(3600))
+MIB = 1 << 20
+LONG = 240.0
+
+
+@dataclass(frozen=True)
+class Gauges:
+    """What an agent's process holds.
+
+    Attributes:
+        resident: bytes.
+        descriptors: open files and sockets.
+        threads: of the process.
+    """
+
+    resident: int
+    descriptors: int
+    threads: int
+
+    @classmethod
+    def of(cls, agent: AgentProcess) -> Self:
+        """Now."""
+        process = psutil.Process(agent.pid)
+        return cls(process.memory_info().rss, process.num_fds(), process.num_threads())
+
+
+def exit_status(agent: AgentProcess, seconds: float) -> int:
+    """How an agent ended, once it has."""
+    process = agent._process
+    assert process is not None
+    return int(process.wait(seconds))
+
+
+# --- U15 ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("down", [CutBefore, lambda: Answer(503, "ServiceUnavailable")], ids=["cut", "503"])
+@pytest.mark.parametrize("segments", [100, pytest.param(500, marks=FULL)])
+def test_u15_what_piled_up_while_the_store_was_down_is_caught_up_with(
+    cluster: LocalCluster,
+    proxy: S3FaultProxy,
+    archive_of: ArchiveOf,
+    segments: int,
+    down: Callable[[], CutBefore | Answer],
+) -> None:
+    """Memory stays flat and the gauges show what waits; then oldest first in a partition, fair over partitions."""
+    partitions = 6
+    topic = f"piled-{segments}-{down().__class__.__name__}"
+    archive = archive_of(topic, proxy=proxy)
+    cluster.create_topic(topic, assignment=[[1]] * partitions, config=TINY)
+    agent = archive.agent()
+    fill(cluster, topic, 2, partitions)
+    wait_shipped(archive, ends_of(archive, partitions))
+    before, passed = Gauges.of(agent), len(proxy.requests())
+    outage = down()
+    proxy.script(Rule(outage, times=ANY_TIMES))
+    fill(cluster, topic, segments, partitions, start=1000)
+    ends = ends_of(archive, partitions)
+    assert sum(len(closed(archive, partition)) for partition in range(partitions)) >= segments * partitions
+    wait_for(lambda: outage.fired >= 5 * partitions, "every partition to fail a few times", SECONDS)
+    shown = wait_for(
+        lambda: all((sample(agent, "unshipped_segments", archive, p) or 0) >= segments for p in range(partitions)),
+        "the gauges to show what waits",
+        state=lambda: [sample(agent, "unshipped_segments", archive, p) for p in range(partitions)],
+    )
+    assert shown
+    assert all((sample(agent, "oldest_unshipped_age_seconds", archive, p) or 0) > 0 for p in range(partitions))
+    piled = Gauges.of(agent)
+    assert piled.resident - before.resident < 30 * MIB
+    proxy.clear()
+    wait_shipped(archive, ends, LONG)
+    after = Gauges.of(agent)
+    assert after.resident - before.resident < 30 * MIB
+    assert after.threads <= before.threads + 2
+    assert_order(proxy, passed)
+    assert_complete(archive, ends, kafkas(archive, partitions))
+
+
+def assert_order(proxy: S3FaultProxy, passed: int) -> None:
+    """Of the logs that came after so many requests: oldest first by partition, and none was left out for long."""
+    sent = [tuple(r.path.split("/")[-2:]) for r in puts(proxy, r"\.log$") if r.number >= passed and r.status == 200]
+    partitions = {partition for partition, _ in sent}
+    for partition in partitions:
+        places = [place for place, (whose, _) in enumerate(sent) if whose == partition]
+        names = [sent[place][1] for place in places]
+        # As many as are in flight may change their order on the way.
+        assert all(abs(rank - names.index(name)) <= SEGMENTS_IN_FLIGHT for rank, name in enumerate(sorted(names)))
+        # Its turn comes once in a round; a round of all that is in flight is what scheduling may cost.
+        longest = max((later - earlier for earlier, later in pairwise(places)), default=0)
+        assert longest <= 2 * SEGMENTS_IN_FLIGHT * len(partitions), f"{partition} waited for {longest} others"
+
+
+# --- U22 ---------------------------------------------------------------------------------------------------------
+
+
+def unfinished_uploads(archive: Archive) -> list[str]:
+    """Keys of multipart uploads that were begun and neither completed nor aborted."""
+    client = archive.s3.client()
+    try:
+        found = client.list_multipart_uploads(Bucket=BUCKET, Prefix=archive.location.rpartition("/")[2])
+    finally:
+        client.close()
+    return [upload["Key"] for upload in found.get("Uploads", ())]
+
+
+@pytest.mark.parametrize(
+    "stuck", [False, pytest.param(True, marks=pytest.mark.full)], ids=["slow uploads", "stuck uploads"]
+)
+def test_u22_sigterm_under_load_ends_in_order(
+    cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf, stuck: bool
+) -> None:
+    """Uploads in flight end or are cut off within the deadline, nothing is half done, and a restart completes."""
+    partitions = 3
+    topic = f"terminated-{stuck}"
+    archive = archive_of(topic, proxy=proxy)
+    cluster.create_topic(topic, assignment=[[1]] * partitions, config=TINY)
+    fill(cluster, topic, 30, partitions)
+    slow = Hold() if stuck else Delay(1.0)
+    proxy.script(Rule(slow, methods={"PUT"}, target=r"\.log$", times=ANY_TIMES, skip=10))
+    agent = archive.agent()
+    wait_for(lambda: slow.fired >= 3, "uploads to be in flight", SECONDS)
+    under_way = [request for request in puts(proxy, r"\.log$") if request.status is None]
+    assert under_way != []
+    began = time.monotonic()
+    os.kill(agent.pid, signal.SIGTERM)
+    assert exit_status(agent, SECONDS) == 0
+    took = time.monotonic() - began
+    assert took < STOP_SECONDS + 40  # what a busy machine may add; a hang ends with the wait above
+    text = agent.log.read_text(errors="replace")
+    assert "stopping" in text
+    assert ("cutting off" in text) == stuck
+    assert unfinished_uploads(archive) == []
+    oracle, ends = kafkas(archive, partitions), ends_of(archive, partitions)
+    assert any(archive.next_offset(partition) < end for partition, end in ends.items()), "it was under load"
+    assert_view(archive, oracle)
+    if not stuck:
+        numbers = {request.number for request in under_way}
+        wait_for(
+            lambda: all(request.finished for request in proxy.requests() if request.number in numbers),
+            "what was in flight to end",
+            SECONDS,
+        )
+        finished = [request for request in proxy.requests() if request.number in numbers]
+        assert {request.status for request in finished} == {200}, "what had begun was seen through"
+    proxy.clear()
+    if isinstance(slow, Hold):
+        slow.release()
+    again = archive.agent()
+    wait_for(lambda: knows(again, archive, ends), "the rest to be shipped", SECONDS)
+    assert_complete(archive, ends, oracle)
+    assert unfinished_uploads(archive) == []
+
+
+# --- U23 ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("segments", [1_000, pytest.param(10_000, marks=FULL)])
+def test_u23_nothing_grows_with_the_segments_that_were_shipped(
+    cluster: LocalCluster, archive_of: ArchiveOf, segments: int
+) -> None:
+    """Descriptors, threads and memory stay what they were after a fifth; the bucket is what the catalog says."""
+    partitions = 4
+    topic = f"rolled-{segments}"
+    archive = archive_of(topic)
+    cluster.create_topic(topic, assignment=[[1]] * partitions, config=TINY)
+    agent = archive.agent()
+    wait_led(agent, partitions)
+    fill(cluster, topic, segments // partitions, partitions)
+    ends = ends_of(archive, partitions)
+    total = Counter({partition: len(closed(archive, partition)) for partition in range(partitions)}).total()
+    assert total >= segments
+
+    def shipped() -> float:
+        return sum(v for name, v in agent.metrics().items() if name.startswith("ts_uploader_segments_total"))
+
+    taken: list[Gauges] = []
+
+    def done() -> bool:
+        count = shipped()
+        if count >= total / 5:
+            taken.append(Gauges.of(agent))
+        return count >= total
+
+    wait_for(done, f"{total} segments to be shipped", LONG if segments < 5_000 else 1800, state=shipped, every=0.1)
+    assert len(taken) >= 3
+    wait_shipped(archive, ends)
+    first, *later, last = [*taken, Gauges.of(agent)]
+    assert max(gauges.threads for gauges in (*later, last)) <= first.threads + 2
+    assert max(gauges.descriptors for gauges in (*later, last)) <= first.descriptors + 16
+    assert last.resident - first.resident < 25 * MIB
+    assert [value for name, value in agent.metrics().items() if name.startswith("ts_uploader_errors_total")] == []
+    assert_complete(archive, ends, kafkas(archive, partitions))

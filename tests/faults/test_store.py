@@ -1,0 +1,379 @@
+"""What a store does to an agent: it refuses, breaks off, never answers, answers late, loses objects (U01 to U30)."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from tests.faults.conftest import ArchiveOf
+from tests.faults.files import SECONDS, gaps_of, live_bases, look, records, sample, text_of, wait_until_said
+from tests.faults.leaders import move_leader, zookeeper_of
+from tests.faults.store_faults import (
+    ANY_TIMES,
+    IMPATIENT,
+    ONE_THREAD,
+    TINY,
+    Guard,
+    assert_complete,
+    assert_logs_came_last,
+    assert_view,
+    closed,
+    ends_of,
+    fill,
+    kafkas,
+    puts,
+    variants,
+    wait_led,
+    wait_shipped,
+)
+from ts_common.errors import ObjectNotFound
+from ts_local.cluster import LocalCluster, wait_for
+from ts_local.proxy.actions import (
+    Action,
+    Answer,
+    CutAfter,
+    CutBefore,
+    Delay,
+    LandLate,
+    SwallowAnswer,
+    TruncateAnswer,
+)
+from ts_local.proxy.s3 import Rule, S3FaultProxy
+
+# --- U01, U02: order ---------------------------------------------------------------------------------------------
+
+
+def test_u01_the_commit_waits_before_a_segment_that_keeps_failing(
+    cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf
+) -> None:
+    """One segment's log is refused again and again: later ones go up, the commit and the gauges say where it waits."""
+    topic = "failing"
+    archive = archive_of(topic, proxy=proxy)
+    cluster.create_topic(topic, assignment=[[1]], config=TINY)
+    fill(cluster, topic, 12)
+    bases = closed(archive)
+    fails = Answer(500, "InternalError")
+    proxy.script(Rule(fails, methods={"PUT"}, target=rf"{bases[2]:020d}\.log$", times=ANY_TIMES))
+    agent = archive.agent()
+    wait_for(lambda: fails.fired >= 4, "the segment to fail four times", SECONDS)
+    later = [f"{archive.partition_keys().prefix}{base:020d}.log" for base in bases[3:6]]
+    wait_for(lambda: set(later) <= set(archive.objects()), "later segments to go up", SECONDS, state=archive.objects)
+    assert archive.next_offset() == bases[2]
+    assert f"{archive.partition_keys().prefix}{bases[2]:020d}.log" not in archive.objects()
+    waiting = wait_for(lambda: sample(agent, "unshipped_segments", archive), "the gauge to show it", SECONDS)
+    assert waiting == len(bases) - 2
+
+    def age() -> float:
+        return sample(agent, "oldest_unshipped_age_seconds", archive) or 0
+
+    shown = wait_for(age, "its age to show", SECONDS)
+    wait_for(lambda: age() > shown + 1, "its age to grow", SECONDS)
+    assert archive.next_offset() == bases[2]
+    oracle = kafkas(archive)
+    assert_view(archive, oracle)
+    refused = puts(proxy, rf"{bases[2]:020d}\.log$")
+    assert {request.status for request in refused if request.finished} == {500}
+    proxy.clear()
+    ends = ends_of(archive)
+    wait_shipped(archive, ends)
+    assert_complete(archive, ends, oracle)
+    wait_for(lambda: sample(agent, "unshipped_segments", archive) == 0, "the gauge to fall", SECONDS)
+    assert age() == 0
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex", ".log"])
+def test_u02_no_log_stands_without_its_indexes(
+    cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf, suffix: str
+) -> None:
+    """One file of a segment fails in every way there is: its log never stands before its indexes, the commit waits."""
+    topic = f"half{suffix}"
+    archive = archive_of(topic, proxy=proxy)
+    cluster.create_topic(topic, assignment=[[1]], config=TINY)
+    producer = cluster.producer({"transactional.id": topic, "linger.ms": 50})
+    producer.init_transactions()
+    for aborted in (False, True, False):
+        producer.begin_transaction()
+        for record in records(20):
+            producer.produce(topic, record.value, record.key, partition=0)
+            producer.flush()
+        if aborted:
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+    directory = cluster.brokers[1].partition_directory(topic, 0)
+    (base,) = [base for base in closed(archive) if (directory / f"{base:020d}.txnindex").exists()]
+    target = rf"{base:020d}\{suffix}$"
+    guard = Guard(archive, proxy)
+    faults: list[Action] = [Answer(500, "InternalError"), CutBefore(), CutAfter(10), SwallowAnswer()]
+    proxy.script(*(Rule(fault, methods={"PUT"}, target=target) for fault in faults))
+    behind: list[int] = []
+
+    proxy.before(lambda request: behind.append(archive.next_offset()) if re.search(target, request.path) else None)
+    archive.agent()
+    ends = ends_of(archive)
+    wait_shipped(archive, ends)
+    assert [fault.fired for fault in faults] == [1, 1, 1, 1]
+    assert behind != []
+    assert max(behind) <= base
+    assert guard.violations == []
+    assert guard.logs >= len(closed(archive)) - 1
+    assert_logs_came_last(proxy)
+    stored = {key.rpartition("/")[2] for key in archive.objects()}
+    assert {f"{base:020d}{suffix}" for suffix in (".log", ".index", ".timeindex", ".txnindex")} <= stored
+    assert archive.read() == archive.oracle(end=ends[0])
+    assert variants(archive) == []
+
+
+# --- U14: a store in trouble -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("per_second", "segments", "partitions"), [(20, 20, 2), pytest.param(3, 3, 1, id="3-a-second")]
+)
+def test_u14_everything_is_shipped_under_a_storm_of_slow_down(
+    cluster: LocalCluster,
+    proxy: S3FaultProxy,
+    archive_of: ArchiveOf,
+    per_second: int,
+    segments: int,
+    partitions: int,
+) -> None:
+    """A store that serves few requests a second, for good: the agent asks less, says so, and gets all through."""
+    topic = f"throttled-{per_second}"
+    archive = archive_of(topic, proxy=proxy)
+    cluster.create_topic(topic, assignment=[[1]] * partitions, config=TINY)
+    agent = archive.agent()
+    wait_led(agent, partitions)
+    refuses = proxy.throttle(per_second, burst=1)
+    fill(cluster, topic, segments, partitions)
+    wait_for(lambda: refuses.fired > 0, "a request to be refused", SECONDS)
+    limited = wait_for(
+        lambda: (found := agent.metrics()["ts_uploader_request_limit"]) != float("inf") and found,
+        "the process's rate to fall",
+        SECONDS,
+    )
+    assert 0 < limited < 100
+    assert agent.metrics()["ts_uploader_throttled_requests"] > 0
+    ends = ends_of(archive, partitions)
+    wait_shipped(archive, ends, 200)
+    fired = refuses.fired
+    served = [request for request in proxy.requests() if request.status not in {503, None}]
+    assert agent.alive
+    assert_complete(archive, ends, kafkas(archive, partitions))
+    # The gate finds the store's rate: most of what is asked is served.
+    assert fired < 2 * len(served)
+
+
+WEATHER: dict[str, Callable[[], Action]] = {
+    "500": lambda: Answer(500, "InternalError"),
+    "503": lambda: Answer(503, "ServiceUnavailable"),
+    "reset": CutBefore,
+    "reset in the body": lambda: CutAfter(50),
+    "403": lambda: Answer(403, "AccessDenied"),
+    "ExpiredToken": lambda: Answer(400, "ExpiredToken"),
+    "404 of a load balancer": lambda: Answer(404, "NotFound"),
+    "truncated answers": lambda: TruncateAnswer(5),
+    "lost answers": SwallowAnswer,
+    "slow sockets": lambda: Delay(3.0),
+}
+
+
+@pytest.mark.parametrize("weather", WEATHER)
+def test_u14_an_agent_outlasts_a_store_in_trouble(
+    cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf, weather: str
+) -> None:
+    """For a while every request fails, then every third: the agent never ends, and completes when the store does."""
+    topic = "weather-" + re.sub(r"\W", "-", weather)
+    archive = archive_of(topic, proxy=proxy, properties=IMPATIENT)
+    cluster.create_topic(topic, assignment=[[1]] * 2, config=TINY)
+    agent = archive.agent()
+    wait_led(agent, 2)
+    pid = agent.pid
+    every, third = WEATHER[weather](), WEATHER[weather]()
+    proxy.script(
+        Rule(every, times=6),
+        Rule(third, times=12, when=lambda request: request.number % 3 == 0),
+    )
+    fill(cluster, topic, 8, 2)
+    wait_for(lambda: (every.fired, third.fired) == (6, 12), "the trouble to pass", SECONDS, state=lambda: third.fired)
+    ends = ends_of(archive, 2)
+    wait_shipped(archive, ends)
+    assert agent.pid == pid
+    assert agent.health()["dead_threads"] == []
+    assert_complete(archive, ends, kafkas(archive, 2))
+    errors = [value for name, value in agent.metrics().items() if name.startswith("ts_uploader_errors_total")]
+    assert sum(errors) > 0
+
+
+@pytest.mark.parametrize("what", ["incarnations.json", "log.start", ".index", ".log", "offset.wm", "offset.wm later"])
+def test_u14_a_success_whose_answer_is_lost_does_no_harm(
+    cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf, what: str
+) -> None:
+    """The store has it and the agent does not know: it finds its own work, and writes nothing under another name."""
+    name, _, later = what.partition(" ")
+    topic = "unanswered-" + what.replace(" ", "-")
+    archive = archive_of(topic, proxy=proxy)
+    cluster.create_topic(topic, assignment=[[1]], config=TINY)
+    fill(cluster, topic, 6)
+    guard = Guard(archive, proxy)
+    lost = SwallowAnswer()
+    proxy.script(Rule(lost, methods={"PUT"}, target=re.escape(name) + "$", skip=2 if later else 0))
+    archive.agent()
+    ends = ends_of(archive)
+    wait_for(lambda: lost.fired == 1, "an answer to be lost", SECONDS)
+    wait_shipped(archive, ends)
+    (unanswered,) = [request for request in proxy.requests() if request.faults]
+    assert (unanswered.server_status, unanswered.status) == (200, None)
+    assert_complete(archive, ends, kafkas(archive))
+    assert guard.violations == []
+    landed = [request.path for request in puts(proxy, r"\.log$") if request.server_status == 200]
+    assert len(landed) == len(set(landed)) == len(closed(archive))
+
+
+# --- U27: late arrivals ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("killed", [True, False], ids=["killed", "alive"])
+@pytest.mark.parametrize(("target", "skip"), [(r"\.log$", 0), (r"\.log$", 2), (r"offset\.wm$", 0), (r"offset\.wm$", 2)])
+def test_u27_a_put_that_lands_late_is_refused(
+    cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf, target: str, skip: int, killed: bool
+) -> None:
+    """Its agent gave it up, by time-out or by being killed, and all was committed since: its condition refuses it."""
+    topic = f"late-{'log' if 'log' in target else 'wm'}-{skip}-{killed}"
+    archive = archive_of(topic, proxy=proxy, properties=IMPATIENT | ONE_THREAD)
+    cluster.create_topic(topic, assignment=[[1]], config=TINY)
+    fill(cluster, topic, 8)
+    guard = Guard(archive, proxy)
+    late = LandLate(silent=True)
+    proxy.script(Rule(late, methods={"PUT"}, target=target, skip=skip))
+    agent = archive.agent()
+    wait_for(lambda: late.fired == 1, "a PUT to be on its way", SECONDS)
+    if killed:
+        agent.kill()
+        agent = archive.agent()
+    ends = ends_of(archive)
+    wait_shipped(archive, ends)
+    before, commit = archive.objects(), archive.commit()
+    late.release()
+    wait_for(lambda: late.outcomes, "the PUT to land", SECONDS)
+    assert late.outcomes == (412,)
+    assert archive.objects() == before
+    assert archive.commit() == commit
+    assert guard.violations == []
+    fill(cluster, topic, 2, start=1000)
+    ends = ends_of(archive)
+    wait_shipped(archive, ends)
+    assert_complete(archive, ends, kafkas(archive))
+    assert guard.violations == []
+
+
+def test_u27_a_log_that_lands_after_the_other_brokers_is_refused(
+    cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf
+) -> None:
+    """Another leader with other boundaries committed other bytes under the same name meanwhile; those stay."""
+    topic = "late-leader"
+    archive = archive_of(topic, proxy=proxy, properties=IMPATIENT)
+    cluster.create_topic(topic, assignment=[[1, 2]])
+    cluster.produce(topic, records(1500), partition=0, config={"batch.size": 4000})
+    wait_for(
+        lambda: len(live_bases(cluster.brokers[2].partition_directory(topic, 0))) > 2, "the follower to roll", SECONDS
+    )
+    late = LandLate()
+    proxy.script(Rule(late, methods={"PUT"}, target=r"/0{20}\.log$"))
+    agent = archive.agent(1)
+    wait_for(lambda: late.fired == 1, "a log to be on its way", SECONDS)
+    agent.kill()
+    with zookeeper_of(cluster).client() as client:
+        move_leader(client, topic, 2, 1)
+    archive.agent(2)
+    ends = ends_of(archive, broker=2)
+    wait_shipped(archive, ends)
+    before = archive.objects()
+    held = cluster.brokers[2].partition_directory(topic, 0) / f"{0:020d}.log"
+    assert archive.store.get(archive.partition_keys().prefix + held.name)[0] == held.read_bytes()
+    late.release()
+    wait_for(lambda: late.outcomes, "the log to land", SECONDS)
+    assert late.outcomes == (412,)
+    assert archive.objects() == before
+    assert archive.store.get(archive.partition_keys().prefix + held.name)[0] == held.read_bytes()
+    assert archive.read() == archive.oracle(end=ends[0])
+
+
+# --- U30: a lifecycle rule takes what is none of its business ----------------------------------------------------
+
+
+@pytest.mark.parametrize("down", [True, False], ids=["down", "running"])
+@pytest.mark.parametrize("name", ["offset.wm", "log.start"])
+def test_u30_an_object_that_a_lifecycle_rule_took_is_missed(
+    cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf, name: str, down: bool
+) -> None:
+    """Commit or log.start is gone: the agent says so, goes on where it was, and every record is shown once."""
+    topic = f"lifecycle-{name}-{down}"
+    archive = archive_of(topic, proxy=proxy)
+    cluster.create_topic(topic, assignment=[[1]], config=TINY)
+    fill(cluster, topic, 6)
+    agent = archive.agent()
+    wait_shipped(archive, ends_of(archive))
+    key = archive.partition_keys().prefix + name
+    if down:
+        agent.stop()
+    archive.store.delete([key])
+    with pytest.raises(ObjectNotFound):
+        archive.store.head(key)
+    if down:
+        agent = archive.agent()
+    fill(cluster, topic, 6, start=1000)
+    ends = ends_of(archive)
+    wait_shipped(archive, ends)
+    wait_for(lambda: key in archive.objects(), f"{key} to stand again", SECONDS)
+    if name == "offset.wm" and down:
+        wait_until_said(agent, "run walked", topic)  # as after a kill before the first commit
+    else:
+        wait_until_said(agent, "error", "lifecycle", key)
+    assert_complete(archive, ends, kafkas(archive))
+    landed = [request.path for request in puts(proxy, r"\.log$") if request.server_status == 200]
+    assert len(landed) == len(set(landed))
+
+
+@pytest.mark.parametrize("taken", ["record", "record and commit"])
+def test_u30_a_gap_whose_record_a_lifecycle_rule_took_stays_a_hole(
+    cluster: LocalCluster, archive_of: ArchiveOf, taken: str
+) -> None:
+    """Readers still see data loss there and no wrong row, the agent says what is gone, and shipping goes on."""
+    topic = "lifecycle-gap-" + taken.replace(" ", "-")
+    archive = archive_of(topic)
+    cluster.create_topic(topic, assignment=[[1]], config=TINY)
+    fill(cluster, topic, 4)
+    agent = archive.agent()
+    wait_shipped(archive, ends_of(archive))
+    agent.stop()
+    fill(cluster, topic, 6, start=1000)
+    below, above = archive.next_offset(), closed(archive)[-2]
+    before = kafkas(archive)[0]
+    cluster.delete_records(topic, {0: above})
+    wait_for(lambda: closed(archive)[0] == above, "Kafka to delete segments", SECONDS, state=lambda: closed(archive))
+    agent = archive.agent()
+    wait_shipped(archive, ends_of(archive))
+    assert gaps_of(archive) == [(below, above)]
+    prefix = archive.partition_keys().prefix
+    expected = [r for r in before if r.offset < below or r.offset >= above]
+    for down in (False, True):
+        if down:
+            agent.stop()
+        gone = [key for key in archive.objects() if key.startswith(prefix + "gaps/")]
+        if down and taken == "record and commit":
+            gone.append(archive.partition_keys().commit)
+        archive.store.delete(gone)
+        assert gaps_of(archive) == []
+        if down:
+            agent = archive.agent()
+        fill(cluster, topic, 3, start=2000)
+        end = ends_of(archive)[0]
+        wait_shipped(archive, {0: end})
+        seen = look(archive)
+        new = [r for r in kafkas(archive)[0] if expected[-1].offset < r.offset < end]
+        expected = [r for r in expected if r.offset < end] + new
+        assert seen.records == expected
+        assert [(hole.start, hole.end) for hole in seen.holes] == [(below, above)]
+    assert "error" in text_of(agent)
+    wait_until_said(agent, str(below), str(above))

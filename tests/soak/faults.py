@@ -1,0 +1,299 @@
+"""The repertoire: what is done to brokers, agents, ZooKeeper and the links between all of them, and undone again.
+
+A fault says what it needs: resources that no other fault may touch meanwhile, and some that several may lean on. Its
+`play` brings it about, waits, mends it, and says whether it really happened: a link cut without a connection on it is
+no fault. What did not happen is played again later.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+
+from kazoo.exceptions import KazooException, NoNodeError
+
+from tests.soak.stage import ASSIGNMENTS, PARTITIONS, UNCLEAN, Stage
+from ts_common.errors import RetryError
+from ts_common.model import TopicPartition
+from ts_local.kafka import ZooKeeperBroker
+from ts_local.process import Server, ServerNotRunningError
+from ts_local.waiting import WaitTimedOutError, wait_for
+from ts_local.zookeeper import PartitionState
+
+# The agent's own, and what ZooKeeper's clock adds to it.
+_AGENT_SESSION_SECONDS = 10.0
+# Where Kafka's controller takes orders.
+_REASSIGN, _ELECT = "/admin/reassign_partitions", "/admin/preferred_replica_election"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One fault as it is played.
+
+    Attributes:
+        stage: where.
+        broker: which of the brokers, or whose agent.
+        random: of this scene alone.
+    """
+
+    stage: Stage
+    broker: int
+    random: Random
+
+    @property
+    def other(self) -> int:
+        """The other broker."""
+        return 3 - self.broker
+
+    def wait(self, least: float, most: float) -> None:
+        """A random time, or until the faults end."""
+        self.stage.over.wait(self.random.uniform(least, most))
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One kind of fault.
+
+    Attributes:
+        name: for the counts.
+        alone: the resources that it breaks, `{n}` standing for the broker and `{o}` for the other one.
+        together: those that must not be broken meanwhile.
+        play: does it, undoes it, says whether it happened.
+        long: it takes so long that it had better begin early.
+        ends_agent: an agent that is to live long is spared.
+    """
+
+    name: str
+    alone: tuple[str, ...]
+    play: Callable[[Scene], bool]
+    together: tuple[str, ...] = ()
+    long: bool = False
+    ends_agent: bool = False
+
+
+def _kill_agent(scene: Scene) -> bool:
+    agent = scene.stage.agents[scene.broker]
+    happened = agent.alive
+    agent.kill()
+    scene.wait(0.0, 2.0)
+    agent.launch()
+    return happened
+
+
+def _pause(server: Server, least: float, most: float, scene: Scene) -> bool:
+    try:
+        server.pause()
+        scene.wait(least, most)
+        server.resume()
+    except ServerNotRunningError:  # an agent may end by itself
+        return False
+    return True
+
+
+def _pause_agent(scene: Scene) -> bool:
+    return _pause(scene.stage.agents[scene.broker], 1.0, 6.0, scene)
+
+
+def _pause_broker(scene: Scene) -> bool:
+    # Also longer than the session: it wakes up, and believes to lead.
+    return _pause(scene.stage.cluster.brokers[scene.broker], 0.5, 6.0, scene)
+
+
+def _kill_broker(scene: Scene) -> bool:
+    broker = scene.stage.cluster.zookeeper_broker(scene.broker)
+    broker.kill()
+    if scene.random.random() < 0.5:
+        _expire(broker)
+    scene.wait(0.0, 3.0)
+    _start(broker)
+    return True
+
+
+def _stop_broker(scene: Scene) -> bool:
+    broker = scene.stage.cluster.zookeeper_broker(scene.broker)
+    broker.stop()
+    _start(broker)
+    return True
+
+
+def _expire(broker: ZooKeeperBroker) -> None:
+    with suppress(NoNodeError):  # it ended by itself at this moment
+        broker.expire_session()
+
+
+def _start(broker: ZooKeeperBroker) -> None:
+    _expire(broker)
+    broker.start()
+
+
+def _move_leaders(scene: Scene) -> bool:
+    """Turn the replicas of some partitions round, and elect the first: the one leader's reign ends in order."""
+    stage = scene.stage
+
+    def movable() -> dict[TopicPartition, int]:
+        states = {partition: _state(stage, partition) for partition in PARTITIONS}
+        return {one: state.leader for one, state in states.items() if state.leader > 0 and len(state.isr) > 1}
+
+    try:
+        led = wait_for(movable, "replicas in sync", 10, every=0.5)
+    except WaitTimedOutError:
+        return False
+    led = {one: led[one] for one in scene.random.sample(sorted(led), min(3, len(led)))}
+    named = {one: {"topic": one.topic, "partition": one.partition} for one in led}
+    turned = [{**name, "replicas": [3 - led[one], led[one]]} for one, name in named.items()]
+    orders = {_REASSIGN: turned, _ELECT: list(named.values())}
+    try:
+        with stage.zookeeper.client() as client:
+            for path, partitions in orders.items():
+                wait_for(lambda: client.exists(path) is None, "the controller to be free", 10)  # noqa: B023
+                client.create(path, json.dumps({"version": 1, "partitions": partitions}).encode())
+        wait_for(
+            lambda: any(_state(stage, one).leader == 3 - leader for one, leader in led.items()), "a leader to move", 10
+        )
+    except (KazooException, WaitTimedOutError):
+        return False
+    return True
+
+
+def _state(stage: Stage, partition: TopicPartition) -> PartitionState:
+    return stage.zookeeper.partition_state(partition.topic, partition.partition) or PartitionState(-1, -1, ())
+
+
+def _elect_uncleanly(scene: Scene) -> bool:
+    """The follower falls out of sync, the leader dies: records that were committed and shipped are lost."""
+    stage = scene.stage
+    controller = _controller(stage)
+    if controller is None:
+        return False
+    dying = 3 - controller  # the controller must hear itself: see ts_local.proxy.cluster_links
+    led = [
+        TopicPartition(UNCLEAN, number)
+        for number in range(len(ASSIGNMENTS[UNCLEAN]))
+        if _state(stage, TopicPartition(UNCLEAN, number)).leader == dying
+    ]
+    if not led:
+        return False
+    link, broker = stage.links[f"broker-{dying}:peers"], stage.cluster.zookeeper_broker(dying)
+    link.cut()
+    try:
+        wait_for(lambda: any(_state(stage, one).isr == (dying,) for one in led), "a lone leader", 8)
+        _ship_more(stage, [one for one in led if _state(stage, one).isr == (dying,)])
+        broker.kill()
+    except WaitTimedOutError:
+        return False
+    finally:
+        link.heal()
+    _expire(broker)
+    try:
+        wait_for(lambda: any(_state(stage, one).leader == controller for one in led), "an election", 8)
+        happened = True
+    except WaitTimedOutError:
+        happened = False
+    scene.wait(1.0, 2.0)
+    _start(broker)
+    return happened
+
+
+def _ship_more(stage: Stage, partitions: list[TopicPartition]) -> None:
+    """Wait until the archive holds records that no follower has; not for long, since the agent may be away."""
+    ends = {one: stage.cluster.latest(one.topic, one.partition) for one in partitions}
+    with suppress(WaitTimedOutError, RetryError):
+        wait_for(lambda: any(stage.next_offset(one) > end for one, end in ends.items()), "them to be shipped", 6)
+
+
+def _controller(stage: Stage) -> int | None:
+    with stage.zookeeper.client() as client:
+        if client.exists("/controller") is None:
+            return None
+        return int(json.loads(client.get("/controller")[0])["brokerid"])
+
+
+def _kill_zookeeper(scene: Scene) -> bool:
+    scene.stage.zookeeper.kill()
+    scene.wait(0.0, 2.0)
+    scene.stage.zookeeper.start()
+    return True
+
+
+def _pause_zookeeper(scene: Scene) -> bool:
+    return _pause(scene.stage.zookeeper, 0.5, 4.5, scene)
+
+
+def _kill_s3(scene: Scene) -> bool:
+    stage = scene.stage
+    stage.s3.kill()
+    scene.wait(0.0, 2.0)
+    stage.s3.launch()
+    # Not as `wait_ready` asks: its bucket for probes may be left over from a try that the load cut off.
+    wait_for(stage.store_answers, "the S3 server to answer", 60)
+    return True
+
+
+def _pause_s3(scene: Scene) -> bool:
+    return _pause(scene.stage.s3, 0.5, 6.0, scene)
+
+
+def _expire_agent(scene: Scene) -> bool:
+    link = scene.stage.links[f"agent-{scene.broker}:zookeeper"]
+    if not link.counters().open:
+        return False
+    link.stall()
+    seconds = 1.25 * _AGENT_SESSION_SECONDS
+    cut_short = scene.stage.over.wait(seconds)
+    link.heal()
+    return not cut_short
+
+
+def _cut(name: str, scene: Scene) -> bool:
+    link = scene.stage.links[name.format(n=scene.broker)]
+    before = link.counters()
+    link.cut()
+    scene.wait(0.3, 4.0)
+    after = link.counters()
+    link.heal()
+    return (after.reset, after.refused) != (before.reset, before.refused)
+
+
+def _stall(name: str, scene: Scene) -> bool:
+    link = scene.stage.links[name.format(n=scene.broker)]
+    link.stall()
+    scene.wait(0.5, 5.0)
+    open_ = link.counters().open
+    link.heal()
+    return open_ > 0
+
+
+_LINKS: Mapping[str, str] = {
+    "agent-zookeeper": "agent-{n}:zookeeper",
+    "broker-zookeeper": "broker-{n}:zookeeper",
+    "broker-broker": "broker-{n}:peers",
+    "agent-s3": "agent-{n}:s3",
+}
+
+# One broker at a time: two that start at once take twice as long each.
+_RESTART = ("restart", "broker-{n}", "broker-{n}:zookeeper", "broker-{n}:peers")
+
+REPERTOIRE = (
+    Fault("agent killed", ("agent-{n}",), _kill_agent, ends_agent=True),
+    Fault("agent paused", ("agent-{n}",), _pause_agent),
+    Fault("agent's session expired", ("agent-{n}:zookeeper",), _expire_agent, ("zookeeper",), long=True),
+    Fault("broker killed", _RESTART, _kill_broker, ("zookeeper",), long=True),
+    Fault("broker stopped", _RESTART, _stop_broker, ("zookeeper",), long=True),
+    Fault("broker paused", ("broker-{n}",), _pause_broker),
+    Fault(
+        "unclean election",
+        (*_RESTART, "broker-{o}", "broker-{o}:zookeeper", "broker-{o}:peers"),
+        _elect_uncleanly,
+        ("zookeeper",),
+        long=True,
+    ),
+    Fault("leaders moved", ("broker-{n}", "broker-{o}"), _move_leaders, ("zookeeper",)),
+    Fault("zookeeper killed", ("zookeeper",), _kill_zookeeper),
+    Fault("zookeeper paused", ("zookeeper",), _pause_zookeeper),
+    Fault("s3 killed", ("s3",), _kill_s3),
+    Fault("s3 paused", ("s3",), _pause_s3),
+    *(Fault(f"{said} cut", (link,), partial(_cut, link)) for said, link in _LINKS.items()),
+    *(Fault(f"{said} stalled", (link,), partial(_stall, link)) for said, link in _LINKS.items()),
+)

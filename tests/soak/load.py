@@ -1,0 +1,138 @@
+"""Producers that go on whatever happens, and a ledger of what the brokers acknowledged.
+
+A record's value begins with its id, twelve digits; no two records have the same.
+"""
+
+import itertools
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from tests.soak.stage import COMPACTED, UNCLEAN
+from ts_common.model import TopicPartition
+from ts_local.cluster import LocalCluster
+
+_EVERY_SECONDS = 0.1
+_RECORDS = 12  # of each partition, each time
+_PADDING = 250
+_KEYS = 40  # of the compacted topic
+_PATIENT = {
+    "message.timeout.ms": 20_000,
+    "request.timeout.ms": 4_000,
+    "socket.timeout.ms": 5_000,
+    "topic.metadata.refresh.interval.ms": 1_000,
+    "retry.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 500,
+    # A partition without a leader must not fill the memory.
+    "queue.buffering.max.messages": 5_000,
+}
+
+
+def id_of(value: bytes | None) -> int:
+    """The id of the record with this value."""
+    assert value is not None
+    return int(value[:12])
+
+
+@dataclass
+class Ledger:
+    """What was acknowledged; delivery callbacks write, anyone may copy.
+
+    Attributes:
+        acknowledged: ids by offset, of each partition.
+        unplaced: ids that the broker acknowledged as repetitions, without an offset.
+        failed: how many records it never acknowledged; they may be there or not.
+        fatal: how many producers ended with an error that no repetition mends.
+    """
+
+    acknowledged: dict[TopicPartition, dict[int, int]] = field(default_factory=dict)
+    unplaced: dict[TopicPartition, set[int]] = field(default_factory=dict)
+    failed: int = 0
+    fatal: int = 0
+    guard: threading.Lock = field(default_factory=threading.Lock)
+
+    def below(self, partition: TopicPartition, end: int) -> dict[int, int]:
+        """Acknowledged ids by offset, below `end`."""
+        with self.guard:
+            return {offset: id_ for offset, id_ in self.acknowledged.get(partition, {}).items() if offset < end}
+
+    def count(self) -> int:
+        """How many records were acknowledged with an offset."""
+        with self.guard:
+            return sum(map(len, self.acknowledged.values()))
+
+
+class Load:
+    """Produces to all partitions until `stop`, in the thread that calls `run`."""
+
+    def __init__(self, cluster: LocalCluster, partitions: Iterable[TopicPartition], seed: int) -> None:
+        self.ledger = Ledger()
+        self._cluster = cluster
+        self._partitions = tuple(partitions)
+        self._random = Random(seed)
+        self._ids = itertools.count(1)
+        self._stop = threading.Event()
+        self._ended: set[bool] = set()  # kinds of producers that met a fatal error
+
+    def stop(self) -> None:
+        """End `run` soon."""
+        self._stop.set()
+
+    def run(self) -> None:
+        """Produce; at the end wait until every record is acknowledged or given up."""
+        # An idempotent producer gives up for good where an election took its records.
+        producers = {idempotent: self._producer(idempotent) for idempotent in (True, False)}
+        while not self._stop.wait(_EVERY_SECONDS):
+            for partition in self._partitions:
+                producer = producers[partition.topic != UNCLEAN]
+                for _ in range(_RECORDS):
+                    if not self._produce(producer, partition):
+                        break
+            for idempotent, producer in producers.items():
+                producer.poll(0)
+                if idempotent in self._ended:
+                    producer.purge()
+                    producer.flush(1)
+                    producers[idempotent] = self._producer(idempotent)
+                    self._ended.discard(idempotent)
+                    self.ledger.fatal += 1
+        for producer in producers.values():
+            producer.flush(25)
+
+    def _producer(self, idempotent: bool) -> Producer:
+        def failed(error: KafkaError) -> None:
+            if error.fatal():
+                self._ended.add(idempotent)
+
+        return self._cluster.producer({**_PATIENT, "enable.idempotence": idempotent, "error_cb": failed})
+
+    def _produce(self, producer: Producer, partition: TopicPartition) -> bool:
+        """Whether there was room for one record."""
+        id_ = next(self._ids)
+        key = b"k%d" % self._random.randrange(_KEYS) if partition.topic == COMPACTED else None
+        value = b"%012d" % id_ + self._random.randbytes(_PADDING)
+        try:
+            producer.produce(
+                partition.topic,
+                value,
+                key,
+                partition=partition.partition,
+                on_delivery=partial(self._delivered, partition, id_),
+            )
+        except (BufferError, KafkaException):  # a broker that has just started knows no topic yet
+            return False
+        return True
+
+    def _delivered(self, partition: TopicPartition, id_: int, error: KafkaError | None, message: Message) -> None:
+        offset = message.offset()
+        with self.ledger.guard:
+            if error is not None:
+                self.ledger.failed += 1
+            elif offset is None or offset < 0:
+                self.ledger.unplaced.setdefault(partition, set()).add(id_)
+            else:
+                self.ledger.acknowledged.setdefault(partition, {})[offset] = id_

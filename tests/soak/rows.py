@@ -1,0 +1,84 @@
+"""What readers see of a partition, as offsets and ids, at any moment and without reading a segment twice."""
+
+from dataclasses import dataclass, field
+
+from tests.soak.load import id_of
+from ts_common.catalog import SegmentCopy, read_catalog, read_incarnations
+from ts_common.fetch import fetch
+from ts_common.log_format.arrow import projection_of, to_arrow
+from ts_common.log_format.decode import SegmentDecoder
+from ts_common.model import TopicPartition
+from ts_common.object_keys import ClusterKeys
+from ts_common.plan import Hole
+from ts_common.store.contract import ObjectStore
+from ts_common.view import open_view
+
+_COLUMNS = ("offset", "value")
+
+
+@dataclass(frozen=True)
+class View:
+    """One look.
+
+    Attributes:
+        start: first offset.
+        end: the next offset.
+        rows: (offset, id) in the order in which readers are given them.
+        holes: what no copy holds.
+        warning: of the view.
+    """
+
+    start: int
+    end: int
+    rows: tuple[tuple[int, int], ...]
+    holes: tuple[Hole, ...]
+    warning: str | None
+
+
+@dataclass
+class Reader:
+    """Reads views; a `.log` never changes, so each is decoded once.
+
+    Attributes:
+        changed: keys of `.log` objects that did change.
+    """
+
+    store: ObjectStore
+    keys: ClusterKeys
+    changed: list[str] = field(default_factory=list)
+    _decoded: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    _etags: dict[str, str] = field(default_factory=dict)
+
+    def view(self, partition: TopicPartition) -> View:
+        """What readers see of a partition now.
+
+        Raises:
+            TieredStorageError: as the rooms that read.
+        """
+        incarnations, _ = read_incarnations(self.store, self.keys, partition.topic)
+        keys = self.keys.partition(partition, incarnations.newest_directory)
+        view = open_view(self.store, read_catalog(self.store, keys))
+        for info in self.store.list(keys.prefix):
+            if info.key.endswith(".log") and self._etags.setdefault(info.key, info.etag) != info.etag:
+                self.changed.append(info.key)
+        rows: list[tuple[int, int]] = []
+        holes = []
+        for step in view.plan(view.start, view.end):
+            if isinstance(step, Hole):
+                holes.append(step)
+                continue
+            # Copies of which one is compacted further than the other are united: what either holds is there.
+            held = (row for copy in step.copies for row in self._rows(copy) if step.start <= row[0] < step.end)
+            rows += held if len(step.copies) == 1 else sorted(set(held))
+        return View(view.start, view.end, tuple(rows), tuple(holes), view.warning)
+
+    def _rows(self, copy: SegmentCopy) -> tuple[tuple[int, int], ...]:
+        if copy.key not in self._decoded:
+            rows: list[tuple[int, int]] = []
+            decoder = SegmentDecoder(projection_of(_COLUMNS), size=copy.segment.size)
+            for columns in decoder.decode(fetch(self.store, copy.key)):
+                batch = to_arrow(columns, "", 0, _COLUMNS)
+                offsets, values = (batch.column(name).to_pylist() for name in _COLUMNS)
+                rows += [(offset, id_of(value)) for offset, value in zip(offsets, values, strict=True)]
+            self._decoded[copy.key] = tuple(rows)
+        return self._decoded[copy.key]
