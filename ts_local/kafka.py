@@ -119,6 +119,10 @@ class Broker(Server):
         # A new client knows no other broker that it could ask instead.
         return AdminClient({"bootstrap.servers": self.bootstrap, **_NO_LOGS}).list_topics(timeout=seconds)
 
+    def holds(self, topic: str, partition: int) -> bool:
+        """Whether this broker has a directory of the partition."""
+        return any((log_dir / f"{topic}-{partition}").is_dir() for log_dir in self.log_dirs)
+
     def partition_directory(self, topic: str, partition: int) -> Path:
         """The partition's directory, in whichever log dir it lies.
 

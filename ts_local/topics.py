@@ -107,7 +107,11 @@ class Topics:
 
         def led(broker: Broker) -> bool:
             known = self._partitions(broker, name)
-            return len(known) == partitions and all(state.leader >= 0 for state in known.values())
+            # A broker tells of a partition before its leader has made the directory.
+            return len(known) == partitions and all(
+                state.leader in self.brokers and self.brokers[state.leader].holds(name, partition)
+                for partition, state in known.items()
+            )
 
         wait_for(
             lambda: all(led(broker) for broker in self._answering()),

@@ -112,12 +112,13 @@ def test_u02_no_log_stands_without_its_indexes(
     archive.agent()
     ends = ends_of(archive)
     wait_shipped(archive, ends)
+    assert faults[0].fired == 1
+    assert guard.violations == []
+    assert_logs_came_last(proxy)
     assert [fault.fired for fault in faults] == [1, 1, 1, 1]
     assert behind != []
     assert max(behind) <= base
-    assert guard.violations == []
     assert guard.logs >= len(closed(archive)) - 1
-    assert_logs_came_last(proxy)
     stored = {key.rpartition("/")[2] for key in archive.objects()}
     assert {f"{base:020d}{suffix}" for suffix in (".log", ".index", ".timeindex", ".txnindex")} <= stored
     assert archive.read() == archive.oracle(end=ends[0])
@@ -127,8 +128,9 @@ def test_u02_no_log_stands_without_its_indexes(
 # --- U14: a store in trouble -------------------------------------------------------------------------------------
 
 
+@pytest.mark.timeout(600)  # a machine that does other work too
 @pytest.mark.parametrize(
-    ("per_second", "segments", "partitions"), [(20, 20, 2), pytest.param(3, 3, 1, id="3-a-second")]
+    ("per_second", "segments", "partitions"), [(20, 12, 2), (3, 4, 1)], ids=["20 a second", "3 a second"]
 )
 def test_u14_everything_is_shipped_under_a_storm_of_slow_down(
     cluster: LocalCluster,
@@ -155,7 +157,7 @@ def test_u14_everything_is_shipped_under_a_storm_of_slow_down(
     assert 0 < limited < 100
     assert agent.metrics()["ts_uploader_throttled_requests"] > 0
     ends = ends_of(archive, partitions)
-    wait_shipped(archive, ends, 200)
+    wait_shipped(archive, ends, 180)
     fired = refuses.fired
     served = [request for request in proxy.requests() if request.status not in {503, None}]
     assert agent.alive

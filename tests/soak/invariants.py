@@ -100,7 +100,7 @@ class Invariants:
         if view.warning is not None and view.end > view.start:
             raise Violated(f"{partition}: {view.warning}")
         if view.holes:
-            raise Violated(f"{partition}: holes at {view.holes}")
+            raise Violated("\n".join([f"{partition}: holes at {view.holes}", *view.around]))
         if self.reader.changed:
             raise Violated(f"{self.reader.changed} changed")
         offsets = [offset for offset, _ in view.rows]

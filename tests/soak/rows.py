@@ -25,6 +25,7 @@ class View:
         end: the next offset.
         rows: (offset, id) in the order in which readers are given them.
         holes: what no copy holds.
+        around: the commit's epochs, and what the copies say of themselves that should cover the holes.
         warning: of the view.
     """
 
@@ -32,6 +33,7 @@ class View:
     end: int
     rows: tuple[tuple[int, int], ...]
     holes: tuple[Hole, ...]
+    around: tuple[str, ...]
     warning: str | None
 
 
@@ -70,7 +72,11 @@ class Reader:
             # Copies of which one is compacted further than the other are united: what either holds is there.
             held = (row for copy in step.copies for row in self._rows(copy) if step.start <= row[0] < step.end)
             rows += held if len(step.copies) == 1 else sorted(set(held))
-        return View(view.start, view.end, tuple(rows), tuple(holes), view.warning)
+        near = (copy for copy in view.copies if any(copy.base < hole.end and hole.start < copy.end for hole in holes))
+        around = tuple(f"{copy.key} {copy.metadata}" for copy in near)
+        return View(
+            view.start, view.end, tuple(rows), tuple(holes), (str(view.epochs), *around) if holes else (), view.warning
+        )
 
     def _rows(self, copy: SegmentCopy) -> tuple[tuple[int, int], ...]:
         if copy.key not in self._decoded:

@@ -20,6 +20,7 @@ FAULTS = (*REPERTOIRE, *STORE_REPERTOIRE)
 
 _HANDS = 5
 _PATIENCE_SECONDS = 5.0
+_AGAIN_SECONDS = 3.0  # until what did not happen is tried again
 _LOOK_SECONDS = 0.1
 _SUPERVISED_SECONDS = 0.5
 
@@ -58,7 +59,7 @@ class Card:
         fault: which.
         broker: where.
         seed: of its random times.
-        dealt: when, on the monotonic clock.
+        dealt: from when on it may be played, on the monotonic clock.
     """
 
     fault: Fault
@@ -150,7 +151,7 @@ class Runner:
             if happened:
                 self.fired[card.fault.name] += 1
             elif not self.fired[card.fault.name]:
-                self._deck.insert(0, self._card(card.fault))
+                self._deck.insert(0, self._card(card.fault, _AGAIN_SECONDS))
 
     def _draw(self) -> Card | None:
         """The first card that can be played now, its resources taken."""
@@ -161,7 +162,7 @@ class Runner:
             alone: set[str] = set()  # what cards that have waited for long are to get
             together: set[str] = set()
             for position, card in enumerate(self._deck):
-                if self.fired[card.fault.name] and not self._in_time:
+                if card.dealt > now or (self.fired[card.fault.name] and not self._in_time):
                     continue
                 kept = alone & (card.alone | card.together) or together & card.alone
                 if not kept and self.resources.take(card.alone, card.together):
@@ -179,11 +180,11 @@ class Runner:
         self._decks += 1
         self._deck += map(self._card, faults)
 
-    def _card(self, fault: Fault) -> Card:
+    def _card(self, fault: Fault, later: float = 0.0) -> Card:
         broker = self._random.choice((1, 2))
         if fault.ends_agent and self._decks > 1:
             broker = 3 - self._spared
-        return Card(fault, broker, self._random.getrandbits(32), time.monotonic())
+        return Card(fault, broker, self._random.getrandbits(32), time.monotonic() + later)
 
     def _supervise(self) -> None:
         while not self._stage.over.wait(_SUPERVISED_SECONDS):
