@@ -10,9 +10,11 @@ READY := $(VENV)/.ready
 demo: setup
 	$(BIN)/python -m ts_local.demo
 
+# Most tests wait for servers most of the time, so three files at once suit two cores.
 test: setup
-	$(BIN)/pytest -m "not full"
+	$(BIN)/pytest -m "not full" -n 3 --dist loadfile
 
+# Soaks and repetitions keep the machine busy: one after the other.
 test-full: setup
 	$(BIN)/pytest
 

@@ -5,10 +5,11 @@ pair's start were written in that epoch. Kafka's own `leader-epoch-checkpoint` h
 commit. Batches of magic 0 and 1 carry no epoch (-1 here): they neither kill nor die.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 
 NO_EPOCH = -1
 
@@ -115,13 +116,21 @@ class EpochLine:
     def live_end(self, copy: Iterable[tuple[int, int]], start: int, end: int) -> int:
         """Where the live part of a copy ends: at its first batch of another epoch than this list gives that offset.
 
-        What is dead in a copy is always its tail, so this is all there is to know. The epoch of a batch is compared
-        at its first offset and, since this list may change within the copy's stretch of one epoch, at each start of a
-        pair of this list. Without pairs (a foreign commit) nothing is dead here.
+        What is dead in a copy is always its tail. So where the copy bears the epoch that this list gives an offset,
+        all below it lives: who has a batch of an epoch has followed that epoch's leader, whose log is this list's up to
+        there. It may bear other epochs there all the same where compaction left nothing: a follower learns of an epoch
+        with the first batch of it that is left. Behind the last offset that agrees, the epoch of a batch is compared at
+        its first offset and, since this list may change within the copy's stretch of one epoch, at each start of a pair
+        of this list. Without pairs (a foreign commit) nothing is dead here.
         """
-        stretches = [pair for pair in copy if pair[1] < end]
-        for index, (epoch, first) in enumerate(stretches):
-            last = stretches[index + 1][1] if index + 1 < len(stretches) else end
+        starts = [(epoch, first) for epoch, first in copy if first < end]
+        ends = [first for _, first in starts[1:]] + [end]
+        stretches = [(epoch, first, last) for (epoch, first), last in zip(starts, ends, strict=True)]
+        for epoch, first, last in stretches:
+            begun, ended = self._stretch(epoch)
+            if max(first, begun) < min(last, ended):
+                start = max(start, last if last <= ended else int(ended))
+        for epoch, first, last in stretches:
             if epoch == NO_EPOCH or last <= start:
                 continue
             begin = max(first, start)
@@ -130,3 +139,10 @@ class EpochLine:
                 if here is not None and here != epoch:
                     return offset
         return end
+
+    def _stretch(self, epoch: int) -> tuple[float, float]:
+        """Offsets `[start, end)` that an epoch wrote by this list; nothing where it is not in it."""
+        index = bisect_left(self.pairs, epoch, key=lambda pair: pair[0])
+        if index == len(self.pairs) or self.pairs[index][0] != epoch:
+            return 0, 0
+        return self.pairs[index][1], self.pairs[index + 1][1] if index + 1 < len(self.pairs) else inf

@@ -12,6 +12,7 @@ import json
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -101,7 +102,9 @@ class S3Server(Server):
         client = self._client(self.admin, Config(retries={"total_max_attempts": 1}, connect_timeout=1, read_timeout=5))
         try:
             client.list_buckets()
-            client.create_bucket(Bucket=_PROBE_BUCKET)
+            # An attempt that was cut off leaves it behind.
+            with suppress(client.exceptions.BucketAlreadyOwnedByYou, client.exceptions.BucketAlreadyExists):
+                client.create_bucket(Bucket=_PROBE_BUCKET)
             client.put_object(Bucket=_PROBE_BUCKET, Key="probe", Body=b"probe")
             client.get_object(Bucket=_PROBE_BUCKET, Key="probe")["Body"].read()
             client.delete_object(Bucket=_PROBE_BUCKET, Key="probe")

@@ -3,7 +3,7 @@
 import json
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,5 +118,5 @@ class ZooKeeper(Server):
                     client.delete("/controller")
             except NoNodeError:
                 pass
-            if client.exists(f"/brokers/ids/{broker}") is not None:
+            with suppress(NoNodeError):  # the session ended by itself, just now or before
                 client.delete(f"/brokers/ids/{broker}")

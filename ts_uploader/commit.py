@@ -334,7 +334,7 @@ def next_commit(position: Position, run: Sequence[Shipped], reign: Reign, broker
     epochs, next_offset, highest = position.epochs, position.next_offset, position.highest_base
     for shipped in run:
         continued = epochs.continued(_line_of(shipped.epochs), next_offset)
-        if not continued.agrees_with(shipped.epochs, next_offset, shipped.end):
+        if not continued.agrees_with(shipped.epochs, shipped.base, shipped.end):
             raise CorruptData(
                 f"{shipped.partition}: segment {shipped.base} has epochs {shipped.epochs}, which cannot continue "
                 f"{epochs.pairs} from offset {next_offset} on; committed, readers would drop its records"

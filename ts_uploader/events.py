@@ -8,7 +8,7 @@ A task carries the `reign` and `generation` it was made for, its result brings t
 results of a generation that has passed.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ts_common.commit import Commit, ForeignCommit
@@ -163,12 +163,16 @@ class Ship(Task):
         listing: the newest; the segment is live in it, or was when it was last listed in this reign.
         base: its base offset.
         next_base: of the segment behind it.
+        epochs: the run's.
+        next_offset: its end.
     """
 
     keys: PartitionKeys
     listing: Listing
     base: int
     next_base: int
+    epochs: EpochLine = field(default_factory=EpochLine)
+    next_offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)

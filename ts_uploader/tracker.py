@@ -251,7 +251,19 @@ class Tracker:
                 break
             if base not in state.in_flight and base not in (state.shipped if ahead else state.filling):
                 state.in_flight.add(base)
-                tasks.append(Ship(state.partition, state.generation, reign, position.keys, listing, base, next_base))
+                tasks.append(
+                    Ship(
+                        state.partition,
+                        state.generation,
+                        reign,
+                        position.keys,
+                        listing,
+                        base,
+                        next_base,
+                        position.epochs,
+                        position.next_offset,
+                    )
+                )
         return tasks
 
     def _gap(self, state: PartitionState, reign: Reign, listing: Listing, position: Position) -> list[AnyTask]:

@@ -67,8 +67,8 @@ class Uploader:
             late = is_late(self._retention_of(task.partition.topic), log.age_seconds)
             metadata = _metadata(scan, end, epochs, indexes.get(".txnindex"), late=late)
 
-            for name in _names(task.base, scan, end):
-                there = _stands_there(store, keys.segment(name), scan, end)
+            for name in _names(task.base, scan, end, epochs):
+                there = _stands_there(store, keys.segment(name), scan, end, epochs)
                 if there is not False:
                     break
             sent = 0
@@ -140,16 +140,17 @@ def _check_epochs(path: Path, scan: SegmentScan) -> None:
             )
 
 
-def _names(base: int, scan: SegmentScan, end: int) -> Iterator[SegmentName]:
-    """The names to try: the plain one; the variant of these bytes; the variant of these bytes with this coverage.
+def _names(base: int, scan: SegmentScan, end: int, epochs: tuple[tuple[int, int], ...]) -> Iterator[SegmentName]:
+    """The names to try: the plain one; the variant of these bytes; the variant of these bytes with this metadata.
 
     The last is for bytes that stand there already and answer for less: the cleaner emptied and merged neighbours
-    since. Metadata never changes, so what answers for more needs another name.
+    since, or whoever shipped them knew less of the epochs. Metadata never changes, so what answers for more needs
+    another name.
     """
     epoch = scan.epochs[-1][0] if scan.epochs else NO_EPOCH
     yield SegmentName(base)
     yield SegmentName(base, epoch, scan.crc32c)
-    yield SegmentName(base, epoch, crc32c(end.to_bytes(8, "big"), scan.crc32c))
+    yield SegmentName(base, epoch, crc32c(repr((end, epochs)).encode(), scan.crc32c))
 
 
 def _check_neighbours(task: Ship) -> None:
@@ -190,18 +191,21 @@ def _listing(task: Ship) -> Listing:
 
 
 def _epochs(task: Ship, scan: SegmentScan, end: int) -> tuple[tuple[int, int], ...]:
-    """Which epoch wrote which offsets of the segment: by the broker's own checkpoint where every batch agrees with it.
+    """Which epoch wrote which offsets of the segment: by the run, then by the broker's own checkpoint.
 
-    The checkpoint knows where an epoch began even where compaction took its first batches. Readers drop a batch whose
-    epoch is not the one that the commit gives its offset, so where one disagrees the batches' own epochs count.
+    Both know where an epoch began even where compaction took its first batches; but a follower's checkpoint knows only
+    of the first batch that was left when it fetched, so below the next offset the run's word counts. Readers drop a
+    batch whose epoch is not the one that the commit gives its offset, so a list that disagrees with any batch here is
+    not taken; at last the batches' own epochs count.
     """
     local = local_epochs(task.listing.directory) or EpochLine()
-    for (epoch, first), last in zip(scan.epochs, scan.epoch_lasts, strict=True):
-        if not local.at(first) == epoch == local.at(last):
-            return scan.epochs
-    begin = local.at(task.base)
-    pairs = [(begin, task.base)] if begin is not None else []
-    return (*pairs, *(pair for pair in local if task.base < pair[1] < end))
+    for line in (task.epochs.continued(local, task.next_offset), local):
+        stretches = zip(scan.epochs, scan.epoch_lasts, strict=True)
+        if all(line.at(first) == epoch == line.at(last) for (epoch, first), last in stretches):
+            begin = line.at(task.base)
+            pairs = [(begin, task.base)] if begin is not None else []
+            return (*pairs, *(pair for pair in line if task.base < pair[1] < end))
+    return scan.epochs
 
 
 def _metadata(
@@ -228,8 +232,10 @@ def _metadata(
     )
 
 
-def _stands_there(store: ObjectStore, key: str, scan: SegmentScan, end: int) -> bool | None:
-    """Whether the object under `key` has our bytes and answers for as much; None where there is no object.
+def _stands_there(
+    store: ObjectStore, key: str, scan: SegmentScan, end: int, epochs: tuple[tuple[int, int], ...]
+) -> bool | None:
+    """Whether the object under `key` has our bytes, answers for as much, and lives; None where there is no object.
 
     Theirs may be longer: then it must begin with our bytes. Without metadata (a Java uploader's) it answers for what
     its batches say, and no more.
@@ -241,9 +247,19 @@ def _stands_there(store: ObjectStore, key: str, scan: SegmentScan, end: int) -> 
     theirs = decode_metadata(info.metadata, key)
     if info.size < scan.size or (scan.end_offset or 0 if theirs is None else theirs.end) < end:
         return False
+    if theirs is not None and not _lives(theirs, end, epochs):
+        return False
     if theirs is not None and info.size == scan.size:
         return theirs.crc32c == scan.crc32c
     return _prefix_crc(store, info, scan.size) == scan.crc32c
+
+
+def _lives(theirs: SegmentMetadata, end: int, epochs: tuple[tuple[int, int], ...]) -> bool:
+    """Whether readers who go by these epochs would take a copy for alive up to `end`."""
+    known = [pair for pair in epochs if pair[0] != NO_EPOCH]
+    if theirs.epochs is None or not known or len(known) != len(epochs):
+        return True  # its headers decide, which are ours
+    return EpochLine(tuple(known)).agrees_with(theirs.epochs, known[0][1], end)
 
 
 def _prefix_crc(store: ObjectStore, info: ObjectInfo, size: int) -> int:

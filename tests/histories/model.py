@@ -60,8 +60,11 @@ class Broker:
         """Log start offset."""
         return self.bases[0]
 
-    def append(self, entry: Entry) -> None:
-        """Append a record, in a new segment where the active one is full."""
+    def append(self, entry: Entry, *, is_left: bool = True) -> None:
+        """Append a record, in a new segment where the active one is full; or pass over one that was compacted away."""
+        if not is_left:
+            self.history.append(entry)
+            return
         if not self.epochs or self.epochs[-1][0] < entry.epoch:
             self.lead(entry.epoch)
         if self.end - self.bases[-1] >= self.roll:
@@ -235,8 +238,9 @@ class Cluster:
         if replica.end < leader.start or parted < replica.start:
             below = [pair for pair in leader.epochs if pair[1] <= leader.start][-1:]
             replica.begin_at(leader.history[: leader.start], below)
+        left = {offset for held in leader.held.values() for offset in held}
         for offset in range(replica.end, leader.end):
-            replica.append(leader.history[offset])
+            replica.append(leader.history[offset], is_left=offset in left)
         self.in_sync.add(follower)
         self._move_high_watermark()
         replica.high_watermark = leader.high_watermark

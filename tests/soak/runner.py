@@ -83,6 +83,7 @@ class Runner:
 
     Attributes:
         fired: how often each fault happened, by name.
+        first: when each was first mended, seconds from the beginning.
 
     Args:
         stage: where.
@@ -92,6 +93,7 @@ class Runner:
 
     def __init__(self, stage: Stage, seed: int, spared: int) -> None:
         self.fired: Counter[str] = Counter()
+        self.first: dict[str, float] = {}
         self.resources = Resources()
         self._stage = stage
         self._random = Random(seed)
@@ -150,6 +152,7 @@ class Runner:
         with self._guard:
             if happened:
                 self.fired[card.fault.name] += 1
+                self.first.setdefault(card.fault.name, time.monotonic() - stage.began)
             elif not self.fired[card.fault.name]:
                 self._deck.insert(0, self._card(card.fault, _AGAIN_SECONDS))
 
@@ -167,7 +170,8 @@ class Runner:
                 kept = alone & (card.alone | card.together) or together & card.alone
                 if not kept and self.resources.take(card.alone, card.together):
                     return self._deck.pop(position)
-                if now - card.dealt > _PATIENCE_SECONDS:
+                overdue = self._decks > 1 and not self.fired[card.fault.name]
+                if overdue or now - card.dealt > _PATIENCE_SECONDS:
                     alone |= card.alone
                     together |= card.together
         return None

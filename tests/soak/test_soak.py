@@ -157,7 +157,10 @@ def summary(seed: int, stage: Stage, invariants: Invariants, runner: Runner, loa
     logs = [key for key in objects if key.endswith(".log")]
     lines = [
         f"SOAK_SEED={seed}: {sum(runner.fired.values())} faults in {stage.timeline[-1][0]:.0f} s",
-        *(f"  {runner.fired[fault.name]:4}  {fault.name}" for fault in FAULTS),
+        *(
+            f"  {runner.fired[fault.name]:4}  {fault.name}, first after {runner.first[fault.name]:.0f} s"
+            for fault in FAULTS
+        ),
         f"{load.ledger.count()} records acknowledged, {load.ledger.failed} not, {load.ledger.fatal} producers replaced",
         f"{len(logs)} segments, {sum('.e' in key.rpartition('/')[2] for key in logs)} of them variants; "
         f"{invariants.commits} commits seen in {invariants.polls} polls, {invariants.views} whole views, "

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from awscrt.checksums import crc32c
 
 from tests.log_format import build
 from ts_common.catalog import describe, read_catalog
+from ts_common.epochs import EpochLine
 from ts_common.errors import CorruptData, OutcomeUnknown, SegmentChanged, StoreUnavailable
 from ts_common.log_format.scan import Readable, SegmentScan, scan_segment
 from ts_common.model import TopicPartition
@@ -58,6 +60,10 @@ class Log:
 
     def names(self) -> list[str]:
         return [info.key.rpartition("/")[2] for info in self.store.list() if info.key.endswith(".log")]
+
+
+def uploader(log: Log) -> Uploader:
+    return Uploader(lambda _: log.store, lambda _: TopicRetention())
 
 
 @pytest.fixture
@@ -332,3 +338,27 @@ def test_a_segment_that_is_gone_and_not_by_retention_is_not_shipped(log: Log, le
     with pytest.raises(SegmentChanged):
         Uploader(lambda _: log.store, lambda _: TopicRetention()).ship(task)
     assert log.names() == []
+
+
+def test_the_run_knows_better_than_a_followers_checkpoint_where_an_epoch_began(log: Log) -> None:
+    """Below the next offset the commit's epochs count, as far as no batch contradicts them; above it the broker's."""
+    log.put(0, batch(0, 10, epoch=2) + batch(50, 10, epoch=3))
+    log.put(60, b"")
+    log.epochs((2, 0), (3, 50), (4, 60))
+    task = replace(log.task(0), epochs=EpochLine(((2, 0), (3, 20))), next_offset=40)
+    assert uploader(log).ship(task).epochs == ((2, 0), (3, 20))
+    wrong = replace(log.task(0), epochs=EpochLine(((3, 0),)), next_offset=40)
+    assert uploader(log).ship(wrong).epochs == ((2, 0), (3, 50))
+
+
+def test_bytes_whose_metadata_would_make_readers_drop_them_get_another_name(log: Log) -> None:
+    """The same bytes stand there with the epochs of somebody who knew less: what is committed must be alive."""
+    log.put(0, batch(0, 10, epoch=2))
+    log.put(60, b"")
+    log.epochs((2, 0))
+    assert log.ship(0).epochs == ((2, 0),)
+    task = replace(log.task(0), epochs=EpochLine(((2, 0), (3, 20))), next_offset=60)
+    shipped = uploader(log).ship(task)
+    assert (shipped.bytes_sent > 0, shipped.epochs) == (True, ((2, 0), (3, 20)))
+    assert len(log.names()) == 2
+    assert uploader(log).ship(task).bytes_sent == 0
