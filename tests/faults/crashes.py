@@ -16,6 +16,8 @@ from ts_local.proxy.s3 import DropRequest, Request, S3FaultProxy
 Moment = Literal["before", "after"]
 Fate = Literal["kill", "pause"]
 
+_LOOK_EVERY_SECONDS = 0.02
+
 
 @dataclass(frozen=True, order=True)
 class Step:
@@ -82,7 +84,8 @@ class Victim:
         self._wanted = wanted
         self._moment = moment
         self._fate = fate
-        self._up = threading.Event()  # no PUT goes further before the agent is known here
+        self._up = threading.Event()  # no PUT goes further before the agent answers
+        self._life = 0  # a PUT of an earlier one is dropped
         self._lock = threading.Lock()  # guards `met`, and lets one strike at a time
         self._agent: AgentProcess | None = None
         proxy.before(self._before)
@@ -97,22 +100,27 @@ class Victim:
     def live(self) -> AgentProcess:
         """Begin a life: start it, or let it go on."""
         self.struck.clear()
-        if self._agent is None:
-            self._agent = self._archive.agent(environment=self._proxy.environment())
-        elif self._agent.alive and self._agent.paused:
-            self._agent.resume()
-        else:
-            self._agent.start()
-        self._up.set()
+        try:
+            if self._agent is None:
+                self._agent = self._archive.agent(environment=self._proxy.environment())
+            elif self._agent.alive and self._agent.paused:
+                self._agent.resume()
+            else:
+                self._agent.start()
+        finally:
+            self._up.set()
         return self._agent
 
     def _before(self, request: Request) -> None:
         step = step_of(self._archive, request)
         if step is None:
             return
-        self._up.wait()
+        life = self._life
+        while not self._up.wait(_LOOK_EVERY_SECONDS):
+            if self.struck.is_set() or life != self._life:
+                break
         with self._lock:
-            if self.struck.is_set() and self._fate == "kill":
+            if life != self._life or (self.struck.is_set() and self._fate == "kill"):
                 raise DropRequest  # of a dead agent
             if self._moment == "before" and not self.struck.is_set() and self._wanted(step, self.met):
                 self._strike(step)
@@ -132,6 +140,7 @@ class Victim:
         with suppress(ServerNotRunningError):
             if self._fate == "kill":
                 self._up.clear()
+                self._life += 1
                 self.agent.kill()
             else:
                 self.agent.pause()

@@ -3,8 +3,8 @@
 import re
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from itertools import pairwise
+from collections.abc import Mapping
+from http.client import HTTPException
 
 from tests.faults.files import SECONDS, live_bases, records, sample
 from tests.uploader.beside import BUCKET, Archive
@@ -21,7 +21,7 @@ from ts_local.proxy.s3 import Request, S3FaultProxy
 # A batch of four records fills a segment; the index of an active segment is not 10 MB then.
 TINY = {"segment.bytes": "1000", "segment.index.bytes": "1000"}
 _BATCH = 4
-# Backoff, one request after the other, and commits of one segment each: whatever a test wants to tell apart.
+# A commit for each segment, and the steps of a partition in one order.
 ONE_THREAD = {"ts.segment.uploader.upload.thread.count": "1"}
 IMPATIENT = {"ts.segment.uploader.upload.timeout.ms": "1000"}
 ANY_TIMES = None
@@ -115,7 +115,7 @@ def knows(agent: AgentProcess, archive: Archive, ends: Mapping[int, int]) -> boo
     """Whether an agent lives, and says itself that it committed up to these offsets."""
     try:
         return all(sample(agent, "next_offset", archive, partition) == end for partition, end in ends.items())
-    except OSError:
+    except (OSError, HTTPException):  # it is ending, or has ended
         return False
 
 
@@ -131,7 +131,7 @@ def puts(proxy: S3FaultProxy, target: str = "") -> list[Request]:
 
 
 def assert_logs_came_last(proxy: S3FaultProxy) -> None:
-    """By the proxy's record: no `.log` was on its way before each of its indexes had been acknowledged."""
+    """By the proxy's record: no `.log` came before each of its indexes. That those stood by then, a Guard sees."""
     logs = puts(proxy, r"\.log$")
     assert logs != []
     for log in logs:
@@ -139,13 +139,13 @@ def assert_logs_came_last(proxy: S3FaultProxy) -> None:
         before = {
             request.path.removeprefix(stem)
             for request in puts(proxy, re.escape(stem) + r"\.\w*index$")
-            if request.status == 200 and request.finished is not None and request.finished <= log.started
+            if request.status == 200 and request.number < log.number
         }
         assert before >= {".index", ".timeindex"}, f"{log.path} came after {sorted(before)} only"
 
 
 class Guard:
-    """Looks at the store whenever it has answered a PUT, before the agent hears of it, and notes what must never be.
+    """Looks at the store before each `.log` goes there, and after each commit, and notes what must never be.
 
     Attributes:
         violations: each in one line.
@@ -165,18 +165,21 @@ class Guard:
         self._pairs: dict[str, tuple[int, int]] = defaultdict(lambda: (-1, -1))
         self._lock = threading.Lock()  # guards all of the above
         for proxy in proxies:
-            proxy.after(self)
+            proxy.before(self._before)
+            proxy.after(self._after)
 
-    def __call__(self, request: Request) -> None:
-        """One PUT that the store answered."""
+    def _before(self, request: Request) -> None:
         key = key_of(self._archive, request)
-        if request.method != "PUT" or request.server_status != 200 or not key:
-            return
-        with self._lock:
-            if key.endswith(".log"):
+        if request.method == "PUT" and key.endswith(".log"):
+            with self._lock:
                 self.logs += 1
                 self._check_log(key)
-            elif key.endswith("offset.wm"):
+
+    def _after(self, request: Request) -> None:
+        """The store has answered, and the agent does not know yet."""
+        key = key_of(self._archive, request)
+        if request.method == "PUT" and request.server_status == 200 and key.endswith("offset.wm"):
+            with self._lock:
                 self.commits += 1
                 self._check_commit(int(key.split("/")[-2].rpartition("-")[2]))
 
@@ -185,7 +188,7 @@ class Guard:
             try:
                 self._store.head(key.removesuffix(".log") + suffix)
             except ObjectNotFound:
-                self.violations.append(f"{key} stands without its {suffix}")
+                self.violations.append(f"{key} went up without its {suffix}")
 
     def _check_commit(self, partition: int) -> None:
         keys = self._archive.partition_keys(partition)
@@ -201,8 +204,3 @@ class Guard:
         holes = [step for step in view.plan(view.start, view.end) if isinstance(step, Hole)]
         if holes or view.warning:
             self.violations.append(f"{keys.commit} at {pair}: {holes} {view.warning}")
-
-
-def never_falls(values: Iterable[int]) -> bool:
-    """Whether each is at least the one before."""
-    return all(before <= after for before, after in pairwise(values))

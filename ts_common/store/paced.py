@@ -6,13 +6,17 @@ until a store first says SlowDown; then it admits half of what was asked for in 
 at each further refusal, though not more often than once a second: what was under way when the rate fell says nothing
 of the new one. Each request that is served raises the rate again (additive increase, multiplicative decrease, as TCP
 does), until the gate is open once more.
+
+A refused request waits for its next turn and is made again: it was refused at the door, and whoever asked would only
+have to do all over again what came before it.
 """
 
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import TypeVar
 
 from ts_common.errors import StoreThrottled
 from ts_common.store.contract import (
@@ -26,9 +30,13 @@ from ts_common.store.contract import (
 )
 from ts_common.store.wrapped import WrappedStore
 
+_Answer = TypeVar("_Answer")
+
 _WINDOW_SECONDS = 1.0
 _LOWEST = 1.0  # requests per second
-_RISE = 4.0  # requests per second more, after each second in which all that was admitted was served
+# After a second in which all that was admitted was served: so many more a second, or that share more if it is greater.
+_RISE = 1.0
+_RISE_SHARE = 0.05
 # S3 serves 3,500 writes a second under one prefix: a rate above that has nothing to hold back.
 _OPEN = 3_500.0
 
@@ -62,7 +70,7 @@ class Rate:
     def served(self) -> None:
         """A request was served."""
         if self.limit is not None:
-            self.limit += _RISE / self.limit
+            self.limit += max(_RISE, _RISE_SHARE * self.limit) / self.limit
             if self.limit >= _OPEN:
                 self.limit = None
 
@@ -95,20 +103,27 @@ class Pace:
         """Requests per second; None while the gate is open."""
         return self._rate.limit
 
-    @contextmanager
-    def request(self) -> Iterator[None]:
-        """Wait for a turn; what the block raises says whether the store is asked too fast."""
-        with self._lock:
-            patience = self._rate.admit(time.monotonic())
-        self._closed.wait(patience)
-        try:
-            yield
-        except StoreThrottled:
+    def request(self, call: Callable[[], _Answer]) -> _Answer:
+        """Make a call in its turn, and again as long as the store refuses it for being asked too fast.
+
+        Raises:
+            StoreThrottled: refused, and the process ends.
+        """
+        while True:
             with self._lock:
-                self._rate.slow_down(time.monotonic())
-            raise
-        with self._lock:
-            self._rate.served()
+                patience = self._rate.admit(time.monotonic())
+            self._closed.wait(patience)
+            try:
+                answer = call()
+            except StoreThrottled:
+                with self._lock:
+                    self._rate.slow_down(time.monotonic())
+                if self._closed.is_set():
+                    raise
+                continue
+            with self._lock:
+                self._rate.served()
+            return answer
 
     def close(self) -> None:
         """Let everybody who waits go at once: the process ends."""
@@ -139,8 +154,9 @@ class PacedStore(WrappedStore):
         crc32c: int | None = None,
     ) -> ObjectInfo:
         """As the inner store, in its turn."""
-        with self._pace.request():
-            return super().put(key, body, size=size, metadata=metadata, condition=condition, crc32c=crc32c)
+        return self._pace.request(
+            lambda: self._inner.put(key, body, size=size, metadata=metadata, condition=condition, crc32c=crc32c)
+        )
 
     def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
         """As the inner store, in its turn."""
@@ -149,25 +165,25 @@ class PacedStore(WrappedStore):
     @contextmanager
     def _open(self, key: str, byte_range: ByteRange | None) -> Iterator[ObjectStream]:
         with ExitStack() as opened:
-            with self._pace.request():
-                stream = opened.enter_context(super().open(key, byte_range))
-            yield stream
+            yield self._pace.request(lambda: opened.enter_context(self._inner.open(key, byte_range)))
 
     def head(self, key: str) -> ObjectInfo:
         """As the inner store, in its turn."""
-        with self._pace.request():
-            return super().head(key)
+        return self._pace.request(lambda: self._inner.head(key))
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """As the inner store, in its turn; further pages follow without another."""
-        with self._pace.request():
-            listed = super().list(prefix, start_after=start_after)
-            first = next(listed, None)
+
+        def begun() -> tuple[ObjectInfo | None, Iterator[ObjectInfo]]:
+            listed = self._inner.list(prefix, start_after=start_after)
+            return next(listed, None), listed
+
+        first, listed = self._pace.request(begun)
         if first is not None:
             yield first
             yield from listed
 
     def delete(self, keys: Iterable[str]) -> None:
         """As the inner store, in its turn."""
-        with self._pace.request():
-            super().delete(keys)
+        remaining = tuple(keys)
+        self._pace.request(lambda: self._inner.delete(remaining))

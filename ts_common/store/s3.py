@@ -75,6 +75,8 @@ class S3Store(ObjectStore):
         super().__init__(f"s3://{bucket}/{prefix}".rstrip("/"), async_threads=threads)
         self._bucket = bucket
         self._base = f"{prefix}/" if prefix else ""
+        # Asked for once: buckets do not go while they are used, and a 404 must not cost two requests each time.
+        self._bucket_seen = False
         try:
             with translated(Call("CreateClient", self.location)):
                 self._reads, self._writes = open_clients(timeout_seconds, max(_READ_CONNECTIONS, threads))
@@ -88,6 +90,7 @@ class S3Store(ObjectStore):
         """HeadBucket."""
         with translated(Call("HeadBucket", f"s3://{self._bucket}")):
             self._reads.head_bucket(Bucket=self._bucket)
+        self._bucket_seen = True
 
     def put(
         self,
@@ -170,16 +173,18 @@ class S3Store(ObjectStore):
         )
 
     def head(self, key: str) -> ObjectInfo:
-        """HeadObject; where it answers 404, which has no body to say of what, HeadBucket tells."""
+        """HeadObject; where the first 404 comes, which has no body to say of what, HeadBucket tells."""
         call = self._call("HeadObject", check_key(key))
         try:
             with translated(call):
                 answer = self._reads.head_object(Bucket=self._bucket, Key=self._base + key)
         except TieredStorageError as error:
             if isinstance(error.__cause__, sdk.ClientError) and status_of(error.__cause__) == 404:
-                # Who may list below a prefix only is refused the bucket, which is there then.
-                with suppress(AccessDenied):
-                    self.check()
+                if not self._bucket_seen:
+                    # Who may list below a prefix only is refused the bucket, which is there then.
+                    with suppress(AccessDenied):
+                        self.check()
+                    self._bucket_seen = True
                 raise ObjectNotFound(f"{call.operation} {call.target}: no such object") from error
             raise
         modified = answer["LastModified"].timestamp()
