@@ -74,7 +74,7 @@ def open_view(store: ObjectStore, catalog: PartitionCatalog) -> PartitionView:
         epochs = living_line(copies)
         end = max([end, *(epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end) for copy in copies)])
     warning = None
-    if catalog.log_start is None and isinstance(catalog.commit, Commit):
+    if catalog.log_start is None and catalog.segments and isinstance(catalog.commit, Commit):
         # Each commit of ours follows a `log.start`; the agent writes it anew when it next asks.
         warning = f"{keys.partition}: {keys.log_start} is gone; the view begins with what is left"
     if not catalog.segments and catalog.log_start is None:
