@@ -31,7 +31,7 @@ from tests.faults.files import (
 from ts_common.errors import CorruptData
 from ts_common.log_format.checkpoints import parse_offset_checkpoint
 from ts_common.log_format.framing import HEADER_SIZE, Trailing, parse_header
-from ts_common.log_format.index_files import read_transaction_index, txnindex_is_complete
+from ts_common.log_format.index_files import txnindex_is_complete
 from ts_common.segment_metadata import TxnIndexState
 from ts_local.cluster import LocalCluster, wait_for
 

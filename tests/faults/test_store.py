@@ -226,6 +226,9 @@ def test_u14_a_success_whose_answer_is_lost_does_no_harm(
     lost = SwallowAnswer()
     proxy.script(Rule(lost, methods={"PUT"}, target=re.escape(name) + "$", skip=2 if later else 0))
     archive.agent()
+    for start in (1000, 2000, 3000) if later else ():  # one commit may cover all that is closed
+        wait_shipped(archive, ends_of(archive))
+        fill(cluster, topic, 2, start=start)
     ends = ends_of(archive)
     wait_for(lambda: lost.fired == 1, "an answer to be lost", SECONDS)
     wait_shipped(archive, ends)
@@ -345,7 +348,6 @@ def test_u30_an_object_that_a_lifecycle_rule_took_is_missed(
         # Nothing needs it while shipping goes on: readers say so at once, the agent at its next start or reign.
         view = open_view(archive.store, read_catalog(archive.store, archive.partition_keys()))
         assert key in str(view.warning)
-        assert_complete(archive, ends, kafkas(archive))
         agent.stop()
         agent = archive.agent()
     wait_for(lambda: key in archive.objects(), f"{key} to stand again", SECONDS)

@@ -27,11 +27,14 @@ SMALL = {"segment.bytes": "20000"}
 
 
 def wait_until_newest_shipped(archive: Archive, directory: Path, partition: int = 0) -> int:
-    """Until the newest incarnation holds every closed segment of a directory; the next offset."""
+    """Until a later incarnation than the first holds every closed segment of a directory; the next offset."""
     active = live_bases(directory)[-1]
 
     def next_offset() -> int:
-        commit, _ = read_commit(archive.store, newest_keys(archive, partition))
+        keys = newest_keys(archive, partition)
+        if keys == archive.partition_keys(partition):
+            return 0
+        commit, _ = read_commit(archive.store, keys)
         return commit.next_offset if isinstance(commit, Commit) else 0
 
     wait_for(lambda: next_offset() >= active, f"{directory} shipped up to {active}", SECONDS, state=next_offset)
