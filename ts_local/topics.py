@@ -245,14 +245,17 @@ class Topics:
         return {} if found is None or found.error is not None else dict(found.partitions)
 
     def _ask_controller(self, request: "Callable[[AdminClient], Future[None]]", what: str) -> None:
-        """Send a request until it reaches the controller, which may be changing."""
+        """Send a request until it reaches the controller, which may be changing, or still deleting."""
 
         def asked() -> bool:
             admin = self.admin()
             try:
                 request(admin).result(_REQUEST_SECONDS)
             except KafkaException as error:
-                if error.args[0].code() != KafkaError.NOT_CONTROLLER:
+                reason = error.args[0]
+                # A deleted topic leaves the brokers' metadata before it leaves the controller's.
+                is_going = reason.code() == KafkaError.TOPIC_ALREADY_EXISTS and "marked for deletion" in reason.str()
+                if reason.code() != KafkaError.NOT_CONTROLLER and not is_going:
                     raise
                 return False
             return True
