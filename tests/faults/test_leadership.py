@@ -69,7 +69,8 @@ def test_u04_leaders_moved_under_load_with_agents_killed_leave_no_hole(
         assert set(bases(cluster, 1, topic, partition)) ^ set(bases(cluster, 2, topic, partition))
         commit = archive.commit(partition)
         assert commit is not None
-        assert len(commit.epochs.pairs) > moves
+        assert commit.epoch > moves  # a reign without a record leaves no pair
+        assert len(commit.epochs.pairs) > 1
         assert_shown(archive, load.acknowledged[partition], end, partition)
 
 
