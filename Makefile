@@ -12,7 +12,7 @@ demo: setup
 
 # Most tests wait for servers most of the time, so three files at once suit two cores.
 test: setup
-	$(BIN)/pytest -m "not full" -n 3 --dist loadfile
+	$(BIN)/pytest -m "not full" -n 3 --dist loadfile --hypothesis-profile repeatable
 
 # Soaks and repetitions keep the machine busy: one after the other.
 test-full: setup

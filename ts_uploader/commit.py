@@ -19,7 +19,7 @@ from dataclasses import replace
 
 import structlog
 
-from ts_common.catalog import read_catalog, read_commit, read_incarnations, read_marks
+from ts_common.catalog import read_catalog, read_commit, read_marks
 from ts_common.commit import Commit, ForeignCommit, decode_log_start, encode_log_start
 from ts_common.epochs import NO_EPOCH, EpochLine
 from ts_common.errors import (
@@ -29,12 +29,11 @@ from ts_common.errors import (
     OutcomeUnknown,
     PreconditionFailed,
     SegmentChanged,
-    TieredStorageError,
 )
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys, PartitionKeys, SegmentName
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
-from ts_uploader.divergence import WHAT_TO_DO, check_reign, check_tail, rewound, shared_end, shared_end_by_bytes
+from ts_uploader.divergence import WHAT_TO_DO, check_tail, rewound, shared_end, shared_end_by_bytes
 from ts_uploader.events import (
     Asked,
     AskStore,
@@ -49,17 +48,15 @@ from ts_uploader.events import (
     WriteCommit,
 )
 from ts_uploader.gaps import describe_loss, fillable, record_gaps
+from ts_uploader.incarnation import IncarnationLog
 from ts_uploader.local_log import last_stable_offset, local_epochs
+from ts_uploader.reign import ReignOver, check_reign
 from ts_uploader.takeover import walk_run
 from ts_uploader.watch.scan import list_partition
 
 log = structlog.get_logger()
 
 _MILLISECONDS = 1000
-
-
-class ReignOver(TieredStorageError):
-    """The store shows a later reign, or a later incarnation, than the one that this agent works in."""
 
 
 class CommitLog:
@@ -75,9 +72,7 @@ class CommitLog:
         self._keys = keys
         self._broker = broker
         self._store_of = store_of
-        # By topic and topic id. An entry of the list is never changed, so what was read once stays true; a thread that
-        # reads it too changes nothing. An id that is followed by another has no live directory for long.
-        self._directories: dict[tuple[str, str], str] = {}
+        self._incarnations = IncarnationLog(keys)
 
     def ask(self, task: AskStore) -> Asked:
         """Where to go on.
@@ -95,7 +90,9 @@ class CommitLog:
         check_reign(listing, task.reign)
         topic = task.partition.topic
         store = self._store_of(topic)
-        keys = self._keys.partition(task.partition, self._incarnation(store, topic, listing.topic_id, task.reign))
+        keys = self._keys.partition(
+            task.partition, self._incarnations.directory(store, topic, listing.topic_id, task.reign)
+        )
         commit, etag = read_commit(store, keys)
         if not isinstance(commit, Commit):
             position = self._walk(store, keys, (commit, etag), task, listing)
@@ -289,37 +286,6 @@ class CommitLog:
             if theirs.epoch > mine.epoch:
                 raise ReignOver(f"{keys.commit} is of leader epoch {theirs.epoch}, this one would be of {mine.epoch}")
         raise PreconditionFailed(f"{keys.commit} was written by somebody else, or may still be: {refused}") from refused
-
-    def _incarnation(self, store: ObjectStore, topic: str, local_id: str | None, reign: Reign) -> str:
-        """The directory of the incarnation that the reign's topic id names; opens one for an id that was never seen.
-
-        Only an id that both the leadership source and the live directory name may open one: a task that was late could
-        otherwise open an old id behind a new one.
-        """
-        topic_id = reign.topic_id
-        if topic_id is not None and local_id != topic_id:
-            raise SegmentChanged(f"{topic}: the directory is of topic id {local_id}, the reign of {topic_id}")
-        if topic_id is not None and (topic, topic_id) in self._directories:
-            return self._directories[topic, topic_id]
-        for _ in range(3):
-            known, etag = read_incarnations(store, self._keys, topic)
-            if topic_id is None:
-                return known.newest_directory
-            found = known.find(topic_id)
-            if found is not None:
-                if found.directory != known.newest_directory:
-                    raise ReignOver(f"topic id {topic_id} of {topic} was followed by {known.entries[-1].topic_id}")
-                self._directories[topic, topic_id] = found.directory
-                return found.directory
-            opened = known.opened(topic_id, int(time.time() * _MILLISECONDS), self._keys)
-            condition = IfAbsent() if etag is None else IfMatch(etag)
-            try:
-                store.put(self._keys.incarnations(topic), opened.encode(), condition=condition)
-            except (PreconditionFailed, OutcomeUnknown):
-                continue
-            log.info("incarnation opened", topic=topic, topic_id=topic_id, directory=opened.newest_directory)
-            return opened.newest_directory
-        raise OutcomeUnknown(f"{self._keys.incarnations(topic)} is being written by several agents")
 
 
 def next_commit(position: Position, run: Sequence[Shipped], reign: Reign, broker: int) -> Commit:

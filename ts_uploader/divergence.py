@@ -10,7 +10,6 @@ Logs of magic 0 and 1 bear no epochs. There the bytes decide: the last committed
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from ts_common.catalog import PartitionCatalog, StoredSegment
 from ts_common.commit import Commit
@@ -21,24 +20,8 @@ from ts_common.log_format.framing import BatchHeader, parse_header
 from ts_common.log_format.index_files import position_for_offset, read_offset_index
 from ts_common.object_keys import PartitionKeys
 from ts_common.store.contract import ObjectStore
-from ts_uploader.events import Listing, Reign
-from ts_uploader.local_log import local_epochs, log_end, open_log, read_file
-
-
-def check_reign(listing: Listing, reign: Reign) -> None:
-    """The broker itself has begun this reign, and no other: it writes each new epoch to its checkpoint first.
-
-    A log of magic 0 and 1 has no such checkpoint.
-
-    Raises:
-        SegmentChanged: the leadership source and the broker's log are not of one mind (yet, or any more).
-    """
-    local = local_epochs(listing.directory)
-    if local is not None and (not local.pairs or local.pairs[-1][0] != reign.epoch):
-        ends = local.pairs[-1][0] if local.pairs else "nothing"
-        raise SegmentChanged(
-            f"{listing.directory}: its leader epoch checkpoint ends with {ends}, the reign is of {reign.epoch}"
-        )
+from ts_uploader.events import Listing
+from ts_uploader.local_log import OpenLog, last_index_entries, local_epochs, log_end, open_log
 
 
 def shared_end(epochs: EpochLine, next_offset: int, listing: Listing) -> int | None:
@@ -116,7 +99,7 @@ def rewound(epochs: EpochLine, end: int, local: EpochLine | None) -> EpochLine:
     return epochs.below(end).continued(local or EpochLine(), end)
 
 
-_PIECE_BYTES = 1 << 20
+_PIECE_BYTES = 1 << 16
 WHAT_TO_DO = (
     "the broker lost records that it had acknowledged, and may have written others in their place in one epoch. "
     "The archive stays as it is and nothing more is shipped; copy what the log holds now into a new topic"
@@ -152,25 +135,32 @@ def _last_batch(store: ObjectStore, keys: PartitionKeys, segment: StoredSegment,
 
 
 def _local_batch(listing: Listing, last_offset: int) -> bytes | None:
-    """The local batch that ends with an offset; None where none does."""
+    """The local batch that ends with an offset; None where none does.
+
+    Raises:
+        SegmentChanged: the segment is gone.
+        CorruptData: no batch stands where one should.
+    """
     base = max(base for base in listing.bases if base <= last_offset)
     with open_log(listing.directory, base) as log:
-        reader = log.reader(position_for_offset(_local_index(listing.directory, base), base, last_offset))
-        data = b""
-        # Index entries stand a few KiB apart, so the first piece nearly always holds it; batches may be larger.
-        while piece := reader.read(max(_PIECE_BYTES, len(data))):
-            data += piece
-            for batch in _batches(data, str(log.path)):
-                if batch.last_offset >= last_offset:
-                    return batch.data if batch.last_offset == last_offset else None
+        position = position_for_offset(last_index_entries(listing.directory, base), base, last_offset)
+        try:
+            return _find_batch(log, position, last_offset)
+        except CorruptData:
+            if not position:
+                raise
+            return _find_batch(log, 0, last_offset)  # an index that lies costs time
+
+
+def _find_batch(log: OpenLog, position: int, last_offset: int) -> bytes | None:
+    reader, data = log.reader(position), b""
+    # Index entries stand a few KiB apart, so the first piece nearly always holds it; batches may be larger.
+    while piece := reader.read(max(_PIECE_BYTES, len(data))):
+        data += piece
+        for batch in _batches(data, str(log.path)):
+            if batch.last_offset >= last_offset:
+                return batch.data if batch.last_offset == last_offset else None
     return None
-
-
-def _local_index(directory: Path, base: int) -> tuple[tuple[int, int], ...]:
-    try:
-        return read_offset_index(read_file(directory / f"{base:020d}.index"))
-    except FileNotFoundError:
-        return ()
 
 
 def _batches(data: bytes, where: str) -> Iterator[_Batch]:

@@ -9,7 +9,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -17,13 +17,14 @@ from typing import BinaryIO
 from ts_common.epochs import EpochLine
 from ts_common.errors import CorruptData, SegmentChanged
 from ts_common.log_format.checkpoints import parse_leader_epoch_checkpoint, parse_offset_checkpoint
-from ts_common.log_format.index_files import TIME_ENTRY_SIZE, read_offset_index, read_time_index
+from ts_common.log_format.index_files import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, read_offset_index, read_time_index
 from ts_common.log_format.scan import scan_segment
 from ts_common.log_format.snapshot import first_unstable_offset
 from ts_common.model import TopicPartition
 from ts_common.object_keys import INDEX_SUFFIXES, LOG_SUFFIX
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LAST_ENTRIES = 64  # of an index: some hundred KiB of log
 _DELETED = ".deleted"
 _EPOCHS = "leader-epoch-checkpoint"
 _LOG_STARTS = "log-start-offset-checkpoint"
@@ -175,9 +176,7 @@ def log_end(directory: Path, active: int) -> int:
         SegmentChanged: the active segment is gone.
     """
     with open_log(directory, active) as log:
-        entries: tuple[tuple[int, int], ...] = ()
-        with suppress(FileNotFoundError):
-            entries = read_offset_index(read_file(directory / f"{active:020d}.index"))
+        entries = last_index_entries(directory, active)
         # From the last index entry on there are only a few batches; an entry that leads nowhere costs a whole scan.
         for position in (entries[-1][1] if entries else 0, 0):
             if position < log.size:
@@ -185,6 +184,24 @@ def log_end(directory: Path, active: int) -> int:
                 if end is not None:
                     return max(end, active)
     return active
+
+
+def last_index_entries(directory: Path, base: int) -> tuple[tuple[int, int], ...]:
+    """The last entries of a segment's `.index`, as `read_offset_index`; empty where there is none.
+
+    A closed segment's index is trimmed, so its end suffices. That of the active one ends in zeros: it is read whole.
+    """
+    try:
+        with open_file(directory / f"{base:020d}.index") as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(0, size - size % OFFSET_ENTRY_SIZE - _LAST_ENTRIES * OFFSET_ENTRY_SIZE))
+            found = read_offset_index(file.read())
+            if not found:
+                file.seek(0)
+                found = read_offset_index(file.read())
+            return found
+    except FileNotFoundError:
+        return ()
 
 
 def largest_timestamp(directory: Path, base: int) -> int | None:

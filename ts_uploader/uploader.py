@@ -28,9 +28,9 @@ from ts_common.log_format.scan import SegmentScan, scan_segment
 from ts_common.object_keys import LOG_SUFFIX, SegmentName
 from ts_common.segment_metadata import SegmentMetadata, TxnIndexState, decode_metadata
 from ts_common.store.contract import IfAbsent, ObjectInfo, ObjectStore
-from ts_uploader.divergence import check_reign
 from ts_uploader.events import Listing, Ship, Shipped
 from ts_uploader.local_log import OpenLog, last_stable_offset, local_epochs, open_log, read_indexes
+from ts_uploader.reign import check_reign
 from ts_uploader.retention import TopicRetention, is_late
 from ts_uploader.watch.scan import list_partition
 

@@ -9,7 +9,7 @@ import random
 import structlog
 
 from ts_common.errors import SegmentChanged, TieredStorageError
-from ts_uploader.commit import CommitLog, ReignOver
+from ts_uploader.commit import CommitLog
 from ts_uploader.events import (
     AnyTask,
     AskStore,
@@ -27,6 +27,7 @@ from ts_uploader.events import (
     WriteCommit,
 )
 from ts_uploader.metrics import Metrics
+from ts_uploader.reign import ReignOver
 from ts_uploader.uploader import Uploader
 from ts_uploader.watch.watcher import LogDirectoryWatcher
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.uploader.beside import BUCKET, Archive
+from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES, Archive, archives
 from ts_local.cluster import LocalCluster
 from ts_local.proxy.s3 import S3FaultProxy
 
@@ -26,14 +26,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[LocalCluster]:
-    """Small segments need a small fetch: a follower appends a whole fetch at once."""
+    """See `SMALL_FETCHES` and `ROLLS`."""
     with LocalCluster(
         brokers=2,
         s3=True,
         buckets=[BUCKET],
         properties={
-            "replica.fetch.max.bytes": "20000",
-            "replica.fetch.response.max.bytes": "20000",
+            **SMALL_FETCHES,
             "replica.high.watermark.checkpoint.interval.ms": "500",
             "zookeeper.session.timeout.ms": "2000",
             "log.cleaner.backoff.ms": "500",
@@ -44,7 +43,7 @@ def cluster() -> Iterator[LocalCluster]:
             "offsets.topic.replication.factor": "2",
             "transaction.state.log.replication.factor": "2",
         },
-        broker_properties={1: {"log.segment.bytes": "60000"}, 2: {"log.segment.bytes": "97000"}},
+        broker_properties=ROLLS,
         name="faults",
     ) as cluster:
         yield cluster
@@ -53,15 +52,8 @@ def cluster() -> Iterator[LocalCluster]:
 @pytest.fixture
 def archive_of(cluster: LocalCluster, tmp_path: Path) -> Iterator[ArchiveOf]:
     """Makes archives of topics; their agents end with the test."""
-    made: list[Archive] = []
-
-    def archive(topic: str, **arguments: object) -> Archive:
-        made.append(Archive(cluster, tmp_path, topic, **arguments))  # type: ignore[arg-type]
-        return made[-1]
-
-    yield archive
-    for archive_ in made:
-        archive_.close()
+    with archives(cluster, tmp_path) as archive:
+        yield archive
 
 
 @pytest.fixture

@@ -1,7 +1,9 @@
 """Agents beside the brokers of a real cluster, and the archive that they make."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,10 @@ from ts_local.proxy.s3 import S3FaultProxy
 
 BUCKET = "archive"
 PREFIX = "ts.segment.uploader."
+# A follower appends a whole fetch at once: small segments need a small fetch.
+SMALL_FETCHES = {"replica.fetch.max.bytes": "20000", "replica.fetch.response.max.bytes": "20000"}
+# Two brokers that roll their segments at different sizes.
+ROLLS = {1: {"log.segment.bytes": "60000"}, 2: {"log.segment.bytes": "97000"}}
 
 
 class Archive:
@@ -153,3 +159,19 @@ class Archive:
                 agent.kill()
         if self._store is not None:
             self._store.close()
+
+
+@contextmanager
+def archives(cluster: LocalCluster, directory: Path) -> Iterator[Callable[..., Archive]]:
+    """Makes archives of topics; their agents end with the block."""
+    made: list[Archive] = []
+
+    def archive(topic: str, **arguments: Any) -> Archive:
+        made.append(Archive(cluster, directory, topic, **arguments))
+        return made[-1]
+
+    try:
+        yield archive
+    finally:
+        for archive_ in made:
+            archive_.close()

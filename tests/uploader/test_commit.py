@@ -14,8 +14,9 @@ from ts_common.object_keys import SegmentName
 from ts_common.segment_metadata import SegmentMetadata
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.unconditional import UnconditionalStore
-from ts_uploader.commit import CommitLog, ReignOver, next_commit
+from ts_uploader.commit import CommitLog, next_commit
 from ts_uploader.events import AskStore, Listing, Position, Reign, Shipped, WriteCommit
+from ts_uploader.reign import ReignOver
 
 REIGN = Reign(5, ID, 0)
 

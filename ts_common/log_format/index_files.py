@@ -17,6 +17,7 @@ _TIME_ENTRY: Final = struct.Struct(">qi")  # timestamp, relative offset
 _TXN_ENTRY: Final = struct.Struct(">hqqqq")  # version, producer id, first offset, last offset, last stable offset
 _TXN_VERSION: Final = 0
 
+OFFSET_ENTRY_SIZE: Final = _OFFSET_ENTRY.size
 TIME_ENTRY_SIZE: Final = _TIME_ENTRY.size
 
 

@@ -53,7 +53,7 @@ class Rate:
         self.limit: float | None = None
         self.refused = 0
         self._asked: deque[float] = deque()
-        self._next = 0.0
+        self._last = float("-inf")  # the latest turn given, which may lie ahead
         self._fell_at = float("-inf")
 
     def admit(self, now: float) -> float:
@@ -63,9 +63,8 @@ class Rate:
         self._asked.append(now)
         if self.limit is None:
             return 0.0
-        turn = max(now, self._next)
-        self._next = turn + 1 / self.limit
-        return turn - now
+        self._last = max(now, self._last + 1 / self.limit)
+        return self._last - now
 
     def served(self) -> None:
         """A request was served."""
@@ -82,7 +81,7 @@ class Rate:
         self._fell_at = now
         rate = self.limit if self.limit is not None else len(self._asked) / _WINDOW_SECONDS
         self.limit = max(_LOWEST, rate / 2)
-        self._next = now + 1 / self.limit
+        self._last = max(now, self._last)  # those who wait already have their turns; the next one comes after them
 
 
 class Pace:
