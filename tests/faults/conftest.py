@@ -14,6 +14,7 @@ from ts_local.proxy.s3 import S3FaultProxy
 
 ArchiveOf = Callable[..., Archive]
 
+
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[LocalCluster]:
     """See `SMALL_FETCHES` and `ROLLS`."""
