@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tests.spark.archives import Archive
@@ -104,6 +105,8 @@ def spark(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> It
         gateway.shutdown()
         gateway.proc.stdin.close()
         gateway.proc.wait(30)
+        # A test process that comes back to this folder starts another JVM: PySpark itself would go on with this one.
+        SparkContext._gateway = SparkContext._jvm = None
 
 
 @pytest.fixture

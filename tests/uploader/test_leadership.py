@@ -220,7 +220,7 @@ def test_a_node_that_appears_later_is_said(zookeeper: ZooKeeper, nodes: KazooCli
     """A partition without a state is led by nobody until its state appears, also where the topic was absent too."""
     listener = listen(zookeeper.connect)
     listener.watch(TP)
-    wait_for(lambda: listener.said == [NotLed(TP)], "nobody to lead")
+    wait_for(lambda: listener.last(TP) == NotLed(TP), "nobody to lead", state=lambda: listener.said)
     create(nodes, "t", None, epoch=3)
     listener.wait_reign(TP, 3, None)
 
