@@ -14,7 +14,7 @@ read and the facts decide: own nonce, it was written; a higher epoch, this reign
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import structlog
@@ -33,7 +33,15 @@ from ts_common.errors import (
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys, PartitionKeys, SegmentName
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
-from ts_uploader.divergence import WHAT_TO_DO, check_tail, rewound, shared_end, shared_end_by_bytes
+from ts_uploader.divergence import (
+    WHAT_TO_DO,
+    check_tail,
+    is_compacted_away,
+    living_epochs,
+    rewound,
+    shared_end,
+    shared_end_by_bytes,
+)
 from ts_uploader.events import (
     Asked,
     AskStore,
@@ -145,6 +153,12 @@ class CommitLog:
         if catalog.commit_etag != position.etag:
             raise PreconditionFailed(f"{position.keys.commit} was written by somebody else")
         loss = describe_loss(store, catalog, position, listing, end)
+        if loss.bases:
+            log.warning(
+                "taken from the store, and this broker's log cannot vouch for it any more",
+                partition=str(task.partition),
+                segments=loss.bases,
+            )
         record_gaps(store, position.keys, loss, self._broker)
         commit = replace(
             next_commit(position, (), task.reign, self._broker),
@@ -226,9 +240,10 @@ class CommitLog:
         end = shared_end(position.epochs, next_offset, listing)
         if end is None:
             end = shared_end_by_bytes(store, read_catalog(store, position.keys), next_offset, listing)
-        if end >= next_offset:
+        if end >= next_offset or is_compacted_away(position, end, listing, task.reign):
             if isinstance(position.commit, Commit):
                 check_tail(position.commit, listing)
+            position = replace(position, epochs=living_epochs(position, listing))
             if position.commit is None:  # shipped in an earlier life, and never committed: readers wait for it
                 stable = last_stable_offset(listing.directory, next_offset)
                 commit = replace(next_commit(position, (), task.reign, self._broker), last_stable_offset=stable)
@@ -262,6 +277,7 @@ class CommitLog:
 
     def _put(self, partition: TopicPartition, position: Position, commit: Commit) -> Position:
         """Write a commit over the one that `position` was read from; the position that it describes."""
+        _check_own(partition, commit.epochs.pairs, commit.epoch)
         store = self._store_of(partition.topic)
         condition = IfAbsent() if position.etag is None else IfMatch(position.etag)
         try:
@@ -296,9 +312,11 @@ def next_commit(position: Position, run: Sequence[Shipped], reign: Reign, broker
 
     Raises:
         CorruptData: a segment cannot continue what is committed.
+        ReignOver: a segment holds batches of a later reign.
     """
     epochs, next_offset, highest = position.epochs, position.next_offset, position.highest_base
     for shipped in run:
+        _check_own(shipped.partition, shipped.epochs, reign.epoch)
         continued = epochs.continued(_line_of(shipped.epochs), next_offset)
         if not continued.agrees_with(shipped.epochs, shipped.base, shipped.end):
             raise CorruptData(
@@ -322,6 +340,17 @@ def next_commit(position: Position, run: Sequence[Shipped], reign: Reign, broker
         nonce=secrets.token_hex(8),
         tail=run[-1].tail if run else before.tail if before is not None else None,
     )
+
+
+def _check_own(partition: TopicPartition, epochs: Iterable[tuple[int, int]], epoch: int) -> None:
+    """Nothing that a reign commits is of a later one.
+
+    A broker that leads in an epoch holds no batch of a higher one. Where it does, it follows another leader by now, and
+    may have cut its log off below the next offset for that: what is committed is for that leader's agent to weigh.
+    """
+    later = [pair for pair in epochs if pair[0] > epoch]
+    if later:
+        raise ReignOver(f"{partition}: there are records of leader epoch {later[0][0]}, this reign is of {epoch}")
 
 
 def _line_of(epochs: tuple[tuple[int, int], ...]) -> EpochLine:

@@ -9,19 +9,25 @@ Logs of magic 0 and 1 bear no epochs. There the bytes decide: the last committed
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from math import inf
+
+import structlog
 
 from ts_common.catalog import PartitionCatalog, StoredSegment
 from ts_common.commit import Commit
-from ts_common.epochs import EpochLine
+from ts_common.epochs import NO_EPOCH, EpochLine
 from ts_common.errors import CorruptData, DataLoss, ObjectNotFound, SegmentChanged
 from ts_common.fetch import ResumableReader
-from ts_common.log_format.framing import BatchHeader, parse_header
+from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, parse_header
 from ts_common.log_format.index_files import position_for_offset, read_offset_index
 from ts_common.object_keys import PartitionKeys
 from ts_common.store.contract import ObjectStore
-from ts_uploader.events import Listing
+from ts_uploader.events import Listing, Position, Reign
 from ts_uploader.local_log import OpenLog, last_index_entries, local_epochs, log_end, open_log
+
+_log = structlog.get_logger()
 
 
 def shared_end(epochs: EpochLine, next_offset: int, listing: Listing) -> int | None:
@@ -51,21 +57,72 @@ def shared_end(epochs: EpochLine, next_offset: int, listing: Listing) -> int | N
         raise SegmentChanged(f"{listing.directory}: {behind}") from behind
 
 
+def is_compacted_away(position: Position, end: int, listing: Listing, reign: Reign) -> bool:
+    """Whether a log that seems to part from the run at `end` only lacks what compaction took.
+
+    Of a compacted topic all batches of the run's last epoch can be gone. A replica that was filled since then does not
+    know that epoch, and where it is elected, its checkpoint looks like that of one that lost it (rule 5 goes by epochs
+    only). It is the same log all the same if this reign is the very next one, began at or above the next offset, and
+    nothing stands in between here.
+
+    Raises:
+        SegmentChanged: a segment is gone: look again.
+    """
+    local = local_epochs(listing.directory)
+    if local is None or not position.epochs.pairs:
+        return False
+    last = position.epochs.pairs[-1][0]
+    vouched = max(last, position.commit.epoch) if isinstance(position.commit, Commit) else last
+    begun = next((start for epoch, start in local if epoch == reign.epoch), None)
+    if begun is None or begun < position.next_offset or reign.epoch > vouched + 1:
+        return False
+    if end < listing.bases[0]:
+        return False  # what stood there, nobody knows
+    first = _first_batch(listing, end, position.next_offset)
+    return first is None or first.base_offset >= position.next_offset
+
+
+def living_epochs(position: Position, listing: Listing) -> EpochLine:
+    """The run's epochs, without one that begins where the run ends and was lost with all that it wrote.
+
+    A commit that was taken back names the reign that begins at its next offset. Another election may have ended that
+    one before anything of it was shipped; a batch of a lower epoch in this log, further up, says that it did.
+
+    Raises:
+        SegmentChanged: a segment is gone: look again.
+    """
+    epochs, end = position.epochs, position.next_offset
+    if epochs.pairs and epochs.pairs[-1][1] == end:
+        first = _first_batch(listing, end)
+        if first is not None and NO_EPOCH < first.leader_epoch < epochs.pairs[-1][0]:
+            return rewound(epochs, end, local_epochs(listing.directory))
+    return epochs
+
+
 def check_tail(commit: Commit, listing: Listing) -> None:
     """The last committed batch is the one that stands in this log, where it still does.
 
     Epochs cannot show what was lost within one: a lone broker, or all at once, came back with a shorter log, and no
-    controller was there to begin another reign. Nor can they show a topic made anew where topics have no ids.
+    controller was there to begin another reign. Nor can they show a topic made anew where topics have no ids. In a log
+    that is damaged before that batch nothing can be compared: its segments are shipped as they are, and marked.
 
     Raises:
         DataLoss: another batch stands there.
+        SegmentChanged: its segment is gone: look again.
     """
     if commit.tail is None or commit.tail[0] < listing.bases[0]:
         return
     last_offset, crc = commit.tail
-    data = _local_batch(listing, last_offset)
-    header = parse_header(data, 0, len(data)) if data is not None else None
-    if isinstance(header, BatchHeader) and header.is_as_written and header.crc != crc:
+    try:
+        with _open_at(listing, last_offset) as (log, position):
+            found = _find_batch(log, position, last_offset)
+    except CorruptData as damage:
+        _log.warning("the last committed batch cannot be compared", reason=str(damage))
+        return
+    if found is None:
+        return
+    header, _ = found
+    if header.last_offset == last_offset and header.is_as_written and header.crc != crc:
         raise DataLoss(
             f"{listing.directory}: the batch that ends with offset {last_offset} is not the one that was committed in "
             f"the same leader epoch: {WHAT_TO_DO}"
@@ -99,7 +156,6 @@ def rewound(epochs: EpochLine, end: int, local: EpochLine | None) -> EpochLine:
     return epochs.below(end).continued(local or EpochLine(), end)
 
 
-_PIECE_BYTES = 1 << 16
 WHAT_TO_DO = (
     "the broker lost records that it had acknowledged, and may have written others in their place in one epoch. "
     "The archive stays as it is and nothing more is shipped; copy what the log holds now into a new topic"
@@ -113,7 +169,7 @@ class _Batch:
 
 
 def _last_batch(store: ObjectStore, keys: PartitionKeys, segment: StoredSegment, below: int) -> _Batch | None:
-    """The last batch of a stored segment that ends at or below an offset; None where it has none."""
+    """The last batch of a stored segment that ends below an offset; None where it has none."""
     position = 0
     if ".index" in segment.suffixes:
         try:
@@ -122,16 +178,26 @@ def _last_batch(store: ObjectStore, keys: PartitionKeys, segment: StoredSegment,
             entries = ()
         position = position_for_offset(entries, segment.name.base, below - 1)
     key = keys.segment(segment.name)
-    with ResumableReader(store, key, position) as reader:
-        data = bytearray()
-        while piece := reader.read(_PIECE_BYTES):
-            data += piece
     found = None
-    for batch in _batches(bytes(data), key):
-        if batch.last_offset >= below:
-            break
-        found = batch
-    return found
+    with ResumableReader(store, key, position) as reader:
+        data = b""
+        while True:
+            data += _read(reader, HEADER_SIZE - len(data))
+            header = _header(data, segment.size - position, position, key)
+            if header is None or header.last_offset >= below:
+                return found
+            data += _read(reader, header.size_in_bytes - len(data))
+            found = _Batch(header.last_offset, data[: header.size_in_bytes])
+            data = data[header.size_in_bytes :]
+            position += header.size_in_bytes
+
+
+def _read(reader: ResumableReader, size: int) -> bytes:
+    """Some bytes, all of them but at the end of the object."""
+    data = b""
+    while len(data) < size and (piece := reader.read(size - len(data))):
+        data += piece
+    return data
 
 
 def _local_batch(listing: Listing, last_offset: int) -> bytes | None:
@@ -141,36 +207,68 @@ def _local_batch(listing: Listing, last_offset: int) -> bytes | None:
         SegmentChanged: the segment is gone.
         CorruptData: no batch stands where one should.
     """
-    base = max(base for base in listing.bases if base <= last_offset)
-    with open_log(listing.directory, base) as log:
-        position = position_for_offset(last_index_entries(listing.directory, base), base, last_offset)
-        try:
-            return _find_batch(log, position, last_offset)
-        except CorruptData:
-            if not position:
-                raise
-            return _find_batch(log, 0, last_offset)  # an index that lies costs time
+    with _open_at(listing, last_offset) as (log, position):
+        found = _find_batch(log, position, last_offset)
+        if found is None or found[0].last_offset != last_offset:
+            return None
+        header, begin = found
+        return log.reader(begin).read(header.size_in_bytes)
 
 
-def _find_batch(log: OpenLog, position: int, last_offset: int) -> bytes | None:
-    reader, data = log.reader(position), b""
-    # Index entries stand a few KiB apart, so the first piece nearly always holds it; batches may be larger.
-    while piece := reader.read(max(_PIECE_BYTES, len(data))):
-        data += piece
-        for batch in _batches(data, str(log.path)):
-            if batch.last_offset >= last_offset:
-                return batch.data if batch.last_offset == last_offset else None
+def _first_batch(listing: Listing, offset: int, below: float = inf) -> BatchHeader | None:
+    """The first batch that ends at or above an offset, of all segments that begin below another.
+
+    Where something else stands than a batch, that segment says nothing: it is shipped as it is, and marked.
+    """
+    followings = (*listing.bases[1:], inf)
+    for base, following in zip(listing.bases, followings, strict=True):
+        if base < below and following > offset:
+            with suppress(CorruptData), _open_at(listing, max(offset, base)) as (log, position):
+                found = _find_batch(log, position, offset)
+                if found is not None:
+                    return found[0]
     return None
 
 
-def _batches(data: bytes, where: str) -> Iterator[_Batch]:
-    position = 0
-    while position < len(data):
-        try:
-            header = parse_header(data, position, len(data) - position)
-        except CorruptData as error:
-            raise CorruptData(f"{where}: {error}") from error
-        if not isinstance(header, BatchHeader):
-            return
-        yield _Batch(header.last_offset, data[position : position + header.size_in_bytes])
+@contextmanager
+def _open_at(listing: Listing, offset: int) -> Iterator[tuple[OpenLog, int]]:
+    """The segment to hold an offset, and where to begin to look for it, by its index."""
+    base = max(base for base in listing.bases if base <= offset)
+    with open_log(listing.directory, base) as log:
+        yield log, position_for_offset(last_index_entries(listing.directory, base), base, offset)
+
+
+def _find_batch(log: OpenLog, position: int, offset: int) -> tuple[BatchHeader, int] | None:
+    """The first batch that ends at or above an offset, and its position; reads headers only.
+
+    Raises:
+        CorruptData: no batch stands where one should.
+    """
+    try:
+        return _first_ending_at(log, position, offset)
+    except CorruptData:
+        if not position:
+            raise
+        return _first_ending_at(log, 0, offset)  # an index that lies costs time
+
+
+def _first_ending_at(log: OpenLog, position: int, offset: int) -> tuple[BatchHeader, int] | None:
+    while True:
+        if position > log.size:
+            raise CorruptData(f"{log.path}: ends at {log.size}, and a batch is said to begin at {position}")
+        head = log.reader(position).read(min(HEADER_SIZE, log.size - position))
+        header = _header(head, log.size - position, position, str(log.path))
+        if header is None:
+            return None
+        if header.last_offset >= offset:
+            return header, position
         position += header.size_in_bytes
+
+
+def _header(data: bytes, remaining: int, position: int, where: str) -> BatchHeader | None:
+    """The header that `data` begins with; None at the end of the segment."""
+    try:
+        header = parse_header(data, 0, remaining, position)
+    except (CorruptData, ValueError) as error:  # ValueError: the file is shorter than it was
+        raise CorruptData(f"{where}: {error}") from error
+    return header if isinstance(header, BatchHeader) else None

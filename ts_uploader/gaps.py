@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ts_common.catalog import PartitionCatalog, describe
 from ts_common.epochs import EpochLine
 from ts_common.errors import PreconditionFailed
-from ts_common.gaps import Gap
+from ts_common.gaps import Gap, merged
 from ts_common.object_keys import PartitionKeys
 from ts_common.plan import Hole, unite
 from ts_common.store.contract import IfAbsent, ObjectStore
@@ -30,7 +30,7 @@ class Loss:
 
     Attributes:
         gaps: ranges `[from, to)` that exist nowhere.
-        bases: base offsets of stored segments that lie between them.
+        bases: base offsets of stored segments that hold what lies between them.
         epochs: the run's, up to where the commit goes, as far as they are known.
         reason: one line.
     """
@@ -50,8 +50,11 @@ def describe_loss(
         CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: of the segments that stand there.
     """
     start = position.next_offset
-    copies = describe(store, catalog.keys, [segment for segment in catalog.segments if start < segment.name.base < end])
-    epochs = position.epochs.continued(living_line(copies), start)
+    stored = describe(store, catalog.keys, [segment for segment in catalog.segments if segment.name.base < end])
+    copies = [copy for copy in stored if copy.end > start]
+    # A commit that was taken back says which reign begins at its next offset: what an election lost stays lost.
+    said = any(begin == start for _, begin in position.epochs)
+    epochs = position.epochs.continued(living_line(copies), start + 1 if said else start)
     local = local_epochs(listing.directory)
     if local is not None and local.pairs:  # retention cut it off below what the log still holds
         epochs = epochs.continued(local, max(start, local.pairs[0][1]))
@@ -59,7 +62,7 @@ def describe_loss(
     epochs = epochs.below(end + 1)
     steps = unite(copies, epochs, start, end)
     return Loss(
-        gaps=tuple((step.start, step.end) for step in steps if isinstance(step, Hole)),
+        gaps=merged((step.start, step.end) for step in steps if isinstance(step, Hole)),
         bases=tuple(copy.base for step in steps if not isinstance(step, Hole) for copy in step.copies),
         epochs=epochs,
         reason=_reason(listing),

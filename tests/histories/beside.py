@@ -137,22 +137,22 @@ class Agent:
         self.tasks += self._tracker.observe(event)
 
 
-def rows(store: ObjectStore) -> Iterator[tuple[int, bytes] | Hole]:
-    """What readers see, in order: (offset, the batch's bytes after its header), and holes."""
+def rows(store: ObjectStore) -> Iterator[tuple[int, int, bytes] | Hole]:
+    """What readers see, in order: (offset, leader epoch, the batch's bytes after its header), and holes."""
     view = open_view(store, read_catalog(store, KEYS))
-    bodies: dict[str, list[tuple[int, bytes]]] = {}
+    batches: dict[str, list[tuple[int, int, bytes]]] = {}
     for step in view.plan(view.start, view.end):
         if isinstance(step, Hole):
             yield step
             continue
-        found: dict[int, bytes] = {}
+        found: dict[int, tuple[int, int, bytes]] = {}
         for copy in step.copies:
-            if copy.key not in bodies:
-                bodies[copy.key] = list(_batches(store.get(copy.key)[0]))
-            for offset, body in bodies[copy.key]:
-                if step.start <= offset < step.end:
-                    assert found.setdefault(offset, body) == body, f"two living records of offset {offset}"
-        yield from sorted(found.items())
+            if copy.key not in batches:
+                batches[copy.key] = list(_batches(store.get(copy.key)[0]))
+            for row in batches[copy.key]:
+                if step.start <= row[0] < step.end:
+                    assert found.setdefault(row[0], row) == row, f"two living records of offset {row[0]}"
+        yield from sorted(found.values())
 
 
 def body_of(entry: Entry) -> bytes:
@@ -160,13 +160,13 @@ def body_of(entry: Entry) -> bytes:
     return build.record(0, value=b"%d" % entry.number)
 
 
-def _batches(data: bytes) -> Iterator[tuple[int, bytes]]:
+def _batches(data: bytes) -> Iterator[tuple[int, int, bytes]]:
     position = 0
     while position < len(data):
         header = parse_header(data, position, len(data) - position)
         assert isinstance(header, BatchHeader)
         end = position + header.size_in_bytes
-        yield header.base_offset, data[position + 61 : end]
+        yield header.base_offset, header.leader_epoch, data[position + 61 : end]
         position = end
 
 

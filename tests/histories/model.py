@@ -201,7 +201,7 @@ class Cluster:
         rolls: records per segment, broker by broker.
 
     Attributes:
-        lossy: whether an election may have lost committed records.
+        lossy: the epoch of the last election that may have lost committed records; None where none did.
         compacted: offsets that the cleaner of any broker took.
     """
 
@@ -210,7 +210,7 @@ class Cluster:
         self.leader = 0
         self.epoch = 0
         self.in_sync = set(range(len(rolls)))
-        self.lossy = False
+        self.lossy: int | None = None
         self.compacted: set[int] = set()
         self._numbers = 0
         self.brokers[0].lead(0)
@@ -256,7 +256,7 @@ class Cluster:
         if broker not in self.in_sync:
             if not unclean:
                 return
-            self.lossy = True
+            self.lossy = self.epoch + 1
             self.in_sync = {broker}
         self.epoch += 1
         self.leader = broker

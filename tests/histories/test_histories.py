@@ -20,6 +20,7 @@ from tests.histories.beside import KEYS, Agent, Clock, FaultyStore, body_of, dir
 from tests.histories.model import Cluster
 from ts_common.catalog import read_commit
 from ts_common.commit import Commit
+from ts_common.epochs import EpochLine
 from ts_common.plan import Hole
 from ts_common.store.factory import open_store
 
@@ -42,6 +43,7 @@ class Histories(RuleBasedStateMachine):
         self.agents = [Agent(self.cluster, broker, self.store, clock) for broker in BROKER_IDS]
         self.furthest = (-1, -1)
         self.checked: str | None = None
+        self.lines: list[EpochLine] = []  # what commits said since the last election that lost something
 
     def teardown(self) -> None:
         """Everyone comes to rest: all that the last leader holds is there, and nothing else."""
@@ -67,6 +69,8 @@ class Histories(RuleBasedStateMachine):
         self.cluster.lag(behind)
         self.cluster.produce(3)
         self.cluster.elect(broker, unclean=True)
+        if self.cluster.lossy == self.cluster.epoch:
+            self.lines.clear()
 
     @rule(broker=BROKERS, count=st.integers(1, 3), unlink=st.booleans())
     def retention(self, broker: int, count: int, unlink: bool) -> None:
@@ -86,6 +90,15 @@ class Histories(RuleBasedStateMachine):
     def the_leader_sees_everything_and_works(self, index: int, count: int) -> None:
         agent = self.agents[self.cluster.leader]
         agent.see_leadership()
+        agent.see_directory()
+        agent.see_checkpoint()
+        for _ in range(count):
+            agent.work(index)
+
+    @rule(broker=BROKERS, index=INDEX, count=st.integers(1, 12))
+    def one_that_was_asleep_works(self, broker: int, index: int, count: int) -> None:
+        """It sees its files, and nothing of who leads by now."""
+        agent = self.agents[broker]
         agent.see_directory()
         agent.see_checkpoint()
         for _ in range(count):
@@ -118,7 +131,7 @@ class Histories(RuleBasedStateMachine):
     def the_store_fails(self, faults: list[str]) -> None:
         self.store.next_puts = faults
 
-    @precondition(lambda self: not self.cluster.lossy)
+    @precondition(lambda self: self.cluster.lossy is None)
     @rule()
     def come_to_rest(self) -> None:
         self.store.next_puts = []
@@ -149,14 +162,21 @@ class Histories(RuleBasedStateMachine):
             assert (commit.epoch, commit.next_offset) >= self.furthest
             self.furthest = (commit.epoch, commit.next_offset)
             self.checked = etag
-            if not self.cluster.lossy:
+            lossy = self.cluster.lossy
+            if lossy is not None and commit.epoch >= lossy:
+                self.lines.append(commit.epochs)
+            if lossy is None:
                 self.check_view(closed=range(0))
+
+    def nobody_knows(self, offset: int, epoch: int) -> bool:
+        """Retention cuts a broker's epochs too: of what an election lost below its log start only commits tell."""
+        start = self.cluster.brokers[self.cluster.leader].start
+        known = any((line.at(offset) or 0) > epoch for line in self.lines)
+        return self.cluster.lossy is not None and offset < start and not known
 
     def check_view(self, closed: range) -> None:
         """Every row is the line's; what is not shown was compacted, or is a recorded gap that no segment here fills."""
         line, compacted = self.cluster.line, self.cluster.compacted
-        # Retention cuts a broker's epochs too: of what an election lost below its log start nobody knows any more.
-        known_from = self.cluster.brokers[self.cluster.leader].start if self.cluster.lossy else 0
         expected = None
         for row in rows(self.store):
             if isinstance(row, Hole):
@@ -164,8 +184,8 @@ class Histories(RuleBasedStateMachine):
                 assert row.start not in closed, f"{row} is held by the leader"
                 expected = row.end
                 continue
-            offset, body = row
-            assert offset < known_from or body == body_of(line[offset]), f"offset {offset} is not the line's"
+            offset, epoch, body = row
+            assert body == body_of(line[offset]) or self.nobody_knows(offset, epoch), f"{offset} is not the line's"
             missing = set(range(expected, offset)) - compacted if expected is not None else set()
             assert not missing, f"offsets {missing} are lost"
             expected = offset + 1

@@ -212,6 +212,12 @@ def test_batches_that_cannot_continue_the_run_are_not_committed() -> None:
         next_commit(POSITION, [shipped(100, 200, (1, 100))], REIGN, 1)
 
 
+def test_u06_records_of_a_later_reign_are_not_committed() -> None:
+    """Who holds some follows another leader by now, and may have cut its log off below the next offset for that."""
+    with pytest.raises(ReignOver, match="records of leader epoch 6, this reign is of 5"):
+        next_commit(POSITION, [shipped(100, 200, (2, 100), (6, 150))], REIGN, 1)
+
+
 def test_the_first_line_stays_the_highest_base_of_the_run() -> None:
     """Shipping [90, 250) behind [100, 200) leaves it at 100 (protocol rule 4)."""
     position = replace(POSITION, next_offset=200, highest_base=100)

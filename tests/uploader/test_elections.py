@@ -216,3 +216,71 @@ def test_u26_another_batch_in_the_place_of_the_last_committed_one_is_told(
         ask(commits, local)
     local.write(0, build.batch(0, [build.record(29)], last_offset_delta=29, epoch=5))  # the cleaner's work
     assert ask(commits, local).position.commit == commit
+
+
+def test_a_log_that_is_damaged_before_the_last_committed_batch_is_shipped_on(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """What cannot be compared is said, and stops nothing: a corrupt segment is shipped as it is, and marked."""
+    whole = build.batch(0, [build.record(n) for n in range(30)], epoch=5)
+    tail = scan_segment(io.BytesIO(whole), len(whole)).tail
+    commit = replace(committed(store, 30, (5, 0)), tail=tail)
+    store.put(KEYS.commit, commit.encode())
+    local.write(0, b"\xff" * 100 + whole)
+    local.segments(30)
+    local.epochs((5, 0))
+    assert ask(commits, local).position.commit == commit
+
+
+def compacted_log(local: LocalDirectory, *batches: tuple[int, int]) -> None:
+    """One closed segment up to 320, with these (offset, epoch) left in it."""
+    local.write(0, b"".join(build.batch(offset, [build.record(0)], epoch=epoch) for offset, epoch in batches))
+    local.segments(320)
+
+
+def test_an_epoch_that_compaction_emptied_is_no_loss(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """A replica that was filled since does not know the epoch; elected next, at the end of the run, it lost nothing."""
+    commit = committed(store, 300, (1, 0), (4, 200), highest=200)
+    compacted_log(local, (0, 1), (199, 1))
+    local.epochs((1, 0), (5, 320))
+    asked = ask(commits, local)
+    assert (asked.lost, asked.position.next_offset, read_commit(store, KEYS)[0]) == (None, 300, commit)
+
+
+@pytest.mark.parametrize(
+    ("batches", "local_epochs", "reign"),
+    [
+        (((0, 1), (250, 1)), ((1, 0), (5, 320)), 5),  # records of another line stand there
+        (((0, 1), (199, 1)), ((1, 0), (5, 260)), 5),  # its own reign begins below the next offset
+        (((0, 1), (199, 1)), ((1, 0), (6, 320)), 6),  # another reign may lie between, and be compacted too
+    ],
+)
+def test_u05_what_may_have_been_lost_is_not_taken_for_compaction(
+    commits: CommitLog,
+    store: ObjectStore,
+    local: LocalDirectory,
+    batches: tuple[tuple[int, int], ...],
+    local_epochs: tuple[tuple[int, int], ...],
+    reign: int,
+) -> None:
+    """Only the very next reign, begun at the end of the run, over a log that is empty in between, lost nothing."""
+    committed(store, 300, (1, 0), (4, 200))
+    compacted_log(local, *batches)
+    local.epochs(*local_epochs)
+    assert ask(commits, local, Reign(reign, ID, 0)).lost == (200, 300)
+
+
+def test_u32_a_reign_that_was_lost_before_it_shipped_anything_is_forgotten(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The commit that it took back names it; the next leader's log has records of an older epoch in its place."""
+    committed(store, 200, (1, 0), (3, 200))
+    compacted_log(local, (0, 1), (250, 1))
+    local.epochs((1, 0), (5, 320))
+    asked = ask(commits, local)
+    assert (asked.lost, asked.position.epochs) == (None, EpochLine(((1, 0), (5, 320))))
+    local.epochs((1, 0), (3, 200), (5, 320))
+    compacted_log(local, (0, 1), (250, 3))
+    assert ask(commits, local).position.epochs == EpochLine(((1, 0), (3, 200)))

@@ -90,6 +90,33 @@ def test_what_stands_in_the_store_is_no_gap(commits: CommitLog, store: ObjectSto
     assert [type(step) for step in steps] == [ReadRange, Hole, ReadRange, Hole]
 
 
+def test_what_reaches_above_the_next_offset_is_no_gap(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """A segment that was shipped by a leader with other boundaries, and never committed, begins below it."""
+    position = at_100(store, commits, local, 400, 500)
+    local.epochs((5, 400))
+    put_segment(store, 50, 250, (1, 50), (2, 100))
+    committed = pass_gap(commits, local, position, 400)
+    assert (committed.gaps, committed.position.epochs) == (((250, 400),), EpochLine(((1, 0), (2, 100), (5, 400))))
+
+
+def test_u05_a_gap_does_not_bring_back_what_an_election_lost(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The commit was taken back and names the reign that begins there; retention took the living records since."""
+    at_100(store, commits, local, 300, 400)
+    for base in (50, 150, 200):
+        put_segment(store, base, base + 100, (1, base))  # of the dead line
+    taken_back = Commit(0, 100, 4, EpochLine(((1, 0), (4, 100))), 100, ID, 2, 0, "taken back")
+    store.put(KEYS.commit, taken_back.encode())
+    local.epochs((4, 300), (5, 350))
+    committed = pass_gap(commits, local, ask(commits, local), 300)
+    assert (committed.gaps, committed.position.epochs) == (((100, 300),), EpochLine(((1, 0), (4, 100))))
+    steps = open_view(store, read_catalog(store, KEYS)).plan(0, 300)
+    assert {type(step) for step in steps if step.end > 100} == {Hole}
+
+
 def test_a_gap_that_the_directory_shows_no_more_is_not_recorded(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
