@@ -29,6 +29,7 @@ class PartitionView:
         epochs: which batches live.
         copies: the segments that may answer for offsets of the view.
         gaps: recorded ranges that exist nowhere.
+        last_stable_offset: as the commit says; None where it does not.
         warning: what an operator should know; None where all is well.
     """
 
@@ -38,6 +39,7 @@ class PartitionView:
     epochs: EpochLine
     copies: tuple[SegmentCopy, ...]
     gaps: tuple[tuple[int, int], ...]
+    last_stable_offset: int | None = None
     warning: str | None = None
 
     @property
@@ -64,8 +66,10 @@ def open_view(store: ObjectStore, catalog: PartitionCatalog) -> PartitionView:
         if catalog.segments:
             count = len(catalog.segments)
             warning = f"{keys.partition}: {count} segments and no {keys.commit}: nothing of them is shown"
-        return PartitionView(keys, start, start, EpochLine(), (), (), warning)
+        return PartitionView(keys, start, start, EpochLine(), (), (), None, warning)
+    stable = None
     if isinstance(catalog.commit, Commit):
+        stable = catalog.commit.last_stable_offset
         end, epochs = catalog.commit.next_offset, catalog.commit.epochs
         copies = describe(store, keys, [segment for segment in catalog.segments if segment.name.base < end])
     else:  # it names a segment and no end; where that segment is gone, at least its base is missing
@@ -80,19 +84,23 @@ def open_view(store: ObjectStore, catalog: PartitionCatalog) -> PartitionView:
     if not catalog.segments and catalog.log_start is None:
         # Neither a name nor `log.start` is left to say where the archive began; the commit still does.
         start = epochs.pairs[0][1] if epochs.pairs else catalog.commit.highest_base
-    return PartitionView(keys, start, max(start, end), epochs, copies, catalog.gaps, warning)
+    return PartitionView(keys, start, max(start, end), epochs, copies, catalog.gaps, stable, warning)
 
 
-def living_line(copies: Iterable[SegmentCopy]) -> EpochLine:
+def living_line(copies: Iterable[SegmentCopy], most: int | None = None) -> EpochLine:
     """The epochs that the copies themselves give each offset: the highest that begins at or below it in any of them.
 
     So an epoch lives from its first batch in any copy up to the first batch of any higher one, and one that begins at
     or above the start of a higher one has nothing alive: epochs never fall as offsets rise (reading rule 2).
+
+    Args:
+        copies: of one partition.
+        most: the highest epoch that can live; None where all can.
     """
     begins: dict[int, int] = {}
     for copy in copies:
         for epoch, first in copy.metadata.epochs or ():
-            if epoch != NO_EPOCH:
+            if epoch != NO_EPOCH and (most is None or epoch <= most):
                 begins[epoch] = min(first, begins.get(epoch, first))
     pairs: list[tuple[int, int]] = []
     for epoch, first in sorted(begins.items(), reverse=True):

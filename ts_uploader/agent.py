@@ -12,7 +12,6 @@ messages into it. Parts are built in the order the data flows and stopped in rev
 ends the process with a non-zero code, so that its supervisor starts it anew: never half alive.
 """
 
-import errno
 import queue
 import threading
 import time
@@ -26,7 +25,7 @@ import structlog
 from ts_common.catalog import entropy_widths
 from ts_common.config import ClusterConfig
 from ts_common.endpoints import EndpointProvider
-from ts_common.errors import ConfigurationError, OperatorError, RetryError, TieredStorageError
+from ts_common.errors import ConfigurationError, RetryError, TieredStorageError
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys
 from ts_common.plugins import load_class
@@ -34,7 +33,7 @@ from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.paced import Pace, PacedStore
 from ts_common.store.unconditional import WHAT_IS_LOST
-from ts_uploader.backlog import Backlog, retention_left
+from ts_uploader.backlog import Backlog, BytesBehind, retention_left
 from ts_uploader.commit import CommitLog
 from ts_uploader.environment import Environment
 from ts_uploader.events import (
@@ -207,6 +206,7 @@ class Agent:
         self._config = config
         self._local: set[TopicPartition] = set()  # partitions with a directory here
         self._local_changed = False
+        self._behind = BytesBehind()
         self._waited: dict[TopicPartition, str] = {}  # what each partition waited for at the last look
         self._told: dict[TopicPartition, str] = {}  # why a partition waits, as already told
 
@@ -222,7 +222,7 @@ class Agent:
             self._stores.check(self._keys)
             if not self._config.conditional_writes:
                 log.warning(WHAT_IS_LOST)
-            self._watch()
+            self._watcher.start_watching()
             self._health.start()
             for thread in self._threads:
                 thread.start()
@@ -240,17 +240,6 @@ class Agent:
     def stop(self, reason: str) -> None:
         """End `run` soon; safe in a signal handler and from any thread."""
         self._inbox.put(_Stop(reason))
-
-    def _watch(self) -> None:
-        try:
-            self._watcher.start_watching()
-        except OSError as error:
-            if error.errno not in {errno.ENOSPC, errno.EMFILE}:
-                raise
-            raise OperatorError(
-                f"the log dirs cannot be watched: {error}; raise fs.inotify.max_user_watches and "
-                "fs.inotify.max_user_instances"
-            ) from error
 
     def _loop(self) -> None:
         next_tick = time.monotonic()
@@ -287,7 +276,7 @@ class Agent:
         for task in tasks:
             if isinstance(task, Ship):
                 retention = self._settings.retention(task.partition.topic)
-                urgency = retention_left(task.listing, task.base, retention)
+                urgency = retention_left(task.listing, task.base, retention, self._behind)
                 self._uploads.put(task.partition, task, urgency=urgency)
             elif isinstance(task, Rescan):
                 self._questions.put(task.partition, task, task.after_seconds + patience_seconds(task.attempt))
@@ -302,6 +291,7 @@ class Agent:
             self._local_changed = True
         elif isinstance(message, DirectoryGone):
             self._local.discard(message.partition)
+            self._behind.forget(message.partition)
             self._local_changed = True
 
     def _tick(self) -> None:
@@ -310,6 +300,8 @@ class Agent:
         self._metrics.leadership_connected.set(self._leadership.connected)
         self._metrics.throttled.set(self._stores.pace.refused)
         self._metrics.request_limit.set(self._stores.pace.limit or float("inf"))
+        if not self._local_changed:  # the leadership source knows by now whom it need not tell of any more
+            self._tracker.forget_absent()
         waiting = self._tracker.backlog().items()
         reasons = {partition: waits.waits_for for partition, waits in waiting if waits.waits_for is not None}
         reasons |= {partition: "the offsets that it goes on with" for partition, waits in waiting if waits.hole}

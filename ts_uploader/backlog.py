@@ -5,8 +5,13 @@ only then. A file that is gone by then has no time left.
 """
 
 import time
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import accumulate
 
+from ts_common.model import TopicPartition
 from ts_common.object_keys import LOG_SUFFIX
 from ts_uploader.events import Listing
 from ts_uploader.local_log import largest_timestamp
@@ -21,13 +26,15 @@ class Backlog:
 
     Attributes:
         listing: where its files are.
-        base: of the oldest such segment; None where there is none, or the position is not known.
+        base: of the oldest such segment; None where there is none. While the next offset is not known, all that is
+            closed counts: nothing says that any of it was shipped.
         segments: how many.
         lag: offsets from the next offset to the high watermark.
-        next_offset: as last read or committed.
+        next_offset: as last read or committed in this reign; None before that.
         hole: nothing that this broker holds continues the run: the next offset lies below every segment, or in the
             tail of one that lost it.
-        waits_for: what is not known that would have to be, before anything of the partition can go; None for nothing.
+        waits_for: what is not known that would have to be, before anything of the partition can go, or what of that was
+            asked for in vain; None for nothing.
     """
 
     listing: Listing
@@ -50,17 +57,48 @@ def age_seconds(listing: Listing, base: int) -> float | None:
 
 def bytes_from(listing: Listing, base: int) -> int:
     """Bytes of the log from a base offset on, the active segment included."""
-    total = 0
-    for other in listing.bases:
-        if other >= base:
-            try:
-                total += (listing.directory / f"{other:020d}{LOG_SUFFIX}").stat().st_size
-            except OSError:
-                continue  # retention took it meanwhile
-    return total
+    return sum(_size(listing, other) for other in listing.bases if other >= base)
 
 
-def retention_left(listing: Listing, base: int, retention: TopicRetention) -> float:
+def bytes_behind(listing: Listing, base: int) -> int:
+    """Bytes of the log behind a closed segment, the active segment included."""
+    return bytes_from(listing, base + 1)
+
+
+class BytesBehind:
+    """`bytes_behind`, by one look at the files for each listing; the property of one thread.
+
+    A partition that is ten thousand segments behind is asked of for each of them, and each look takes as many `stat`.
+    """
+
+    def __init__(self) -> None:
+        # By partition: when the listing was taken, and the bytes from each of its bases on.
+        self._looked: dict[TopicPartition, tuple[int, array[int]]] = {}
+
+    def __call__(self, listing: Listing, base: int) -> int:
+        """As `bytes_behind`."""
+        index = bisect_right(listing.bases, base)
+        return self._bytes_from_each(listing)[index] if index < len(listing.bases) else 0
+
+    def forget(self, partition: TopicPartition) -> None:
+        """Its directory is gone."""
+        self._looked.pop(partition, None)
+
+    def _bytes_from_each(self, listing: Listing) -> "array[int]":
+        taken_at, behind = self._looked.get(listing.partition, (None, array("q")))
+        if taken_at != listing.taken_at:
+            behind = array("q", accumulate(_size(listing, base) for base in reversed(listing.bases)))
+            behind.reverse()
+            self._looked[listing.partition] = listing.taken_at, behind
+        return behind
+
+
+def retention_left(
+    listing: Listing,
+    base: int,
+    retention: TopicRetention,
+    behind: Callable[[Listing, int], int] = bytes_behind,
+) -> float:
     """The share of its retention that a closed segment has left: 1 new, 0 due, or taken already.
 
     Kafka goes by the segment's largest timestamp, which its time index ends with; without one, by the file's.
@@ -70,7 +108,11 @@ def retention_left(listing: Listing, base: int, retention: TopicRetention) -> fl
         return 0.0
     stamp = largest_timestamp(listing.directory, base)
     age = written if stamp is None else max(written, time.time() - stamp / _MILLISECONDS)
-    behind = 0
-    if retention.retention_bytes is not None:
-        behind = bytes_from(listing, next((other for other in listing.bases if other > base), base))
-    return fraction_left(retention, age, behind)
+    return fraction_left(retention, age, 0 if retention.retention_bytes is None else behind(listing, base))
+
+
+def _size(listing: Listing, base: int) -> int:
+    try:
+        return (listing.directory / f"{base:020d}{LOG_SUFFIX}").stat().st_size
+    except OSError:
+        return 0  # retention took it meanwhile

@@ -52,11 +52,13 @@ def describe_loss(
     start = position.next_offset
     stored = describe(store, catalog.keys, [segment for segment in catalog.segments if segment.name.base < end])
     copies = [copy for copy in stored if copy.end > start]
+    local = local_epochs(listing.directory) or EpochLine()
+    # Epochs never fall as offsets rise: below this log's first epoch nothing of a higher one lives.
+    line = living_line(copies, most=local.pairs[0][0] if local.pairs else None)
     # A commit that was taken back says which reign begins at its next offset: what an election lost stays lost.
     said = any(begin == start for _, begin in position.epochs)
-    epochs = position.epochs.continued(living_line(copies), start + 1 if said else start)
-    local = local_epochs(listing.directory)
-    if local is not None and local.pairs:  # retention cut it off below what the log still holds
+    epochs = position.epochs.continued(line, start + 1 if said else start)
+    if local.pairs:  # retention cut it off below what the log still holds
         epochs = epochs.continued(local, max(start, local.pairs[0][1]))
     # The epoch that begins right where the commit will end stays: another leader's log is compared by it.
     epochs = epochs.below(end + 1)

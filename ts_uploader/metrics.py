@@ -6,6 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 from ts_common.model import TopicPartition
 from ts_uploader.backlog import Backlog, age_seconds, bytes_from, retention_left
@@ -41,7 +42,7 @@ class Metrics:
         self.commits = Counter(f"{_PREFIX}_commits", "Commits written.", registry=self.registry)
         self.errors = Counter(
             f"{_PREFIX}_errors",
-            "Operations that failed and will be tried again.",
+            "Operations that failed and will be tried again. `AskStore` is the question where to go on.",
             ["operation"],
             registry=self.registry,
         )
@@ -105,22 +106,30 @@ class BacklogCollector(Collector):
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
         """The families without samples, so that registering asks nobody."""
-        return [_family(name, text) for name, text, _ in _BACKLOG_GAUGES]
+        return [_Family(name, text, ()) for name, text, _ in _BACKLOG_GAUGES]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """The families with a sample for each partition that is led here, one after the other: there may be many."""
+        """The families, each with a sample for each partition that is led here, told one after the other: there may be
+        many, and nobody needs them all at once.
+        """
         backlog = self._backlog()
         for name, text, value_of in _BACKLOG_GAUGES:
-            family = _family(name, text)
-            for partition, waiting in backlog.items():
-                value = value_of(waiting, self._retention(partition.topic))
-                if value is not None:
-                    family.add_metric([partition.topic, str(partition.partition)], value)
-            yield family
+            yield _Family(name, text, self._samples(name, value_of, backlog))
+
+    def _samples(self, name: str, value_of: "_ValueOf", backlog: Mapping[TopicPartition, Backlog]) -> Iterator[Sample]:
+        for partition, waiting in backlog.items():
+            value = value_of(waiting, self._retention(partition.topic))
+            if value is not None:
+                labels = {"topic": partition.topic, "partition": str(partition.partition)}
+                yield Sample(f"{_PREFIX}_{name}", labels, value)
 
 
-def _family(name: str, text: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"{_PREFIX}_{name}", text, labels=["topic", "partition"])
+class _Family(GaugeMetricFamily):
+    """A family whose samples are told once, and never stand in a list."""
+
+    def __init__(self, name: str, text: str, samples: Iterable[Sample]) -> None:
+        super().__init__(f"{_PREFIX}_{name}", text, labels=["topic", "partition"])
+        self.samples = samples  # type: ignore[assignment]  # whoever renders it only iterates
 
 
 def _age(waiting: Backlog, _: TopicRetention) -> float:
@@ -137,23 +146,26 @@ def _unshipped_bytes(waiting: Backlog, _: TopicRetention) -> float:
     return bytes_from(waiting.listing, waiting.base) - bytes_from(waiting.listing, waiting.listing.bases[-1])
 
 
+_ValueOf = Callable[[Backlog, TopicRetention], float | None]
 # Name, what it means, and how it is told; None where there is nothing to tell.
-_BACKLOG_GAUGES: tuple[tuple[str, str, Callable[[Backlog, TopicRetention], float | None]], ...] = (
+_BACKLOG_GAUGES: tuple[tuple[str, str, _ValueOf], ...] = (
     (
         "oldest_unshipped_age_seconds",
-        "Age of the oldest closed segment that is not yet below the next offset.",
+        "Age of the oldest closed segment that is not yet below the next offset. While that is not known (just after a "
+        "start, or without an answer from the store) all that is closed counts: it may be that nothing was shipped.",
         _age,
     ),
     (
         "retention_left_ratio",
-        "Share of its retention that the oldest such segment has left: 1 new, 0 due to be deleted.",
+        "Share of its retention that the oldest such segment has left: 1 new, 0 due to be deleted. While the next "
+        "offset is not known: that the oldest closed segment has left.",
         _retention_left,
     ),
     ("unshipped_bytes", "Bytes of the closed segments that are not yet below the next offset.", _unshipped_bytes),
     (
         "unshipped_segments",
         "Closed segments that are not yet below the next offset.",
-        lambda waiting, _: waiting.segments if waiting.base is not None else 0,
+        lambda waiting, _: waiting.segments,
     ),
     ("lag_offsets", "Offsets from the next offset to the high watermark.", lambda waiting, _: waiting.lag),
     ("next_offset", "The end of the run: readers see offsets below it.", lambda waiting, _: waiting.next_offset),
@@ -161,7 +173,8 @@ _BACKLOG_GAUGES: tuple[tuple[str, str, Callable[[Backlog, TopicRetention], float
     (
         "waiting",
         "1 where nothing can go before something is known: the right topic id, a high watermark written in this reign, "
-        "the end of the log cleaner's renames. The log says which.",
+        "the end of the log cleaner's renames, where to go on (after the second attempt in a row that failed), or that "
+        "the broker still leads where the store shows a later reign. The log says which.",
         lambda waiting, _: waiting.waits_for is not None,
     ),
 )
@@ -177,7 +190,8 @@ def reference_page() -> str:
         "Generated from `ts_uploader/metrics.py`; `make docs` writes it anew.",
         "",
         "Served at `/metrics` in Prometheus' text format; beside these, the process's own (`process_*`). Those",
-        "with the labels `topic` and `partition` exist for each partition that this agent's broker leads.",
+        "with the labels `topic` and `partition` exist for each partition that this agent's broker leads, by what the",
+        "leadership source says.",
         "",
         "| metric | type | meaning |",
         "| --- | --- | --- |",

@@ -2,13 +2,16 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise, takewhile
 from pathlib import Path
 
 from ts_common.commit import Commit
 from ts_common.model import TopicPartition
 from ts_uploader.events import Listing, Position, Reign, Shipped
+
+# One failure is the ordinary course of things: the leadership source may be ahead of the broker's own files.
+_ANSWER_MISSED = 2
 
 
 @dataclass(slots=True)
@@ -18,6 +21,7 @@ class PartitionState:
     partition: TopicPartition
     generation: int
     reign: Reign | None = None
+    said: Reign | None = None  # the one that the source says, also where it is fenced
     fenced: Reign | None = None  # reigns of its topic id up to this one are over, whatever the source still says
     listing: Listing | None = None  # None: no directory, or what was known of it is known to be old
     directory: tuple[tuple[int, int], Path] | None = None
@@ -30,12 +34,16 @@ class PartitionState:
     asking: bool = False
     committing: bool = False
     failures: int = 0
+    unanswered: int = 0  # questions to the store that failed in a row
+    unanswered_because: str = ""  # what the last of them failed of; one line
     whole: Listing | None = None  # the last one in this reign with no renames under way
     taken: dict[int, int] = field(default_factory=dict)  # next base by base, of what retention renamed in this reign
     gap_since: int | None = None  # when the next offset was first listed below all that is held; ns since the epoch
     in_flight: set[int] = field(default_factory=set)
     shipped: dict[int, Shipped] = field(default_factory=dict)  # what continues the run, or may
     filling: dict[int, Shipped] = field(default_factory=dict)  # what lies in a gap that was recorded before
+    fills: tuple[int, int] | None = None  # the gap that the commit under way is to say is filled
+    filled: tuple[tuple[int, int], ...] = ()  # gaps that this reign filled; their records stay for ever
 
     def start_over(self, generation: int) -> None:
         """Forget everything that was true of the reign or directory before; results under way no longer count."""
@@ -43,18 +51,25 @@ class PartitionState:
         self.high_watermark = self.doubted = None
         self.position = self.reached = None
         self.asking = self.committing = False
-        self.failures = 0
+        self.failures = self.unanswered = 0
         self.whole = None
         self.taken.clear()
         self.gap_since = None
         self.in_flight.clear()
         self.shipped.clear()
         self.filling.clear()
+        self.fills = None
+        self.filled = ()
 
     def forget_position(self) -> None:
         """Something went wrong: progress is what the store says, so it is asked again."""
         self.position = None
         self.failures += 1
+
+    def take_failed_question(self, reason: str) -> None:
+        """The store, or what has to be so before it is asked, gave no answer."""
+        self.unanswered += 1
+        self.unanswered_because = reason
 
     def take_listing(self, listing: Listing) -> None:
         """A new look at the same directory."""
@@ -75,6 +90,8 @@ class PartitionState:
 
     def take_position(self, position: Position) -> None:
         """The store's word, read or written; what lies below it needs no further thought."""
+        if self.filled:
+            position = replace(position, gaps=tuple(gap for gap in position.gaps if gap not in self.filled))
         self.position = position
         self.reached = position.next_offset
         if isinstance(position.commit, Commit):
@@ -83,6 +100,12 @@ class PartitionState:
             del self.shipped[base]
         for base in [base for base in self.filling if not overlapping(position.gaps, base, self.filling[base].end)]:
             del self.filling[base]
+
+    def take_filled(self) -> None:
+        """The commit that says of a gap that it is filled stands, if that is what was under way."""
+        if self.fills is not None:
+            self.filled += (self.fills,)
+            self.fills = None
 
     def take_shipped(self, done: Shipped) -> None:
         """A segment is whole in the store: part of the run, of a recorded gap, or of both."""
@@ -103,6 +126,12 @@ class PartitionState:
         if self.high_watermark is None:
             return "a high watermark checkpoint written since the broker leads it"
         return None
+
+    def misses(self) -> str | None:
+        """What keeps failing before anything of the partition can go."""
+        if self.unanswered < _ANSWER_MISSED:
+            return None
+        return f"where to go on: {self.unanswered_because}"
 
     def held(self, listing: Listing, offset: int) -> Iterator[tuple[int, int]]:
         """(base, next base) of the closed segments that are here and reach above `offset`, by base.

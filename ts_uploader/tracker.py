@@ -55,6 +55,7 @@ SEGMENTS_IN_FLIGHT = 4
 # Kafka's own default of replica.high.watermark.checkpoint.interval.ms.
 CHECKPOINT_SECONDS = 5.0
 _NANOSECONDS = 1_000_000_000
+_FENCED = "a later word of the leadership source: the store shows a later reign"
 
 
 class Tracker:
@@ -79,6 +80,7 @@ class Tracker:
         self._partitions: dict[TopicPartition, PartitionState] = {}
         # One count for all, so that a partition that was forgotten and comes back never meets its old results.
         self._generations = itertools.count()
+        self._absent: set[TopicPartition] = set()  # without a directory at the last `forget_absent`
 
     def observe(self, event: Observation) -> list[AnyTask]:
         """Take one observation in; what is to be done now that was not before."""
@@ -94,9 +96,11 @@ class Tracker:
                 self._start_over(state)
             case Led():
                 state = self._state(event.partition)
+                state.said = event.reign
                 self._on_led(state, event.reign)
             case NotLed():
                 state = self._state(event.partition)
+                state.said = None
                 if state.reign is not None:
                     state.reign = None
                     self._start_over(state)
@@ -112,6 +116,7 @@ class Tracker:
         match result:
             case Asked():
                 state.asking = False
+                state.unanswered = 0
                 state.take_position(result.position)
             case Shipped():
                 state.in_flight.discard(result.base)
@@ -120,6 +125,7 @@ class Tracker:
             case Committed():
                 state.committing = False
                 state.failures = 0
+                state.take_filled()
                 state.take_position(result.position)
             case Fenced():
                 state.fenced = result.reign
@@ -130,6 +136,9 @@ class Tracker:
                     state.in_flight.discard(result.base)
                 else:
                     state.asking = state.committing = False
+                    state.fills = None
+                if result.operation == AskStore.__name__:
+                    state.take_failed_question(result.reason)
                 state.forget_position()
             case Changed():
                 state.in_flight.discard(result.base)
@@ -140,19 +149,22 @@ class Tracker:
         return self._advance(state)
 
     def backlog(self) -> dict[TopicPartition, Backlog]:
-        """What waits, of every partition that is led here."""
+        """What waits, of every partition that is led here, or that the source still says is."""
         waiting = {}
         for partition, state in self._partitions.items():
-            if state.reign is None or state.listing is None:
+            # A listing that is known to be old still says more than nothing.
+            listing = state.listing or state.whole
+            if listing is None or state.said is None:
                 continue
             next_offset = state.reached
-            unshipped = [] if not state.listing.bases else list(state.held(state.listing, next_offset or 0))
-            base = unshipped[0][0] if unshipped and next_offset is not None else None
+            # While the next offset is not known everything here may be waiting, and is shown to.
+            unshipped = [] if not listing.bases else list(state.held(listing, next_offset or 0))
+            base = unshipped[0][0] if unshipped else None
             lag = None
             if next_offset is not None and state.high_watermark is not None:
                 lag = max(0, state.high_watermark - next_offset)
             waiting[partition] = Backlog(
-                listing=state.listing,
+                listing=listing,
                 base=base,
                 segments=len(unshipped),
                 lag=lag,
@@ -160,9 +172,20 @@ class Tracker:
                 # A segment that is shipped and does not reach the next offset lost its tail: nothing here fills it.
                 hole=state.gap_since is not None
                 or (base is not None and state.has_lost_its_tail(base, next_offset or 0)),
-                waits_for=state.waits_for(state.reign, state.listing),
+                waits_for=_FENCED if state.reign is None else state.waits_for(state.reign, listing) or state.misses(),
             )
         return waiting
+
+    def forget_absent(self) -> None:
+        """Forget the partitions that had no directory at the last call either; to be called now and then.
+
+        The source is not asked about them any more, so it never says that they are not led. A partition that only moves
+        to another disk is back before that, and its reign goes on.
+        """
+        absent = {partition for partition, state in self._partitions.items() if state.directory is None}
+        for partition in absent & self._absent:
+            del self._partitions[partition]
+        self._absent = absent - self._absent
 
     def _state(self, partition: TopicPartition) -> PartitionState:
         if partition not in self._partitions:
@@ -293,6 +316,7 @@ class Tracker:
             inside = [base for base, end in state.held(listing, gap[0]) if overlapping((gap,), base, end)]
             if inside and all(base in state.filling for base in inside):
                 state.committing = True
+                state.fills = gap
                 run = tuple(state.filling[base] for base in inside)
                 return [FillGap(state.partition, state.generation, reign, position, listing, gap, run)]
         return []

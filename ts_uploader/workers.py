@@ -35,6 +35,8 @@ log = structlog.get_logger()
 
 _FIRST_WAIT_SECONDS = 0.2
 _LONGEST_WAIT_SECONDS = 30.0
+# At the beginning of a reign the leadership source may be ahead of the broker's own files: it is asked again soon.
+_QUESTIONS_IN_THE_ORDINARY_COURSE = 2
 
 
 def patience_seconds(attempt: int) -> float:
@@ -73,15 +75,12 @@ class Performer:
             log.warning("stepping back", partition=str(task.partition), epoch=task.reign.epoch, reason=str(over))
             return Fenced(task.partition, task.generation, task.reign, str(over))
         except SegmentChanged as changed:
+            if isinstance(task, AskStore) and task.attempt >= _QUESTIONS_IN_THE_ORDINARY_COURSE:
+                return self._failed(task, str(changed))
             log.info("segment changed, looking again", partition=str(task.partition), reason=str(changed))
             return self._changed(task, str(changed))
         except (TieredStorageError, OSError) as error:
-            operation = type(task).__name__
-            self._metrics.errors.labels(operation).inc()
-            reason = f"{type(error).__name__}: {error}"
-            log.warning("failed, will be tried again", operation=operation, partition=str(task.partition), error=reason)
-            base = task.base if isinstance(task, Ship) else None
-            return Failed(task.partition, task.generation, task.reign, base, operation, reason)
+            return self._failed(task, f"{type(error).__name__}: {error}")
 
     def _perform(self, task: Task) -> Result:
         match task:
@@ -113,6 +112,13 @@ class Performer:
                 "offsets exist nowhere any more", partition=partition, start=start, end=end, reason=committed.reason
             )
         return committed
+
+    def _failed(self, task: Task, reason: str) -> Failed:
+        operation = type(task).__name__
+        self._metrics.errors.labels(operation).inc()
+        log.warning("failed, will be tried again", operation=operation, partition=str(task.partition), error=reason)
+        base = task.base if isinstance(task, Ship) else None
+        return Failed(task.partition, task.generation, task.reign, base, operation, reason)
 
     def _changed(self, task: Task, reason: str) -> Result:
         if isinstance(task, Ship):

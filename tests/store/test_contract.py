@@ -363,6 +363,10 @@ KEYS = [
     "t-10/x",
     "t-1_x",
     "t-1~x/y",
+    "t-1/.x",
+    ".t-1/x",
+    ".t/y",
+    "..t",
     "t-d/a",
     "t.d/a",
     "t/0/1",
@@ -405,7 +409,8 @@ def test_start_after_leaves_out_what_comes_before(store: ObjectStore, listed: li
 
 def test_directories_are_what_stands_before_the_next_slash(store: ObjectStore, listed: list[str]) -> None:
     """Each once, with its slash, relative to the prefix, in byte order; objects are none."""
-    assert list(store.list_directories()) == ["t-1/", "t-10/", "t-1~x/", "t-d/", "t.d/", "t/", "topic~uuid-0/"]
+    plain = ["t-1/", "t-10/", "t-1~x/", "t-d/", "t.d/", "t/", "topic~uuid-0/"]
+    assert list(store.list_directories()) == [".t-1/", ".t/", *plain]
     assert list(store.list_directories("t-1/")) == ["gaps/"]
     assert list(store.list_directories("t/")) == ["0/"]
     assert list(store.list_directories("nothing/")) == []
@@ -442,17 +447,40 @@ def test_two_locations_of_one_place_do_not_see_one_another(place: Place) -> None
         assert _keys(outer) == ["base-2/x", "base/x"]
 
 
-@pytest.mark.parametrize("key", ["", "/a", "a/", "a//b", "../a", "a/../b", ".", "a/.hidden/b", ".hidden"])
+@pytest.mark.parametrize("key", ["", "/a", "a/", "a//b", "../a", "a/../b", ".", "..", "a/.", "./a"])
 def test_keys_that_some_store_cannot_hold_are_refused_by_all(store: ObjectStore, key: str) -> None:
-    """Parts that are empty or begin with a dot are nobody's, whatever is asked of them."""
+    """Parts that are empty or one or two dots are nobody's, whatever is asked of them."""
     for ask in (
         lambda: store.put(key, b"x"),
         lambda: store.head(key),
         lambda: store.get(key),
         lambda: store.delete([key]),
     ):
-        with pytest.raises(ValueError, match="not a key"):
+        with pytest.raises(ValueError, match="not a key") as raised:
             ask()
+        assert isinstance(raised.value, TieredStorageError)  # what it is the key of waits, and the rest goes on
+    assert _keys(store) == []
+
+
+DOTTED = [".foo", "...", ".meta", ".lock", ".put-x", ".nfs1", "..meta", "..put-0123-a"]
+
+
+@pytest.mark.parametrize("part", DOTTED)
+def test_a_part_of_a_key_may_begin_with_a_dot(store: ObjectStore, part: str) -> None:
+    """As a topic's name may, and whatever a driver calls files of its own: nothing is in anything's way."""
+    keys = [f"{part}/incarnations.json", f"{part}-0/0.log", f"t/{part}/{part}", f"{part[1:] or 't'}-1/0.log"]
+    for key in keys:
+        store.put(key, b"before", metadata={"key": key})
+        store.put(key, key.encode(), metadata={"key": key}, condition=IfMatch(store.head(key).etag))
+    for key in keys:
+        content, info = store.get(key)
+        assert (content, info.key, dict(info.metadata)) == (key.encode(), key, {"key": key})
+    assert _keys(store) == sorted(keys)
+    assert _keys(store, part) == sorted(key for key in keys if key.startswith(part))
+    assert _keys(store, f"t/{part[:1]}", f"t/{part}") == [f"t/{part}/{part}"]
+    assert list(store.list_directories()) == sorted({f"{key.split('/')[0]}/" for key in keys})
+    assert list(store.list_directories("t/")) == [f"{part}/"]
+    store.delete(keys)
     assert _keys(store) == []
 
 

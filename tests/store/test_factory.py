@@ -57,7 +57,6 @@ def test_the_text_of_a_location_is_its_url() -> None:
         (f"s3://{'b' * 64}", "3 to 63 letters"),
         ("s3://bucket//base", "base prefix"),
         ("s3://bucket/a/../b", "base prefix"),
-        ("s3://bucket/.hidden", "base prefix"),
         ("file://data", "three slashes"),
         ("file://./data", "three slashes"),
         ("file:///", "root of the file system"),

@@ -80,6 +80,17 @@ def test_files_of_the_driver_are_never_listed(store: ObjectStore, tmp_path: Path
     assert list(store.list_directories()) == ["t-0/"]
 
 
+def test_no_key_meets_a_file_of_the_driver(store: ObjectStore, tmp_path: Path) -> None:
+    """A part that begins with a dot gets another before it; what someone hides here stays hidden."""
+    keys = [".lock/a", ".meta/a.1.json", ".put-1-a"]
+    for key in keys:
+        store.put(key, b"x", metadata={"n": "1"})
+    for name in (".nfs0001", ".put-left", "..."):
+        (tmp_path / name).write_bytes(b"not ours")
+    assert names(tmp_path) == {"..lock", "..meta", "..put-1-a", ".lock", ".meta", ".nfs0001", ".put-left", "..."}
+    assert [info.key for info in store.list()] == keys
+
+
 def test_metadata_goes_with_its_object(store: ObjectStore, tmp_path: Path) -> None:
     """Replaced, refused, or deleted: no file of metadata is left that belongs to nothing."""
     meta = tmp_path / ".meta"

@@ -90,9 +90,9 @@ def test_a_prefix_is_where_keys_begin(open_s3: OpenStore) -> None:
 
 
 def test_keys_that_are_none_of_ours_are_not_listed(open_s3: OpenStore, aws: S3Server) -> None:
-    """Markers of directories and hidden names, as other tools leave them."""
+    """Markers of directories, as consoles leave them."""
     client = aws.client()
-    for key in ("marked/", "marked/.hidden", "marked/a", "marked/.d/a", "marked/d/"):
+    for key in ("marked/", "marked/a", "marked/d/"):
         client.put_object(Bucket="contract", Key=key)
     client.close()
     store = open_s3("s3://contract")

@@ -255,6 +255,86 @@ def test_the_backlog_names_the_oldest_segment_that_waits() -> None:
     assert (waiting.base, waiting.segments, waiting.lag, waiting.hole) == (100, 2, 250, False)
 
 
+def test_while_the_next_offset_is_not_known_all_that_is_closed_counts_as_waiting() -> None:
+    """After a start, and in a new reign until the store has answered: the cautious bound."""
+    led = Led1(0, 100, 200)
+    waiting = led.tracker.backlog()[TP]
+    assert (waiting.base, waiting.segments, waiting.next_offset, waiting.hole) == (0, 2, None, False)
+    led.at(100)
+    assert led.tracker.backlog()[TP].base == 100
+    led.tracker.observe(Led(TP, replace(REIGN, epoch=2)))
+    assert led.tracker.backlog()[TP].base == 0
+
+
+def test_a_question_that_keeps_failing_is_shown_with_its_reason() -> None:
+    """Once is the ordinary course of a new reign; twice is not, and an answer ends it."""
+    led = Led1(0, 100)
+    ask = led.ask
+    for waits_for in (None, "where to go on: because", "where to go on: because"):
+        assert isinstance(ask, AskStore)
+        (ask,) = led.tracker.conclude(failed(ask))
+        assert led.tracker.backlog()[TP].waits_for == waits_for
+    led.tracker.conclude(asked(ask, 0))
+    assert led.tracker.backlog()[TP].waits_for is None
+
+
+def test_an_upload_that_keeps_failing_is_no_question_that_fails() -> None:
+    """What waits then is known, and counted."""
+    led = Led1(0, 100, 200, 300)
+    for ship in led.at(0):
+        assert isinstance(ship, Ship)
+        led.tracker.conclude(failed(ship))
+    assert led.tracker.backlog()[TP].waits_for is None
+
+
+def test_a_fenced_partition_is_shown_until_the_source_says_that_it_is_not_led() -> None:
+    """Whoever believes the source expects it to be shipped from here."""
+    led = Led1(0, 100, 200)
+    led.at(100)
+    led.tracker.conclude(Fenced(TP, led.ask.generation, REIGN, "later"))  # type: ignore[union-attr]
+    led.tracker.observe(Led(TP, REIGN))
+    waiting = led.tracker.backlog()[TP]
+    assert waiting.waits_for is not None
+    assert "the store shows a later reign" in waiting.waits_for
+    assert (waiting.base, waiting.segments) == (0, 2)
+    led.tracker.observe(NotLed(TP))
+    assert led.tracker.backlog() == {}
+
+
+def test_a_partition_stays_in_sight_while_its_directory_is_listed_anew() -> None:
+    """A segment that changes at each attempt would otherwise hide the partition most of the time."""
+    led = Led1(0, 100, 200)
+    task = led.at(0)[0]
+    assert isinstance(task, Ship)
+    led.tracker.conclude(Changed(TP, task.generation, task.reign, task.base, "cleaner"))
+    assert led.tracker.backlog()[TP].segments == 2
+    led.tracker.observe(DirectoryGone(TP))
+    assert led.tracker.backlog() == {}
+
+
+def test_a_partition_whose_directory_is_gone_is_forgotten_without_another_word() -> None:
+    """The source is not asked about it any more, so it never says that it is not led."""
+    led = Led1(0, 100)
+    led.tracker.observe(DirectoryGone(TP))
+    for _ in range(2):
+        led.tracker.forget_absent()
+    led.tracker.observe(listing(0, 100, inode=2))
+    assert led.tracker.observe(watermark(100, written_at=300)) == []
+    led.tracker.observe(Led(TP, REIGN))
+    assert led.tracker.observe(watermark(100, written_at=300)) != []
+
+
+def test_a_partition_that_moves_to_another_disk_keeps_its_reign() -> None:
+    """For a moment no log dir holds it; the source has nothing new to say of that."""
+    led = Led1(0, 100)
+    led.tracker.forget_absent()
+    led.tracker.observe(DirectoryGone(TP))
+    led.tracker.forget_absent()
+    led.tracker.observe(listing(0, 100, inode=2))
+    led.tracker.forget_absent()
+    assert led.tracker.observe(watermark(100, written_at=300)) != []
+
+
 def test_results_never_meet_a_partition_that_was_forgotten_and_came_back() -> None:
     """A topic deleted and re-created under its name has nothing to do with uploads of its first life (fault U09)."""
     led = Led1(0, 100, 200)
@@ -416,6 +496,41 @@ def test_a_recorded_gap_that_this_log_holds_is_filled() -> None:
     after = led.tracker.conclude(Committed(TP, fill.generation, fill.reign, replace(where, gaps=())))
     (commit,) = [task for task in after if isinstance(task, WriteCommit)]
     assert [done.base for done in commit.run] == [300]
+
+
+@pytest.mark.parametrize("reigns_on", [True, False])
+def test_a_gap_is_filled_once_in_a_reign(reigns_on: bool) -> None:
+    """Its record never goes, so the store names it at every question; a new reign looks once more."""
+    led = Led1(0, 100, 200, 300)
+    where = replace(position(300), gaps=((100, 200),))
+    tasks = led.tracker.conclude(replace(asked(led.ask, 0), position=where))
+    (ship,) = (task for task in tasks if isinstance(task, Ship))
+    (fill,) = led.tracker.conclude(shipped(ship))
+    assert isinstance(fill, FillGap)
+    assert led.tracker.conclude(Committed(TP, fill.generation, fill.reign, replace(where, gaps=()))) == []
+    if reigns_on:
+        led.tracker.observe(watermark(250, written_at=300))  # below the next offset: the store is asked again
+        assert led.tracker.conclude(replace(asked(led.ask, 0), position=where)) == []
+    else:
+        led.tracker.observe(Led(TP, replace(REIGN, epoch=2)))
+        (ask,) = led.tracker.observe(watermark(300, written_at=300))
+        assert bases(led.tracker.conclude(replace(asked(ask, 0), position=where))) == [100]
+
+
+def test_a_gap_that_could_not_be_filled_is_filled_later() -> None:
+    """Only its own commit ends it, not one that moves along the run."""
+    led = Led1(0, 100, 200, 300)
+    where = replace(position(200), gaps=((100, 200),))
+    inside, ahead = (t for t in led.tracker.conclude(replace(asked(led.ask, 0), position=where)) if isinstance(t, Ship))
+    (fill,) = led.tracker.conclude(shipped(inside))
+    assert isinstance(fill, FillGap)
+    assert led.tracker.conclude(shipped(ahead)) == []
+    (ask,) = led.tracker.conclude(failed(fill))
+    (commit,) = led.tracker.conclude(replace(asked(ask, 0), position=where))
+    assert isinstance(commit, WriteCommit)
+    moved = replace(position(300), gaps=where.gaps)
+    (again,) = led.tracker.conclude(Committed(TP, commit.generation, commit.reign, moved))
+    assert isinstance(again, FillGap)
 
 
 def test_u26_a_high_watermark_below_the_next_offset_asks_again_once() -> None:

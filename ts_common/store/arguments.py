@@ -5,21 +5,28 @@ another can hold too.
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from ts_common.errors import SegmentChanged
+from ts_common.errors import OperatorError, SegmentChanged
 from ts_common.store.contract import Body
 
 # S3's limit on user metadata, names and values together.
 METADATA_BYTES = 2048
+_NOT_A_PART = {"", ".", ".."}
+
+
+class KeyRefused(OperatorError, ValueError):
+    """No store can hold this key. What it is the key of goes up under no other name, so somebody must act; the rest of
+    the work goes on.
+    """
 
 
 def check_key(key: str) -> str:
     """The key, if every driver can hold it.
 
     Raises:
-        ValueError: a part is empty or begins with ``.``, or the key begins with ``/``.
+        KeyRefused: a part is empty, ``.`` or ``..``.
     """
-    if any(not part or part.startswith(".") for part in key.split("/")):
-        raise ValueError(f"not a key: {key!r}; its parts between '/' are not empty and do not begin with '.'")
+    if any(part in _NOT_A_PART for part in key.split("/")):
+        raise KeyRefused(f"not a key: {key!r}; its parts between '/' are not empty, '.' or '..'")
     return key
 
 
@@ -27,7 +34,7 @@ def check_prefix(prefix: str) -> str:
     """The prefix, if keys can begin with it; its last part may be the beginning of a name.
 
     Raises:
-        ValueError: as for a key.
+        KeyRefused: as for a key.
     """
     directory, slash, _ = prefix.rpartition("/")
     if slash:
@@ -39,7 +46,7 @@ def check_directory(prefix: str) -> str:
     """The prefix, if it is empty or a directory.
 
     Raises:
-        ValueError: it does not end in ``/``, or keys cannot begin with it.
+        ValueError: it does not end in ``/``, or (a KeyRefused) keys cannot begin with it.
     """
     if prefix and not prefix.endswith("/"):
         raise ValueError(f"not a directory prefix: {prefix!r}; it is empty or ends in '/'")

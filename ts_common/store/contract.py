@@ -11,8 +11,8 @@ What a caller may rely on:
 - Reads and listings are strongly consistent: what a finished put wrote is found by whoever asks after it.
 - Repeating any call is safe: put with the same bytes, delete of what is gone.
 - A driver is safe to use from several threads; `close` waits for asynchronous puts that have begun.
-- No part of a key is empty or begins with ``.`` (a directory store keeps its own files under such names); any
-  method raises `ValueError` for a key or metadata that no driver could hold.
+- No part of a key is empty, ``.`` or ``..``; one may begin with a dot, as a topic's name may. Any method raises
+  `ValueError` for a key or metadata that no driver could hold (for a key it is an `OperatorError` as well).
 """
 
 from abc import ABC, abstractmethod

@@ -2,7 +2,7 @@
 
 ::
 
-    <root>/<key>                                    the object
+    <root>/<key>                                    the object; a part `.foo` of its key is called `..foo`
     <root>/<directory>/.meta/<name>.<inode>.json    its metadata, where it has any
     <root>/<directory>/.put-<random>-<name>         a put that goes on, or that was killed
     <root>/<directory>/.lock                        held while names change in this directory
@@ -10,6 +10,9 @@
 A put writes a file of another name, then its metadata under that file's inode, and then gives the file its name, in one
 step. So an object and its metadata appear together; a reader that finds no metadata looks whether the object is still
 the one that it opened. `file_objects` does that for one object; what stands here says which, and walks directories.
+
+No key meets a file of the driver's own, or one that something else hides here (NFS's `.nfs...`): theirs begin with one
+dot, and a part of a key that begins with one gets another before it.
 
 File and directory are synced before a put returns. Nothing creates the root. Directories stay when their objects go,
 and do not count as such.
@@ -34,6 +37,7 @@ from ts_common.errors import (
     TieredStorageError,
 )
 from ts_common.store.arguments import (
+    KeyRefused,
     SizedBody,
     body_size,
     check_directory,
@@ -164,7 +168,7 @@ class FileStore(ObjectStore):
                 continue
             with self._translated("list", key):
                 try:
-                    state = (self._root / key).stat()
+                    state = (self._root / _file_name(key)).stat()
                 except _ABSENT:
                     continue
             if stat.S_ISREG(state.st_mode):
@@ -186,9 +190,9 @@ class FileStore(ObjectStore):
         """What stands in a directory, subdirectories with a slash; nothing if it is gone."""
         with self._translated("list", directory):
             try:
-                with os.scandir(self._root / directory) as entries:
-                    visible = [entry for entry in entries if not entry.name.startswith(".")]
-                    return [entry.name + "/" if entry.is_dir() else entry.name for entry in visible]
+                with os.scandir(self._root / _file_name(directory)) as entries:
+                    parts = [(_part(entry.name), entry) for entry in entries]
+                    return [part + "/" if entry.is_dir() else part for part, entry in parts if part]
             except _ABSENT:
                 return []
 
@@ -214,8 +218,8 @@ class FileStore(ObjectStore):
 
     def _path(self, key: str) -> Path:
         if "\0" in check_key(key):
-            raise ValueError(f"not a key: {key!r}; it has a NUL")
-        return self._root / key
+            raise KeyRefused(f"not a key: {key!r}; it has a NUL")
+        return self._root / _file_name(key)
 
     def _name(self, key: str) -> str:
         return f"{self.location}/{key}"
@@ -255,6 +259,17 @@ class FileStore(ObjectStore):
             if error.errno in _NOT_HERE or isinstance(error, _ABSENT[1:]):
                 raise OperatorError(f"{said}: a directory store cannot hold this key: {error}") from error
             raise StoreUnavailable(f"{said}: {error}") from error
+
+
+def _file_name(key: str) -> str:
+    """A key, or the directory that it begins with, as it is called below the root."""
+    return "/".join(f".{part}" if part.startswith(".") else part for part in key.split("/"))
+
+
+def _part(name: str) -> str:
+    """The part of a key that a file name stands for; empty where it stands for none."""
+    part = name.removeprefix(".")
+    return part if part == name or (part.startswith(".") and part != "..") else ""
 
 
 def _is_asked_for(found: str, prefix: str, start_after: str) -> bool:

@@ -1,0 +1,111 @@
+"""What becomes of a task: counted, told, and a result; against a real store (a directory)."""
+
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.log_format import build
+from tests.uploader.local_directory import CLUSTER, ID, TP, LocalDirectory
+from ts_common.catalog import list_topics, read_commit
+from ts_common.commit import Commit
+from ts_common.config import OffsetReset
+from ts_common.model import TopicPartition
+from ts_common.object_keys import ClusterKeys
+from ts_common.store.contract import ObjectStore
+from ts_uploader.commit import CommitLog
+from ts_uploader.events import AnyTask, AskStore, Failed, HighWatermarks, Led, Listing, Reign
+from ts_uploader.metrics import Metrics
+from ts_uploader.retention import TopicRetention
+from ts_uploader.tracker import Tracker
+from ts_uploader.uploader import Uploader
+from ts_uploader.watch.scan import list_partition
+from ts_uploader.watch.watcher import LogDirectoryWatcher
+from ts_uploader.workers import Performer
+
+REIGN = Reign(5, ID, 0)
+
+
+class Parts:
+    """A performer over a store, and what it counts."""
+
+    def __init__(self, store: ObjectStore, keys: ClusterKeys) -> None:
+        self.metrics = Metrics()
+        self.performer = Performer(
+            Uploader(lambda _: store, lambda _: TopicRetention()),
+            CommitLog(keys, 1, lambda _: store),
+            LogDirectoryWatcher((), lambda _: True, lambda _: None, 30.0),
+            self.metrics,
+        )
+
+    def errors(self) -> float:
+        """Failed questions, as counted."""
+        return self.metrics.registry.get_sample_value("ts_uploader_errors_total", {"operation": "AskStore"}) or 0
+
+
+@pytest.fixture
+def parts(store: ObjectStore) -> Parts:
+    return Parts(store, CLUSTER)
+
+
+def question(listing: Listing, attempt: int = 0, partition: TopicPartition = TP) -> AskStore:
+    return AskStore(partition, 0, REIGN, listing, 0, None, attempt)
+
+
+def test_a_reign_that_the_broker_never_begins_is_an_error_from_the_third_question_on(
+    parts: Parts, local: LocalDirectory
+) -> None:
+    """A source that is ahead of the broker's files for a moment is none; one that stays so is told with the reason."""
+    local.segments(0, 100)
+    local.epochs((9, 0))
+    told = []
+    for attempt in range(4):
+        with capture_logs() as logs:
+            failed = parts.performer.perform(question(local.listing(), attempt))
+        assert isinstance(failed, Failed)
+        assert "ends with 9, the reign is of 5" in failed.reason
+        told += [line["log_level"] for line in logs if failed.reason in (line.get("reason"), line.get("error"))]
+    assert told == ["info", "info", "warning", "warning"]
+    assert parts.errors() == 2
+
+
+def test_a_name_that_no_store_can_hold_fails_its_own_partition(parts: Parts, local: LocalDirectory) -> None:
+    """Kafka has no such topics; a directory with such a name does not end the agent."""
+    local.segments(0, 100)
+    local.epochs((5, 0))
+    failed = parts.performer.perform(question(local.listing(), partition=TopicPartition("..", 0)))
+    assert isinstance(failed, Failed)
+    assert "not a key" in failed.reason
+    assert parts.errors() == 1
+
+
+@pytest.mark.parametrize("bits", [0, 5])
+@pytest.mark.parametrize("topic", [".foo", ".meta", ".lock", ".put-x", "..a"])
+def test_a_topic_whose_name_begins_with_a_dot_is_shipped_and_listed(
+    store: ObjectStore, tmp_path: Path, topic: str, bits: int
+) -> None:
+    """Kafka allows such names, and those of a directory store's own files are nothing special."""
+    keys = ClusterKeys("c", bits)
+    partition = TopicPartition(topic, 0)
+    log = tmp_path / "log" / str(partition)
+    log.mkdir(parents=True)
+    (log / "partition.metadata").write_text(f"version: 0\ntopic_id: {ID}")
+    (log / "leader-epoch-checkpoint").write_text("0\n1\n5 0\n")
+    for base, data in ((0, build.batch(0, [build.record(n) for n in range(10)], epoch=5)), (10, b"")):
+        (log / f"{base:020d}.log").write_bytes(data)
+        for suffix in (".index", ".timeindex"):
+            (log / f"{base:020d}{suffix}").touch()
+    listing = list_partition(partition, log, log.parent)
+    assert listing is not None
+    tracker, performer = Tracker(OffsetReset.EARLIEST), Parts(store, keys).performer
+    tasks: list[AnyTask] = [*tracker.observe(Led(partition, REIGN)), *tracker.observe(listing)]
+    tasks += tracker.observe(HighWatermarks(log.parent, listing.taken_at + 1, {(topic, 0): 10}))
+    while tasks:
+        result = performer.perform(tasks.pop(0))
+        assert result is not None
+        assert not isinstance(result, Failed), result.reason
+        tasks += tracker.conclude(result)
+    commit, _ = read_commit(store, keys.partition(partition))
+    assert isinstance(commit, Commit)
+    assert commit.next_offset == 10
+    assert list_topics(store, keys) == {topic: frozenset({0})}
