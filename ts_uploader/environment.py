@@ -4,6 +4,7 @@ A provider of your own (`--environment-provider module:Class`) is called with th
 (or None) and the cluster id given as `--cluster-id` (or None), and answers `load()`.
 """
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,7 +29,7 @@ class Environment:
     Attributes:
         cluster_id: names the properties file and stands in every key.
         broker_id: the broker's `broker.id` or `node.id`.
-        log_dirs: absolute paths, in the order of the broker's own file.
+        log_dirs: absolute paths, in the order of the broker's own file; some may be on a disk that failed.
         zookeeper_connect: `host:port,host:port/chroot`; empty for a broker without ZooKeeper.
         kraft: whether the broker runs in KRaft mode.
         defaults: what counts for topics without settings of their own, before the broker's dynamic settings.
@@ -85,7 +86,9 @@ class ServerPropertiesEnvironment(EnvironmentProvider):
         )
         if not log_dirs:
             problems.append("log.dirs: absent, and so is log.dir; the agent watches these directories")
-        problems += [f"log.dirs: {log_dir} is no directory" for log_dir in log_dirs if not _may_be_directory(log_dir)]
+        failed = _unreadable(log_dirs)
+        if len(failed) == len(log_dirs):
+            problems += failed
         meta = _read_meta(log_dirs)
         cluster_id = self.cluster_id or meta.get("cluster.id", "")
         if not cluster_id:
@@ -106,6 +109,8 @@ class ServerPropertiesEnvironment(EnvironmentProvider):
         defaults = BrokerDefaults().overridden_by(properties)
         if defaults.problems:  # no reason not to start: with `config.providers` a value may be the name of another
             log.warning("settings of the broker's file cannot be read", file=source, problems=defaults.problems)
+        if failed:
+            log.warning("log dirs cannot be read; the agent goes on without them", file=source, problems=failed)
         return Environment(
             cluster_id=cluster_id,
             broker_id=broker,
@@ -122,12 +127,15 @@ def _broker_id(properties: Mapping[str, str], meta: Mapping[str, str]) -> int | 
     return next((int(text) for text in candidates if text and text.strip().isdigit()), None)
 
 
-def _may_be_directory(log_dir: Path) -> bool:
-    """Of several disks one may have failed: the broker goes on without it, and so does the agent."""
-    try:
-        return log_dir.is_dir()
-    except OSError:
-        return True
+def _unreadable(log_dirs: tuple[Path, ...]) -> list[str]:
+    """What is wrong with log dirs. Of several disks some may have failed: the broker goes on, and so does the agent."""
+    problems = []
+    for log_dir in log_dirs:
+        try:
+            os.scandir(log_dir).close()
+        except OSError as error:
+            problems.append(f"log.dirs: {log_dir} cannot be read: {error.strerror}")
+    return problems
 
 
 def _read_meta(log_dirs: tuple[Path, ...]) -> dict[str, str]:

@@ -8,6 +8,9 @@ before and after agree and show no rename under way. Either way nothing counts, 
 
 What the reader holds open cannot be lost to an unlink, so a segment that retention takes meanwhile is shipped all the
 same (rule 10). What was shipped before the check stays in the store, where it does no harm without its `.log`.
+
+Retrying never ends (rule 9), so it may not cost the disk: what a segment's bytes say is remembered until it is shipped,
+and an attempt that the store refuses at the door reads none of them again.
 """
 
 import time
@@ -32,6 +35,7 @@ from ts_uploader.events import Listing, Ship, Shipped
 from ts_uploader.local_log import OpenLog, last_stable_offset, local_epochs, open_log, read_indexes
 from ts_uploader.reign import check_reign
 from ts_uploader.retention import TopicRetention, is_late
+from ts_uploader.scans import RememberedScans, file_state
 from ts_uploader.watch.scan import list_partition
 
 
@@ -46,6 +50,7 @@ class Uploader:
     def __init__(self, store_of: Callable[[str], ObjectStore], retention_of: Callable[[str], TopicRetention]) -> None:
         self._store_of = store_of
         self._retention_of = retention_of
+        self._scans = RememberedScans()
 
     def ship(self, task: Ship) -> Shipped:
         """Ship one segment.
@@ -60,7 +65,11 @@ class Uploader:
         with ExitStack() as opened:
             log = opened.enter_context(open_log(directory, task.base))
             indexes = read_indexes(directory, task.base)
-            scan = scan_segment(log.reader(), log.size)
+            state = file_state(log)
+            scan = self._scans.get(state)
+            if scan is None:
+                scan = scan_segment(log.reader(), log.size)
+                self._scans.remember(state, scan)
             end = _coverage_end(task, scan)
             _check_unchanged(task, log)
             epochs = _epochs(task, scan, end)
@@ -87,9 +96,13 @@ class Uploader:
                 except PreconditionFailed as taken:
                     # Somebody came between our look and our put: the next attempt looks again, and finds it.
                     raise OutcomeUnknown(f"{keys.segment(name)} was taken meanwhile") from taken
+                except CorruptData:
+                    self._scans.forget(state)  # a change that the clock of the file system was too coarse to show
+                    raise
                 sent = log.size + sum(len(data) for data in indexes.values())
         if end == task.next_base and end != scan.end_offset:
             _check_neighbours(task)
+        self._scans.forget(state)
         return Shipped(
             partition=task.partition,
             generation=task.generation,
@@ -122,11 +135,18 @@ def _coverage_end(task: Ship, scan: SegmentScan) -> int:
         )
     if scan.end_offset == task.next_base:
         return scan.end_offset
-    if scan.trailing is Trailing.TORN or scan.corruption:
+    if _tail_is_damaged(scan):
         return scan.end_offset  # what is no whole batch is not coverage
     # Compaction removed the tail, if the neighbour is one.
     _check_neighbours(task)
     return task.next_base
+
+
+def _tail_is_damaged(scan: SegmentScan) -> bool:
+    """Whether anything but zero bytes follows the last good batch; damage before that does not bear on the end."""
+    unlisted = scan.corrupt_batches > len(scan.corruption) and scan.valid_bytes < scan.size
+    behind = any(position >= scan.valid_bytes for position, _ in scan.corruption)
+    return scan.trailing is Trailing.TORN or behind or unlisted
 
 
 def _check_epochs(path: Path, scan: SegmentScan) -> None:

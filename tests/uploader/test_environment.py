@@ -78,3 +78,27 @@ def test_no_file_at_all_names_both_ways_out() -> None:
     """The option for the file, and the one for a class."""
     with pytest.raises(ConfigurationError, match=r"--server-properties PATH.*--environment-provider"):
         ServerPropertiesEnvironment(None, None).load()
+
+
+def test_a_log_dir_on_a_disk_that_failed_is_a_warning(tmp_path: Path) -> None:
+    """The broker goes on without an absent or unreadable one, so the agent starts, and goes on looking for it."""
+    healthy, absent, unreadable = log_dir(tmp_path, "a", "cluster.id=xyz\n"), tmp_path / "b", tmp_path / "c"
+    unreadable.write_text("no directory")
+    log_dirs = (absent, unreadable, healthy)
+    text = f"broker.id=3\nlog.dirs={','.join(map(str, log_dirs))}\nzookeeper.connect=z:2181\n"
+    with capture_logs() as logs:
+        environment = ServerPropertiesEnvironment(broker_file(tmp_path, text), None).load()
+    assert (environment.log_dirs, environment.cluster_id) == (log_dirs, "xyz")
+    (warning,) = logs
+    assert warning["log_level"] == "warning"
+    assert [problem.split()[1] for problem in warning["problems"]] == [str(absent), str(unreadable)]
+
+
+def test_no_log_dir_that_can_be_read_is_an_error(tmp_path: Path) -> None:
+    """Each is named, with what is wrong with it."""
+    text = f"broker.id=3\nlog.dirs={tmp_path / 'b'},{tmp_path / 'c'}\nzookeeper.connect=z:2181\n"
+    with pytest.raises(ConfigurationError) as refused:
+        ServerPropertiesEnvironment(broker_file(tmp_path, text), "xyz").load()
+    assert refused.value.problems == tuple(
+        f"log.dirs: {tmp_path / name} cannot be read: No such file or directory" for name in "bc"
+    )

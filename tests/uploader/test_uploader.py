@@ -1,5 +1,6 @@
 """Shipping one segment, file by file, to a real store (a directory)."""
 
+import os
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -11,8 +12,8 @@ from awscrt.checksums import crc32c
 from tests.log_format import build
 from ts_common.catalog import describe, read_catalog
 from ts_common.epochs import EpochLine
-from ts_common.errors import CorruptData, OutcomeUnknown, SegmentChanged, StoreUnavailable
-from ts_common.log_format.scan import Readable, SegmentScan, scan_segment
+from ts_common.errors import AccessDenied, CorruptData, OutcomeUnknown, SegmentChanged, StoreUnavailable
+from ts_common.log_format.scan import CORRUPTION_LIMIT, Readable, SegmentScan, scan_segment
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys, SegmentName
 from ts_common.segment_metadata import TxnIndexState
@@ -21,6 +22,7 @@ from ts_common.store.factory import open_store
 from ts_common.store.file import FileStore
 from ts_uploader.events import Reign, Ship, Shipped
 from ts_uploader.retention import TopicRetention
+from ts_uploader.scans import FileState
 from ts_uploader.uploader import Uploader
 from ts_uploader.watch.scan import list_partition
 
@@ -159,6 +161,32 @@ def test_u13_a_torn_tail_is_no_coverage(log: Log) -> None:
     log.put(0, batch(0, 10) + batch(10, 10)[:-5])
     log.put(20, b"")
     assert log.ship(0).end == 10
+
+
+def flipped(data: bytes) -> bytes:
+    """With another last byte, so that the CRC fails."""
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+def test_a_corrupt_batch_before_good_ones_takes_nothing_from_a_compacted_tail(log: Log) -> None:
+    """The cleaner took the tail, so the next base bounds the coverage: the run goes on, and the object is marked."""
+    log.put(0, batch(0, 10) + flipped(batch(10, 10)) + batch(20, 10))
+    log.put(40, b"")
+    shipped = log.ship(0)
+    assert (shipped.end, shipped.corruptions) == (40, 1)
+    (copy,) = describe(log.store, KEYS, read_catalog(log.store, KEYS).segments)
+    assert (copy.metadata.end, copy.metadata.corruptions) == (40, 1)
+
+
+@pytest.mark.parametrize("places", [1, CORRUPTION_LIMIT + 1])
+@pytest.mark.parametrize("behind", [b"", bytes(100)], ids=["end", "zeros"])
+def test_a_corrupt_batch_behind_the_last_good_one_is_no_coverage(log: Log, places: int, behind: bytes) -> None:
+    """What is no whole batch is not answered for, also where there are more such places than a scan tells of."""
+    before, last = [flipped(batch(10 * n, 10)) for n in range(1, places)], 10 * places
+    log.put(0, b"".join([batch(0, 10), *before, batch(last, 10), flipped(batch(last + 10, 10)), behind]))
+    log.put(last + 20, b"")
+    shipped = log.ship(0)
+    assert (shipped.end, shipped.corruptions) == (last + 10, places)
 
 
 def test_a_symbolic_link_is_not_followed(log: Log, tmp_path: Path) -> None:
@@ -362,3 +390,109 @@ def test_bytes_whose_metadata_would_make_readers_drop_them_get_another_name(log:
     assert (shipped.bytes_sent > 0, shipped.epochs) == (True, ((2, 0), (3, 20)))
     assert len(log.names()) == 2
     assert uploader(log).ship(task).bytes_sent == 0
+
+
+@pytest.fixture
+def scans(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The size of each segment that is read from its begin to its end, in order."""
+    read: list[int] = []
+
+    def counted(reader: Readable, size: int) -> SegmentScan:
+        read.append(size)
+        return scan_segment(reader, size)
+
+    monkeypatch.setattr("ts_uploader.uploader.scan_segment", counted)
+    return read
+
+
+def refuse() -> None:
+    raise AccessDenied("PutObject")
+
+
+def test_a_segment_is_read_once_however_often_the_store_refuses_it(
+    interrupted: tuple[Log, Interrupted], scans: list[int]
+) -> None:
+    """Retrying never ends, so it must not read the disk; and once it is shipped, nothing of it is remembered."""
+    log, store = interrupted
+    log.put(0, batch(0, 10))
+    log.put(10, b"")
+    ships = uploader(log)
+    for suffix in (".index", ".log", ".timeindex"):
+        store.before[suffix] = refuse
+        with pytest.raises(AccessDenied):
+            ships.ship(log.task(0))
+    assert ships.ship(log.task(0)).end == 10
+    assert len(scans) == 1
+    assert store.get(KEYS.segment(SegmentName(0)))[0] == batch(0, 10)
+    ships.ship(log.task(0))
+    assert len(scans) == 2
+
+
+def test_a_segment_that_says_what_cannot_be_is_read_once(log: Log, scans: list[int]) -> None:
+    """It waits until retention takes it or somebody mends the file, and costs no read until then."""
+    log.put(0, flipped(batch(0, 10)))
+    log.put(10, b"")
+    ships = uploader(log)
+    for _ in range(3):
+        with pytest.raises(CorruptData, match="no batch"):
+            ships.ship(log.task(0))
+    assert len(scans) == 1
+    log.put(0, batch(0, 5) + batch(5, 5))
+    assert ships.ship(log.task(0)).end == 10
+
+
+@pytest.mark.parametrize("change", ["appended", "truncated, then appended", "put in its place"])
+def test_a_file_that_changed_between_two_attempts_is_read_again(
+    interrupted: tuple[Log, Interrupted], scans: list[int], change: str
+) -> None:
+    """A broker that recovers cuts a file and appends to it, and the cleaner sets times back: all of it shows."""
+    log, store = interrupted
+    log.put(0, batch(0, 10, epoch=1))
+    log.put(20, b"")
+    path = log.path / f"{0:020d}.log"
+    before = path.stat()
+    ships = uploader(log)
+    store.before[".log"] = refuse
+    with pytest.raises(AccessDenied):
+        ships.ship(log.task(0))
+    match change:
+        case "appended":
+            with path.open("ab") as file:
+                file.write(batch(10, 10, epoch=1))
+        case "truncated, then appended":
+            with path.open("r+b") as file:
+                file.truncate(0)
+                file.write(batch(0, 10, epoch=2))
+            while path.stat().st_ctime_ns == before.st_ctime_ns:  # the clock of the file system is coarse
+                os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        case _:
+            other = log.path / "other"
+            other.write_bytes(batch(0, 10, epoch=2))
+            os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
+            other.rename(path)
+    ships.ship(log.task(0))
+    assert len(scans) == 2
+    (copy,) = describe(log.store, KEYS, read_catalog(log.store, KEYS).segments)
+    assert copy.metadata.crc32c == crc32c(path.read_bytes())
+
+
+def test_a_scan_that_the_store_finds_to_be_of_other_bytes_is_forgotten(
+    interrupted: tuple[Log, Interrupted], scans: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the clock of the file system is too coarse to show a change, the CRC of the body does."""
+    monkeypatch.setattr("ts_uploader.uploader.file_state", lambda log: FileState(0, 0, log.size, 0))
+    log, store = interrupted
+    log.put(0, batch(0, 10, epoch=1))
+    log.put(10, b"")
+    ships = uploader(log)
+    store.before[".log"] = refuse
+    with pytest.raises(AccessDenied):
+        ships.ship(log.task(0))
+    log.put(0, batch(0, 10, epoch=2))
+    with pytest.raises(CorruptData, match="CRC"):
+        ships.ship(log.task(0))
+    assert log.names() == []
+    ships.ship(log.task(0))
+    assert len(scans) == 2
+    assert store.get(KEYS.segment(SegmentName(0)))[0] == batch(0, 10, epoch=2)

@@ -6,6 +6,7 @@ two must agree (protocol rule 2), and everything it says is checked again on the
 
 import os
 import re
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +33,19 @@ def partition_directories(log_dir: Path) -> Iterator[tuple[TopicPartition, Path,
             partition = TopicPartition.parse(entry.name)
             if partition is not None and (entry.is_symlink() or entry.is_dir(follow_symlinks=False)):
                 yield partition, Path(entry.path), entry.is_symlink()
+
+
+def holds_partition(log_dir: Path, partition: TopicPartition) -> bool:
+    """Whether a log dir holds a live directory of the partition; as `partition_directories`, no link to one.
+
+    Raises:
+        OSError: the log dir is not there or cannot be read, so that nothing is known.
+    """
+    try:
+        return stat.S_ISDIR((log_dir / str(partition)).lstat().st_mode)
+    except FileNotFoundError:
+        log_dir.stat()  # it is not the log dir that is gone
+        return False
 
 
 def list_partition(partition: TopicPartition, directory: Path, log_dir: Path) -> Listing | None:

@@ -3,11 +3,14 @@
 Watch first, then scan; scan again on a timer and after an overflow of the kernel's queue (protocol rule 11). An event
 says only which directory to look at, so one that is missed costs time and nothing else. The high watermark checkpoints
 are read when the broker replaces them, and on the timer.
+
+Of several disks one may have failed: the broker goes on without it, and so does the watcher. What such a log dir holds
+is not known, which is not "gone", and it is tried again with every scan.
 """
 
+import errno
 import logging
 import os
-import stat
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -26,10 +29,12 @@ from watchdog.events import (
 )
 from watchdog.observers.inotify import InotifyObserver
 
+from ts_common.errors import OperatorError
 from ts_common.model import TopicPartition
 from ts_uploader.events import DirectoryGone, Listing, Observation
 from ts_uploader.watch.scan import (
     HIGH_WATERMARK_CHECKPOINT,
+    holds_partition,
     list_partition,
     partition_directories,
     read_high_watermarks,
@@ -49,6 +54,14 @@ _EVENTS: list[type[FileSystemEvent]] = [
 _WATCHDOG_INOTIFY_LOGGER = "watchdog.observers.inotify_c"
 # A roll creates four files within a few milliseconds: one look is enough for all of them.
 _GATHER_SECONDS = 0.02
+# What inotify answers at the kernel's own limits, which a user may raise.
+_LIMITS = {
+    errno.ENOSPC: "raise fs.inotify.max_user_watches",
+    errno.EMFILE: "raise fs.inotify.max_user_instances",
+}
+_NOT_WATCHED = "log dir cannot be watched"
+_NOT_READ = "log dir cannot be read"
+_NO_CHECKPOINT = "high watermark checkpoint cannot be read"
 
 
 class LogDirectoryWatcher:
@@ -72,7 +85,7 @@ class LogDirectoryWatcher:
         self._wanted = wanted
         self._emit = emit
         self._scan_seconds = scan_seconds
-        self._observer = InotifyObserver()
+        self._observer: InotifyObserver | None = None
         self._overflow = _OverflowHandler(self.hint_all)
         self._changed = threading.Condition()
         # Hints that wait for the thread; guarded by the condition.
@@ -80,23 +93,28 @@ class LogDirectoryWatcher:
         self._checkpoints: set[Path] = set()
         self._everything = True
         self._stopping = False
-        # Where each partition was last seen; the thread's own.
+        # Where each partition was last seen, and what of each log dir does not work; the thread's own from `run` on.
         self._known: dict[TopicPartition, Listing] = {}
+        self._watched: set[Path] = set()
+        self._troubles: dict[tuple[str, Path], int] = {}
 
     def start_watching(self) -> None:
         """Begin to receive events; `run` scans after that, so nothing falls between.
 
         Raises:
-            OSError: a log dir cannot be watched.
+            OperatorError: a limit of inotify is reached, or none of the log dirs can be watched.
         """
         logging.getLogger(_WATCHDOG_INOTIFY_LOGGER).addHandler(self._overflow)
-        for log_dir in self._log_dirs:
-            handler = _HintHandler(log_dir, self.hint, self._hint_checkpoint)
-            try:
-                self._observer.schedule(handler, str(log_dir), recursive=True, event_filter=_EVENTS)
-            except PermissionError as error:
-                log.error("log dir cannot be watched", log_dir=str(log_dir), error=str(error))
+        try:
+            self._observer = InotifyObserver()
+        except OSError as error:
+            raise OperatorError(f"the log dirs cannot be watched: {_explained(error)}") from error
         self._observer.start()
+        failed = self._watch(self._observer)
+        reached = [log_dir for log_dir, error in failed.items() if error.errno in _LIMITS]
+        if reached or not self._watched:
+            reasons = "; ".join(f"{log_dir}: {_explained(failed[log_dir])}" for log_dir in reached or failed)
+            raise OperatorError(f"the log dirs cannot be watched: {reasons}")
 
     def run(self) -> None:
         """Scan whenever something is hinted or the timer says so, until `stop`."""
@@ -131,14 +149,17 @@ class LogDirectoryWatcher:
             self._stopping = True
             self._changed.notify()
         logging.getLogger(_WATCHDOG_INOTIFY_LOGGER).removeHandler(self._overflow)
-        if self._observer.is_alive():
+        if self._observer is not None and self._observer.is_alive():
             self._observer.stop()
             self._observer.join()
 
     @property
     def watching(self) -> bool:
         """Whether every thread that receives events is alive."""
-        return self._observer.is_alive() and all(emitter.is_alive() for emitter in self._observer.emitters)
+        if self._observer is None or not self._observer.is_alive():
+            return False
+        # A copy: the watcher's thread adds those of log dirs that could not be watched before.
+        return all(emitter.is_alive() for emitter in self._observer.emitters.copy())
 
     def hint(self, partition: TopicPartition) -> None:
         """Look at a partition's directories soon."""
@@ -157,7 +178,26 @@ class LogDirectoryWatcher:
             self._checkpoints.add(log_dir)
             self._changed.notify()
 
+    def _watch(self, observer: InotifyObserver) -> dict[Path, OSError]:
+        """Watch the log dirs that are not watched yet; those that cannot be, and why."""
+        failed = {}
+        for log_dir in self._log_dirs:
+            if log_dir in self._watched:
+                continue
+            try:
+                os.scandir(log_dir).close()  # watchdog passes over a refusal in silence
+                handler = _HintHandler(log_dir, self.hint, self._hint_checkpoint)
+                observer.schedule(handler, str(log_dir), recursive=True, event_filter=_EVENTS)
+            except OSError as error:
+                failed[log_dir] = error
+            else:
+                self._watched.add(log_dir)
+            self._tell(_NOT_WATCHED, log_dir, failed.get(log_dir))
+        return failed
+
     def _scan_everything(self) -> None:
+        if self._observer is not None:
+            self._watch(self._observer)  # even at a limit the agent goes on: events are hints
         found: dict[TopicPartition, list[tuple[Path, Path]]] = {}
         complete = True
         for log_dir in self._log_dirs:
@@ -172,42 +212,44 @@ class LogDirectoryWatcher:
                     else:
                         found.setdefault(partition, []).append((directory, log_dir))
             except OSError as error:
-                log.error("log dir cannot be read", log_dir=str(log_dir), error=str(error))
+                self._tell(_NOT_READ, log_dir, error)
                 complete = False
+            else:
+                self._tell(_NOT_READ, log_dir, None)
         for partition, places in found.items():
-            self._look(partition, places)
-        if complete:  # of a log dir that cannot be read nothing is known, which is not "gone"
+            self._look(partition, places, complete=complete)
+        if complete:
             for partition in self._known.keys() - found.keys():
                 self._gone(partition)
 
     def _scan_partition(self, partition: TopicPartition) -> None:
-        if self._wanted(partition.topic):
-            places = []
-            for log_dir in self._log_dirs:
-                directory = log_dir / str(partition)
-                try:
-                    # Not following links, as the scan of everything does: one could lead out of the log dirs.
-                    if stat.S_ISDIR(directory.lstat().st_mode):
-                        places.append((directory, log_dir))
-                except FileNotFoundError:
-                    continue
-                except OSError as error:
-                    log.error("log dir cannot be read", log_dir=str(log_dir), error=str(error))
-                    return  # of a log dir that cannot be read nothing is known, which is not "gone"
-            self._look(partition, places)
+        if not self._wanted(partition.topic):
+            return
+        places, complete = [], True
+        for log_dir in self._log_dirs:
+            try:
+                if holds_partition(log_dir, partition):
+                    places.append((log_dir / str(partition), log_dir))
+            except OSError as error:
+                self._tell(_NOT_READ, log_dir, error)
+                complete = False
+        self._look(partition, places, complete=complete)
 
-    def _look(self, partition: TopicPartition, places: list[tuple[Path, Path]]) -> None:
+    def _look(self, partition: TopicPartition, places: list[tuple[Path, Path]], *, complete: bool) -> None:
+        """List a partition's directories. `complete`: all log dirs could be read, so there are no others."""
         listings = []
         for directory, log_dir in places:
             try:
                 listing = list_partition(partition, directory, log_dir)
             except OSError as error:
                 log.error("partition directory cannot be read", directory=str(directory), error=str(error))
-                return
+                complete = False
+                continue
             if listing is not None:
                 listings.append(listing)
         if not listings:
-            self._gone(partition)
+            if complete:
+                self._gone(partition)
         elif len(listings) > 1:
             # Two live directories of one partition: the broker will settle it; guessing could ship the wrong one.
             log.error("partition has two directories", directories=[str(listing.directory) for listing in listings])
@@ -223,10 +265,21 @@ class LogDirectoryWatcher:
         try:
             watermarks = read_high_watermarks(log_dir)
         except OSError as error:
-            log.error("high watermark checkpoint cannot be read", log_dir=str(log_dir), error=str(error))
+            self._tell(_NO_CHECKPOINT, log_dir, error)
             return
+        self._tell(_NO_CHECKPOINT, log_dir, None)
         if watermarks is not None:
             self._emit(watermarks)
+
+    def _tell(self, trouble: str, log_dir: Path, error: OSError | None) -> None:
+        """Say once that something does not work, and once that it does again: a failed disk may stay for days."""
+        before = self._troubles.pop((trouble, log_dir), None)
+        if error is not None:
+            self._troubles[trouble, log_dir] = error.errno or -1
+            if before != self._troubles[trouble, log_dir]:
+                log.error(trouble, log_dir=str(log_dir), error=_explained(error))
+        elif before is not None:
+            log.info("log dir works again", log_dir=str(log_dir), trouble=trouble)
 
 
 class _HintHandler(FileSystemEventHandler):
@@ -248,6 +301,10 @@ class _HintHandler(FileSystemEventHandler):
                 self._hint_checkpoint(self._log_dir)
             elif parts and (partition := TopicPartition.parse(parts[0])) is not None:
                 self._hint(partition)
+
+
+def _explained(error: OSError) -> str:
+    return f"{error}; {_LIMITS[error.errno]}" if error.errno in _LIMITS else str(error)
 
 
 class _OverflowHandler(logging.Handler):

@@ -1,0 +1,210 @@
+"""Watching real directories, some of them on disks that failed: absent, or no directory that could be read."""
+
+import errno
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+from watchdog.observers.inotify import InotifyObserver
+
+from ts_common.errors import OperatorError
+from ts_common.model import TopicPartition
+from ts_local.cluster import wait_for
+from ts_uploader.events import DirectoryGone, HighWatermarks, Listing, Observation
+from ts_uploader.watch.scan import list_partition
+from ts_uploader.watch.watcher import LogDirectoryWatcher
+
+SECONDS = 10.0
+NEVER = 3600.0
+ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Watched:
+    """A watcher at work, and what it says; its timer never comes, so that what is said was hinted."""
+
+    def __init__(self, log_dirs: tuple[Path, ...]) -> None:
+        self.said: queue.SimpleQueue[Observation] = queue.SimpleQueue()
+        self.watcher = LogDirectoryWatcher(log_dirs, lambda topic: topic == "t", self.said.put, NEVER)
+
+    @contextmanager
+    def running(self) -> Iterator["Watched"]:
+        """Watch from the first scan to the end of the block."""
+        with ExitStack() as stack:
+            stack.callback(self.watcher.stop)
+            self.watcher.start_watching()
+            thread = threading.Thread(target=self.watcher.run)
+            thread.start()
+            stack.callback(thread.join)
+            stack.callback(self.watcher.stop)
+            self._wait_for_scan()
+            yield self
+            assert thread.is_alive()
+            assert self.watcher.watching
+
+    def wait_for(self, expected: Callable[[Observation], bool]) -> list[Observation]:
+        """All that is said up to what is expected."""
+        heard = [self.said.get(timeout=SECONDS)]
+        while not expected(heard[-1]):
+            heard.append(self.said.get(timeout=SECONDS))
+        return heard
+
+    def wait_for_listing(self, partition: TopicPartition, *bases: int) -> list[Observation]:
+        """All that is said up to a partition's listing with these bases."""
+        return self.wait_for(
+            lambda said: isinstance(said, Listing) and (said.partition, said.bases) == (partition, bases)
+        )
+
+    def scan(self) -> list[Observation]:
+        """All that is said before everything has been scanned once more."""
+        self.watcher.hint_all()
+        return self._wait_for_scan()
+
+    def _wait_for_scan(self) -> list[Observation]:
+        return self.wait_for(lambda said: isinstance(said, HighWatermarks))  # of `healthy`, and read last
+
+
+@pytest.fixture
+def healthy(tmp_path: Path) -> Path:
+    """A log dir with one partition, and with a checkpoint."""
+    log_dir = tmp_path / "healthy"
+    (log_dir / "t-0").mkdir(parents=True)
+    (log_dir / "replication-offset-checkpoint").write_text("0\n0\n")
+    return log_dir
+
+
+@pytest.fixture(params=["absent", "no directory"])
+def failed(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A log dir that cannot be read, whoever asks."""
+    path = tmp_path / "failed"
+    if request.param == "no directory":
+        path.touch()
+    return path
+
+
+def mend(log_dir: Path) -> None:
+    """The disk is replaced."""
+    log_dir.unlink(missing_ok=True)
+    log_dir.mkdir()
+
+
+def segment(log_dir: Path, partition: TopicPartition, base: int) -> None:
+    (log_dir / str(partition) / f"{base:020d}.log").touch()
+
+
+def test_a_roll_on_a_healthy_disk_is_seen_although_another_failed(healthy: Path, failed: Path) -> None:
+    """The hint leads to the log dirs that can be read, in whatever order the broker's file names them."""
+    with Watched((failed, healthy)).running() as watched:
+        segment(healthy, ZERO, 7)
+        watched.wait_for_listing(ZERO, 7)
+
+
+def test_a_partition_is_gone_only_if_all_log_dirs_could_be_read(healthy: Path, failed: Path) -> None:
+    """It may have been moved to the disk that cannot be read; once that is back, its absence is said."""
+    with Watched((failed, healthy)).running() as watched:
+        (healthy / "t-0").rmdir()
+        (healthy / "t-1").mkdir()
+        heard = watched.wait_for_listing(ONE)
+        segment(healthy, ONE, 7)  # both hints may come at once, and in any order; this one comes after them
+        heard += [*watched.wait_for_listing(ONE, 7), *watched.scan()]
+        assert not any(isinstance(said, DirectoryGone) for said in heard)
+        mend(failed)
+        watched.watcher.hint(ZERO)
+        watched.wait_for(lambda said: said == DirectoryGone(ZERO))
+
+
+def test_a_directory_that_cannot_be_read_does_not_hide_the_one_that_can(
+    healthy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failed disk may still answer for the name of a directory that nobody can list."""
+    other = tmp_path / "other"
+    (other / "t-0").mkdir(parents=True)
+
+    def list_or_fail(partition: TopicPartition, directory: Path, log_dir: Path) -> Listing | None:
+        if log_dir == other:
+            raise OSError(errno.EIO, "Input/output error", str(directory))
+        return list_partition(partition, directory, log_dir)
+
+    monkeypatch.setattr("ts_uploader.watch.watcher.list_partition", list_or_fail)
+    with Watched((other, healthy)).running() as watched:
+        segment(healthy, ZERO, 7)
+        watched.wait_for_listing(ZERO, 7)
+        (healthy / "t-0").rename(healthy / "t-1")
+        heard = watched.wait_for_listing(ONE, 7)
+        assert not any(isinstance(said, DirectoryGone) for said in [*heard, *watched.scan()])
+
+
+def test_a_log_dir_that_failed_is_told_once_and_watched_as_soon_as_it_is_back(healthy: Path, failed: Path) -> None:
+    """Each scan tries it again; an operator reads of it once, and once that it works again."""
+    with capture_logs() as logs, Watched((failed, healthy)).running() as watched:
+        for _ in range(3):
+            watched.scan()
+        told = [(line["event"], line["log_level"]) for line in logs if line["log_dir"] == str(failed)]
+        assert told[:2] == [("log dir cannot be watched", "error"), ("log dir cannot be read", "error")]
+        assert len(told) == len(set(told))
+        mend(failed)
+        (failed / "t-1").mkdir()
+        watched.watcher.hint_all()
+        watched.wait_for_listing(ONE)
+        segment(failed, ONE, 7)
+        watched.wait_for_listing(ONE, 7)
+        again = [line["trouble"] for line in logs if line["event"] == "log dir works again"]
+        assert again[:2] == ["log dir cannot be watched", "log dir cannot be read"]
+
+
+def test_log_dirs_of_which_none_can_be_watched_are_an_error(failed: Path, tmp_path: Path) -> None:
+    """There is nothing to go on with, and the message says what is wrong with each."""
+    watched = Watched((failed, tmp_path / "another"))
+    with pytest.raises(OperatorError, match=f"{failed}.*{tmp_path / 'another'}.*No such file"), watched.running():
+        pass
+
+
+def test_a_limit_of_inotify_at_the_start_is_an_error_that_names_the_setting(
+    healthy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other log dirs would work, but somebody has to raise the limit."""
+    (tmp_path / "other").mkdir()
+    log_dirs = (healthy, tmp_path / "other")
+    monkeypatch.setattr("ts_uploader.watch.watcher.InotifyObserver", limited(tmp_path / "other"))
+    with pytest.raises(OperatorError, match=r"other.*fs\.inotify\.max_user_watches"), Watched(log_dirs).running():
+        pass
+    monkeypatch.setattr("ts_uploader.watch.watcher.InotifyObserver", no_instance)
+    with pytest.raises(OperatorError, match=r"fs\.inotify\.max_user_instances"), Watched(log_dirs).running():
+        pass
+
+
+def test_a_limit_of_inotify_when_a_log_dir_is_back_is_told_and_the_others_go_on(
+    healthy: Path, failed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events are hints: the scan finds what no event tells of, and an end of the process would help nobody."""
+    monkeypatch.setattr("ts_uploader.watch.watcher.InotifyObserver", limited(failed))
+    with capture_logs() as logs, Watched((failed, healthy)).running() as watched:
+        watched.scan()
+        mend(failed)
+        (failed / "t-1").mkdir()
+        watched.scan()
+        wait_for(lambda: any("max_user_watches" in line.get("error", "") for line in logs), "the error", SECONDS)
+        segment(failed, ONE, 7)
+        segment(healthy, ZERO, 7)
+        watched.wait_for_listing(ZERO, 7)
+        watched.watcher.hint_all()
+        watched.wait_for_listing(ONE, 7)
+
+
+def limited(log_dir: Path) -> type[InotifyObserver]:
+    """An observer for which the kernel has no watches left when it comes to a log dir."""
+
+    class Limited(InotifyObserver):
+        def schedule(self, handler: object, path: object, **options: object) -> object:  # type: ignore[override]
+            if path == str(log_dir):
+                raise OSError(errno.ENOSPC, "inotify watch limit reached")
+            return super().schedule(handler, path, **options)  # type: ignore[arg-type]
+
+    return Limited
+
+
+def no_instance() -> InotifyObserver:
+    raise OSError(errno.EMFILE, "inotify instance limit reached")
