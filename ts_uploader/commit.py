@@ -33,15 +33,7 @@ from ts_common.errors import (
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys, PartitionKeys, SegmentName
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
-from ts_uploader.divergence import (
-    WHAT_TO_DO,
-    check_tail,
-    is_compacted_away,
-    living_epochs,
-    rewound,
-    shared_end,
-    shared_end_by_bytes,
-)
+from ts_uploader.divergence import WHAT_TO_DO, check_tail, living_epochs, past_end, rewound
 from ts_uploader.events import (
     Asked,
     AskStore,
@@ -237,10 +229,8 @@ class CommitLog:
         next_offset = position.next_offset
         if position.highest_base is None:
             return Asked(task.partition, task.generation, task.reign, position)  # there is no run yet
-        end = shared_end(position.epochs, next_offset, listing)
-        if end is None:
-            end = shared_end_by_bytes(store, read_catalog(store, position.keys), next_offset, listing)
-        if end >= next_offset or is_compacted_away(position, end, listing, task.reign):
+        end = past_end(store, position, listing, task.reign)
+        if end >= next_offset:
             if isinstance(position.commit, Commit):
                 check_tail(position.commit, listing)
             position = replace(position, epochs=living_epochs(position, listing))

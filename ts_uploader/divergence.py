@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from math import inf
+from operator import itemgetter
 
 import structlog
 
-from ts_common.catalog import PartitionCatalog, StoredSegment
+from ts_common.catalog import PartitionCatalog, StoredSegment, describe, read_catalog
 from ts_common.commit import Commit
 from ts_common.epochs import NO_EPOCH, EpochLine
 from ts_common.errors import CorruptData, DataLoss, ObjectNotFound, SegmentChanged
@@ -28,6 +29,31 @@ from ts_uploader.events import Listing, Position, Reign
 from ts_uploader.local_log import OpenLog, last_index_entries, local_epochs, log_end, open_log
 
 _log = structlog.get_logger()
+
+
+def past_end(store: ObjectStore, position: Position, listing: Listing, reign: Reign) -> int:
+    """Up to which offset a run is this log's past; its end where all of it is.
+
+    Args:
+        store: where the run lies.
+        position: its end.
+        listing: of the log.
+        reign: of the broker whose log it is. What it committed itself is not doubted.
+
+    Raises:
+        SegmentChanged: the log is not what was listed any more, or its checkpoint not yet what it will be: look again.
+        CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: of stored segments.
+    """
+    next_offset = position.next_offset
+    end = shared_end(position.epochs, next_offset, listing)
+    if end is None:
+        return shared_end_by_bytes(store, read_catalog(store, position.keys), next_offset, listing)
+    if end < next_offset:
+        return next_offset if is_compacted_away(position, end, listing, reign) else end
+    if isinstance(position.commit, Commit) and position.commit.epoch >= reign.epoch:
+        return next_offset
+    contradicted = contradicted_from(store, position, listing)
+    return next_offset if contradicted is None else contradicted
 
 
 def shared_end(epochs: EpochLine, next_offset: int, listing: Listing) -> int | None:
@@ -97,6 +123,42 @@ def living_epochs(position: Position, listing: Listing) -> EpochLine:
         if first is not None and NO_EPOCH < first.leader_epoch < epochs.pairs[-1][0]:
             return rewound(epochs, end, local_epochs(listing.directory))
     return epochs
+
+
+def contradicted_from(store: ObjectStore, position: Position, listing: Listing) -> int | None:
+    """The lowest offset below the next one at which this log has another record than the run; None where none is seen.
+
+    Rule 5 compares ends: whose last epoch agrees, agrees below it too, as long as the run was one line's. It is not
+    where a leader had to take it over whose own log began above: what an unclean election had killed there, that one
+    could not tell. One who holds those offsets can. Only a copy without a missing record is evidence: elsewhere lists
+    of epochs differ because compaction left nothing of one.
+
+    Raises:
+        SegmentChanged: a local segment is gone: look again.
+        CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: of stored segments.
+    """
+    epochs, local = position.epochs, local_epochs(listing.directory) or EpochLine()
+    lowest, end = listing.bases[0], position.next_offset
+    starts = {max(start, lowest) for line in (epochs, local) for _, start in line}
+    for offset in sorted(start for start in starts if start < end and _differ(epochs.at(start), local.at(start))):
+        first = _first_batch(listing, offset, end)
+        here = max(offset, first.base_offset) if first is not None else end
+        if first is None or here >= end or not _differ(epochs.at(here), first.leader_epoch):
+            continue
+        catalog = read_catalog(store, position.keys)
+        copies = describe(store, catalog.keys, [stored for stored in catalog.segments if stored.name.base <= here])
+        for copy in copies:
+            theirs = copy.metadata.epochs or ()
+            if here < epochs.live_end(theirs, copy.base, copy.end) and copy.dense:
+                bears = max((pair for pair in theirs if pair[1] <= here), key=itemgetter(1), default=(NO_EPOCH, 0))[0]
+                if _differ(bears, first.leader_epoch):
+                    return here
+    return None
+
+
+def _differ(epoch: int | None, other: int | None) -> bool:
+    """Whether two epochs are known and not the same."""
+    return None not in (epoch, other) and NO_EPOCH not in (epoch, other) and epoch != other
 
 
 def check_tail(commit: Commit, listing: Listing) -> None:

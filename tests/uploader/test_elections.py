@@ -284,3 +284,20 @@ def test_u32_a_reign_that_was_lost_before_it_shipped_anything_is_forgotten(
     local.epochs((1, 0), (3, 200), (5, 320))
     compacted_log(local, (0, 1), (250, 3))
     assert ask(commits, local).position.epochs == EpochLine(((1, 0), (3, 200)))
+
+
+@pytest.mark.parametrize(("records", "lost"), [(200, (100, 300)), (150, None)])
+def test_u32_what_an_earlier_leader_could_not_tell_this_log_tells(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory, records: int, lost: tuple[int, int] | None
+) -> None:
+    """Dead records that were taken into the run below a shorter log; one with gaps may lack what compaction took."""
+    committed(store, 300, (1, 0), (2, 200))
+    metadata = SegmentMetadata(200, ((1, 0),), records, None, None, 0)
+    store.put(KEYS.segment(SegmentName(0)), b"", metadata=metadata.encode())
+    local.write(100, build.batch(100, [build.record(0)], epoch=2))
+    local.segments(320)
+    local.epochs((2, 100), (5, 320))
+    asked = ask(commits, local)
+    assert asked.lost == lost
+    if lost is not None:
+        assert asked.position.epochs == EpochLine(((1, 0), (2, 100), (5, 320)))
