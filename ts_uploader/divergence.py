@@ -109,19 +109,21 @@ def is_compacted_away(position: Position, end: int, listing: Listing, reign: Rei
 
 
 def living_epochs(position: Position, listing: Listing) -> EpochLine:
-    """The run's epochs, without one that begins where the run ends and was lost with all that it wrote.
+    """The run's epochs, without those that begin where the run ends, or above, and were lost with all that they wrote.
 
-    A commit that was taken back names the reign that begins at its next offset. Another election may have ended that
-    one before anything of it was shipped; a batch of a lower epoch in this log, further up, says that it did.
+    A commit that was taken back names the reigns that follow its next offset. Another election may have ended them
+    before anything of theirs was shipped; a batch of a lower epoch in this log, in their place, says that it did.
 
     Raises:
         SegmentChanged: a segment is gone: look again.
     """
     epochs, end = position.epochs, position.next_offset
-    if epochs.pairs and epochs.pairs[-1][1] == end:
+    if epochs.pairs and epochs.pairs[-1][1] >= end:
         first = _first_batch(listing, end)
-        if first is not None and NO_EPOCH < first.leader_epoch < epochs.pairs[-1][0]:
-            return rewound(epochs, end, local_epochs(listing.directory))
+        if first is not None and first.leader_epoch != NO_EPOCH:
+            said = [epoch for epoch, start in epochs if end <= start <= first.base_offset]
+            if said and said[-1] > first.leader_epoch:
+                return rewound(epochs, end, local_epochs(listing.directory))
     return epochs
 
 
