@@ -12,6 +12,7 @@ from tests.faults.leaders import (
     bases,
     die,
     epochs,
+    high_watermark,
     lines,
     log_bytes,
     logged,
@@ -74,6 +75,43 @@ def test_u05_both_leaders_bytes_stay_and_readers_follow_the_later_reign(
     cluster.brokers[1].start()
     wait_in_sync(cluster, topic, 1, 2)
     assert lines(assert_shown(archive, shared | living, end)) == ["shared", "living"]
+
+
+def test_u06_an_agent_that_missed_an_unclean_election_commits_nothing_of_the_next_leader(
+    cluster: LocalCluster, archive_of: ArchiveOf
+) -> None:
+    """Its broker was cut back and follows; asleep, and without ZooKeeper, it knows nothing of that, and steps back."""
+    topic = "missed"
+    archive = archive_of(topic)
+    cluster.create_topic(topic, assignment=[[1, 2]], config=UNCLEAN)
+    stale = archive.agent(1, surroundings=cluster.agent_surroundings(1))
+    shared = produce(cluster, topic, "shared", SHARED)
+    die(cluster, 2)
+    wait_led(cluster, topic, 1)
+    produce(cluster, topic, "dead", 900)
+    committed = archive.wait_until_shipped(1)
+    before = archive.commit()
+    cluster.links["agent-1:zookeeper"].cut()
+    stale.pause()
+
+    die(cluster, 1)
+    cluster.brokers[2].start()
+    wait_led(cluster, topic, 2)
+    living = produce(cluster, topic, "living", 1500)
+    cluster.brokers[1].start()
+    wait_in_sync(cluster, topic, 1, 2)
+    assert SHARED < committed < bases(cluster, 1, topic)[-1]
+    assert epochs(cluster, 1, topic) == epochs(cluster, 2, topic)
+    wait_for(lambda: (high_watermark(cluster, 1, topic) or 0) > committed, "a checkpoint above the commit", PATIENCE)
+
+    stale.resume()
+    wait_for(logged(stale.log, "stepping back"), "it to step back", PATIENCE)
+    assert archive.commit() == before
+    second = archive.agent(2)
+    end = wait_reign_shipped(archive, 2)
+    assert second.metrics()["ts_uploader_lost_offsets_total"] == committed - SHARED
+    assert lines(assert_shown(archive, shared | living, end)) == ["shared", "living"]
+    cluster.links["agent-1:zookeeper"].heal()
 
 
 def test_u26_an_empty_or_outdated_last_replica_leads_and_its_later_records_are_shipped(
