@@ -14,9 +14,10 @@ demo: setup
 test: setup
 	$(BIN)/pytest -m "not full" -n 3 --dist loadfile --hypothesis-profile repeatable
 
-# Soaks and repetitions keep the machine busy: one after the other.
+# New examples are drawn here. The soaks measure what the agents cost, so nothing runs beside them.
 test-full: setup
-	$(BIN)/pytest
+	$(BIN)/pytest --ignore tests/soak -n 3 --dist loadfile
+	$(BIN)/pytest tests/soak
 
 check: lint types imports
 

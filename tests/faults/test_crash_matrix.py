@@ -5,6 +5,7 @@ The steps are those of a recorded run, so a new PUT joins by itself. Histories o
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,7 @@ TOPIC = "crashing"
 SEED = 20261121
 MOMENTS: tuple[Moment, ...] = ("before", "after")
 FATES: tuple[Fate, ...] = ("kill", "pause")
+HISTORIES_AT_ONCE = 3
 
 
 @dataclass(frozen=True)
@@ -102,8 +104,16 @@ def past(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Pas
 @pytest.fixture
 def history_of(cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[..., History]]:
     """Makes histories; each ends with the test at the latest."""
+    made: list[History] = []
+
+    def history(**properties: Mapping[str, str]) -> History:
+        made.append(History(cluster, tmp_path, **properties))
+        return made[-1]
+
     with ExitStack() as opened:
-        yield lambda **properties: opened.enter_context(History(cluster, tmp_path, **properties))
+        yield history
+        for each in made:
+            opened.enter_context(each)
 
 
 def until_struck_or_done(victim: Victim, history: History, past: Past) -> bool:
@@ -207,14 +217,28 @@ def two_agents(history: History, past: Past, steps: tuple[Step, Step], random: R
     complete(history, past, guard)
 
 
+def at_every_two_steps(past: Past, live: Callable[[tuple[Step, Step], Random], None]) -> None:
+    """Histories of all pairs of steps, some at once (they mostly wait), each with a seed of its own."""
+    pairs = list(itertools.combinations_with_replacement(past.steps, 2))
+    with ThreadPoolExecutor(HISTORIES_AT_ONCE, "history") as pool:
+        lived = [pool.submit(live, steps, Random(f"{SEED}-{number}")) for number, steps in enumerate(pairs)]
+        try:
+            for history in lived:
+                history.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
 @pytest.mark.full
 @pytest.mark.timeout(2 * 3600)
 def test_u03_killed_at_every_two_steps(past: Past, history_of: Callable[..., History]) -> None:
     """A kill, a restart, a second kill: all pairs of steps, before or after each by a fixed seed."""
-    random = Random(SEED)
-    for steps in itertools.combinations_with_replacement(past.steps, 2):
+
+    def live(steps: tuple[Step, Step], random: Random) -> None:
         with history_of() as history:
             two_kills(history, past, steps, random)
+
+    at_every_two_steps(past, live)
 
 
 @pytest.mark.full
@@ -222,17 +246,9 @@ def test_u03_killed_at_every_two_steps(past: Past, history_of: Callable[..., His
 @pytest.mark.parametrize("fate", FATES)
 def test_u31_two_agents_at_every_two_steps(past: Past, history_of: Callable[..., History], fate: Fate) -> None:
     """One agent killed or paused, another killed meanwhile beside the same broker: all pairs of steps."""
-    random = Random(SEED)
-    for steps in itertools.combinations_with_replacement(past.steps, 2):
+
+    def live(steps: tuple[Step, Step], random: Random) -> None:
         with history_of() as history:
             two_agents(history, past, steps, random, fate)
 
-
-@pytest.mark.parametrize("fate", FATES)
-@pytest.mark.parametrize("seed", [SEED, SEED + 1])
-def test_u31_two_agents_at_some_two_steps(
-    past: Past, history_of: Callable[..., History], seed: int, fate: Fate
-) -> None:
-    """As the matrix of all pairs, drawn by a fixed seed."""
-    random = Random(f"{seed}{fate}")
-    two_agents(history_of(), past, drawn(past, random), random, fate)
+    at_every_two_steps(past, live)
