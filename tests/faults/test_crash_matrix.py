@@ -38,7 +38,7 @@ TOPIC = "crashing"
 SEED = 20261121
 MOMENTS: tuple[Moment, ...] = ("before", "after")
 FATES: tuple[Fate, ...] = ("kill", "pause")
-HISTORIES_AT_ONCE = 3
+HISTORIES_AT_ONCE = 2
 
 
 @dataclass(frozen=True)
