@@ -234,9 +234,12 @@ class CommitLog:
             if isinstance(position.commit, Commit):
                 check_tail(position.commit, listing)
             position = replace(position, epochs=living_epochs(position, listing))
+            commit = next_commit(position, (), task.reign, self._broker)
             if position.commit is None:  # shipped in an earlier life, and never committed: readers wait for it
                 stable = last_stable_offset(listing.directory, next_offset)
-                commit = replace(next_commit(position, (), task.reign, self._broker), last_stable_offset=stable)
+                position = self._put(task.partition, position, replace(commit, last_stable_offset=stable))
+            elif isinstance(position.commit, Commit) and position.commit.epoch < task.reign.epoch:
+                # The reign is made known before anything is shipped: what a former one has under way is refused then.
                 position = self._put(task.partition, position, commit)
             return Asked(task.partition, task.generation, task.reign, position)
         if isinstance(position.commit, Commit) and position.commit.epoch == task.reign.epoch:

@@ -55,9 +55,14 @@ def describe_loss(
     local = local_epochs(listing.directory) or EpochLine()
     # Epochs never fall as offsets rise: below this log's first epoch nothing of a higher one lives.
     line = living_line(copies, most=local.pairs[0][0] if local.pairs else None)
-    # A commit that was taken back says which reign begins at its next offset: what an election lost stays lost.
-    said = any(begin == start for _, begin in position.epochs)
-    epochs = position.epochs.continued(line, start + 1 if said else start)
+    epochs = position.epochs
+    if epochs.pairs and epochs.pairs[-1][1] >= start:
+        # A commit that was taken back names the reigns that follow its next offset, up to the one that took it back:
+        # what an election lost stays lost.
+        epoch, begin = epochs.pairs[-1]
+        epochs = EpochLine((*epochs.pairs, *(pair for pair in line if pair[0] > epoch and pair[1] > begin)))
+    else:
+        epochs = epochs.continued(line, start)
     if local.pairs:  # retention cut it off below what the log still holds
         epochs = epochs.continued(local, max(start, local.pairs[0][1]))
     # The epoch that begins right where the commit will end stays: another leader's log is compared by it.

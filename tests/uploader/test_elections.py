@@ -12,11 +12,11 @@ from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
 from ts_common.catalog import read_commit
 from ts_common.commit import Commit, encode_log_start
 from ts_common.epochs import EpochLine
-from ts_common.errors import DataLoss, SegmentChanged
+from ts_common.errors import DataLoss, PreconditionFailed, SegmentChanged
 from ts_common.log_format.scan import scan_segment
 from ts_common.object_keys import SegmentName
 from ts_common.segment_metadata import SegmentMetadata
-from ts_common.store.contract import ObjectStore
+from ts_common.store.contract import IfMatch, ObjectStore
 from ts_uploader.commit import CommitLog
 from ts_uploader.events import Asked, AskStore, Reign
 
@@ -88,13 +88,40 @@ def test_u26_an_empty_replica_takes_the_commit_back_to_its_beginning(
 
 
 def test_a_clean_election_loses_nothing(commits: CommitLog, store: ObjectStore, local: LocalDirectory) -> None:
-    """The commit stays the object that it was."""
+    """The commit says what it said."""
     commit = committed(store, 300, (1, 0), (3, 200))
     local.segments(0, 320)
     local.epochs((1, 0), (3, 200), (5, 310))
     asked = ask(commits, local)
     assert (asked.lost, asked.position.next_offset) == (None, 300)
-    assert read_commit(store, KEYS)[0] == commit
+    assert said_by(store, commit) == commit
+
+
+def said_by(store: ObjectStore, before: Commit) -> Commit:
+    """What the commit says now, apart from who wrote it, when, and in which reign."""
+    commit, _ = read_commit(store, KEYS)
+    assert isinstance(commit, Commit)
+    return replace(commit, epoch=before.epoch, broker=before.broker, time=before.time, nonce=before.nonce)
+
+
+def test_u06_a_reign_is_made_known_before_anything_is_shipped(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """A commit that the former leader's agent has under way since before is refused; the same reign writes no other."""
+    committed(store, 300, (1, 0))
+    _, before = read_commit(store, KEYS)
+    assert before is not None
+    local.segments(0, 320)
+    local.epochs((1, 0), (5, 310))
+    ask(commits, local)
+    commit, etag = read_commit(store, KEYS)
+    assert isinstance(commit, Commit)
+    assert (commit.epoch, commit.next_offset, commit.broker) == (5, 300, 1)
+    late = Commit(0, 310, 1, EpochLine(((1, 0),)), 0, ID, 2, 0, "late")
+    with pytest.raises(PreconditionFailed):
+        store.put(KEYS.commit, late.encode(), condition=IfMatch(before))
+    ask(commits, local)
+    assert read_commit(store, KEYS)[1] == etag
 
 
 def test_a_log_whose_beginning_retention_took_is_no_loss(
@@ -170,7 +197,7 @@ def test_logs_without_epochs_are_compared_by_the_bytes_of_the_last_batch(
     local.write(3, old_batches(3, b"d", b"e"))
     assert ask(commits, local).lost is None
     local.write(3, old_batches(3, b"other", b"e"))
-    asked = ask(commits, local)
+    asked = ask(commits, local, Reign(6, ID, 0))
     assert asked.lost == (2, 4)
 
 
@@ -246,7 +273,7 @@ def test_an_epoch_that_compaction_emptied_is_no_loss(
     compacted_log(local, (0, 1), (199, 1))
     local.epochs((1, 0), (5, 320))
     asked = ask(commits, local)
-    assert (asked.lost, asked.position.next_offset, read_commit(store, KEYS)[0]) == (None, 300, commit)
+    assert (asked.lost, asked.position.next_offset, said_by(store, commit)) == (None, 300, commit)
 
 
 @pytest.mark.parametrize(

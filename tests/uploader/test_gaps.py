@@ -117,6 +117,21 @@ def test_u05_a_gap_does_not_bring_back_what_an_election_lost(
     assert {type(step) for step in steps if step.end > 100} == {Hole}
 
 
+def test_u32_reigns_that_a_taken_back_commit_names_ahead_are_believed_before_what_stands_there(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The leader who took it back named them from its own log; a dead line's segments bear others."""
+    at_100(store, commits, local, 300, 400)
+    put_segment(store, 100, 200, (2, 100), (3, 150))
+    put_segment(store, 120, 180, (1, 120), (4, 150))  # of a line that is dead since
+    taken_back = Commit(0, 100, 4, EpochLine(((1, 0), (2, 100), (3, 150), (4, 190))), 100, ID, 2, 0, "taken back")
+    store.put(KEYS.commit, taken_back.encode())
+    local.epochs((5, 300))
+    committed = pass_gap(commits, local, ask(commits, local), 300)
+    assert committed.gaps == ((190, 300),)
+    assert committed.position.epochs == EpochLine(((1, 0), (2, 100), (3, 150), (4, 190), (5, 300)))
+
+
 def test_a_gap_that_the_directory_shows_no_more_is_not_recorded(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
