@@ -65,6 +65,7 @@ def metadata_of(scan: SegmentScan, base: int, key: str) -> SegmentMetadata:
         time_min=scan.min_timestamp,
         crc32c=scan.crc32c,
         corruptions=scan.corrupt_batches,
+        rebuilt=True,
     )
 
 
@@ -101,4 +102,4 @@ def _look_at_both_ends(store: ObjectStore, keys: PartitionKeys, name: SegmentNam
     if {epoch for epoch, _ in scan.epochs} != {first.leader_epoch}:
         return None
     epochs = ((first.leader_epoch if first.magic >= 2 else NO_EPOCH, name.base),)
-    return SegmentMetadata(scan.end_offset, epochs, None, None, None, _UNKNOWN_CRC)
+    return SegmentMetadata(scan.end_offset, epochs, None, None, None, _UNKNOWN_CRC, rebuilt=True)

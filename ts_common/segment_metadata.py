@@ -45,6 +45,7 @@ class SegmentMetadata:
         crc32c: of the whole `.log`.
         txnindex: CRC-32C of the `.txnindex` and its state; None where there is none.
         corruptions: how many places are no whole batch.
+        rebuilt: the object has none, and a reader looked inside; nothing is known of its `.txnindex` then.
     """
 
     end: int
@@ -55,6 +56,7 @@ class SegmentMetadata:
     crc32c: int
     txnindex: tuple[int, TxnIndexState] | None = None
     corruptions: int = 0
+    rebuilt: bool = False
 
     def encode(self) -> dict[str, str]:
         """As object metadata."""

@@ -47,7 +47,7 @@ def read_split(store: ObjectStore, split: Split, names: Sequence[str]) -> Iterat
         ObjectNotFound: retention took an object since the query was planned.
         StoreUnavailable, AccessDenied: the store's.
     """
-    reader = SegmentReader(store, projection_of(names))
+    reader = SegmentReader(store, projection_of(names), split.aborted)
     for part in split.ranges:
         if len(part.copies) == 1:
             yield from _rows(reader, part, part.copies[0], names)

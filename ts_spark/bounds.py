@@ -19,7 +19,7 @@ from ts_common.model import TopicPartition
 from ts_common.plan import Hole, ReadRange
 from ts_common.store.contract import ObjectStore
 from ts_common.view import PartitionView
-from ts_spark.options import Bound, Edge, Offsets, QueryOptions, Timestamp
+from ts_spark.options import Bound, Edge, Offsets, QueryOptions, Timestamp, Timestamps
 from ts_spark.reading import SegmentReader, known_crc32c
 from ts_spark.topics import Topic
 
@@ -49,16 +49,18 @@ def check_named_partitions(options: QueryOptions, topics: Iterable[Topic]) -> No
     """
     by_name = {topic.name: topic for topic in topics}
     asked = {catalog.keys.partition for topic in by_name.values() for catalog in topic.partitions}
-    for name, bound in (("startingOffsets", options.start), ("endingOffsets", options.end)):
-        if not isinstance(bound, Offsets):
+    for side, bound in (("starting", options.start), ("ending", options.end)):
+        if not isinstance(bound, Offsets | Timestamps):
             continue
-        named = {TopicPartition(topic, number) for topic, offsets in bound.by_topic.items() for number in offsets}
+        name = f"{side}Offsets" if isinstance(bound, Offsets) else f"{side}OffsetsByTimestamp"
+        named = {TopicPartition(topic, number) for topic, partitions in bound.by_topic.items() for number in partitions}
         problems = []
         if missing := sorted(asked - named):
-            problems.append(f"no offset for {', '.join(map(str, missing))} (-2 is earliest, -1 latest)")
+            hint = " (-2 is earliest, -1 latest)" if isinstance(bound, Offsets) else ""
+            problems.append(f"nothing for {', '.join(map(str, missing))}{hint}")
         empty = {name for name, topic in by_name.items() if not topic.partitions}
         if foreign := sorted(other for other in named - asked if other.topic not in empty):
-            problems.append(f"offsets for {', '.join(map(str, foreign))}, which this query does not read")
+            problems.append(f"{', '.join(map(str, foreign))}, which this query does not read")
         if problems:
             raise QueryError(f"{name}: {'; '.join(problems)}; it names every partition of the query and no other")
 
@@ -79,24 +81,33 @@ def find_bounds(store: ObjectStore, view: PartitionView, options: QueryOptions) 
 
 
 def _starting_offset(store: ObjectStore, view: PartitionView, options: QueryOptions) -> int:
-    if not isinstance(options.start, Timestamp):
+    milliseconds = _milliseconds(view, options.start)
+    if milliseconds is None:
         return _offset(view, options.start)
-    found = first_offset_at(store, view, options.start.milliseconds)
+    found = first_offset_at(store, view, milliseconds)
     if found is not None:
         return found
     if options.start_without_match is Edge.LATEST:
         return view.end
     raise QueryError(
-        f"startingTimestamp={options.start.milliseconds}: {view.partition} has no record at or after it in its offsets "
+        f"starting at timestamp {milliseconds}: {view.partition} has no record at or after it in its offsets "
         f"{view.start} to {view.end - 1}; with startingOffsetsByTimestampStrategy=latest such a partition gives no rows"
     )
 
 
 def _ending_offset(store: ObjectStore, view: PartitionView, bound: Bound) -> int:
-    if not isinstance(bound, Timestamp):
+    milliseconds = _milliseconds(view, bound)
+    if milliseconds is None:
         return _offset(view, bound)
-    found = first_offset_at(store, view, bound.milliseconds, after_hole=False)
+    found = first_offset_at(store, view, milliseconds, after_hole=False)
     return view.end if found is None else found
+
+
+def _milliseconds(view: PartitionView, bound: Bound) -> int | None:
+    """The timestamp that a bound names for a partition; None where it names an offset."""
+    if isinstance(bound, Timestamps):
+        return bound.by_topic[view.partition.topic][view.partition.partition]
+    return bound.milliseconds if isinstance(bound, Timestamp) else None
 
 
 def _offset(view: PartitionView, bound: Bound) -> int:

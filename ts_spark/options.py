@@ -25,10 +25,8 @@ _PASSED_BY_SPARK: Final = frozenset({"serialization.format"})  # of tables and v
 _SEVERAL_PATHS: Final = "paths"  # what Spark makes of .load([...])
 _TABLE_OPTION: Final = "option."  # before each name that CREATE TABLE hands over
 _NO_TABLE: Final = "CREATE TABLE is not supported; use CREATE TEMPORARY VIEW ... USING kafka_segments OPTIONS (...)"
-_OTHER_WORDS: Final = {
-    "startingoffsetsbytimestamp": "startingTimestamp",
-    "endingoffsetsbytimestamp": "endingTimestamp",
-}  # options of Spark's Kafka source that stand under another name here
+_ISOLATION: Final = "kafka.isolation.level"
+_READ_COMMITTED: Final = "read_committed"
 
 _T = TypeVar("_T")
 
@@ -54,7 +52,14 @@ class Timestamp:
     milliseconds: int
 
 
-Bound = Edge | Offsets | Timestamp
+@dataclass(frozen=True, slots=True)
+class Timestamps:
+    """As `Timestamp`, for each partition that is asked for."""
+
+    by_topic: Mapping[str, Mapping[int, int]]
+
+
+Bound = Edge | Offsets | Timestamp | Timestamps
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,19 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True)
+class SplitLimits:
+    """How large a task may be.
+
+    Attributes:
+        least: tasks that are wanted at least, as far as there are offsets for them; None for no wish.
+        most_offsets: of one task; None for no bound.
+    """
+
+    least: int | None = None
+    most_offsets: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class QueryOptions:
     """The validated options.
 
@@ -87,6 +105,8 @@ class QueryOptions:
             means that this is an error.
         include_headers: whether there is a column `headers`.
         fail_on_data_loss: whether offsets that are gone end the query.
+        read_committed: whether records of aborted and of undecided transactions are left out.
+        limits: how large a task may be.
     """
 
     location: str
@@ -98,6 +118,8 @@ class QueryOptions:
     start_without_match: Edge | None
     include_headers: bool
     fail_on_data_loss: bool
+    read_committed: bool
+    limits: SplitLimits
 
 
 def parse_options(given: Mapping[str, str]) -> QueryOptions:
@@ -123,11 +145,21 @@ def parse_options(given: Mapping[str, str]) -> QueryOptions:
     topics = reader.read("subscribe", _topics)
     pattern = reader.read("subscribePattern", _pattern)
     assigned = reader.read("assign", _assignment)
-    start = reader.read("startingTimestamp", _timestamp) or reader.read("startingOffsets", _starting_offsets)
-    end = reader.read("endingTimestamp", _timestamp) or reader.read("endingOffsets", _ending_offsets)
+    start = _first(
+        reader.read("startingTimestamp", _timestamp),
+        reader.read("startingOffsetsByTimestamp", _timestamps),
+        reader.read("startingOffsets", _starting_offsets),
+    )
+    end = _first(
+        reader.read("endingTimestamp", _timestamp),
+        reader.read("endingOffsetsByTimestamp", _timestamps),
+        reader.read("endingOffsets", _ending_offsets),
+    )
+    limits = SplitLimits(reader.read("minPartitions", _positive), reader.read("maxRecordsPerPartition", _positive))
     strategy = reader.read("startingOffsetsByTimestampStrategy", _strategy)
     include_headers = reader.read("includeHeaders", _boolean)
     fail_on_data_loss = reader.read("failOnDataLoss", _boolean)
+    isolation = reader.read(_ISOLATION, _isolation)
     if reader.problems or location is None or cluster is None:
         raise ConfigurationError(SOURCE, reader.problems)
     return QueryOptions(
@@ -140,6 +172,8 @@ def parse_options(given: Mapping[str, str]) -> QueryOptions:
         start_without_match=Edge.LATEST if strategy == "latest" else None,
         include_headers=bool(include_headers),
         fail_on_data_loss=fail_on_data_loss is not False,
+        read_committed=isolation == _READ_COMMITTED,
+        limits=limits,
     )
 
 
@@ -170,9 +204,7 @@ class _Reader:
 
 def _unknown(name: str) -> str:
     if name.startswith("kafka."):
-        return f"{name}: there is no broker in the path: drop it"
-    if name in _OTHER_WORDS:
-        return f"{name}: unknown option; use {_OTHER_WORDS[name]}"
+        return f"{name}: there is no broker in the path: drop it ({_ISOLATION} is the one that counts here)"
     close = difflib.get_close_matches(name, _DOCUMENTED, n=1)
     known = ", ".join(_NAMES[1:])
     return f"{name}: unknown option; " + (f"did you mean {_DOCUMENTED[close[0]]}?" if close else f"known: {known}")
@@ -271,6 +303,31 @@ def _timestamp(text: str) -> Timestamp:
     return Timestamp(int(text))
 
 
+def _timestamps(text: str) -> Timestamps:
+    shape = 'JSON like {"topic":{"0":1700000000000}} is expected, milliseconds since 1970 for each partition'
+    by_topic: dict[str, Mapping[int, int]] = {}
+    for topic, partitions in _json_object(text, shape).items():
+        _check_topic(topic)
+        if not isinstance(partitions, dict):
+            raise ValueError(f"{shape}; {topic} has {json.dumps(partitions)}")  # noqa: TRY004  (as below)
+        for partition, milliseconds in partitions.items():
+            if not partition.isdecimal() or not _is_number(milliseconds) or milliseconds < 0:
+                raise ValueError(f"{shape}; {topic} has {json.dumps({partition: milliseconds})}")
+        by_topic[topic] = {int(partition): milliseconds for partition, milliseconds in partitions.items()}
+    return Timestamps(by_topic)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError("a number above 0 is expected")
+    return int(text)
+
+
+def _first(*bounds: Bound | None) -> Bound | None:
+    """The one that wins where several are given, as in Spark's Kafka source; all of them have been checked."""
+    return next((bound for bound in bounds if bound is not None), None)
+
+
 def _strategy(text: str) -> str:
     if text.lower() not in {"error", "latest"}:
         raise ValueError("error or latest is expected")
@@ -281,6 +338,12 @@ def _boolean(text: str) -> bool:
     if text.lower() not in {"true", "false"}:
         raise ValueError("true or false is expected")
     return text.lower() == "true"
+
+
+def _isolation(text: str) -> str:
+    if text.lower() not in {_READ_COMMITTED, "read_uncommitted"}:
+        raise ValueError("read_committed or read_uncommitted is expected")
+    return text.lower()
 
 
 def _json_object(text: str, shape: str) -> dict[str, Any]:
@@ -306,8 +369,13 @@ _NAMES: Final = (
     "endingOffsets",
     "startingTimestamp",
     "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy",
+    "minPartitions",
+    "maxRecordsPerPartition",
     "includeHeaders",
     "failOnDataLoss",
+    _ISOLATION,
 )
 _DOCUMENTED: Final = {name.lower(): name for name in _NAMES}

@@ -5,22 +5,22 @@ Whatever offsets are asked for and gone are data loss, all of it told at once: w
 warnings. Offsets that compaction removed are none.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ts_common.errors import DataLoss
-from ts_common.plan import Hole, ReadRange
+from ts_common.log_format.index_files import AbortedTransaction
+from ts_common.plan import Hole
 from ts_common.store.contract import ObjectStore
+from ts_common.transactions import find_aborted, stable_end
 from ts_common.view import PartitionView, open_view
 from ts_spark.bounds import check_named_partitions, find_bounds
 from ts_spark.options import QueryOptions
 from ts_spark.parallel import in_threads
 from ts_spark.split import Split, bytes_of
+from ts_spark.splitting import PartitionRanges, make_splits
 from ts_spark.topics import find_topics
 
-# Neighbouring segments are packed up to this: a task costs 0.2 s whatever it reads. As Spark's own maxPartitionBytes.
-SPLIT_BYTES: Final = 128 << 20
 _MOST_LOSSES_TOLD: Final = 20
 
 
@@ -48,7 +48,7 @@ class QueryPlan:
 @dataclass(frozen=True, slots=True)
 class _PartitionPlan:
     view: PartitionView
-    ranges: tuple[ReadRange, ...]
+    read: PartitionRanges
     losses: tuple[str, ...]
 
 
@@ -72,20 +72,26 @@ def plan_query(store: ObjectStore, options: QueryOptions) -> QueryPlan:
         told = "; ".join(losses[:_MOST_LOSSES_TOLD])
         more = f"; and {len(losses) - _MOST_LOSSES_TOLD} more" if len(losses) > _MOST_LOSSES_TOLD else ""
         raise DataLoss(f'{told}{more}. To read what is there, set option("failOnDataLoss", "false")')
-    read = {copy.key: copy for plan in plans for part in plan.ranges for copy in part.copies}
+    read = {copy.key: copy for plan in plans for part in plan.read.ranges for copy in part.copies}
     held = [copy for view in views for copy in view.copies]
     return QueryPlan(
-        splits=tuple(split for plan in plans for split in _pack(plan.ranges)),
+        splits=make_splits(store, [plan.read for plan in plans], options.limits),
         warnings=(*(view.warning for view in views if view.warning), *losses),
         segments=len(read),
         all_segments=len(held),
-        bytes=sum(bytes_of(part) for plan in plans for part in plan.ranges),
+        bytes=sum(bytes_of(part) for plan in plans for part in plan.read.ranges),
         all_bytes=sum(copy.segment.size for copy in held),
     )
 
 
 def _plan_partition(store: ObjectStore, view: PartitionView, options: QueryOptions) -> _PartitionPlan:
-    bounds = find_bounds(store, view, options)
+    shown: PartitionView = view
+    aborted: tuple[AbortedTransaction, ...] = ()
+    if options.read_committed:  # markers can stand behind what is shown
+        shown = replace(view, end=stable_end(store, view))
+    bounds = find_bounds(store, shown, options)
+    if options.read_committed and bounds.start < bounds.end:
+        aborted = find_aborted(store, view, bounds.start, bounds.end)
     losses = [f"{view.partition}: offsets {low} to {high - 1} {what}" for low, high, what in bounds.lost]
     ranges = []
     for part in view.plan(bounds.start, bounds.end):
@@ -94,18 +100,4 @@ def _plan_partition(store: ObjectStore, view: PartitionView, options: QueryOptio
             losses.append(f"{view.partition}: offsets {part.start} to {part.end - 1} are lost: {why}")
         else:
             ranges.append(part)
-    return _PartitionPlan(view, tuple(ranges), tuple(losses))
-
-
-def _pack(ranges: Iterable[ReadRange]) -> Iterator[Split]:
-    """Splits of neighbouring ranges; one that is larger than the limit stands alone."""
-    packed: list[ReadRange] = []
-    size = 0
-    for part in ranges:
-        if packed and size + bytes_of(part) > SPLIT_BYTES:
-            yield Split(tuple(packed))
-            packed, size = [], 0
-        packed.append(part)
-        size += bytes_of(part)
-    if packed:
-        yield Split(tuple(packed))
+    return _PartitionPlan(view, PartitionRanges(tuple(ranges), aborted), tuple(losses))

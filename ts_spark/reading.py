@@ -10,7 +10,7 @@ Where several copies answer for a range, none of them whole (compaction went fur
 are read side by side and merged by offset.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 
 from awscrt.checksums import crc32c
@@ -21,7 +21,7 @@ from ts_common.fetch import CHUNK_BYTES, ResumableReader
 from ts_common.log_format.columns import BufferPool, Projection, RecordColumns
 from ts_common.log_format.decode import MAX_BYTES, MAX_ROWS, SegmentDecoder
 from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, Trailing, parse_header
-from ts_common.log_format.index_files import position_for_offset, read_offset_index
+from ts_common.log_format.index_files import AbortedTransaction, position_for_offset, read_offset_index
 from ts_common.probe import scan_object
 from ts_common.segment_metadata import SegmentMetadata
 from ts_common.store.contract import ByteRange, ObjectStore
@@ -35,11 +35,13 @@ class SegmentReader:
     Args:
         store: where they lie.
         projection: the fields that are wanted.
+        aborted: transactions whose records are not shown.
     """
 
-    def __init__(self, store: ObjectStore, projection: Projection) -> None:
+    def __init__(self, store: ObjectStore, projection: Projection, aborted: Sequence[AbortedTransaction] = ()) -> None:
         self._store = store
         self._projection = projection
+        self._aborted = aborted
         self._pool = BufferPool(projection, MAX_ROWS, MAX_BYTES)
 
     def read(self, copy: SegmentCopy, start: int, end: int) -> Iterator[RecordColumns]:
@@ -63,7 +65,13 @@ class SegmentReader:
         size = copy.segment.size
         position = self._position(copy, start)
         decoder = SegmentDecoder(
-            self._projection, start, end, size=size - position, first_position=position, pool=self._pool
+            self._projection,
+            start,
+            end,
+            size=size - position,
+            first_position=position,
+            pool=self._pool,
+            aborted=self._aborted,
         )
         body = _Body(self._store, copy, position, CHUNK_BYTES if end >= copy.end else _PARTIAL_CHUNK_BYTES)
         with closing(body.chunks()) as chunks:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from pyspark.sql.datasource import InputPartition
 
+from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.plan import ReadRange
 
 
@@ -13,9 +14,11 @@ class Split(InputPartition):
 
     Attributes:
         ranges: never empty.
+        aborted: transactions whose records are not shown.
     """
 
     ranges: tuple[ReadRange, ...]
+    aborted: tuple[AbortedTransaction, ...] = ()
 
 
 def bytes_of(part: ReadRange) -> int:

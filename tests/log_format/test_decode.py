@@ -23,7 +23,6 @@ from tests.log_format.build import (
     SEGMENTS,
     batch,
     marker,
-    message,
     record,
     varint,
 )
@@ -447,13 +446,6 @@ def test_with_a_known_size_a_torn_tail_is_not_waited_for() -> None:
     decoder = SegmentDecoder(size=len(data) + 500)
     assert sum(columns.row_count for columns in decoder.decode(chunks())) == 1
     assert decoder.trailing is Trailing.TORN
-
-
-@pytest.mark.parametrize("magic", [0, 1])
-def test_an_older_magic_is_refused_by_name(magic: int) -> None:
-    """Until they are decoded, no row of theirs is guessed."""
-    with pytest.raises(CorruptData, match=rf"base offset 1 at position {len(batch(0))}: magic {magic}"):
-        decoded(batch(0) + message(magic, 1, b"value" * 20))
 
 
 @pytest.mark.parametrize(

@@ -2,20 +2,24 @@
 
 import io
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+from awscrt.checksums import crc32c
 
 from tests.log_format.build import batch, record
 from ts_common.commit import Commit, encode_log_start
 from ts_common.epochs import EpochLine
 from ts_common.incarnations import Incarnations
 from ts_common.log_format.scan import scan_segment
+from ts_common.log_format.snapshot import first_unstable_offset
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys, PartitionKeys, SegmentName
 from ts_common.probe import metadata_of
-from ts_common.segment_metadata import SegmentMetadata
+from ts_common.segment_metadata import SegmentMetadata, TxnIndexState
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_local.oracle import OracleRecord
@@ -80,13 +84,14 @@ class Archive:
         epochs: Sequence[tuple[int, int]] = ((0, 0),),
         highest_base: int = 0,
         log_start: int | None = 0,
+        last_stable_offset: int | None = None,
     ) -> None:
         """`log.start`, then `offset.wm`."""
         keys = self.partition(topic, partition)
         if log_start is not None:
             self.store.put(keys.log_start, encode_log_start(log_start))
         line = EpochLine(tuple(epochs))
-        commit = Commit(highest_base, next_offset, epochs[-1][0], line, None, None, 1, 0, "nonce")
+        commit = Commit(highest_base, next_offset, epochs[-1][0], line, last_stable_offset, None, 1, 0, "nonce")
         self.store.put(keys.commit, commit.encode())
 
     def put_incarnations(self, topic: str, *topic_ids: str) -> None:
@@ -96,8 +101,13 @@ class Archive:
             incarnations = incarnations.opened(topic_id, number, self.keys)
         self.store.put(self.keys.incarnations(topic), incarnations.encode())
 
-    def ship(self, directory: Path) -> int:
-        """What the agent would ship of a broker's partition directory; returns the next offset."""
+    def ship(self, directory: Path, txnindex: TxnIndexState = TxnIndexState.COMPLETE) -> int:
+        """What the agent would ship of a broker's partition directory; returns the next offset.
+
+        Args:
+            directory: of the partition.
+            txnindex: what metadata says of each `.txnindex`.
+        """
         found = TopicPartition.parse(directory.name)
         assert found is not None
         keys = self.keys.partition(found)
@@ -110,8 +120,33 @@ class Archive:
             log = (directory / f"{name.stem}.log").read_bytes()
             metadata = metadata_of(scan_segment(_Reader(log), len(log)), base, directory.name)
             assert metadata.end == following
+            path = directory / f"{name.stem}.txnindex"
+            if path.exists():
+                self.store.put(keys.segment(name, ".txnindex"), path.read_bytes())
+                metadata = replace(metadata, txnindex=(crc32c(path.read_bytes()), txnindex))
             self.store.put(keys.segment(name), log, metadata=metadata.encode())
-        self.commit(found.topic, bases[-1], partition=found.partition, highest_base=bases[-2])
+        snapshot = directory / f"{bases[-1]:020d}.snapshot"
+        unstable = first_unstable_offset(snapshot.read_bytes()) if snapshot.exists() else None
+        self.commit(
+            found.topic,
+            bases[-1],
+            partition=found.partition,
+            highest_base=bases[-2],
+            last_stable_offset=bases[-1] if unstable is None else unstable,
+        )
+        return bases[-1]
+
+    def ship_as_java(self, directory: Path) -> int:
+        """What a Java uploader leaves of it: no metadata, no `.txnindex`, a commit of one line; its end."""
+        found = TopicPartition.parse(directory.name)
+        assert found is not None
+        keys = self.keys.partition(found)
+        bases = sorted(int(path.stem) for path in directory.glob("*.log"))
+        for base in bases[:-1]:
+            for suffix in (".log", ".index", ".timeindex"):
+                path = directory / f"{base:020d}{suffix}"
+                self.store.put(keys.segment(SegmentName(base), suffix), path.read_bytes())
+        self.store.put(keys.commit, b"%020d" % bases[-2])
         return bases[-1]
 
     def options(self, **options: str) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import struct
 
+import cramjam
 import pytest
 
 from tests.log_format.build import message
@@ -192,9 +193,18 @@ def test_neighbours_are_packed_and_stay_in_order(archive: Archive) -> None:
     assert archive.offsets(subscribe="t") == list(range(500))
 
 
-def test_an_older_magic_is_named(archive: Archive) -> None:
-    """Not decoded yet, and never skipped in silence."""
-    archive.put_segment("t", 0, message(1, 0, b"v"))
-    archive.commit("t", 1)
-    with pytest.raises(CorruptData, match="magic 1 is not decoded yet"):
-        archive.rows(subscribe="t")
+@pytest.mark.parametrize("start", range(9))
+def test_r06_old_formats_are_read_from_any_offset(archive: Archive, start: int) -> None:
+    """An index entry names a wrapper's last offset, which may lie above the offset that is asked for."""
+    inner = [message(1, offset, b"v%d" % (offset + 2), b"k", timestamp=1000 + offset) for offset in (0, 1, 3)]
+    wrapper = message(1, 5, bytes(cramjam.gzip.compress(b"".join(inner))), attributes=1, timestamp=1003)
+    old = message(0, 0, b"v0") + message(0, 1, b"v1")
+    log = old + wrapper + batches((6, 9), epoch=1)
+    archive.put_segment("t", 0, log, index=index((5, len(old)), (8, len(old + wrapper))))
+    archive.commit("t", 9, epochs=((1, 6),))
+    rows = [(row["offset"], row["timestampType"]) for row in archive.rows(**from_offset(start))]
+    assert rows == [
+        (offset, kind)
+        for offset, kind in ((0, -1), (1, -1), (2, 0), (3, 0), (5, 0), (6, 0), (7, 0), (8, 0))
+        if offset >= start
+    ]

@@ -57,7 +57,7 @@ def test_only_what_a_range_needs_is_planned(three: Archive) -> None:
 def test_json_offsets_name_each_partition_and_no_other(three: Archive) -> None:
     """As Spark's Kafka source asks, so that a forgotten partition is no silent default."""
     wrong = '{"t":{"1":0},"u":{"0":1}}'
-    with pytest.raises(QueryError, match=r"startingOffsets: no offset for t-0 .*; offsets for t-1, u-0, which this"):
+    with pytest.raises(QueryError, match=r"startingOffsets: nothing for t-0 .*; t-1, u-0, which this"):
         three.plan(subscribe="t", startingOffsets=wrong)
 
 
@@ -107,7 +107,7 @@ def test_timestamps_that_go_back_are_found_by_offset(archive: Archive) -> None:
 
 def test_a_partition_without_a_record_so_late(three: Archive) -> None:
     """An error by default, or no rows; records that are not committed do not count."""
-    with pytest.raises(QueryError, match=r"startingTimestamp=1260: t-0 has no record at or after it"):
+    with pytest.raises(QueryError, match=r"starting at timestamp 1260: t-0 has no record at or after it"):
         three.plan(subscribe="t", startingTimestamp="1260")
     latest = {"startingOffsetsByTimestampStrategy": "latest"}
     assert three.offsets(subscribe="t", startingTimestamp="1260", **latest) == []

@@ -32,6 +32,17 @@ def test_names_are_compared_without_case() -> None:
     assert (query.entropy_bits, query.fail_on_data_loss, query.include_headers) == (5, False, True)
 
 
+def test_r02_the_isolation_level_is_named_as_in_kafka() -> None:
+    """Other settings of a consumer mean nothing without a broker, and are told so."""
+    assert not parse_options(GIVEN).read_committed
+    assert parse_options({**GIVEN, "kafka.isolation.level": "READ_COMMITTED"}).read_committed
+    assert problems(**{"kafka.isolation.level": "serializable"}) == (
+        "kafka.isolation.level=serializable: read_committed or read_uncommitted is expected",
+    )
+    (told,) = problems(**{"kafka.bootstrap.servers": "b:9092"})
+    assert "there is no broker in the path" in told
+
+
 def test_every_problem_is_told_at_once_in_documented_spelling() -> None:
     """A user mends a query once, not five times."""
     told = problems(cluster="absent", failondatalos="true", prefixentropybits="five", startingoffsets="latest")
@@ -81,8 +92,10 @@ def test_a_table_is_refused_with_one_problem() -> None:
         ({"startingoffsets": '{".":{"0":1}}'}, "'.' is no legal name of a topic"),
         ({"endingoffsets": '{"a b":{"0":1}}'}, "'a b' is no legal name of a topic"),
         ({"kafka.bootstrap.servers": "h:9092"}, "kafka.bootstrap.servers: there is no broker in the path: drop it"),
-        ({"startingoffsetsbytimestamp": "{}"}, "use startingTimestamp"),
-        ({"endingoffsetsbytimestamp": "{}"}, "use endingTimestamp"),
+        ({"startingOffsetsByTimestamp": '{"t":{"0":-2}}'}, "milliseconds since 1970 for each partition"),
+        ({"endingOffsetsByTimestamp": '{"t":[1]}'}, "milliseconds since 1970 for each partition"),
+        ({"minPartitions": "0"}, "a number above 0 is expected"),
+        ({"maxRecordsPerPartition": "many"}, "a number above 0 is expected"),
         ({"path": "s3a://bucket/x"}, "write s3://bucket/x"),
         ({"path": "/data"}, "accepted are s3://bucket/base/prefix and file:///directory"),
         ({"paths": '["s3://a/b","s3://c/d"]'}, "one location is read"),

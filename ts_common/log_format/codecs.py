@@ -14,7 +14,7 @@ import cramjam
 import numpy as np
 
 from ts_common.errors import CorruptData
-from ts_common.log_format.records import Bytes
+from ts_common.log_format.compiled import Bytes
 
 # One batch decompressed. A broker takes batches up to message.max.bytes (1 MiB unless raised, seldom beyond 100 MiB);
 # ten times that is compressible JSON, a thousand times that is a bomb.

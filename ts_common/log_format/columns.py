@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from ts_common.log_format.records import STATE_SIZE, Bytes, Int32s, Int64s, State
+from ts_common.log_format.compiled import Bytes
+from ts_common.log_format.records import STATE_SIZE, Int32s, Int64s, State
 
 POOLED_BUFFERS: Final = 3  # one being filled, one with the caller, one with whom the caller handed the last one to
 _ALL_VALID: Final = 0xFF

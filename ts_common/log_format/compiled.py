@@ -8,8 +8,12 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
+import numpy as np
+import numpy.typing as npt
 from numba.core import cgutils, types
 from numba.extending import intrinsic
+
+Bytes = npt.NDArray[np.uint8]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,3 +42,21 @@ def _copy_bytes(_typing: Any, target: Any, _target_position: Any, source: Any, _
 
 
 copy_bytes: Any = intrinsic(_copy_bytes)
+
+
+@kernel
+def int32_at(data: Bytes, position: int) -> Any:
+    """A big-endian int32."""
+    value = np.uint32(0)
+    for index in range(4):
+        value = np.uint32((value << np.uint32(8)) | np.uint32(data[position + index]))
+    return np.int64(np.int32(value))
+
+
+@kernel
+def int64_at(data: Bytes, position: int) -> Any:
+    """A big-endian int64."""
+    value = np.uint64(0)
+    for index in range(8):
+        value = (value << np.uint64(8)) | np.uint64(data[position + index])
+    return np.int64(value)

@@ -2,33 +2,39 @@
 
 `SegmentDecoder` is one pass over one segment or a range of it: chunks with any boundaries in, `RecordColumns` out.
 Whole batches are listed by a kernel, some dozens at a time; each CRC is checked, the records are decompressed, and
-one call of a kernel decodes all of them into columns. What the first kernel does not list, `framing.parse_header`
-explains: the rest of a batch that is still to come, the end, an older magic, or damage.
+one call of a kernel decodes all of them into columns. Messages of magic 0 and 1 are listed by a kernel of their own
+(`legacy`), and go the same way from there. What is not listed, `framing.parse_header` explains: the rest of a batch
+that is still to come, the end, or damage.
 
 What compaction leaves is no damage: offsets that are missing, batches without records, and batches whose last offset is
-above their last record's. Control batches are checked, and not shown.
+above their last record's. Control batches are checked, and not shown; nor are records of aborted transactions that the
+caller names.
 """
 
 from collections.abc import Generator, Iterable, Iterator
 from typing import Any, Final, cast
 
 import numpy as np
-from awscrt.checksums import crc32c
+from awscrt.checksums import crc32, crc32c
 
 from ts_common.errors import CorruptData
 from ts_common.log_format.codecs import MAX_DECOMPRESSED_BYTES, Scratch
 from ts_common.log_format.columns import BufferPool, ColumnBuffers, Projection, RecordColumns, new_state
+from ts_common.log_format.compiled import Bytes
 from ts_common.log_format.framing import (
     ATTRIBUTES_POSITION,
     HEADER_SIZE,
+    LEGACY_MAGIC_POSITION,
+    MAGIC_POSITION,
     BatchHeader,
     Buffer,
     Trailing,
     parse_header,
 )
+from ts_common.log_format.index_files import AbortedTransaction
+from ts_common.log_format.legacy import damage, index_messages, open_set, wrapped
 from ts_common.log_format.records import (
     TABLE_WIDTH,
-    Bytes,
     Column,
     State,
     Status,
@@ -75,6 +81,7 @@ class SegmentDecoder:
         first_position: int = 0,
         max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
         pool: BufferPool | None = None,
+        aborted: Iterable[AbortedTransaction] = (),
     ) -> None:
         """What to decode, and within which bounds.
 
@@ -88,6 +95,7 @@ class SegmentDecoder:
             first_position: where in the segment the first chunk begins: a batch boundary.
             max_decompressed_bytes: of one batch; more is a bomb.
             pool: buffers of the same projection, `max_rows` and `max_bytes`, to share among decoders in one thread.
+            aborted: transactions whose records are not shown.
         """
         self.position = start_offset
         self.trailing: Trailing | None = None
@@ -95,6 +103,8 @@ class SegmentDecoder:
         self._end_offset = end_offset
         self._start_offset = start_offset
         self._end_of_stream = _UNBOUNDED if size is None else first_position + size
+        rows = sorted((entry.producer_id, entry.first_offset, entry.last_offset) for entry in aborted)
+        self._aborted = np.array(rows, np.int64).reshape(-1, 3)
         self._scratch = Scratch(max_decompressed_bytes)
         self._table = np.zeros((GROUP_BATCHES, TABLE_WIDTH), np.int64)
         self._cells = memoryview(cast("Any", self._table.reshape(-1)))  # quicker to set one by one
@@ -118,6 +128,15 @@ class SegmentDecoder:
             CorruptData: naming the batch's base offset and its position in the segment. What stands before that batch
                 was yielded; of it only records whose bytes have the right CRC.
         """
+        try:
+            yield from self._decode(chunks)
+        except CorruptData:
+            yield from self._flush()
+            raise
+        yield from self._flush()
+
+    def _decode(self, chunks: Iterable[Buffer]) -> Iterator[RecordColumns]:
+        """All of `decode` but the rows that are pending at its end."""
         carry = bytearray()  # a batch whose end is still to come
         for chunk in chunks:
             view = memoryview(chunk).cast("B")
@@ -127,16 +146,21 @@ class SegmentDecoder:
                 carry += taken
                 start += len(taken)
                 if not self._missing(carry):
-                    yield from self._batches(memoryview(carry))
-                    carry = bytearray()
+                    rest = yield from self._batches(memoryview(carry))
+                    carry = bytearray(rest)  # old messages can be shorter than what `_missing` waits for
+                    if len(rest) <= len(taken):
+                        start -= len(rest)
+                        carry.clear()
             if not self._finished and start < len(view):
                 rest = yield from self._batches(view[start:])
                 carry += rest
             if self._finished:
                 break
         if not self._finished:
-            self._look(memoryview(carry), self.valid_bytes + len(carry))
-        yield from self._flush()
+            self._end_of_stream = self.valid_bytes + len(carry)
+            rest = yield from self._batches(memoryview(carry))
+        if not self._finished:
+            self._look(rest)
 
     def _batches(self, view: memoryview) -> Generator[RecordColumns, None, memoryview]:
         """Decode the whole batches that `view` begins with; returns what is left."""
@@ -144,38 +168,46 @@ class SegmentDecoder:
         data.flags.writeable = False  # so that bytes and bytearrays are one type to the kernels
         origin, position = self.valid_bytes, 0
         while not self._finished:
-            count, position, self._finished = index_batches(
-                data, position, len(view), self._start_offset, self._end_offset, self._last_offset, self._table
-            )
+            count, position, self._finished = self._index(data, view, position)
             if not count:
                 break
             yield from self._group(data, view, count, origin)
             self.valid_bytes = origin + position
         rest = view[position:]
         if not self._finished and len(rest) >= min(HEADER_SIZE, max(self._end_of_stream - self.valid_bytes, 1)):
-            self._look(rest, self._end_of_stream)
+            header = self._look(rest)
+            if header and header.size_in_bytes <= len(rest):
+                raise CorruptData(f"{_named(header.base_offset, self.valid_bytes)}: {damage(rest, header)}")
         return rest
+
+    def _index(self, data: Bytes, view: memoryview, position: int) -> tuple[int, int, bool]:
+        """List what stands at `position`: batches, or messages of magic 0 and 1, whichever comes first."""
+        end, bounds = len(view), (self._start_offset, self._end_offset, self._last_offset)
+        found: tuple[int, int, bool]
+        if position + MAGIC_POSITION < end and view[position + MAGIC_POSITION] < 2:
+            found = index_messages(data, position, end, *bounds, self._table)
+        else:
+            found = index_batches(data, position, end, *bounds, self._aborted, self._table)
+        return found
 
     def _missing(self, carry: bytearray) -> int:
         """Bytes without which nothing can be done with the carried ones."""
         held = len(carry)
         if held < HEADER_SIZE:
             return HEADER_SIZE - held
-        header = self._look(memoryview(carry), self._end_of_stream)
-        return header.size_in_bytes - held if header else 0
+        header = self._look(memoryview(carry))
+        return max(header.size_in_bytes - held, 0) if header else 0
 
-    def _look(self, rest: memoryview, end_of_stream: int) -> BatchHeader | None:
-        """What stands behind the last whole batch: the header of one that is not all there yet, or None at the end."""
+    def _look(self, rest: memoryview) -> BatchHeader | None:
+        """What stands behind the last batch that was passed: the header of another, or None at the end."""
         place = self.valid_bytes
-        header = parse_header(rest, 0, end_of_stream - place, place)
+        header = parse_header(rest, 0, self._end_of_stream - place, place)
         if isinstance(header, Trailing):
             self.trailing = header
             self._finished = True
             return None
-        named = f"batch of base offset {header.base_offset} at position {place}"
-        if header.magic < 2:
-            raise CorruptData(f"{named}: magic {header.magic} is not decoded yet, 2 expected")
         if header.base_offset <= self._last_offset:
+            named = _named(header.base_offset, place)
             raise CorruptData(f"{named}: the batches before it reach {self._last_offset} already")
         return header
 
@@ -184,27 +216,42 @@ class SegmentDecoder:
         scratch, cells = self._scratch, self._cells
         scratch.clear()
         self._state[State.BATCH] = self._state[State.RECORD] = 0
-        for index, (position, end, crc, codec) in enumerate(self._table[:count, : Column.DATA_START].tolist()):
+        for index, (position, end, crc, codec, magic) in enumerate(self._table[:count, : Column.DATA_START].tolist()):
+            if magic < 2 and not codec:
+                continue  # `index_messages` has checked them
             try:
-                actual = crc32c(view[position + ATTRIBUTES_POSITION : end])
+                if magic < 2:
+                    actual = crc32(view[position + LEGACY_MAGIC_POSITION : end])
+                else:
+                    actual = crc32c(view[position + ATTRIBUTES_POSITION : end])
                 if actual != crc:
                     raise CorruptData(f"CRC {actual:08x}, its header says {crc:08x}")
                 if codec > 0:
+                    body = view[position + HEADER_SIZE : end] if magic >= 2 else wrapped(view[position:end])
                     start = scratch.end
-                    while not scratch.add(codec, view[position + HEADER_SIZE : end]):
+                    while not scratch.add(codec, body):
                         yield from self._records(data, index, origin)
                         scratch.clear()
                         start = 0
                     cells[index * TABLE_WIDTH + _DATA_START] = start
                     cells[index * TABLE_WIDTH + _DATA_END] = scratch.end
+                    if magic < 2:
+                        self._open_set(index, start, magic)
             except CorruptData as error:
                 yield from self._records(data, index, origin)
-                yield from self._flush()
                 raise CorruptData(f"{self._name(index, origin)}: {error}") from error
             if scratch.end >= GROUP_BYTES:
                 yield from self._records(data, index + 1, origin)
                 scratch.clear()
         yield from self._records(data, count, origin)
+
+    def _open_set(self, index: int, start: int, magic: int) -> None:
+        """Check the messages that a compressed one held, and complete its row."""
+        row = self._table[index]
+        floor = int(self._table[index - 1, Column.LAST_OFFSET]) if index else self._last_offset
+        wrapper_offset = int(row[Column.LAST_OFFSET])
+        base, count, end = open_set(self._scratch.array, start, self._scratch.end, magic, wrapper_offset, floor)
+        row[Column.RECORDS_BASE], row[Column.RECORD_COUNT], row[Column.DATA_END] = base, count, end
 
     def _records(self, data: Bytes, stop: int, origin: int) -> Iterator[RecordColumns]:
         """Decode the records of the table's batches up to `stop` into columns; yield those that are full."""
@@ -215,7 +262,6 @@ class SegmentDecoder:
             if status == Status.NO_ROOM:
                 buffers.make_room(state)
             elif status < 0:
-                yield from self._flush()
                 raise CorruptData(f"{self._name(int(state[State.BATCH]), origin)}: {_DAMAGE[Status(status)]}")
             elif status == Status.FULL:
                 yield self._emit(buffers)
@@ -243,4 +289,8 @@ class SegmentDecoder:
 
     def _name(self, index: int, origin: int) -> str:
         row = self._table[index]
-        return f"batch of base offset {row[Column.BASE_OFFSET]} at position {origin + row[Column.POSITION]}"
+        return _named(int(row[Column.BASE_OFFSET]), origin + int(row[Column.POSITION]))
+
+
+def _named(base_offset: int, position: int) -> str:
+    return f"batch of base offset {base_offset} at position {position}"

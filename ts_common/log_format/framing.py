@@ -64,6 +64,7 @@ MAGIC_POSITION: Final = _offset_of(BATCH_FIELDS, "magic")  # the same in every m
 HEADER_SIZE: Final = _BATCH.size  # bytes of a v2 header, and all that `parse_header` ever looks at
 ATTRIBUTES_POSITION: Final = _offset_of(BATCH_FIELDS, "attributes")  # the CRC-32C begins here
 LEGACY_MAGIC_POSITION: Final = _offset_of(MESSAGE_FIELDS, "magic")  # the CRC-32 begins here
+MESSAGE_FIELDS_END: Final = {0: _MESSAGE_V0.size, 1: _MESSAGE.size}  # key length, key, value length, value follow
 MINIMUM_SIZE: Final = {
     0: _MESSAGE_V0.size + _KEY_AND_VALUE_LENGTHS,
     1: _MESSAGE.size + _KEY_AND_VALUE_LENGTHS,
@@ -162,6 +163,11 @@ class BatchHeader:
 def batch_field_position(name: str) -> int:
     """Where a field of `BATCH_FIELDS` begins in a v2 batch."""
     return _offset_of(BATCH_FIELDS, name)
+
+
+def message_field_position(name: str) -> int:
+    """Where a field of `MESSAGE_FIELDS` begins in a message of magic 0 or 1."""
+    return _offset_of(MESSAGE_FIELDS, name)
 
 
 def frame_size(buffer: Buffer, position: int, remaining: int) -> int | None:

@@ -1,10 +1,12 @@
-"""Compiled kernels: from a segment's bytes to a table of v2 batches, and from their records to columns.
+"""Compiled kernels: from a segment's bytes to a table of v2 batches, and from the table's records to columns.
 
 Formats: `framing` has the batch header. A record (KIP-98, Kafka's `DefaultRecord`), where `varint` is zigzag::
 
     length varint | attributes int8 | timestamp delta varlong | offset delta varint
     key length varint, key | value length varint, value          length -1 is null
     header count varint, each: name length varint, name | value length varint, value
+
+`legacy` has the messages of magic 0 and 1 and lists them in the same table; `decode_records` takes either.
 
 Every length is compared with what remains before it is used. What a kernel does not like it returns as a code; the
 caller makes the error. Arrays are what numba sees of a struct: `Column` names the columns of the table, `State` the
@@ -18,28 +20,30 @@ import numpy as np
 import numpy.typing as npt
 
 from ts_common.log_format import framing
-from ts_common.log_format.compiled import copy_bytes, kernel
+from ts_common.log_format.compiled import Bytes, copy_bytes, int32_at, int64_at, kernel
 
-Bytes = npt.NDArray[np.uint8]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
 
 class Column(IntEnum):
-    """One batch in the table."""
+    """One batch in the table, or one compressed message of magic 0 or 1, or a run of those that are not compressed."""
 
     POSITION = 0  # of the batch in the source
     END = 1
     CRC = 2
-    CODEC = 3  # SKIPPED: no record of it is wanted
-    DATA_START = 4  # of the records, in the source, or where they were decompressed to
-    DATA_END = 5
-    BASE_OFFSET = 6
-    LAST_OFFSET = 7
-    BASE_TIMESTAMP = 8
-    MAX_TIMESTAMP = 9
-    RECORD_COUNT = 10
-    IS_LOG_APPEND_TIME = 11
+    CODEC = 3  # -1: no record of it is wanted
+    MAGIC = 4
+    DATA_START = 5  # of the records, in the source, or where they were decompressed to
+    DATA_END = 6
+    BASE_OFFSET = 7  # as in `framing.BatchHeader`
+    LAST_OFFSET = 8
+    RECORDS_BASE = 9  # what the records' offsets count from
+    BASE_TIMESTAMP = 10
+    MAX_TIMESTAMP = 11
+    HAS_ONE_TIMESTAMP = 12  # MAX_TIMESTAMP is that of all its records
+    TIMESTAMP_TYPE = 13
+    RECORD_COUNT = 14
 
 
 class State(IntEnum):
@@ -89,10 +93,12 @@ STATE_SIZE: Final = len(State)
 
 # numba takes module constants as literals, but not members of an enumeration in every place
 _POSITION, _END, _CRC, _CODEC = (int(c) for c in (Column.POSITION, Column.END, Column.CRC, Column.CODEC))
+_MAGIC, _RECORDS_BASE = int(Column.MAGIC), int(Column.RECORDS_BASE)
 _DATA_START, _DATA_END = int(Column.DATA_START), int(Column.DATA_END)
 _BASE_OFFSET, _LAST_OFFSET = int(Column.BASE_OFFSET), int(Column.LAST_OFFSET)
 _BASE_TIMESTAMP, _MAX_TIMESTAMP = int(Column.BASE_TIMESTAMP), int(Column.MAX_TIMESTAMP)
-_RECORD_COUNT, _IS_LOG_APPEND_TIME = int(Column.RECORD_COUNT), int(Column.IS_LOG_APPEND_TIME)
+_HAS_ONE_TIMESTAMP, _TIMESTAMP_TYPE = int(Column.HAS_ONE_TIMESTAMP), int(Column.TIMESTAMP_TYPE)
+_RECORD_COUNT = int(Column.RECORD_COUNT)
 
 _S = {member.name: int(member) for member in State}
 _S_BATCH, _S_RECORD, _S_POSITION, _S_LAST_OFFSET = _S["BATCH"], _S["RECORD"], _S["POSITION"], _S["LAST_OFFSET"]
@@ -112,33 +118,48 @@ _field = framing.batch_field_position
 _AT_LENGTH, _AT_MAGIC, _AT_CRC, _AT_ATTRIBUTES = _field("length"), _field("magic"), _field("crc"), _field("attributes")
 _AT_DELTA, _AT_COUNT = _field("last_offset_delta"), _field("record_count")
 _AT_BASE_TIMESTAMP, _AT_MAX_TIMESTAMP = _field("base_timestamp"), _field("max_timestamp")
+_AT_PRODUCER_ID = _field("producer_id")
 _HEADER_SIZE, _LENGTH_END = framing.HEADER_SIZE, framing.LENGTH_END
 _CODEC_MASK, _TIMESTAMP_TYPE_MASK = framing.CODEC_MASK, framing.TIMESTAMP_TYPE_MASK
-_CONTROL_MASK = framing.CONTROL_MASK
+_CONTROL_MASK, _TRANSACTIONAL_MASK = framing.CONTROL_MASK, framing.TRANSACTIONAL_MASK
+_MESSAGE_LENGTH, _MESSAGE_TIMESTAMP = (framing.message_field_position(name) for name in ("size", "timestamp"))
+_MESSAGE_V0_FIELDS_END, _MESSAGE_FIELDS_END = framing.MESSAGE_FIELDS_END[0], framing.MESSAGE_FIELDS_END[1]
+_NO_TIMESTAMP = framing.NO_TIMESTAMP
 _OVERRUN: Final = 1 << 62  # a position behind every end
 
 
 @kernel
-def _int32(data: Bytes, position: int) -> Any:
-    value = np.uint32(0)
-    for index in range(4):
-        value = np.uint32((value << np.uint32(8)) | np.uint32(data[position + index]))
-    return np.int64(np.int32(value))
+def _is_aborted(aborted: Int64s, producer_id: int, offset: int) -> bool:
+    """Whether a transaction of the producer that was aborted holds the offset.
 
-
-@kernel
-def _int64(data: Bytes, position: int) -> Any:
-    value = np.uint64(0)
-    for index in range(8):
-        value = (value << np.uint64(8)) | np.uint64(data[position + index])
-    return np.int64(value)
+    One producer's transactions follow each other, so the first that ends at or above the offset is the only candidate.
+    """
+    low, high = 0, len(aborted)
+    while low < high:
+        middle = (low + high) // 2
+        row = aborted[middle]
+        if row[0] < producer_id or (row[0] == producer_id and row[2] < offset):
+            low = middle + 1
+        else:
+            high = middle
+    return low < len(aborted) and aborted[low, 0] == producer_id and aborted[low, 1] <= offset
 
 
 @kernel
 def index_batches(
-    data: Bytes, position: int, end: int, start_offset: int, end_offset: int, last_offset: int, table: Int64s
+    data: Bytes,
+    position: int,
+    end: int,
+    start_offset: int,
+    end_offset: int,
+    last_offset: int,
+    aborted: Int64s,
+    table: Int64s,
 ) -> Any:
     """List whole, sane v2 batches of `data[position:end]` with offsets above `last_offset`, as many as `table` takes.
+
+    Records of transactions in `aborted` are not wanted: rows of (producer id, first offset, offset of the marker), in
+    order.
 
     Returns:
         (batches listed, position behind them, whether `end_offset` is reached). Where that position is not `end`, and
@@ -148,12 +169,12 @@ def index_batches(
     count = 0
     reached = False
     while count < len(table) and position + _HEADER_SIZE <= end:
-        size = _LENGTH_END + _int32(data, position + _AT_LENGTH)
+        size = _LENGTH_END + int32_at(data, position + _AT_LENGTH)
         if data[position + _AT_MAGIC] != 2 or size < _HEADER_SIZE or position + size > end:
             break
-        base_offset = _int64(data, position)
-        delta = _int32(data, position + _AT_DELTA)
-        records = _int32(data, position + _AT_COUNT)
+        base_offset = int64_at(data, position)
+        delta = int32_at(data, position + _AT_DELTA)
+        records = int32_at(data, position + _AT_COUNT)
         if base_offset <= last_offset or delta < 0 or records < 0:
             break
         if base_offset >= end_offset:
@@ -162,19 +183,23 @@ def index_batches(
         last_offset = base_offset + delta
         attributes = data[position + _AT_ATTRIBUTES + 1]
         wanted = records > 0 and last_offset >= start_offset
+        if wanted and len(aborted) and attributes & _TRANSACTIONAL_MASK:
+            wanted = not _is_aborted(aborted, int64_at(data, position + _AT_PRODUCER_ID), base_offset)
         row = table[count]
         row[_POSITION] = position
         row[_END] = position + size
-        row[_CRC] = _int32(data, position + _AT_CRC) & 0xFFFFFFFF
+        row[_CRC] = int32_at(data, position + _AT_CRC) & 0xFFFFFFFF
         row[_CODEC] = attributes & _CODEC_MASK if wanted and not attributes & _CONTROL_MASK else -1
+        row[_MAGIC] = 2
         row[_DATA_START] = position + _HEADER_SIZE
         row[_DATA_END] = position + size
         row[_BASE_OFFSET] = base_offset
         row[_LAST_OFFSET] = last_offset
-        row[_BASE_TIMESTAMP] = _int64(data, position + _AT_BASE_TIMESTAMP)
-        row[_MAX_TIMESTAMP] = _int64(data, position + _AT_MAX_TIMESTAMP)
+        row[_RECORDS_BASE] = base_offset
+        row[_BASE_TIMESTAMP] = int64_at(data, position + _AT_BASE_TIMESTAMP)
+        row[_MAX_TIMESTAMP] = int64_at(data, position + _AT_MAX_TIMESTAMP)
+        row[_HAS_ONE_TIMESTAMP] = row[_TIMESTAMP_TYPE] = 1 if attributes & _TIMESTAMP_TYPE_MASK else 0
         row[_RECORD_COUNT] = records
-        row[_IS_LOG_APPEND_TIME] = 1 if attributes & _TIMESTAMP_TYPE_MASK else 0
         count += 1
         position += size
         if last_offset >= end_offset - 1:
@@ -241,23 +266,30 @@ def decode_records(
             continue
         data = decompressed if codec else source
         end = table[batch, _DATA_END]
-        base_offset, last_offset = table[batch, _BASE_OFFSET], table[batch, _LAST_OFFSET]
-        append_time, count = table[batch, _IS_LOG_APPEND_TIME], table[batch, _RECORD_COUNT]
+        magic, count = table[batch, _MAGIC], table[batch, _RECORD_COUNT]
+        base_offset, last_offset = table[batch, _RECORDS_BASE], table[batch, _LAST_OFFSET]
         base_timestamp, max_timestamp = table[batch, _BASE_TIMESTAMP], table[batch, _MAX_TIMESTAMP]
+        one_timestamp, timestamp_type = table[batch, _HAS_ONE_TIMESTAMP] != 0, table[batch, _TIMESTAMP_TYPE]
         record, position, last = state[_S_RECORD], state[_S_POSITION], state[_S_LAST_OFFSET]
         if record == 0:
             position, last = table[batch, _DATA_START], base_offset - 1
         while record < count:
-            length, body = _varint(data, position, end)
-            if length < 0 or body > end or length > end - body:
-                status = _BAD_LENGTH
-                break
-            after = body + length
-            timestamp, cursor = _varint(data, body + 1, after)
-            delta, cursor = _varint(data, cursor, after)
-            if cursor > after:
-                status = _BAD_FIELD
-                break
+            if magic == 2:
+                length, body = _varint(data, position, end)
+                if length < 0 or body > end or length > end - body:
+                    status = _BAD_LENGTH
+                    break
+                after = body + length
+                timestamp, cursor = _varint(data, body + 1, after)
+                delta, cursor = _varint(data, cursor, after)
+                if cursor > after:
+                    status = _BAD_FIELD
+                    break
+            else:  # its lengths have been checked
+                delta = int64_at(data, position)
+                after = position + _LENGTH_END + int32_at(data, position + _MESSAGE_LENGTH)
+                timestamp = int64_at(data, position + _MESSAGE_TIMESTAMP) if magic == 1 else _NO_TIMESTAMP
+                cursor = position + (_MESSAGE_FIELDS_END if magic == 1 else _MESSAGE_V0_FIELDS_END)
             offset = base_offset + delta
             if offset <= last or offset > last_offset:
                 status = _BAD_OFFSET
@@ -265,11 +297,18 @@ def decode_records(
             if offset < start_offset or offset >= end_offset:
                 record, position, last = record + 1, after, offset
                 continue
-            key_length, key = _varint(data, cursor, after)
+            if magic == 2:
+                key_length, key = _varint(data, cursor, after)
+            else:
+                key_length, key = max(int32_at(data, cursor), -1), cursor + 4
             if key_length < -1 or key > after or key_length > after - key:
                 status = _BAD_FIELD
                 break
-            value_length, value = _varint(data, key + max(key_length, 0), after)
+            cursor = key + max(key_length, 0)
+            if magic == 2:
+                value_length, value = _varint(data, cursor, after)
+            else:
+                value_length, value = max(int32_at(data, cursor), -1), cursor + 4
             if value_length < -1 or value > after or value_length > after - value:
                 status = _BAD_FIELD
                 break
@@ -277,7 +316,7 @@ def decode_records(
             need_value = max(value_length, 0) if want_value else 0
             need_headers = need_header_bytes = 0
             cursor = value + max(value_length, 0)
-            if want_headers:
+            if want_headers and magic == 2:
                 need_headers, cursor = _varint(data, cursor, after)
                 if need_headers < 0 or cursor > after or need_headers > (after - cursor) // 2:
                     status = _BAD_HEADERS
@@ -321,7 +360,7 @@ def decode_records(
                     headers += 1
                     name_offsets[headers] = name_end
                     header_offsets[headers] = header_end
-                if status == _DONE and cursor != after:
+                if status == _DONE and cursor != after and magic == 2:
                     status = _BAD_HEADERS
                 if status != _DONE:
                     headers, name_end, header_end = first, first_name, first_value
@@ -345,8 +384,8 @@ def decode_records(
                     value_end += value_length
                 value_offsets[rows + 1] = value_end
             offsets[rows] = offset
-            timestamps[rows] = max_timestamp if append_time else base_timestamp + timestamp
-            timestamp_types[rows] = append_time
+            timestamps[rows] = max_timestamp if one_timestamp else base_timestamp + timestamp
+            timestamp_types[rows] = timestamp_type
             rows += 1
             record, position, last = record + 1, after, offset
         if status == _DONE and position != end:

@@ -4,7 +4,6 @@ The shipper runs this over every closed segment, so it costs little more than re
 Damage is told, not raised: a segment that is corrupt in the middle is shipped as it is, and marked.
 """
 
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -22,11 +21,10 @@ from ts_common.log_format.framing import (
     frame_size,
     parse_header,
 )
+from ts_common.log_format.markers import ABORT, read_markers
 
 WINDOW_BYTES: Final = 1 << 20  # large enough that a system call is cheap, small enough to stay in the cache
 CORRUPTION_LIMIT: Final = 64  # places told of; a segment of garbage could have a million
-_CONTROL_KEY: Final = struct.Struct(">hh")  # version, type (Kafka's ControlRecordType)
-_ABORT: Final = 0
 
 
 class Readable(Protocol):
@@ -141,40 +139,6 @@ def _check(window: "_Window", header: BatchHeader) -> bytes:
     return control
 
 
-def _abort_markers(header: BatchHeader, records: bytes) -> Iterator[int]:
-    """Offsets of the abort markers of one control batch, whose records Kafka never compresses."""
-    if header.codec:
-        raise CorruptData(f"control batch of base offset {header.base_offset}: compressed with codec {header.codec}")
-    position = 0
-    try:
-        for _ in range(header.record_count or 0):
-            length, body = _varint(records, position)
-            position = body + length
-            _, after_timestamp = _varint(records, body + 1)  # one byte of attributes stands before it
-            offset_delta, after_offset = _varint(records, after_timestamp)
-            key_length, key = _varint(records, after_offset)
-            if key_length < _CONTROL_KEY.size or position > len(records):
-                raise CorruptData(f"control batch of base offset {header.base_offset}: a record without a control key")
-            if _CONTROL_KEY.unpack_from(records, key)[1] == _ABORT:
-                yield header.base_offset + offset_delta
-    except (IndexError, struct.error) as error:
-        raise CorruptData(f"control batch of base offset {header.base_offset}: its records end too soon") from error
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """A zigzag varint (protocol buffers, as in Kafka's `ByteUtils.readVarint`) and the position after it."""
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), position
-        shift += 7
-        if shift > 63:
-            raise IndexError
-
-
 class _Facts:
     """What the batches passed so far add up to."""
 
@@ -206,7 +170,8 @@ class _Facts:
                 f"batch of base offset {header.base_offset}: the batches before it reach {self._last_offset} already"
             )
         if header.is_control:
-            self._abort_markers += [(header.producer_id, offset) for offset in _abort_markers(header, control)]
+            markers = read_markers(header, control)
+            self._abort_markers += [(header.producer_id, offset) for offset, kind in markers if kind == ABORT]
         if self._base_offset is None:
             self._base_offset = header.base_offset
         self._last_offset = header.last_offset

@@ -1,0 +1,220 @@
+"""Segments that a real broker wrote in the formats of Kafka 0.9 and 0.10, against Kafka's Java consumer."""
+
+import os
+import socket
+import struct
+from collections.abc import Iterator
+
+import pytest
+from awscrt.checksums import crc32
+
+from tests.log_format.build import message
+from tests.log_format.test_decode import Row, rows_of
+from tests.log_format.test_legacy import GZIP, LZ4, packed
+from ts_common.log_format.columns import BufferPool, Projection
+from ts_common.log_format.decode import SegmentDecoder
+from ts_common.log_format.framing import BatchHeader, Trailing, parse_header
+from ts_local.cluster import LocalCluster, Record, wait_for
+from ts_local.oracle import dump
+
+CODECS = ("none", "gzip", "snappy", "lz4")
+TIME = 1_700_000_000_000
+FORMATS = {0: "0.9.0", 1: "0.10.2"}
+SMALL = {"segment.bytes": "30000", "index.interval.bytes": "1000"}
+COMPACTED = {
+    "segment.bytes": "60000",
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.01",
+    "delete.retention.ms": "86400000",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    """A broker of 3.9 that still writes old formats where a topic asks for them."""
+    properties = {"inter.broker.protocol.version": "2.8", "log.message.format.version": "2.8"}
+    with LocalCluster(properties=properties, name="old-formats") as cluster:
+        yield cluster
+
+
+def records(count: int) -> list[Record]:
+    """Keys and values null and empty, timestamps that go back; then what fills a segment up."""
+    made = [
+        Record(
+            value=None if n % 7 == 0 else b"%d" % n * (n % 20),
+            key=None if n % 5 == 0 else b"key-%d" % n if n % 11 else b"",
+            timestamp=TIME + n * 1000 - (5000 if n % 10 == 0 else 0),
+        )
+        for n in range(count)
+    ]
+    return [*made, *(Record(os.urandom(4000), timestamp=TIME + count * 1000) for _ in range(15))]
+
+
+def produce_set(cluster: LocalCluster, topic: str, partition: int, message_set: bytes) -> None:
+    """Produce request, version 2, as a client of 0.10 sends it: the broker keeps the bytes where the format is 1."""
+    name = struct.pack(">h", len(topic)) + topic.encode()
+    request = struct.pack(">hhih", 0, 2, 1, -1) + struct.pack(">hii", -1, 30_000, 1) + name
+    request += struct.pack(">iii", 1, partition, len(message_set)) + message_set
+    address = ("127.0.0.1", cluster.brokers[1].port)
+    with socket.create_connection(address, 30) as connection, connection.makefile("rb") as answer:
+        connection.sendall(struct.pack(">i", len(request)) + request)
+        (size,) = struct.unpack(">i", answer.read(4))
+        body = answer.read(size)
+    (error,) = struct.unpack_from(">h", body, 4 + 4 + len(name) + 4 + 4)
+    assert error == 0, f"error code {error}"
+
+
+def produce_as_of_old(cluster: LocalCluster, topic: str, partition: int, magic: int, codec: int) -> None:
+    """Messages, or wrappers over 50 of them, as a client of old writes them."""
+    every = records(1000)
+    sets = [every[start : start + 50] for start in range(0, 1000, 50)] + [[one] for one in every[1000:]]
+    for number, few in enumerate(sets):
+        times = [record.timestamp or 0 for record in few]
+        inner = b"".join(message(magic, n, r.value, r.key, timestamp=r.timestamp or 0) for n, r in enumerate(few))
+        if not codec:
+            produce_set(cluster, topic, partition, inner)
+            continue
+        data = bytearray(packed(codec, inner))
+        if codec == LZ4 and magic:
+            data[6] = 0x82  # the header checksum as it should be
+        wrapper = message(magic, len(few) - 1, bytes(data), attributes=codec, timestamp=max(times) if number % 2 else 5)
+        produce_set(cluster, topic, partition, wrapper)
+
+
+def closed(cluster: LocalCluster, topic: str, partition: int) -> tuple[list[bytes], int]:
+    """A partition's closed segments, and the base offset of the active one."""
+    paths = sorted(cluster.brokers[1].partition_directory(topic, partition).glob("*.log"))
+    return [path.read_bytes() for path in paths[:-1]], int(paths[-1].stem)
+
+
+def shown(segments: list[bytes], chunk: int) -> list[Row]:
+    """Their rows; each segment is read to its end."""
+    rows, pool = list[Row](), BufferPool(Projection(), 100, 1 << 20)
+    for data in segments:
+        decoder = SegmentDecoder(max_rows=100, max_bytes=1 << 20, pool=pool, size=len(data))
+        for columns in decoder.decode(data[start : start + chunk] for start in range(0, len(data), chunk)):
+            rows += rows_of(columns)
+        assert (decoder.trailing, decoder.valid_bytes) == (Trailing.NONE, len(data))
+    return rows
+
+
+def headers(segments: list[bytes]) -> list[BatchHeader]:
+    """Of every batch and message."""
+    found = []
+    for data in segments:
+        position = 0
+        while isinstance(header := parse_header(data, position, len(data) - position), BatchHeader):
+            found.append(header)
+            position += header.size_in_bytes
+    return found
+
+
+def consumed(cluster: LocalCluster, topic: str) -> dict[int, list[Row]]:
+    """What Kafka's Java consumer shows, by partition."""
+    found: dict[int, list[Row]] = {}
+    for r in dump(cluster.bootstrap, topic):
+        row = (r.offset, r.timestamp, r.timestamp_type, r.key, r.value, r.headers)
+        found.setdefault(r.partition, []).append(row)
+    return found
+
+
+def assert_equal_to_consumer(cluster: LocalCluster, topic: str, partitions: int) -> None:
+    expected = consumed(cluster, topic)
+    for partition in range(partitions):
+        segments, end = closed(cluster, topic, partition)
+        assert segments
+        wanted = [row for row in expected[partition] if row[0] < end]
+        for chunk in (1 << 20, 777):
+            assert shown(segments, chunk) == wanted
+        every = b"".join(segments)
+        middle = wanted[len(wanted) // 2][0] + 1
+        for start, stop in ((0, middle), (middle, end), (middle, middle + 1)):
+            cut = [r for c in SegmentDecoder(start_offset=start, end_offset=stop).decode([every]) for r in rows_of(c)]
+            assert cut == [row for row in wanted if start <= row[0] < stop]
+
+
+@pytest.mark.parametrize(("magic", "kind"), [(0, "CreateTime"), (1, "CreateTime"), (1, "LogAppendTime")])
+def test_r06_old_formats_of_a_real_broker_read_as_the_java_consumer_reads_them(
+    cluster: LocalCluster, magic: int, kind: str
+) -> None:
+    """Each codec, written by the broker (it converts) and by a client of old."""
+    topic = f"old-{magic}-{kind}"
+    config = {**SMALL, "message.format.version": FORMATS[magic], "message.timestamp.type": kind}
+    cluster.create_topic(topic, partitions=2 * len(CODECS), config=config)
+    for partition, codec in enumerate(CODECS):
+        cluster.produce(topic, records(1000), partition=partition, config={"compression.type": codec})
+        produce_as_of_old(cluster, topic, partition + len(CODECS), magic, partition)
+    for partition, codec in enumerate(CODECS * 2):
+        found = headers(closed(cluster, topic, partition)[0])
+        assert {header.magic for header in found} == {magic}
+        assert CODECS.index(codec) in {header.codec for header in found}
+        assert {header.is_log_append_time for header in found} == {kind == "LogAppendTime"}
+    frame = b"\x04\x22\x4d\x18\x60\x40\x82"  # with the right header checksum, which magic 0 does not have (KAFKA-3160)
+    assert (frame in closed(cluster, topic, CODECS.index("lz4"))[0][0]) == (magic == 1)
+    assert_equal_to_consumer(cluster, topic, 2 * len(CODECS))
+
+
+def test_r06_what_brokers_took_of_odd_clients_reads_as_the_java_consumer_reads_it(cluster: LocalCluster) -> None:
+    """A part of a message at a set's end, bytes behind values, lengths below -1, any relative offsets."""
+
+    def fields(tail: bytes) -> bytes:
+        body = struct.pack(">bbq", 1, 0, TIME) + tail
+        return struct.pack(">qiI", 0, len(body) + 4, crc32(body)) + body
+
+    def wrapped(inner: bytes, last: int) -> bytes:
+        return message(1, last, packed(GZIP, inner), attributes=GZIP)
+
+    one, two = message(1, 0, b"one"), message(1, 1, b"two")
+    behind, below = fields(struct.pack(">ii", -1, 1) + b"ab"), fields(struct.pack(">ii", -5, -7))
+    sets = [one, wrapped(one + two + two[:-3], 1), wrapped(one + two[:11], 0), wrapped(behind, 0), wrapped(below, 0),
+            wrapped(message(1, 5, b"five") + message(1, 7, b"seven"), 7), behind, below]  # fmt: skip
+    cluster.create_topic("odd", config={"segment.bytes": "1000", "message.format.version": "0.10.2"})
+    for each in [*sets, message(1, 0, bytes(900)), message(1, 0, bytes(900))]:
+        produce_set(cluster, "odd", 0, each)
+    assert_equal_to_consumer(cluster, "odd", 1)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_r06_what_the_cleaner_left_of_old_formats_reads_as_the_java_consumer_reads_it(
+    cluster: LocalCluster, magic: int
+) -> None:
+    """Wrappers with holes: of the keys that come again only the last ones are there."""
+    topic, keys = f"compacted-{magic}", 600
+    cluster.create_topic(topic, partitions=len(CODECS), config={**COMPACTED, "message.format.version": FORMATS[magic]})
+    rows = [
+        Record(None if n % 13 == 0 else b"%d" % n * 5, b"key-%d" % (n if n % 3 else n % keys // 50), timestamp=TIME + n)
+        for n in range(2 * keys)
+    ]
+    filling = [Record(os.urandom(4000), b"filling-%d" % n, timestamp=TIME) for n in range(30)]
+    for partition, codec in enumerate(CODECS):
+        cluster.produce(topic, rows + filling, partition=partition, config={"compression.type": codec})
+
+    checkpoint = cluster.brokers[1].log_dirs[0] / "cleaner-offset-checkpoint"
+    wait_for(
+        lambda: checkpoint.exists() and checkpoint.read_text().count(f"{topic} ") == len(CODECS),
+        f"the cleaner to be done with {topic}",
+        60,
+    )
+    for partition, codec in enumerate(CODECS):
+        segments, _ = closed(cluster, topic, partition)
+        found, kept = headers(segments), shown(segments, 1 << 20)
+        assert {header.magic for header in found} == {magic}
+        assert CODECS.index(codec) in {header.codec for header in found}
+        assert len(kept) < 900
+    assert_equal_to_consumer(cluster, topic, len(CODECS))
+
+
+def test_r06_a_topic_that_was_upgraded_reads_as_the_java_consumer_reads_it(cluster: LocalCluster) -> None:
+    """One segment that begins in the format of 0.9, goes on in that of 0.10 and ends in today's; and back again."""
+    cluster.create_topic(
+        "upgraded", partitions=len(CODECS), config={"segment.bytes": "200000", "message.format.version": "0.9.0"}
+    )
+    for version in ("0.9.0", "0.10.2", "2.8", "0.10.2", "2.8"):
+        cluster.alter_config("upgraded", {"message.format.version": version})
+        for partition, codec in enumerate(CODECS):
+            cluster.produce("upgraded", records(100)[:100], partition=partition, config={"compression.type": codec})
+    for partition in range(len(CODECS)):
+        cluster.produce("upgraded", [Record(os.urandom(9000)) for _ in range(30)], partition=partition)
+        first = headers(closed(cluster, "upgraded", partition)[0][:1])
+        assert {header.magic for header in first} == {0, 1, 2}
+    assert_equal_to_consumer(cluster, "upgraded", len(CODECS))

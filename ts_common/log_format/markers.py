@@ -1,0 +1,56 @@
+"""Transaction markers: what a control batch says, without a kernel.
+
+Format: Kafka's `ControlRecordType` and `EndTransactionMarker`; records as in KIP-98. Kafka never compresses them.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from ts_common.errors import CorruptData
+from ts_common.log_format.framing import BatchHeader
+
+ABORT: Final = 0
+COMMIT: Final = 1
+_CONTROL_KEY: Final = struct.Struct(">hh")  # version, type
+
+
+def read_markers(header: BatchHeader, records: bytes) -> Iterator[tuple[int, int]]:
+    """(offset, type) of each control record of a batch; types besides `ABORT` and `COMMIT` end no transaction.
+
+    Args:
+        header: of a control batch.
+        records: the bytes behind it.
+
+    Raises:
+        CorruptData: they are compressed, end too soon, or one has no control key.
+    """
+    if header.codec:
+        raise CorruptData(f"control batch of base offset {header.base_offset}: compressed with codec {header.codec}")
+    position = 0
+    try:
+        for _ in range(header.record_count or 0):
+            length, body = _varint(records, position)
+            position = body + length
+            _, after_timestamp = _varint(records, body + 1)  # one byte of attributes stands before it
+            offset_delta, after_offset = _varint(records, after_timestamp)
+            key_length, key = _varint(records, after_offset)
+            if key_length < _CONTROL_KEY.size or position > len(records):
+                raise CorruptData(f"control batch of base offset {header.base_offset}: a record without a control key")
+            yield header.base_offset + offset_delta, _CONTROL_KEY.unpack_from(records, key)[1]
+    except (IndexError, struct.error) as error:
+        raise CorruptData(f"control batch of base offset {header.base_offset}: its records end too soon") from error
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """A zigzag varint (protocol buffers, as in Kafka's `ByteUtils.readVarint`) and the position after it."""
+    value = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position
+        shift += 7
+        if shift > 63:
+            raise IndexError

@@ -1,0 +1,220 @@
+"""Which transactions of a partition were aborted, and where the undecided ones begin (reading rule 4).
+
+A `.txnindex` lists the aborted transactions whose marker stands in its segment. It counts only if it is the one that
+the `.log`'s metadata names, and complete; a segment of ours without one has no abort marker. Elsewhere the batch
+headers are read: a transaction begins with a producer's first transactional batch after its last marker, and ends with
+its next one. Where a marker is read so whose transaction began further down, the segments below are read too, until one
+shows where. Only living parts of copies count: what stands in a dead tail is nobody's word.
+
+Source of the search's end: Kafka's `UnifiedLog.collectAbortedTransactions`, which stops at an entry whose last stable
+offset reaches what is asked for.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from awscrt.checksums import crc32c
+
+from ts_common.catalog import SegmentCopy
+from ts_common.errors import CorruptData, ObjectNotFound
+from ts_common.fetch import CHUNK_BYTES, ResumableReader
+from ts_common.log_format.framing import HEADER_SIZE, NO_PRODUCER, BatchHeader, parse_header
+from ts_common.log_format.index_files import AbortedTransaction, read_transaction_index
+from ts_common.log_format.markers import ABORT, COMMIT, read_markers
+from ts_common.plan import Hole, ReadRange
+from ts_common.segment_metadata import TxnIndexState
+from ts_common.store.contract import ObjectStore
+from ts_common.view import PartitionView
+
+
+def stable_end(store: ObjectStore, view: PartitionView) -> int:
+    """Up to which offset `read_committed` shows a view: its last stable offset, at most its end.
+
+    Raises:
+        CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: where the commit does not say it.
+    """
+    if view.last_stable_offset is not None:
+        return min(view.last_stable_offset, view.end)
+    steps = [step for step in view.plan(view.start, view.end) if not isinstance(step, Hole)]
+    events, walk = _Events(store, steps), _Walk()
+    for number in range(len(steps)):
+        walk.take(events.of(number))
+    return min([*walk.open.values(), view.end])
+
+
+def find_aborted(store: ObjectStore, view: PartitionView, start: int, stop: int) -> tuple[AbortedTransaction, ...]:
+    """The aborted transactions that have records in `[start, stop)`, as far as the view shows their markers.
+
+    Args:
+        store: where the segments lie.
+        view: of the partition, with its own end: a marker can stand far behind its records.
+        start: first offset.
+        stop: the offset after the last, at most the last stable one.
+
+    Raises:
+        CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from reading indexes and segments.
+    """
+    steps = [step for step in view.plan(view.start, view.end) if not isinstance(step, Hole)]
+    events = _Events(store, steps)
+    found: list[AbortedTransaction] = []
+    walk = _Walk()
+    for number, step in enumerate(steps):
+        if step.end <= start:
+            continue
+        indexed = [_indexed(store, copy) for copy in step.copies]
+        entries = [entry for index in indexed for entry in index or ()]
+        living = [entry for entry in entries if step.start <= entry.last_offset < step.end]
+        found += living
+        if None in indexed:
+            for abort in walk.take(events.of(number)):
+                first = abort.offset if abort.begun is None else abort.begun
+                if not abort.is_certain:
+                    first = _began(events, number, abort.producer_id, first)
+                found.append(AbortedTransaction(abort.producer_id, first, abort.offset, -1))
+        else:
+            walk = _Walk()  # commits here are not known, so what was open may not be any more
+            if any(entry.last_stable_offset >= stop for entry in living):
+                break
+    inside = {
+        (entry.producer_id, entry.last_offset): entry
+        for entry in found
+        if entry.first_offset < stop and entry.last_offset >= start
+    }
+    return tuple(inside[key] for key in sorted(inside))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Event:
+    """A producer's first transactional batch since its last marker, or a marker (`kind`)."""
+
+    offset: int
+    producer_id: int
+    kind: int | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Abort:
+    """An abort marker, and the first batch of its transaction that the walk met; not certain where it may have met a
+    later one only.
+    """
+
+    producer_id: int
+    offset: int
+    begun: int | None
+    is_certain: bool
+
+
+class _Walk:
+    """Transactions as the headers of ranges show them that are read one after the other.
+
+    Attributes:
+        open: first offset met of each undecided one, by producer id.
+    """
+
+    def __init__(self) -> None:
+        self.open: dict[int, int] = {}
+        self._known: set[int] = set()  # producers whose last marker was met
+
+    def take(self, events: Sequence[_Event]) -> list[_Abort]:
+        """Go on with the next range's events; the aborted transactions that end there."""
+        aborts = []
+        for event in events:
+            producer_id = event.producer_id
+            if event.kind is None:
+                self.open.setdefault(producer_id, event.offset)
+                continue
+            begun = self.open.pop(producer_id, None)
+            if event.kind == ABORT:
+                aborts.append(_Abort(producer_id, event.offset, begun, producer_id in self._known))
+            self._known.add(producer_id)
+        return aborts
+
+
+class _Events:
+    """Beginnings and ends of transactions in each of some ranges, by all its copies, in order; each is read once."""
+
+    def __init__(self, store: ObjectStore, steps: Sequence[ReadRange]) -> None:
+        self._store = store
+        self._steps = steps
+        self._read: dict[int, list[_Event]] = {}
+
+    def of(self, number: int) -> list[_Event]:
+        if number not in self._read:
+            step = self._steps[number]
+            found = {event for copy in step.copies for event in _events_of(self._store, copy, step.start, step.end)}
+            self._read[number] = sorted(found)
+        return self._read[number]
+
+
+def _began(events: _Events, number: int, producer_id: int, first: int) -> int:
+    """Where a transaction began whose first batch above the ranges before `number` is at `first`."""
+    for before in reversed(range(number)):
+        mine = [event for event in events.of(before) if event.producer_id == producer_id]
+        if mine and mine[-1].kind is None:
+            first = mine[-1].offset
+        if any(event.kind is not None for event in mine):
+            break
+    return first
+
+
+def _indexed(store: ObjectStore, copy: SegmentCopy) -> tuple[AbortedTransaction, ...] | None:
+    """What the copy's `.txnindex` says; None where it cannot be believed."""
+    if copy.metadata.rebuilt:
+        return None
+    if copy.metadata.txnindex is None:
+        return ()
+    crc, state = copy.metadata.txnindex
+    if state is TxnIndexState.CORRUPT:
+        return None
+    if ".txnindex" not in copy.segment.suffixes:
+        return () if crc == 0 else None  # late, and the broker had none
+    try:
+        data, _ = store.get(copy.keys.segment(copy.segment.name, ".txnindex"))
+    except ObjectNotFound:
+        return None
+    return read_transaction_index(data) if crc32c(data) == crc else None
+
+
+def _events_of(store: ObjectStore, copy: SegmentCopy, start: int, end: int) -> Iterator[_Event]:
+    begun: set[int] = set()
+    for header, body in _transactional(store, copy, start, end):
+        offset = max(header.base_offset, start)
+        if not header.is_control:
+            if header.producer_id not in begun:
+                begun.add(header.producer_id)
+                yield _Event(offset, header.producer_id, None)
+            continue
+        for marker, kind in read_markers(header, body):
+            if kind in {ABORT, COMMIT}:
+                begun.discard(header.producer_id)
+                yield _Event(marker, header.producer_id, kind)
+
+
+def _transactional(store: ObjectStore, copy: SegmentCopy, start: int, end: int) -> Iterator[tuple[BatchHeader, bytes]]:
+    """Headers of transactional batches in `[start, end)`, with the records of markers."""
+    where, size = copy.key, copy.segment.size
+    with ResumableReader(store, where) as reader:
+        position, data = 0, memoryview(b"")
+        while position < size:
+            if len(data) < min(HEADER_SIZE, size - position):
+                data = memoryview(bytes(data) + _next_chunk(reader, where, position))
+                continue
+            try:
+                header = parse_header(data, 0, size - position, position)
+            except CorruptData as error:
+                raise CorruptData(f"{where} in {store.location}: {error}") from error
+            if not isinstance(header, BatchHeader) or header.base_offset >= end:
+                return
+            while len(data) < header.size_in_bytes:
+                data = memoryview(bytes(data) + _next_chunk(reader, where, position))
+            if header.is_transactional and header.producer_id != NO_PRODUCER and header.last_offset >= start:
+                yield header, bytes(data[HEADER_SIZE : header.size_in_bytes]) if header.is_control else b""
+            data = data[header.size_in_bytes :]
+            position += header.size_in_bytes
+
+
+def _next_chunk(reader: ResumableReader, where: str, position: int) -> bytes:
+    data = reader.read(CHUNK_BYTES)
+    if not data:
+        raise CorruptData(f"{where}: ends in the batch at position {position}")
+    return data
