@@ -176,10 +176,9 @@ class CommitLog:
         start, end = max(task.gap[0], task.run[0].base), min(task.gap[1], task.run[-1].end, position.next_offset)
         local = local_epochs(listing.directory) or _line_of(task.run[0].epochs)
         epochs = position.epochs.continued(local, start).below(end).continued(position.epochs, end)
+        # As readers will see it: by all of a segment, also where it reaches beyond the gap.
         wrong = [
-            done.base
-            for done in task.run
-            if not epochs.agrees_with(done.epochs, max(start, done.base), min(end, done.end))
+            done.base for done in task.run if epochs.live_end(done.epochs, done.base, done.end) < min(end, done.end)
         ]
         if wrong:
             log.error("a gap was filled with epochs that do not fit", partition=str(task.partition), segments=wrong)

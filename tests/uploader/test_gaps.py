@@ -204,6 +204,23 @@ def test_a_filled_gap_gets_the_epochs_of_its_records(
     ]
 
 
+def test_a_filled_gap_is_weighed_by_whole_segments(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Shipped with the run's guess where compaction left nothing, its later batches say that it lives."""
+    pass_gap(commits, local, at_100(store, commits, local, 300, 400), 300)
+    local.unlink(300, 400)
+    local.segments(100, 290, 320)
+    local.epochs((1, 0), (4, 150), (5, 280))
+    position = ask(commits, local)
+    run = (
+        Shipped(TP, 0, REIGN, 100, 290, 290, ((1, 100), (4, 150), (5, 280)), 290, 1, 0, 0.0),
+        Shipped(TP, 0, REIGN, 290, 320, 320, ((1, 290), (5, 300)), 320, 1, 0, 0.0),
+    )
+    filled = commits.fill_gap(FillGap(TP, 0, REIGN, position, local.listing(), (100, 300), run))
+    assert filled.position.epochs == EpochLine(((1, 0), (4, 150), (5, 280)))
+
+
 def test_a_gap_whose_epochs_are_right_already_needs_no_commit(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
