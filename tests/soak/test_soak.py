@@ -131,8 +131,10 @@ def compare(stage: Stage, load: Load) -> None:
     for partition in compacted:
         shown = dict(Invariants(stage, load.ledger).reader.view(partition).rows)
         end = stage.next_offset(partition)
-        kept = {record.offset: id_of(record.value) for record in held[partition] if record.offset < end}
-        assert kept.items() <= shown.items(), f"{partition}: what the cleaner kept is not all shown"
+        kept = [record for record in held[partition] if record.offset < end]
+        # Another broker's cleaner may have gone further before a segment was shipped, so of each key the newest counts.
+        newest = {record.key: (record.offset, id_of(record.value)) for record in kept}
+        assert set(newest.values()) <= shown.items(), f"{partition}: of some keys the newest record is not shown"
         assert len(kept) < end, f"{partition}: nothing was compacted"
 
 
