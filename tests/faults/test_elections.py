@@ -83,7 +83,7 @@ def test_u06_an_agent_that_missed_an_unclean_election_commits_nothing_of_the_nex
     """Its broker was cut back and follows; asleep, and without ZooKeeper, it knows nothing of that, and steps back."""
     topic = "missed"
     archive = archive_of(topic)
-    cluster.create_topic(topic, assignment=[[1, 2]], config=UNCLEAN)
+    cluster.create_topic(topic, assignment=[[2, 1]], config=UNCLEAN)  # nobody moves it back to broker 1
     stale = archive.agent(1, surroundings=cluster.agent_surroundings(1))
     shared = produce(cluster, topic, "shared", SHARED)
     die(cluster, 2)

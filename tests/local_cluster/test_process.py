@@ -145,7 +145,8 @@ def test_ctrl_c_ends_the_servers_and_removes_their_data() -> None:
     """SIGINT inside the block leaves neither a process nor the data directory."""
     code = (
         "from ts_local.cluster import LocalCluster\n"
-        "import time\n"
+        "import signal, time\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # who runs us in the background has it ignored
         "with LocalCluster(brokers=0, name='interrupted') as cluster:\n"
         "    print(cluster.zookeeper.pid, cluster.directory, cluster.logs, flush=True)\n"
         "    time.sleep(600)\n"
