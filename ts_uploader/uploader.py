@@ -38,6 +38,9 @@ from ts_uploader.retention import TopicRetention, is_late
 from ts_uploader.scans import RememberedScans, file_state
 from ts_uploader.watch.scan import list_partition
 
+# Of a stored object that is compared with ours: small, since each upload thread's allocator keeps what it once had.
+_COMPARED_BYTES = 256 << 10
+
 
 class Uploader:
     """Ships segments; used by several threads at once.
@@ -284,7 +287,7 @@ def _lives(theirs: SegmentMetadata, end: int, epochs: tuple[tuple[int, int], ...
 
 def _prefix_crc(store: ObjectStore, info: ObjectInfo, size: int) -> int:
     crc, left = 0, size
-    for chunk in fetch(store, info.key):
+    for chunk in fetch(store, info.key, chunk_bytes=_COMPARED_BYTES):
         crc = crc32c(chunk[:left], crc)
         left -= min(left, len(chunk))
         if not left:

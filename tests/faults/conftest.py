@@ -13,6 +13,15 @@ from ts_local.cluster import LocalCluster
 from ts_local.proxy.s3 import S3FaultProxy
 
 ArchiveOf = Callable[..., Archive]
+_FOLDER = Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All of the folder runs in `make test-full`, until it has run clean ten times in a row on a quiet machine."""
+    for item in items:
+        if _FOLDER in item.path.parents:
+            item.add_marker(pytest.mark.full)
 
 
 @pytest.fixture(scope="package")
