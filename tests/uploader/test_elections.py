@@ -241,6 +241,9 @@ def test_u26_another_batch_in_the_place_of_the_last_committed_one_is_told(
     local.write(0, other)
     with pytest.raises(DataLoss, match="is not the one that was committed"):
         ask(commits, local)
+    local.write(0, build.batch(0, [build.record(n) for n in range(40)], epoch=5))  # with other bounds
+    with pytest.raises(DataLoss, match="is not the one that was committed"):
+        ask(commits, local)
     local.write(0, build.batch(0, [build.record(29)], last_offset_delta=29, epoch=5))  # the cleaner's work
     assert ask(commits, local).position.commit == commit
 
