@@ -75,7 +75,7 @@ class CommitLog:
         self._incarnations = IncarnationLog(keys)
 
     def ask(self, task: AskStore) -> Asked:
-        """Where to go on.
+        """Where to go on; a reign that the store does not know yet is made known by the way.
 
         Raises:
             ReignOver: the store is ahead of this reign.

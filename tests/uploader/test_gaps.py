@@ -50,6 +50,10 @@ def pass_gap(commits: CommitLog, local: LocalDirectory, position: Position, end:
     return commits.pass_gap(PassGap(TP, 0, REIGN, position, local.listing(), end))
 
 
+def shipped(base: int, end: int, *epochs: tuple[int, int]) -> Shipped:
+    return Shipped(TP, 0, REIGN, base, end, end, epochs, end, 1, 0, 0.0)
+
+
 def test_a_gap_is_recorded_and_passed_with_its_reason(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
@@ -186,8 +190,8 @@ def test_a_filled_gap_gets_the_epochs_of_its_records(
     local.epochs((1, 0), (4, 150), (5, 300))
     position = ask(commits, local)
     run = (
-        Shipped(TP, 0, REIGN, 0, 150, 150, ((1, 0),), 150, 1, 0, 0.0),
-        Shipped(TP, 0, REIGN, 150, 320, 320, ((4, 150), (5, 300)), 320, 1, 0, 0.0),
+        shipped(0, 150, (1, 0)),
+        shipped(150, 320, (4, 150), (5, 300)),
     )
     put_segment(store, 150, 320, (4, 150), (5, 300))
     filled = commits.fill_gap(FillGap(TP, 0, REIGN, position, local.listing(), (100, 300), run))
@@ -214,8 +218,8 @@ def test_a_filled_gap_is_weighed_by_whole_segments(
     local.epochs((1, 0), (4, 150), (5, 280))
     position = ask(commits, local)
     run = (
-        Shipped(TP, 0, REIGN, 100, 290, 290, ((1, 100), (4, 150), (5, 280)), 290, 1, 0, 0.0),
-        Shipped(TP, 0, REIGN, 290, 320, 320, ((1, 290), (5, 300)), 320, 1, 0, 0.0),
+        shipped(100, 290, (1, 100), (4, 150), (5, 280)),
+        shipped(290, 320, (1, 290), (5, 300)),
     )
     filled = commits.fill_gap(FillGap(TP, 0, REIGN, position, local.listing(), (100, 300), run))
     assert filled.position.epochs == EpochLine(((1, 0), (4, 150), (5, 280)))
@@ -228,7 +232,7 @@ def test_a_gap_whose_epochs_are_right_already_needs_no_commit(
     position = pass_gap(commits, local, at_100(store, commits, local, 300, 400), 300).position
     local.segments(0, 100)
     local.epochs((1, 0), (5, 300))
-    run = (Shipped(TP, 0, REIGN, 100, 300, 300, ((1, 100),), 300, 1, 0, 0.0),)
+    run = (shipped(100, 300, (1, 100)),)
     position = replace(position, gaps=((100, 300),))
     before = store.get(KEYS.commit)[0]
     assert commits.fill_gap(FillGap(TP, 0, REIGN, position, local.listing(), (100, 300), run)).position.gaps == ()
