@@ -6,7 +6,7 @@ no fault. What did not happen is played again later.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -129,24 +129,29 @@ def _start(broker: ZooKeeperBroker) -> None:
 
 
 def _move_leaders(scene: Scene) -> bool:
-    """Turn the replicas of some partitions round, and elect the first: the one leader's reign ends in order."""
-    stage = scene.stage
+    """The reigns of some leaders end in order."""
 
-    def movable() -> dict[TopicPartition, int]:
-        states = {partition: _state(stage, partition) for partition in PARTITIONS}
-        return {one: state.leader for one, state in states.items() if state.leader > 0 and len(state.isr) > 1}
+    def led() -> dict[TopicPartition, int]:
+        movable = _movable(scene.stage, PARTITIONS)
+        return {one: movable[one] for one in scene.random.sample(sorted(movable), min(3, len(movable)))}
 
+    return _move(scene.stage, led)
+
+
+def _movable(stage: Stage, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """Those with both replicas in sync, and their leaders."""
+    states = {partition: _state(stage, partition) for partition in partitions}
+    return {one: state.leader for one, state in states.items() if state.leader > 0 and len(state.isr) > 1}
+
+
+def _move(stage: Stage, movable: Callable[[], dict[TopicPartition, int]]) -> bool:
+    """Turn the replicas of partitions round, and elect the first; whether a leader moved."""
     try:
         led = wait_for(movable, "replicas in sync", 10, every=0.5)
-    except WaitTimedOutError:
-        return False
-    led = {one: led[one] for one in scene.random.sample(sorted(led), min(3, len(led)))}
-    named = {one: {"topic": one.topic, "partition": one.partition} for one in led}
-    turned = [{**name, "replicas": [3 - led[one], led[one]]} for one, name in named.items()]
-    orders = {_REASSIGN: turned, _ELECT: list(named.values())}
-    try:
+        named = {one: {"topic": one.topic, "partition": one.partition} for one in led}
+        turned = [{**name, "replicas": [3 - led[one], led[one]]} for one, name in named.items()]
         with stage.zookeeper.client() as client:
-            for path, partitions in orders.items():
+            for path, partitions in {_REASSIGN: turned, _ELECT: list(named.values())}.items():
                 wait_for(lambda: client.exists(path) is None, "the controller to be free", 10)  # noqa: B023
                 client.create(path, json.dumps({"version": 1, "partitions": partitions}).encode())
         wait_for(
@@ -168,11 +173,14 @@ def _elect_uncleanly(scene: Scene) -> bool:
     if controller is None:
         return False
     dying = 3 - controller  # the controller must hear itself: see ts_local.proxy.cluster_links
-    led = [
-        TopicPartition(UNCLEAN, number)
-        for number in range(len(ASSIGNMENTS[UNCLEAN]))
-        if _state(stage, TopicPartition(UNCLEAN, number)).leader == dying
-    ]
+    unclean = [TopicPartition(UNCLEAN, number) for number in range(len(ASSIGNMENTS[UNCLEAN]))]
+
+    def led_by_the_dying() -> list[TopicPartition]:
+        return [one for one in unclean if _state(stage, one).leader == dying]
+
+    if not led_by_the_dying() and not _move(stage, lambda: _movable(stage, unclean)):
+        return False
+    led = led_by_the_dying()
     if not led:
         return False
     link, broker = stage.links[f"broker-{dying}:peers"], stage.cluster.zookeeper_broker(dying)
