@@ -17,6 +17,7 @@ from ts_common.logs import LogFormat, configure_logs
 from ts_common.model import is_cluster_id
 from ts_common.plugins import load_class
 from ts_uploader.agent import Agent
+from ts_uploader.arenas import bound_arenas
 from ts_uploader.environment import EnvironmentProvider, ServerPropertiesEnvironment
 
 EXIT_REFUSED = 2  # somebody must act: the message says on what
@@ -58,6 +59,7 @@ def run(
     log_format: Annotated[LogFormat, typer.Option(help="One event a line, as text or JSON.")] = LogFormat.TEXT,
 ) -> None:
     """Run the agent beside a broker until SIGTERM."""
+    bound_arenas()
     configure_logs(log_format)
     agent = _build(config_dir, server_properties, cluster_id, environment_provider, http_address)
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -13,15 +13,7 @@ from ts_local.cluster import LocalCluster
 from ts_local.proxy.s3 import S3FaultProxy
 
 ArchiveOf = Callable[..., Archive]
-_FOLDER = Path(__file__).parent
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All of the folder runs in `make test-full`, until it has run clean ten times in a row on a quiet machine."""
-    for item in items:
-        if _FOLDER in item.path.parents:
-            item.add_marker(pytest.mark.full)
+TIMES = 10
 
 
 @pytest.fixture(scope="package")
@@ -47,6 +39,16 @@ def cluster() -> Iterator[LocalCluster]:
         name="faults",
     ) as cluster:
         yield cluster
+
+
+@pytest.fixture(params=[1, *(pytest.param(time, marks=pytest.mark.full) for time in range(2, TIMES + 1))])
+def repetition(request: pytest.FixtureRequest) -> int:
+    """Which time it is for a fault with a race in it: once in `make test`, ten times in a row in `make test-full`.
+
+    Each time has a topic of its own; end its name with this.
+    """
+    time: int = request.param
+    return time
 
 
 @pytest.fixture

@@ -34,10 +34,10 @@ LOST = "an election lost committed records"
 
 
 def test_u05_both_leaders_bytes_stay_and_readers_follow_the_later_reign(
-    cluster: LocalCluster, archive_of: ArchiveOf
+    cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
     """An unclean election: under one base name two leaders wrote different bytes, and only the later one's live."""
-    topic = "parted"
+    topic = f"parted-{repetition}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1, 2]], config=UNCLEAN)
     first, second = archive.agent(1), archive.agent(2)
@@ -78,10 +78,10 @@ def test_u05_both_leaders_bytes_stay_and_readers_follow_the_later_reign(
 
 
 def test_u06_an_agent_that_missed_an_unclean_election_commits_nothing_of_the_next_leader(
-    cluster: LocalCluster, archive_of: ArchiveOf
+    cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
     """Its broker was cut back and follows; asleep, and without ZooKeeper, it knows nothing of that, and steps back."""
-    topic = "missed"
+    topic = f"missed-{repetition}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[2, 1]], config=UNCLEAN)  # nobody moves it back to broker 1
     stale = archive.agent(1, surroundings=cluster.agent_surroundings(1))
@@ -115,10 +115,10 @@ def test_u06_an_agent_that_missed_an_unclean_election_commits_nothing_of_the_nex
 
 
 def test_u26_an_empty_or_outdated_last_replica_leads_and_its_later_records_are_shipped(
-    cluster: LocalCluster, archive_of: ArchiveOf
+    cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
     """The archive goes back to where the log ends, shows no record of the lost range, and then the later ones."""
-    topic, behind, empty = "came-back", 0, 1
+    topic, behind, empty = f"came-back-{repetition}", 0, 1
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1, 2], [1, 2]], config={"min.insync.replicas": "1"})
     agent = archive.agent(1)
@@ -166,10 +166,10 @@ def test_u26_an_empty_or_outdated_last_replica_leads_and_its_later_records_are_s
 
 
 def test_u32_two_unclean_elections_and_a_kill_between_two_segments_shipped_again(
-    cluster: LocalCluster, archive_of: ArchiveOf
+    cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
     """Back with the first broker its own records live again, the middle reign's are dead, at the kill and after it."""
-    topic = "there-and-back"
+    topic = f"there-and-back-{repetition}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1, 2]], config=UNCLEAN)
     agent, other = archive.agent(1), archive.agent(2)
@@ -226,10 +226,10 @@ def test_u32_two_unclean_elections_and_a_kill_between_two_segments_shipped_again
 
 
 def test_u26_a_log_that_lost_its_end_within_one_epoch_is_told_and_not_followed(
-    cluster: LocalCluster, archive_of: ArchiveOf
+    cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
     """No controller saw the only replica go and come back shorter: one epoch, two lines, and no wrong row is shown."""
-    topic = "same-epoch"
+    topic = f"same-epoch-{repetition}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1]])
     agent = archive.agent(1)

@@ -102,9 +102,11 @@ def check_union(archive: Archive, partition: int = 0) -> None:
         assert last[record.key] >= record.offset
 
 
-def test_u12_segments_compacted_before_and_after_they_are_shipped(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
+def test_u12_segments_compacted_before_and_after_they_are_shipped(
+    cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
+) -> None:
     """Rewritten and merged files go up whole; when the cleaner takes more, the archive keeps what it has."""
-    topic = "compacted"
+    topic = f"compacted-{repetition}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1]], config=NOT_YET)
     directory = cluster.brokers[1].partition_directory(topic, 0)
@@ -136,9 +138,11 @@ def test_u12_segments_compacted_before_and_after_they_are_shipped(cluster: Local
     assert set(once) <= set(look(archive).records)
 
 
-def test_u12_segments_compacted_while_they_are_shipped(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
+def test_u12_segments_compacted_while_they_are_shipped(
+    cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
+) -> None:
     """Uploads stand while the cleaner replaces their files: what arrives is one whole file, and nothing is passed."""
-    topic = "compacted-meanwhile"
+    topic = f"compacted-meanwhile-{repetition}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1]], config=NOT_YET)
     directory = cluster.brokers[1].partition_directory(topic, 0)
@@ -196,9 +200,11 @@ def watched(directories: list[Path]) -> Iterator[Renames]:
         renames.stop()
 
 
-def test_u25_a_cleaner_that_stands_in_the_middle_of_its_renames(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
+def test_u25_a_cleaner_that_stands_in_the_middle_of_its_renames(
+    cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
+) -> None:
     """The broker stops between `.deleted` and `.log`: neighbours in a listing are none, and nothing is passed."""
-    topic = "halfway"
+    topic = f"halfway-{repetition}"
     archive = archive_of(topic)
     broker, zookeeper = cluster.brokers[1], cluster.zookeeper
     assert zookeeper is not None

@@ -331,9 +331,9 @@ def checked_up_to(log_dir: Path, topic: str) -> int:
     return offsets.get((topic, 0), 0)
 
 
-def test_u33_a_broker_that_recovers_from_a_crash(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
+def test_u33_a_broker_that_recovers_from_a_crash(cluster: LocalCluster, archive_of: ArchiveOf, repetition: int) -> None:
     """Indexes gone, `.txnindex` reset, a swap half done: no false gap or coverage, and no false "no aborts"."""
-    topic = "recovering"
+    topic = f"recovering-{repetition}"
     archive = archive_of(topic)
     broker, zookeeper = cluster.brokers[1], cluster.zookeeper
     assert zookeeper is not None

@@ -30,10 +30,10 @@ def reason_of(agent: AgentProcess) -> str:
 
 
 def test_u07_what_retention_renamed_is_shipped_from_the_renamed_files(
-    cluster: LocalCluster, archive_of: ArchiveOf
+    cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
     """Store and agent stand still until every closed segment bears `.deleted`: all of it is shipped, without a gap."""
-    topic = "renamed"
+    topic = f"renamed-{repetition}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1]], config={**SMALL, "file.delete.delay.ms": "600000"})
     directory = cluster.brokers[1].partition_directory(topic, 0)
@@ -58,10 +58,10 @@ def test_u07_what_retention_renamed_is_shipped_from_the_renamed_files(
 
 
 def test_u07_what_retention_unlinked_becomes_a_gap_with_its_reason(
-    cluster: LocalCluster, archive_of: ArchiveOf
+    cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
     """The files are gone before the store answers: what was open is shipped, the rest is told, and shipping goes on."""
-    topic = "unlinked"
+    topic = f"unlinked-{repetition}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1]], config={**SMALL, "file.delete.delay.ms": "1"})
     directory = cluster.brokers[1].partition_directory(topic, 0)
@@ -126,10 +126,10 @@ def test_u24_records_deleted_below_the_next_offset_change_nothing(cluster: Local
 
 
 def test_u24_records_deleted_above_the_next_offset_are_a_gap_with_that_reason(
-    cluster: LocalCluster, archive_of: ArchiveOf
+    cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
     """DeleteRecords takes what was not shipped yet: the skipped range names its reason, the rest is there."""
-    topic = "deleted-above"
+    topic = f"deleted-above-{repetition}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1]], config={**SMALL, "file.delete.delay.ms": "1"})
     broker = cluster.brokers[1]

@@ -75,10 +75,10 @@ def test_u04_leaders_moved_under_load_with_agents_killed_leave_no_hole(
 
 
 def test_u06_a_commit_of_the_former_leader_is_refused_though_the_first_line_stays(
-    cluster: LocalCluster, archive_of: ArchiveOf
+    cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
     """Stopped with a commit on its way, it wakes up behind a commit that differs in the second line only."""
-    topic = "woken"
+    topic = f"woken-{repetition}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1, 2]])
     with S3FaultProxy(archive.s3) as proxy, zookeeper_of(cluster).client() as client, CommitWatch(archive) as watch:
@@ -174,10 +174,11 @@ def stopped_before_its_commit(archive: Archive, agent: AgentProcess) -> bool:
 
 
 def test_u08_closed_segments_above_the_high_watermark_wait_for_the_follower(
-    cluster: LocalCluster, archive_of: ArchiveOf
+    cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
     """Too few in-sync replicas: the leader's segments stay out of the store until the follower has them too."""
-    topic, witness = "held-back", "held-back-witness"
+    topic = f"held-back-{repetition}"
+    witness = f"{topic}-witness"
     archive = archive_of(topic, properties={PREFIX + "kafka.topics.include": f"{topic}|{witness}"})
     cluster.create_topic(topic, assignment=[[1, 2]], config={"min.insync.replicas": "2"})
     cluster.create_topic(witness, assignment=[[1]])
@@ -207,10 +208,10 @@ def test_u08_closed_segments_above_the_high_watermark_wait_for_the_follower(
 
 
 def test_u16_without_zookeeper_what_is_led_is_shipped_and_after_it_all_is_read_anew(
-    cluster: LocalCluster, archive_of: ArchiveOf
+    cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
     """The server stops and comes back: unknown is not "not leader", and what changes afterwards is heard."""
-    topic = "unknown"
+    topic = f"unknown-{repetition}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1, 2], [2, 1]])
     agents = {broker: archive.agent(broker) for broker in (1, 2)}
@@ -253,10 +254,10 @@ def wait_connected(agent: AgentProcess, *, connected: bool) -> None:
 
 
 def test_u16_an_agent_whose_session_expired_goes_on_and_then_reads_everything_anew(
-    cluster: LocalCluster, archive_of: ArchiveOf
+    cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
     """Cut off, it ships what it led and takes up nothing new; with another session it follows both moved leaders."""
-    topic, left, taken = "expired", 0, 1
+    topic, left, taken = f"expired-{repetition}", 0, 1
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1, 2], [2, 1]])
     others = agent_sessions(cluster)  # of agents that earlier tests killed
@@ -351,10 +352,10 @@ def usage(agent: AgentProcess) -> tuple[int, int]:
 
 
 def test_u28_a_high_watermark_of_before_the_reign_or_of_a_namesake_is_not_believed(
-    cluster: LocalCluster, archive_of: ArchiveOf
+    cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
     """A checkpoint that is written once an hour: nothing goes by it, and none of its numbers by a new topic's name."""
-    topic, interval = "namesake", "replica.high.watermark.checkpoint.interval.ms"
+    topic, interval = f"namesake-{repetition}", "replica.high.watermark.checkpoint.interval.ms"
     broker = cluster.brokers[1]
     usual = broker.properties[interval]
     cluster.create_topic(topic, assignment=[[1]])

@@ -287,10 +287,10 @@ def test_u27_a_put_that_lands_late_is_refused(
 
 
 def test_u27_a_log_that_lands_after_the_other_brokers_is_refused(
-    cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf
+    cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf, repetition: int
 ) -> None:
     """Another leader with other boundaries committed other bytes under the same name meanwhile; those stay."""
-    topic = "late-leader"
+    topic = f"late-leader-{repetition}"
     archive = archive_of(topic, proxy=proxy, properties=IMPATIENT)
     cluster.create_topic(topic, assignment=[[1, 2]])
     cluster.produce(topic, records(1500), partition=0, config={"batch.size": 4000})

@@ -89,9 +89,11 @@ def test_u09_a_topic_made_anew_stands_beside_the_one_that_was_deleted(
     assert "died" not in text_of(agent)
 
 
-def test_u09_a_topic_made_anew_under_uploads_of_its_first_life(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
+def test_u09_a_topic_made_anew_under_uploads_of_its_first_life(
+    cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
+) -> None:
     """Uploads of the first life stand while it is deleted and made anew: none of it appears in the second."""
-    topic = "reborn-meanwhile"
+    topic = f"reborn-meanwhile-{repetition}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1]], config=SMALL)
     cluster.produce(topic, records(300), partition=0)
