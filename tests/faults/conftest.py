@@ -3,11 +3,16 @@
 A test that stops, kills or pauses a server starts it again before it ends, whatever became of the test.
 """
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from tests.faults.crashes import Step
+from tests.faults.lives import SEED, SOME, History, Past, record
 from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES, Archive, archives
 from ts_local.cluster import LocalCluster
 from ts_local.proxy.s3 import S3FaultProxy
@@ -86,3 +91,31 @@ def proxy(cluster: LocalCluster) -> Iterator[S3FaultProxy]:
     assert cluster.s3 is not None
     with S3FaultProxy(cluster.s3) as proxy:
         yield proxy
+
+
+@pytest.fixture(scope="package")
+def past(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Past:
+    """What the histories of crashes are made of."""
+    return record(cluster, tmp_path_factory.mktemp("recorded"))
+
+
+@pytest.fixture
+def history_of(cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[..., History]]:
+    """Makes histories; each ends with the test at the latest."""
+    made: list[History] = []
+
+    def history(**properties: Mapping[str, str]) -> History:
+        made.append(History(cluster, tmp_path, **properties))
+        return made[-1]
+
+    with ExitStack() as opened:
+        yield history
+        for each in made:
+            opened.enter_context(each)
+
+
+@pytest.fixture(params=["some", pytest.param("all", marks=(pytest.mark.full, pytest.mark.timeout(2 * 3600)))])
+def pairs(request: pytest.FixtureRequest, past: Past) -> list[tuple[Step, Step]]:
+    """All pairs of steps, or a few of them by a fixed seed."""
+    every = list(itertools.combinations_with_replacement(past.steps, 2))
+    return every if request.param == "all" else Random(SEED).sample(every, SOME)

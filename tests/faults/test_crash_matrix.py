@@ -1,139 +1,26 @@
-"""Killed at every step of the protocol, and at every two; alone, and beside a second agent (faults U03 and U31).
+"""Killed at every step of the protocol, and at every two (fault U03).
 
-The steps are those of a recorded run, so a new PUT joins by itself. Histories of one topic go to archives of their own.
+The steps are those of a recorded run, so a new PUT joins by itself.
 """
 
-import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass
-from pathlib import Path
-from random import Random
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from tests.faults.crashes import Fate, Moment, Step, Victim, step_of
-from tests.faults.files import SECONDS
-from tests.faults.store_faults import (
-    ONE_THREAD,
-    TINY,
-    Guard,
-    assert_complete,
-    assert_view,
-    ends_of,
-    fill,
-    kafkas,
-    knows,
-    variants,
+from tests.faults.crashes import Moment, Step, Victim
+from tests.faults.lives import (
+    MOMENTS,
+    PARTITIONS,
+    SEGMENTS,
+    TOPIC,
+    History,
+    Past,
+    complete,
+    live_pairs,
+    two_kills,
+    until_struck_or_done,
 )
-from tests.uploader.beside import Archive
-from ts_local.cluster import LocalCluster, wait_for
-from ts_local.oracle import OracleRecord
-from ts_local.proxy.s3 import S3FaultProxy
-
-PARTITIONS = 2
-SEGMENTS = 2  # of each partition: a first commit and a next one
-TOPIC = "crashing"
-SEED = 20261121
-MOMENTS: tuple[Moment, ...] = ("before", "after")
-FATES: tuple[Fate, ...] = ("kill", "pause")
-HISTORIES_AT_ONCE = 2
-SOME = 3  # pairs of steps in `make test`
-
-
-@dataclass(frozen=True)
-class Past:
-    """What was produced, once for all histories.
-
-    Attributes:
-        oracle: by partition what Kafka's consumer sees.
-        ends: by partition where its closed segments end.
-        steps: of an agent that nothing befalls, from an empty store to everything shipped, in order.
-    """
-
-    oracle: Mapping[int, list[OracleRecord]]
-    ends: Mapping[int, int]
-    steps: tuple[Step, ...]
-
-
-class History:
-    """An empty archive of the topic, and what its agents pass.
-
-    Args:
-        cluster: that holds the topic.
-        directory: of the test; a sibling of it is this history's.
-        properties: of the configuration.
-    """
-
-    numbers = itertools.count()
-
-    def __init__(self, cluster: LocalCluster, directory: Path, properties: Mapping[str, str] | None = None) -> None:
-        assert cluster.s3 is not None
-        self._s3 = cluster.s3
-        self._open = ExitStack()
-        own = directory / f"{directory.name}-{next(self.numbers)}"
-        self.archive = Archive(cluster, own, TOPIC, properties=properties)
-
-    def __enter__(self) -> "History":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.archive.close()
-        self._open.close()
-
-    def proxy(self) -> S3FaultProxy:
-        """A proxy for one agent, or for the lives of one."""
-        return self._open.enter_context(S3FaultProxy(self._s3))
-
-
-@pytest.fixture(scope="module")
-def past(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Past:
-    """Two partitions of two segments each, and the steps that ship them."""
-    cluster.create_topic(TOPIC, assignment=[[1]] * PARTITIONS, config=TINY)
-    fill(cluster, TOPIC, SEGMENTS, PARTITIONS)
-    with History(cluster, tmp_path_factory.mktemp("recorded"), ONE_THREAD) as history:
-        archive, proxy = history.archive, history.proxy()
-        oracle, ends = kafkas(archive, PARTITIONS), ends_of(archive, PARTITIONS)
-        agent = archive.agent(environment=proxy.environment())
-        wait_for(lambda: knows(agent, archive, ends), "everything to be shipped", SECONDS, state=archive.objects)
-        assert_complete(archive, ends, oracle)
-        steps = [step for request in proxy.requests() if (step := step_of(archive, request)) is not None]
-    return Past(oracle, ends, tuple(dict.fromkeys(steps)))  # two partitions may both try to open the incarnation
-
-
-@pytest.fixture
-def history_of(cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[..., History]]:
-    """Makes histories; each ends with the test at the latest."""
-    made: list[History] = []
-
-    def history(**properties: Mapping[str, str]) -> History:
-        made.append(History(cluster, tmp_path, **properties))
-        return made[-1]
-
-    with ExitStack() as opened:
-        yield history
-        for each in made:
-            opened.enter_context(each)
-
-
-def until_struck_or_done(victim: Victim, history: History, past: Past) -> bool:
-    """Let a life pass; whether it was struck."""
-    agent = victim.live()
-    wait_for(
-        lambda: victim.struck.is_set() or knows(agent, history.archive, past.ends),
-        "the agent to be struck, or to be done",
-        SECONDS,
-        state=lambda: (sorted(map(str, victim.met)), history.archive.objects(), agent.tail(10)),
-    )
-    return victim.struck.is_set()
-
-
-def complete(history: History, past: Past, guard: Guard) -> None:
-    """The end of every history: all is there once, under plain names, and no moment was wrong."""
-    assert_complete(history.archive, past.ends, past.oracle)
-    assert variants(history.archive) == []
-    assert guard.violations == []
+from tests.faults.store_faults import ONE_THREAD, Guard, assert_view
 
 
 def test_the_recorded_run_holds_the_steps_of_the_protocol(past: Past) -> None:
@@ -170,99 +57,8 @@ def test_u03_killed_at_each_step_of_the_protocol(
     complete(history, past, guard)
 
 
-def struck_in_turn(past: Past, victims: tuple[Victim, Victim], history: History) -> bool:
-    """The first is struck, and the second, a new process, afterwards; the views in between are right.
-
-    Whether the first one's step came: with several threads one commit may do for two segments.
-    """
-    for victim in victims:
-        struck = until_struck_or_done(victim, history, past)
-        assert_view(history.archive, past.oracle)
-        if not struck and victim is victims[0]:
-            return False
-    if victims[1].agent.alive:  # with several threads all behind its step may have come before the first one's
-        victims[1].agent.kill()
-    return True
-
-
-def victims_of(
-    history: History, past: Past, steps: tuple[Step, Step], random: Random, fate: Fate
-) -> tuple[Guard, tuple[Victim, Victim]]:
-    """Two agents: one is struck at the first step, one killed at the second or whatever else comes behind that."""
-    proxies = history.proxy(), history.proxy()
-    behind = frozenset(past.steps[past.steps.index(steps[1]) :])
-    moments: list[Moment] = random.choices(MOMENTS, k=2)
-    print(f"{fate} {moments[0]} {steps[0]}, kill {moments[1]} {steps[1]}")  # noqa: T201
-    return Guard(history.archive, *proxies), (
-        Victim(history.archive, proxies[0], moments[0], lambda step, met: step == steps[0] and not met, fate),
-        Victim(history.archive, proxies[1], moments[1], lambda step, met: step in behind and not met),
-    )
-
-
-def two_kills(history: History, past: Past, steps: tuple[Step, Step], random: Random) -> bool:
-    """A life ends at the first step, the next at the second; the third completes. False where the first never came."""
-    guard, victims = victims_of(history, past, steps, random, "kill")
-    if not struck_in_turn(past, victims, history):
-        return False
-    agent = victims[1].live()
-    wait_for(lambda: knows(agent, history.archive, past.ends), "the third life to complete", SECONDS)
-    complete(history, past, guard)
-    return True
-
-
-def two_agents(history: History, past: Past, steps: tuple[Step, Step], random: Random, fate: Fate) -> bool:
-    """One is struck at the first step, another works meanwhile and is killed at the second; then the first goes on.
-
-    False where the first step never came.
-    """
-    guard, victims = victims_of(history, past, steps, random, fate)
-    if not struck_in_turn(past, victims, history):
-        return False
-    agent = victims[0].live()
-    wait_for(lambda: knows(agent, history.archive, past.ends), "the first to go on and complete", SECONDS)
-    complete(history, past, guard)
-    return True
-
-
-Live = Callable[[History, tuple[Step, Step], Random], bool]
-
-
-def live_pairs(pairs: Sequence[tuple[Step, Step]], history_of: Callable[..., History], live: Live) -> None:
-    """Histories of pairs of steps, some at once (they mostly wait), each with a seed of its own."""
-
-    def live_one(number: int, steps: tuple[Step, Step]) -> None:
-        with history_of() as history:
-            struck = live(history, steps, Random(f"{SEED}-{number}"))
-        if not struck:  # one thread takes every step of the recorded run
-            with history_of(properties=ONE_THREAD) as history:
-                assert live(history, steps, Random(f"{SEED}-{number}")), f"never struck: {steps[0]}"
-
-    with ThreadPoolExecutor(HISTORIES_AT_ONCE, "history") as pool:
-        lived = [pool.submit(live_one, *pair) for pair in enumerate(pairs)]
-        try:
-            for history in lived:
-                history.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-@pytest.fixture(params=["some", pytest.param("all", marks=(pytest.mark.full, pytest.mark.timeout(2 * 3600)))])
-def pairs(request: pytest.FixtureRequest, past: Past) -> list[tuple[Step, Step]]:
-    """All pairs of steps, or a few of them by a fixed seed."""
-    every = list(itertools.combinations_with_replacement(past.steps, 2))
-    return every if request.param == "all" else Random(SEED).sample(every, SOME)
-
-
 def test_u03_killed_at_two_steps(
     past: Past, history_of: Callable[..., History], pairs: Sequence[tuple[Step, Step]]
 ) -> None:
     """A kill, a restart, a second kill, before or after a step each."""
     live_pairs(pairs, history_of, lambda history, steps, random: two_kills(history, past, steps, random))
-
-
-@pytest.mark.parametrize("fate", FATES)
-def test_u31_two_agents_at_two_steps(
-    past: Past, history_of: Callable[..., History], pairs: Sequence[tuple[Step, Step]], fate: Fate
-) -> None:
-    """One agent killed or paused at a step, another killed meanwhile at a second one beside the same broker."""
-    live_pairs(pairs, history_of, lambda history, steps, random: two_agents(history, past, steps, random, fate))
