@@ -36,6 +36,7 @@ _LEADER_MOVED = frozenset(
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.REPLICA_NOT_AVAILABLE,
         KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError._NOENT,  # the broker that was asked knows of no leader yet
     }
 )
 
