@@ -16,6 +16,8 @@ from ts_common.errors import ConfigurationError
 from ts_common.model import is_cluster_id, is_topic_name
 from ts_common.object_keys import MAX_ENTROPY_BITS
 from ts_common.store.factory import parse_location
+from ts_spark.cluster_config import OPTION as CONFIG
+from ts_spark.cluster_config import Place, completed
 
 SOURCE: Final = "options of kafka_segments"
 _EARLIEST_OFFSET: Final = -2  # in the JSON forms, as in Kafka
@@ -133,9 +135,9 @@ def parse_options(given: Mapping[str, str]) -> QueryOptions:
     reader = _Reader(given)
     location = reader.read("path", _location)
     cluster = reader.read("cluster", _cluster)
-    if not reader.given("path") and not reader.given(_SEVERAL_PATHS):
+    if not reader.given("path") and not reader.given(_SEVERAL_PATHS) and not reader.given(CONFIG):
         reader.problems.append('path: missing; name the location: .load("s3://bucket/base/prefix"), or file:///dir')
-    if not reader.given("cluster"):
+    if not reader.given("cluster") and not reader.given(CONFIG):
         reader.problems.append("cluster: missing; it is the cluster's part of the keys in the store")
     entropy_bits = reader.read("prefixEntropyBits", _entropy_bits)
     chosen = [name for name in _SUBSCRIPTIONS if reader.given(name)]
@@ -160,12 +162,15 @@ def parse_options(given: Mapping[str, str]) -> QueryOptions:
     include_headers = reader.read("includeHeaders", _boolean)
     fail_on_data_loss = reader.read("failOnDataLoss", _boolean)
     isolation = reader.read(_ISOLATION, _isolation)
-    if reader.problems or location is None or cluster is None:
+    place = Place(location, cluster, entropy_bits)
+    if (file := reader.read(CONFIG, str)) is not None:
+        place = completed(place, file, topics or assigned or (None if pattern else ()), reader.problems)
+    if reader.problems or place.location is None or place.cluster is None:
         raise ConfigurationError(SOURCE, reader.problems)
     return QueryOptions(
-        location=location,
-        cluster=cluster,
-        entropy_bits=entropy_bits or 0,
+        location=place.location,
+        cluster=place.cluster,
+        entropy_bits=place.entropy_bits or 0,
         subscription=Subscription(topics or (), pattern, assigned),
         start=start or Edge.EARLIEST,
         end=end or Edge.LATEST,
@@ -376,6 +381,7 @@ _NAMES: Final = (
     "maxRecordsPerPartition",
     "includeHeaders",
     "failOnDataLoss",
+    CONFIG,
     _ISOLATION,
 )
 _DOCUMENTED: Final = {name.lower(): name for name in _NAMES}

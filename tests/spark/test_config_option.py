@@ -1,0 +1,141 @@
+"""The option `config`: what the agent's file says need not be said again."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.spark.archives import CLUSTER, Archive, batches
+from ts_common.errors import ConfigurationError
+from ts_spark.options import QueryOptions, parse_options
+from ts_spark.planning import plan_query
+
+URL = "storage.service.endpoint.url"
+PROVIDER = "storage.service.endpoint.provider.class"
+BITS = "ts.segment.uploader.s3.prefix.entropy.bits"
+
+
+def written(directory: Path, name: str = f"{CLUSTER}.properties", **settings: str) -> Path:
+    path = directory / name
+    path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    return path
+
+
+def parsed(file: Path, **options: str) -> QueryOptions:
+    return parse_options({"config": str(file), "subscribe": "t", **options})
+
+
+def problems(file: Path | str, **options: str) -> tuple[str, ...]:
+    with pytest.raises(ConfigurationError) as caught:
+        parse_options({"config": str(file), "subscribe": "t", **options})
+    return caught.value.problems
+
+
+@pytest.fixture
+def several(tmp_path: Path) -> Path:
+    """A file whose topics lie in two locations; all but `pii` and `cards` in the first."""
+    private = {"bucket": "private", "prefix": "base"}
+    topics = {"default": {"bucket": "public"}, "topics": {"pii": private, "cards": private}}
+    (tmp_path / f"{CLUSTER}.endpoints.json").write_text(json.dumps(topics))
+    return written(tmp_path, **{PROVIDER: "json", BITS: "7"})
+
+
+def test_the_file_says_location_cluster_and_width(tmp_path: Path) -> None:
+    """A query needs it and a subscription, and nothing more."""
+    archive = Archive(tmp_path / "store", entropy_bits=4)
+    archive.put_segment("t", 0, batches((0, 9)))
+    archive.commit("t", 9)
+    file = written(tmp_path, **{URL: archive.location, BITS: "4"})
+    query = parsed(file)
+    assert (query.location, query.cluster, query.entropy_bits) == (archive.location, CLUSTER, 4)
+    (split,) = plan_query(archive.store, query).splits
+    assert [(part.start, part.end) for part in split.ranges] == [(0, 9)]
+
+
+def test_a_file_without_a_width_means_none(tmp_path: Path) -> None:
+    """As for the agent, where a number below 1 means none too."""
+    assert parsed(written(tmp_path, **{URL: "s3://bucket/base"})).entropy_bits == 0
+    assert parsed(written(tmp_path, **{URL: "s3://bucket/base", BITS: "-1"}), prefixEntropyBits="0").entropy_bits == 0
+
+
+def test_each_topic_is_looked_for_where_it_lies(several: Path) -> None:
+    """The provider is asked for the topics that the query names."""
+    assert parsed(several).location == "s3://public"
+    assert parsed(several, subscribe="pii,cards").location == "s3://private/base"
+    assigned = parse_options({"config": str(several), "assign": '{"cards":[0]}'})
+    assert assigned.location == "s3://private/base"
+
+
+def test_topics_of_several_locations_are_refused_by_name(several: Path) -> None:
+    """A query reads one location; which topics lie where is told."""
+    assert problems(several, subscribe="t,pii,cards") == (
+        f"config: {several}: a query reads one location: pii, cards in s3://private/base; t in s3://public; "
+        "union a query for each",
+    )
+    with pytest.raises(
+        ConfigurationError, match=r"topics lie in s3://private/base, s3://public, and a query reads one"
+    ):
+        parse_options({"config": str(several), "subscribePattern": ".*"})
+
+
+def test_a_pattern_needs_one_location_only(tmp_path: Path) -> None:
+    """Which topics it finds is not known when the options are read."""
+    file = written(tmp_path, **{URL: "s3://bucket/base"})
+    assert parse_options({"config": str(file), "subscribePattern": ".*"}).location == "s3://bucket/base"
+
+
+def test_a_topic_without_a_place_is_named(tmp_path: Path) -> None:
+    """The agent does not ship it either."""
+    (tmp_path / f"{CLUSTER}.endpoints.json").write_text(json.dumps({"topics": {"a": {"bucket": "abc"}}}))
+    file = written(tmp_path, **{PROVIDER: "json"})
+    told = problems(file, subscribe="a,b,c")
+    assert [problem.partition(" has no place")[0] for problem in told] == [
+        f"config: {file}: topic 'b'",
+        f"config: {file}: topic 'c'",
+    ]
+
+
+def test_what_options_and_file_both_say_must_agree(tmp_path: Path) -> None:
+    """Agreement is fine, each contradiction is an error that names both."""
+    file = written(tmp_path, **{URL: "s3://bucket/base/", BITS: "5"})
+    same = {"path": "s3://bucket/base", "cluster": CLUSTER, "prefixEntropyBits": "5"}
+    assert parsed(file, **same) == parsed(file)
+    assert problems(file, path="s3://other", cluster="test", prefixEntropyBits="0") == (
+        f"path=s3://other: config={file} says s3://bucket/base; drop one of the two",
+        f"cluster=test: config={file} says {CLUSTER}; drop one of the two",
+        f"prefixEntropyBits=0: config={file} says 5; drop one of the two",
+    )
+
+
+def test_topics_in_several_locations_hide_no_contradiction(several: Path) -> None:
+    """All problems at once."""
+    assert [problem.partition(":")[0] for problem in problems(several, subscribe="t,pii", cluster="test")] == [
+        "config",
+        "cluster=test",
+    ]
+
+
+def test_everything_wrong_in_the_file_is_told_beside_the_other_problems(tmp_path: Path) -> None:
+    """Also where no topic is asked for."""
+    file = written(tmp_path, **{BITS: "many", "storage.service.endpoint.urk": "s3://bucket"})
+    told = problems(file, subscribe="a b", failOnDataLoss="maybe")
+    assert [problem.partition(f"{file}: ")[2].partition(":")[0] for problem in told if "config" in problem] == [
+        "storage.service.endpoint.urk",
+        f"{BITS}=many",
+    ]
+    assert [problem.partition("=")[0] for problem in told if "config" not in problem] == ["subscribe", "failOnDataLoss"]
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("prod.properties", "prod.properties: there is no such file; each cluster has one"),
+        ("prod.conf", "prod.conf: a file named <clusterId>.properties is expected, on the driver's host"),
+        ("a b.properties", "a b.properties: a file named <clusterId>.properties is expected"),
+    ],
+)
+def test_a_file_that_is_none_is_named(tmp_path: Path, name: str, told: str) -> None:
+    """With what is expected."""
+    (problem,) = problems(tmp_path / name)
+    assert told in problem
+    assert str(tmp_path) in problem

@@ -1,0 +1,108 @@
+"""The option `config`: a cluster's properties file, the agent's own, so that a query need not repeat what stands there.
+
+Read on the driver only, by the agent's parser: the cluster (the file's name), the entropy bits and, through the
+endpoint provider, the location of each topic. Executors get the location alone.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from ts_common.errors import ConfigurationError
+from ts_common.model import is_cluster_id
+from ts_common.store.factory import parse_location
+
+if TYPE_CHECKING:
+    from ts_common.endpoints import EndpointProvider
+
+OPTION: Final = "config"
+_SUFFIX: Final = ".properties"
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a query's topics lie; None for what nothing says.
+
+    Attributes:
+        location: of the store, a URL.
+        cluster: whose topics.
+        entropy_bits: of the store's keys; 0 means none.
+    """
+
+    location: str | None
+    cluster: str | None
+    entropy_bits: int | None
+
+
+def completed(place: Place, file: str, topics: Iterable[str] | None, problems: list[str]) -> Place:
+    """What the options say of the place, and the file of `config` for the rest; they may not contradict.
+
+    Args:
+        place: as the options `path`, `cluster` and `prefixEntropyBits` say.
+        file: the value of `config`.
+        topics: that are asked for; None where a pattern asks for them, empty where nothing does.
+        problems: to which those of the file are added, and each contradiction.
+    """
+    from ts_common.config import load_config  # noqa: PLC0415  (pydantic: Spark loads the options for any source)
+    from ts_common.endpoints import open_provider  # noqa: PLC0415  (as above)
+
+    path = Path(file)
+    if path.suffix != _SUFFIX or not is_cluster_id(path.stem):
+        problems.append(f"{OPTION}={file}: a file named <clusterId>{_SUFFIX} is expected, on the driver's host")
+        return place
+
+    def told(error: ConfigurationError) -> None:
+        problems.extend(f"{OPTION}: {error.source}: {problem}" for problem in error.problems)
+
+    try:
+        config, _ = load_config(path)
+        endpoints = open_provider(config.endpoint_provider, path.stem, path.parent, config.endpoint_properties)
+    except ConfigurationError as error:
+        told(error)
+        return place
+    location = place.location
+    try:
+        location = _one_location(endpoints, topics, path)
+    except ConfigurationError as error:
+        told(error)
+
+    def agreed(name: str, said: _T | None, stated: _T | None) -> _T | None:
+        if said is not None and stated is not None and said != stated:
+            problems.append(f"{name}={said}: {OPTION}={file} says {stated}; drop one of the two")
+        return said if stated is None else stated
+
+    return Place(
+        agreed("path", place.location, location),
+        agreed("cluster", place.cluster, path.stem),
+        agreed("prefixEntropyBits", place.entropy_bits, max(0, config.entropy_bits)),
+    )
+
+
+def _one_location(endpoints: "EndpointProvider", topics: Iterable[str] | None, path: Path) -> str | None:
+    """The location of all the topics; None where none is named.
+
+    Raises:
+        ConfigurationError: they lie in several, or one of them has no place.
+    """
+    if topics is None:
+        known = {str(parse_location(url)) for url in endpoints.locations()}
+        if len(known) == 1:
+            return known.pop()
+        told = f"topics lie in {', '.join(sorted(known))}, and a query reads one location: name them with subscribe"
+        raise ConfigurationError(str(path), [told])
+    by_location: dict[str, list[str]] = {}
+    homeless: list[str] = []
+    for topic in topics:
+        try:
+            by_location.setdefault(str(parse_location(endpoints.location(topic))), []).append(topic)
+        except ConfigurationError as error:
+            homeless += error.problems
+    if homeless:
+        raise ConfigurationError(str(path), homeless)
+    if len(by_location) > 1:
+        told = "; ".join(f"{', '.join(names)} in {location}" for location, names in sorted(by_location.items()))
+        raise ConfigurationError(str(path), [f"a query reads one location: {told}; union a query for each"])
+    return next(iter(by_location), None)
