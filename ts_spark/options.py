@@ -18,6 +18,8 @@ from ts_common.object_keys import MAX_ENTROPY_BITS
 from ts_common.store.factory import parse_location
 from ts_spark.cluster_config import OPTION as CONFIG
 from ts_spark.cluster_config import Place, completed
+from ts_spark.incarnation import NEWEST, parse_incarnation
+from ts_spark.incarnation import OPTION as INCARNATION
 
 SOURCE: Final = "options of kafka_segments"
 _EARLIEST_OFFSET: Final = -2  # in the JSON forms, as in Kafka
@@ -109,6 +111,7 @@ class QueryOptions:
         fail_on_data_loss: whether offsets that are gone end the query.
         read_committed: whether records of aborted and of undecided transactions are left out.
         limits: how large a task may be.
+        incarnation: which life of each topic, as `ts_spark.incarnation.parse_incarnation` says.
     """
 
     location: str
@@ -122,6 +125,7 @@ class QueryOptions:
     fail_on_data_loss: bool
     read_committed: bool
     limits: SplitLimits
+    incarnation: str = NEWEST
 
 
 def parse_options(given: Mapping[str, str]) -> QueryOptions:
@@ -162,6 +166,7 @@ def parse_options(given: Mapping[str, str]) -> QueryOptions:
     include_headers = reader.read("includeHeaders", _boolean)
     fail_on_data_loss = reader.read("failOnDataLoss", _boolean)
     isolation = reader.read(_ISOLATION, _isolation)
+    incarnation = reader.read(INCARNATION, parse_incarnation)
     place = Place(location, cluster, entropy_bits)
     if (file := reader.read(CONFIG, str)) is not None:
         place = completed(place, file, topics or assigned or (None if pattern else ()), reader.problems)
@@ -179,6 +184,7 @@ def parse_options(given: Mapping[str, str]) -> QueryOptions:
         fail_on_data_loss=fail_on_data_loss is not False,
         read_committed=isolation == _READ_COMMITTED,
         limits=limits,
+        incarnation=incarnation or NEWEST,
     )
 
 
@@ -382,6 +388,7 @@ _NAMES: Final = (
     "includeHeaders",
     "failOnDataLoss",
     CONFIG,
+    INCARNATION,
     _ISOLATION,
 )
 _DOCUMENTED: Final = {name.lower(): name for name in _NAMES}

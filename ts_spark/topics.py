@@ -1,8 +1,9 @@
 """From a subscription to partitions: which of a cluster's topics are asked for, and where their objects lie.
 
-Readers take the newest incarnation of a topic, all its partitions of the same one. A topic without any data is known by
-the list of its incarnations; one that has neither never was, and a query for it is refused. Where nothing at all lies
-under the entropy width, the mistake is most likely the width, so the widths that hold the cluster are looked up.
+Readers take one incarnation of a topic, the newest unless another is asked for, all its partitions of the same one. A
+topic without any data is known by the list of its incarnations; one that has neither never was, and a query for it is
+refused. Where nothing at all lies under the entropy width, the mistake is most likely the width, so the widths that
+hold the cluster are looked up.
 """
 
 import difflib
@@ -14,13 +15,14 @@ from ts_common.errors import QueryError
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys
 from ts_common.store.contract import ObjectStore
+from ts_spark.incarnation import directory_of
 from ts_spark.options import QueryOptions
 from ts_spark.parallel import in_threads
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic that is asked for, in its newest incarnation.
+    """One topic that is asked for, in one incarnation.
 
     Attributes:
         name: the topic's.
@@ -58,7 +60,7 @@ def find_topics(store: ObjectStore, options: QueryOptions) -> tuple[Topic, ...]:
         asked = dict.fromkeys(subscription.topics)
 
     def find(name: str) -> Topic | None:
-        return _find_topic(store, keys, name, known.get(name, frozenset()))
+        return _find_topic(store, keys, name, known.get(name, frozenset()), options.incarnation)
 
     found = []
     for name, topic in zip(asked, in_threads(find, asked), strict=True):
@@ -71,10 +73,14 @@ def find_topics(store: ObjectStore, options: QueryOptions) -> tuple[Topic, ...]:
     return tuple(found)
 
 
-def _find_topic(store: ObjectStore, keys: ClusterKeys, name: str, numbers: frozenset[int]) -> Topic | None:
+def _find_topic(
+    store: ObjectStore, keys: ClusterKeys, name: str, numbers: frozenset[int], incarnation: str
+) -> Topic | None:
     """A topic with all its partitions; None where the store does not know it."""
     incarnations, etag = read_incarnations(store, keys, name)
-    directory = incarnations.newest_directory
+    if etag is None and not numbers:
+        return None
+    directory = directory_of(incarnations, incarnation)
     partitions = [TopicPartition(name, number) for number in sorted(numbers)]
     catalogs = in_threads(lambda partition: read_catalog(store, keys.partition(partition, directory)), partitions)
     held = tuple(catalog for catalog in catalogs if _holds_anything(catalog))
