@@ -95,6 +95,17 @@ class PartitionCatalog:
             return self.log_start
         return self.segments[0].name.base if self.segments else None
 
+    @property
+    def committed(self) -> tuple[StoredSegment, ...]:
+        """The segments that may answer for offsets that readers are shown; none where there is no commit."""
+        match self.commit:
+            case Commit(next_offset=end):
+                return tuple(segment for segment in self.segments if segment.name.base < end)
+            case ForeignCommit(highest_base=highest):
+                return tuple(segment for segment in self.segments if segment.name.base <= highest)
+            case None:
+                return ()
+
 
 def read_catalog(
     store: ObjectStore,

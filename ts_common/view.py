@@ -71,10 +71,10 @@ def open_view(store: ObjectStore, catalog: PartitionCatalog) -> PartitionView:
     if isinstance(catalog.commit, Commit):
         stable = catalog.commit.last_stable_offset
         end, epochs = catalog.commit.next_offset, catalog.commit.epochs
-        copies = describe(store, keys, [segment for segment in catalog.segments if segment.name.base < end])
+        copies = describe(store, keys, catalog.committed)
     else:  # it names a segment and no end; where that segment is gone, at least its base is missing
         end = catalog.commit.highest_base + 1
-        copies = describe(store, keys, [segment for segment in catalog.segments if segment.name.base < end])
+        copies = describe(store, keys, catalog.committed)
         epochs = living_line(copies)
         end = max([end, *(epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end) for copy in copies)])
     warning = None

@@ -18,6 +18,7 @@ from ts_common.object_keys import MAX_ENTROPY_BITS
 from ts_common.store.factory import parse_location
 from ts_spark.cluster_config import OPTION as CONFIG
 from ts_spark.cluster_config import Place, completed
+from ts_spark.filters import OPTION as PUSH_DOWN
 from ts_spark.incarnation import NEWEST, parse_incarnation
 from ts_spark.incarnation import OPTION as INCARNATION
 
@@ -112,6 +113,7 @@ class QueryOptions:
         read_committed: whether records of aborted and of undecided transactions are left out.
         limits: how large a task may be.
         incarnation: which life of each topic, as `ts_spark.incarnation.parse_incarnation` says.
+        push_down_predicate: whether filters may leave out what they do not want; see `ts_spark.filters`.
     """
 
     location: str
@@ -126,6 +128,7 @@ class QueryOptions:
     read_committed: bool
     limits: SplitLimits
     incarnation: str = NEWEST
+    push_down_predicate: bool = False
 
 
 def parse_options(given: Mapping[str, str]) -> QueryOptions:
@@ -167,6 +170,7 @@ def parse_options(given: Mapping[str, str]) -> QueryOptions:
     fail_on_data_loss = reader.read("failOnDataLoss", _boolean)
     isolation = reader.read(_ISOLATION, _isolation)
     incarnation = reader.read(INCARNATION, parse_incarnation)
+    push_down = reader.read(PUSH_DOWN, _boolean)
     place = Place(location, cluster, entropy_bits)
     if (file := reader.read(CONFIG, str)) is not None:
         place = completed(place, file, topics or assigned or (None if pattern else ()), reader.problems)
@@ -185,6 +189,7 @@ def parse_options(given: Mapping[str, str]) -> QueryOptions:
         read_committed=isolation == _READ_COMMITTED,
         limits=limits,
         incarnation=incarnation or NEWEST,
+        push_down_predicate=bool(push_down),
     )
 
 
@@ -389,6 +394,7 @@ _NAMES: Final = (
     "failOnDataLoss",
     CONFIG,
     INCARNATION,
+    PUSH_DOWN,
     _ISOLATION,
 )
 _DOCUMENTED: Final = {name.lower(): name for name in _NAMES}

@@ -2,7 +2,7 @@
 timestamps, where a query names some.
 
 Whatever offsets are asked for and gone are data loss, all of it told at once: with `failOnDataLoss` an error, else
-warnings. Offsets that compaction removed are none.
+warnings. Offsets that compaction removed are none, nor are those that filters do not ask for.
 """
 
 from dataclasses import dataclass, replace
@@ -15,10 +15,12 @@ from ts_common.store.contract import ObjectStore
 from ts_common.transactions import find_aborted, stable_end
 from ts_common.view import PartitionView, open_view
 from ts_spark.bounds import check_named_partitions, find_bounds
+from ts_spark.filters import EVERYTHING, Wanted
 from ts_spark.options import QueryOptions
 from ts_spark.parallel import in_threads
 from ts_spark.split import Split, bytes_of
 from ts_spark.splitting import PartitionRanges, make_splits
+from ts_spark.times import in_time
 from ts_spark.topics import find_topics
 
 _MOST_LOSSES_TOLD: Final = 20
@@ -31,7 +33,7 @@ class QueryPlan:
     Attributes:
         splits: by topic, partition and offset.
         warnings: one sentence each.
-        segments: `.log` objects that are read, of `all_segments` that the topics' views hold.
+        segments: `.log` objects that are read, of `all_segments` that the topics hold below their commits.
         all_segments: see `segments`.
         bytes: how much is read at most, of `all_bytes`.
         all_bytes: see `bytes`.
@@ -52,8 +54,13 @@ class _PartitionPlan:
     losses: tuple[str, ...]
 
 
-def plan_query(store: ObjectStore, options: QueryOptions) -> QueryPlan:
+def plan_query(store: ObjectStore, options: QueryOptions, wanted: Wanted = EVERYTHING) -> QueryPlan:
     """Plan a query against what the store holds now.
+
+    Args:
+        store: where its topics lie.
+        options: of the query.
+        wanted: what filters leave of it.
 
     Raises:
         QueryError: topics, partitions or offsets that the store does not hold.
@@ -64,40 +71,46 @@ def plan_query(store: ObjectStore, options: QueryOptions) -> QueryPlan:
     """
     topics = find_topics(store, options)
     check_named_partitions(options, topics)
-    catalogs = [catalog for topic in topics for catalog in topic.partitions]
+    asked = [catalog for topic in topics for catalog in topic.partitions]
+    catalogs = [catalog for catalog in asked if wanted.has(catalog.keys.partition)]
     views = in_threads(lambda catalog: open_view(store, catalog), catalogs)
-    plans = in_threads(lambda view: _plan_partition(store, view, options), views)
+    plans = in_threads(lambda view: _plan_partition(store, view, options, wanted), views)
     losses = [loss for plan in plans for loss in plan.losses]
     if losses and options.fail_on_data_loss:
         told = "; ".join(losses[:_MOST_LOSSES_TOLD])
         more = f"; and {len(losses) - _MOST_LOSSES_TOLD} more" if len(losses) > _MOST_LOSSES_TOLD else ""
         raise DataLoss(f'{told}{more}. To read what is there, set option("failOnDataLoss", "false")')
     read = {copy.key: copy for plan in plans for part in plan.read.ranges for copy in part.copies}
-    held = [copy for view in views for copy in view.copies]
+    held = [segment for catalog in asked for segment in catalog.committed]
     return QueryPlan(
         splits=make_splits(store, [plan.read for plan in plans], options.limits),
         warnings=(*(view.warning for view in views if view.warning), *losses),
         segments=len(read),
         all_segments=len(held),
         bytes=sum(bytes_of(part) for plan in plans for part in plan.read.ranges),
-        all_bytes=sum(copy.segment.size for copy in held),
+        all_bytes=sum(segment.size for segment in held),
     )
 
 
-def _plan_partition(store: ObjectStore, view: PartitionView, options: QueryOptions) -> _PartitionPlan:
+def _plan_partition(store: ObjectStore, view: PartitionView, options: QueryOptions, wanted: Wanted) -> _PartitionPlan:
     shown: PartitionView = view
     aborted: tuple[AbortedTransaction, ...] = ()
     if options.read_committed:  # markers can stand behind what is shown
         shown = replace(view, end=stable_end(store, view))
     bounds = find_bounds(store, shown, options)
-    if options.read_committed and bounds.start < bounds.end:
-        aborted = find_aborted(store, view, bounds.start, bounds.end)
-    losses = [f"{view.partition}: offsets {low} to {high - 1} {what}" for low, high, what in bounds.lost]
+    windows = wanted.windows(bounds.start, bounds.end)
+    if options.read_committed and windows:
+        aborted = find_aborted(store, view, windows[0][0], windows[-1][1])
+    losses = [
+        f"{view.partition}: offsets {low} to {high - 1} {what}"
+        for start, end, what in bounds.lost
+        for low, high in wanted.windows(start, end)
+    ]
     ranges = []
-    for part in view.plan(bounds.start, bounds.end):
+    for part in (part for low, high in windows for part in view.plan(low, high)):
         if isinstance(part, Hole):
             why = "a gap is recorded there" if part.recorded else "no object in the store holds them"
             losses.append(f"{view.partition}: offsets {part.start} to {part.end - 1} are lost: {why}")
-        else:
-            ranges.append(part)
+        elif (timely := in_time(part, wanted.milliseconds)) is not None:
+            ranges.append(timely)
     return _PartitionPlan(view, PartitionRanges(tuple(ranges), aborted), tuple(losses))

@@ -7,26 +7,32 @@
 3. `read(split)`, in a Python worker of an executor: see `ts_spark.batches`.
 
 Each happens in a Python process of its own, with pickled copies of these objects; Spark loads this module whenever it
-looks for data sources, so what is heavy (numba, the store's SDK) is loaded where it is used. There is no `pushFilters`:
-Spark calls it only with `spark.sql.python.filterPushdown.enabled=true`, and refuses a source that has one otherwise.
+looks for data sources, so what is heavy (numba, the store's SDK) is loaded where it is used. Filters come between
+`reader` and `partitions`, where the session hands them over and the query takes them: see `ts_spark.filters`.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from ts_common.errors import QueryError, TieredStorageError
-from ts_spark.options import QueryOptions, parse_options
+from ts_spark.filters import EVERYTHING, SETTING, filters_are_handed_over, wanted_by
+from ts_spark.filters import OPTION as PUSH_DOWN
+from ts_spark.options import Edge, QueryOptions, parse_options
 from ts_spark.schema import full_schema, wanted_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _READ_ONLY: Final = "kafka_segments is read only"
+_HOW_TO_READ_LESS: Final = (
+    "all offsets are read: startingTimestamp, endingTimestamp, startingOffsets and endingOffsets read a range of them; "
+    f"so do filters, with {SETTING}=true in the session and the option {PUSH_DOWN}=true, where each query loads anew"
+)
 _BATCH_ONLY: Final = "kafka_segments is read in batches: use spark.read"
 
 
@@ -52,7 +58,8 @@ class KafkaSegmentsSource(DataSource):
         with _message_first():
             query = parse_options(self._options)
             names = wanted_columns(schema, include_headers=query.include_headers)
-        return KafkaSegmentsReader(query, names)
+        takes_filters = query.push_down_predicate and filters_are_handed_over()
+        return (_FilteredReader if takes_filters else KafkaSegmentsReader)(query, names)
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002  (Spark's signature)
         """Refused."""
@@ -77,6 +84,7 @@ class KafkaSegmentsReader(DataSourceReader):
     def __init__(self, query: QueryOptions, names: Sequence[str]) -> None:
         self._query = query
         self._names = tuple(names)
+        self._wanted = EVERYTHING
 
     def partitions(self) -> Sequence[InputPartition]:
         """The splits; Spark reads nothing where there are none."""
@@ -87,7 +95,7 @@ class KafkaSegmentsReader(DataSourceReader):
 
         log = structlog.get_logger("ts_spark")
         with _message_first(), open_store(self._query.location) as store:
-            plan = plan_query(store, self._query)
+            plan = plan_query(store, self._query, self._wanted)
         for warning in plan.warnings:
             log.warning(warning)
         log.info(
@@ -100,6 +108,8 @@ class KafkaSegmentsReader(DataSourceReader):
             of_bytes=plan.all_bytes,
             splits=len(plan.splits),
         )
+        if plan.segments > 1 and not self._wanted.is_narrow and _is_unbounded(self._query):
+            log.info(_HOW_TO_READ_LESS)
         return list(plan.splits)
 
     def read(self, partition: InputPartition | None) -> "Iterator[pa.RecordBatch]":
@@ -111,6 +121,19 @@ class KafkaSegmentsReader(DataSourceReader):
             with _message_first():
                 yield from read_split(shared_store(self._query.location), partition, self._names)
             settle_process()
+
+
+class _FilteredReader(KafkaSegmentsReader):
+    """One that takes filters; Spark refuses it where its setting is off."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  (Spark's name)
+        """Keep what the filters leave of the query; Spark applies all of them again."""
+        self._wanted = wanted_by(filters)
+        return filters
+
+
+def _is_unbounded(query: QueryOptions) -> bool:
+    return (query.start, query.end) == (Edge.EARLIEST, Edge.LATEST)
 
 
 def _refuse(message: str) -> NoReturn:

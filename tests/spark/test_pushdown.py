@@ -1,0 +1,318 @@
+"""Filters that Spark hands over leave out what no row can match, and nothing else."""
+
+import itertools
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringStartsWith,
+)
+
+from tests.log_format.build import batch, record
+from tests.spark.archives import Archive, batches, steps
+from ts_common.errors import DataLoss
+from ts_common.model import TopicPartition
+from ts_common.object_keys import SegmentName
+from ts_common.segment_metadata import decode_metadata
+from ts_spark.batches import read_split
+from ts_spark.filters import EVERYTHING, wanted_by
+from ts_spark.options import parse_options
+from ts_spark.planning import QueryPlan, plan_query
+from ts_spark.schema import full_schema
+
+EPOCH = datetime.fromtimestamp(0, UTC)
+BEYOND = 1 << 63
+
+
+def at(milliseconds: float) -> datetime:
+    return EPOCH + timedelta(microseconds=round(milliseconds * 1000))
+
+
+def planned(archive: Archive, *filters: Filter, **options: str) -> QueryPlan:
+    query = parse_options(archive.options(**{"subscribe": "t", **options}))
+    return plan_query(archive.store, query, wanted_by(filters))
+
+
+def rows(archive: Archive, *filters: Filter, **options: str) -> list[dict[str, Any]]:
+    names = full_schema(include_headers=False).fieldNames()
+    splits = planned(archive, *filters, **options).splits
+    return [row for split in splits for b in read_split(archive.store, split, names) for row in b.to_pylist()]
+
+
+def offsets(archive: Archive, *filters: Filter, **options: str) -> list[int]:
+    return [row["offset"] for row in rows(archive, *filters, **options)]
+
+
+@pytest.fixture
+def three(archive: Archive) -> Archive:
+    """Topic `t`: segments [0, 100), [100, 200), [200, 300); the record at offset `o` has the timestamp 1000 + o."""
+    for base in (0, 100, 200):
+        archive.put_segment("t", base, batches(*steps(base, base + 100)))
+    archive.commit("t", 300, highest_base=200)
+    return archive
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ([EqualTo(("offset",), 7)], ((7, 8),)),
+        ([EqualNullSafe(("offset",), 7)], ((7, 8),)),
+        ([GreaterThan(("offset",), 7)], ((8, BEYOND),)),
+        ([GreaterThanOrEqual(("offset",), 7)], ((7, BEYOND),)),
+        ([LessThan(("offset",), 7)], ((-BEYOND, 7),)),
+        ([LessThanOrEqual(("offset",), 7)], ((-BEYOND, 8),)),
+        ([In(("offset",), (9, 3, None, 4, 3))], ((3, 5), (9, 10))),
+        ([In(("offset",), (None,))], ()),
+        ([GreaterThan(("offset",), 3), LessThan(("offset",), 9), IsNotNull(("offset",))], ((4, 9),)),
+        ([In(("offset",), (1, 5, 9)), GreaterThan(("offset",), 1)], ((5, 6), (9, 10))),
+        ([EqualTo(("offset",), 7), EqualTo(("offset",), 8)], ()),
+        ([EqualTo(("offset",), None)], ((-BEYOND, BEYOND),)),
+        ([EqualTo(("offset",), "7")], ((-BEYOND, BEYOND),)),
+        ([In(("offset",), (7, "8"))], ((-BEYOND, BEYOND),)),
+        ([Not(EqualTo(("offset",), 7))], ((-BEYOND, BEYOND),)),
+        ([EqualTo(("value", "offset"), 7)], ((-BEYOND, BEYOND),)),
+    ],
+)
+def test_comparisons_of_offsets_become_ranges(filters: list[Filter], expected: object) -> None:
+    """Joined by AND; what is not understood restricts nothing."""
+    assert wanted_by(filters).offsets == expected
+
+
+@pytest.mark.parametrize(
+    ("comparison", "milliseconds", "expected"),
+    [
+        (GreaterThan, 5, (6, BEYOND)),
+        (GreaterThan, 5.001, (6, BEYOND)),
+        (GreaterThan, 4.999, (5, BEYOND)),
+        (GreaterThanOrEqual, 5, (5, BEYOND)),
+        (GreaterThanOrEqual, 5.001, (6, BEYOND)),
+        (LessThan, 5, (-BEYOND, 5)),
+        (LessThan, 5.001, (-BEYOND, 6)),
+        (LessThanOrEqual, 5, (-BEYOND, 6)),
+        (LessThanOrEqual, 5.999, (-BEYOND, 6)),
+        (EqualTo, 5, (5, 6)),
+        (GreaterThanOrEqual, -0.5, (0, BEYOND)),
+        (LessThanOrEqual, -0.5, (-BEYOND, 0)),
+    ],
+)
+def test_timestamps_are_compared_in_microseconds(
+    comparison: Callable[..., Filter], milliseconds: float, expected: tuple[int, int]
+) -> None:
+    """A record has whole milliseconds, a literal has not; both count from 1970 in UTC, whatever its time zone."""
+    literal = at(milliseconds)
+    assert wanted_by([comparison(("timestamp",), literal)]).milliseconds == (expected,)
+    elsewhere = literal.astimezone(timezone(timedelta(hours=5, minutes=30)))
+    assert wanted_by([comparison(("timestamp",), elsewhere)]).milliseconds == (expected,)
+
+
+def test_a_timestamp_between_two_milliseconds_equals_none() -> None:
+    """No record has it; one without a time zone is not understood."""
+    assert wanted_by([EqualTo(("timestamp",), at(5.001))]).milliseconds == ()
+    assert wanted_by([EqualTo(("timestamp",), datetime(2025, 1, 1))]) == EVERYTHING
+    assert wanted_by([In(("timestamp",), (at(3), at(5.5), at(4)))]).milliseconds == ((3, 5),)
+
+
+@pytest.mark.parametrize(
+    ("each", "expected"),
+    [
+        (EqualTo(("topic",), "b"), ["b"]),
+        (EqualNullSafe(("topic",), "b"), ["b"]),
+        (In(("topic",), ("a", "c", None)), ["a", "c"]),
+        (GreaterThan(("topic",), "b"), ["c"]),
+        (GreaterThanOrEqual(("topic",), "b"), ["b", "c"]),
+        (LessThan(("topic",), "b"), ["a"]),
+        (LessThanOrEqual(("topic",), "b"), ["a", "b"]),
+        (StringStartsWith(("topic",), "b"), ["a", "b", "c"]),
+        (EqualTo(("topic",), 5), ["a", "b", "c"]),
+    ],
+)
+def test_topics_that_cannot_match_are_left_out(archive: Archive, each: Filter, expected: list[str]) -> None:
+    """Whole, and still counted among what there is."""
+    for topic in "abc":
+        archive.put_segment(topic, 0, batches((0, 10)))
+        archive.commit(topic, 10)
+    plan = planned(archive, each, subscribe="a,b,c")
+    assert [split.ranges[0].copies[0].keys.partition.topic for split in plan.splits] == expected
+    assert (plan.segments, plan.all_segments) == (len(expected), 3)
+    assert plan.bytes * 3 == plan.all_bytes * len(expected)
+
+
+def test_partitions_that_cannot_match_are_left_out(archive: Archive) -> None:
+    """What they lack is no loss to this query."""
+    for partition in range(4):
+        archive.put_segment("t", 0, batches((0, 10)), partition=partition)
+        archive.commit("t", 20 if partition == 3 else 10, partition=partition)
+    found = rows(archive, In(("partition",), (0, 2)))
+    assert [(row["partition"], row["offset"]) for row in found] == [(p, o) for p in (0, 2) for o in range(10)]
+    with pytest.raises(DataLoss, match="t-3: offsets 10 to 19 are lost"):
+        rows(archive, GreaterThan(("partition",), 1))
+
+
+def test_offsets_narrow_what_is_read(three: Archive) -> None:
+    """Down to the pieces that are asked for, in each partition."""
+    assert offsets(three, In(("offset",), (5, 150, 151, 999))) == [5, 150, 151]
+    plan = planned(three, GreaterThanOrEqual(("offset",), 150), LessThan(("offset",), 160))
+    assert (plan.segments, plan.all_segments) == (1, 3)
+    assert plan.bytes < plan.all_bytes / 20
+    assert offsets(three, GreaterThan(("offset",), 300)) == []
+
+
+def test_many_offsets_are_read_as_one_range(three: Archive) -> None:
+    """Rather than looked up one by one; Spark sorts out the others."""
+    wanted = tuple(range(0, 200, 2))
+    assert offsets(three, In(("offset",), wanted)) == list(range(199))
+
+
+def test_filters_stay_inside_what_options_ask_for(three: Archive) -> None:
+    """Both hold."""
+    options = {"startingOffsets": '{"t":{"0":50}}', "endingTimestamp": "1060"}
+    assert offsets(three, GreaterThan(("offset",), 55), **options) == [56, 57, 58, 59]
+    assert offsets(three, LessThan(("offset",), 52), **options) == [50, 51]
+
+
+def test_r03_a_hole_counts_only_where_filters_ask_for_it(three: Archive) -> None:
+    """Outside of the offsets that are asked for it is none of the query's; a time may stand in any hole."""
+    three.store.delete([three.partition("t").segment(SegmentName(100))])
+    assert offsets(three, LessThan(("offset",), 100)) == list(range(100))
+    assert offsets(three, GreaterThanOrEqual(("offset",), 200)) == list(range(200, 300))
+    with pytest.raises(DataLoss, match=r"t-0: offsets 150 to 159 are lost: no object .* them\. To read"):
+        planned(three, GreaterThanOrEqual(("offset",), 150), LessThan(("offset",), 160))
+    with pytest.raises(DataLoss, match="t-0: offsets 100 to 199 are lost"):
+        planned(three, GreaterThanOrEqual(("timestamp",), at(1250)))
+
+
+def test_r03_offsets_below_the_log_start_count_only_where_filters_ask_for_them(three: Archive) -> None:
+    """As holes do."""
+    three.commit("t", 300, highest_base=200, log_start=50)
+    options = {"startingOffsets": '{"t":{"0":0}}'}
+    assert offsets(three, GreaterThan(("offset",), 80), **options) == list(range(81, 300))
+    with pytest.raises(DataLoss, match="t-0: offsets 40 to 49 are lost: below the log's start 50"):
+        planned(three, GreaterThanOrEqual(("offset",), 40), **options)
+
+
+def test_segments_whose_records_are_all_earlier_are_left_out(three: Archive) -> None:
+    """By the greatest timestamp in their metadata."""
+    plan = planned(three, GreaterThanOrEqual(("timestamp",), at(1200)))
+    assert (plan.segments, plan.all_segments) == (1, 3)
+    assert planned(three, GreaterThanOrEqual(("timestamp",), at(1199))).segments == 2
+    assert planned(three, GreaterThan(("timestamp",), at(1199))).segments == 1
+    assert planned(three, GreaterThan(("timestamp",), at(5000))).splits == ()
+
+
+def test_segments_whose_records_are_all_later_are_left_out_where_that_is_proved(archive: Archive) -> None:
+    """Only batches of one record, or of the broker's time, prove their least timestamp."""
+    for base in (0, 100):
+        archive.put_segment("one", base, batches(*steps(base, base + 100, step=1)))
+        archive.put_segment("many", base, batches(*steps(base, base + 100)))
+    for topic in ("one", "many"):
+        archive.commit(topic, 200, highest_base=100)
+    before = LessThan(("timestamp",), at(1100))
+    assert planned(archive, before, subscribe="one").segments == 1
+    assert planned(archive, before, subscribe="many").segments == 2
+    assert planned(archive, LessThanOrEqual(("timestamp",), at(1100)), subscribe="one").segments == 2
+    assert planned(archive, EqualTo(("timestamp",), at(1099)), subscribe="one").segments == 1
+
+
+def test_a_batch_whose_first_record_is_its_latest_is_found(archive: Archive) -> None:
+    """A base timestamp is no minimum: what is earlier stands behind it."""
+    back = [record(0, b"k", b"v", timestamp_delta=0), record(1, b"k", b"v", timestamp_delta=-4000)]
+    archive.put_segment("t", 0, batch(0, back, base_timestamp=5000, max_timestamp=5000))
+    archive.commit("t", 2)
+    assert offsets(archive, LessThan(("timestamp",), at(2000))) == [0, 1]
+
+
+def test_a_segment_that_was_damaged_when_it_was_shipped_is_not_left_out(archive: Archive) -> None:
+    """What its damaged batches hold, nobody knows; the damage is met, as without a filter."""
+    good = batches((0, 10), (10, 20))
+    damaged = bytearray(good)
+    damaged[len(good) // 2 + 70] ^= 1
+    archive.put_segment("t", 0, bytes(damaged), end=20)
+    archive.commit("t", 20)
+    key = archive.partition("t").segment(SegmentName(0))
+    fields = dict(archive.store.head(key).metadata)
+    archive.store.put(key, bytes(damaged), metadata={**fields, "ts-corrupt": "1"})
+    metadata = decode_metadata(archive.store.head(key).metadata, key)
+    assert metadata is not None
+    assert metadata.corruptions == 1
+    assert planned(archive, GreaterThan(("timestamp",), at(9999))).segments == 1
+
+
+def test_records_without_a_timestamp_are_found_and_left_out(archive: Archive) -> None:
+    """They show -1 ms, and a segment of theirs has no greatest timestamp."""
+    bare = batch(0, [record(0, b"k", b"v", timestamp_delta=0)], base_timestamp=-1, max_timestamp=-1)
+    archive.put_segment("t", 0, bare)
+    archive.commit("t", 1)
+    assert offsets(archive, LessThan(("timestamp",), at(0))) == [0]
+    assert offsets(archive, EqualTo(("timestamp",), at(-1))) == [0]
+    assert planned(archive, GreaterThanOrEqual(("timestamp",), at(0))).splits == ()
+
+
+def test_r05_of_several_copies_those_that_may_match_are_read(archive: Archive) -> None:
+    """The union of the others holds nothing that is asked for."""
+    early = batches((0, 10), (20, 30))
+    late = batch(10, [record(0, b"k", b"late", timestamp_delta=0)], base_timestamp=9000, max_timestamp=9000)
+    archive.put_segment("t", 0, early, end=40)
+    archive.put_segment("t", 0, late, end=40, variant=True)
+    archive.commit("t", 40)
+    assert offsets(archive) == [*range(11), *range(20, 30)]
+    assert offsets(archive, GreaterThan(("timestamp",), at(8000))) == [10]
+    assert planned(archive, LessThan(("timestamp",), at(1500))).segments == 1
+
+
+COMPARISONS: dict[type[Filter], Callable[[Any, Any], bool]] = {
+    EqualTo: lambda a, b: a == b,
+    GreaterThan: lambda a, b: a > b,
+    GreaterThanOrEqual: lambda a, b: a >= b,
+    LessThan: lambda a, b: a < b,
+    LessThanOrEqual: lambda a, b: a <= b,
+}
+
+
+def test_whatever_the_filter_no_row_that_matches_is_lost(archive: Archive) -> None:
+    """Timestamps that go back and forth over segments, two partitions, every comparison at every edge."""
+    times = {0: [5, 5, 9, 2, 7, 7, 1, 12, 3, 3, 20, 4], 1: [8, 1, 1, 30, 2, 2, 2, 2, 40, 3, 5, 5]}
+    for partition, of_partition in times.items():
+        for base in range(0, 12, 4):
+            log = b"".join(
+                batch(
+                    base + n,
+                    [record(delta, b"k", b"v", timestamp_delta=t - pair[0]) for delta, t in enumerate(pair)],
+                    base_timestamp=pair[0],
+                    max_timestamp=max(pair),
+                )
+                for n, pair in ((n, of_partition[base + n : base + n + 2]) for n in (0, 2))
+            )
+            archive.put_segment("t", base, log, partition=partition)
+        archive.commit("t", 12, partition=partition, highest_base=8)
+    everything = [(p, offset, t) for p, of_partition in times.items() for offset, t in enumerate(of_partition)]
+    columns = {"partition": (0, range(-1, 3)), "offset": (1, range(-1, 14)), "timestamp": (2, range(0, 45, 2))}
+    checked = 0
+    for kind, (column, (index, edges)) in itertools.product(COMPARISONS, columns.items()):
+        for edge in (edge + half for edge in edges for half in ((0, 0.5, 1) if column == "timestamp" else (0,))):
+            literal = at(edge) if column == "timestamp" else edge
+            found = {(row["partition"], row["offset"]) for row in rows(archive, kind((column,), literal))}
+            matching = {(row[0], row[1]) for row in everything if COMPARISONS[kind](row[index], edge)}
+            assert matching <= found, (kind, column, edge)
+            checked += len(matching) > 0
+    assert checked > 300
+
+
+def test_what_is_wanted_of_a_partition_needs_no_store() -> None:
+    """Pure: names and numbers."""
+    wanted = wanted_by([EqualTo(("topic",), "t"), In(("partition",), (1, 3))])
+    assert [number for number in range(5) if wanted.has(TopicPartition("t", number))] == [1, 3]
+    assert not wanted.has(TopicPartition("u", 1))
+    assert wanted.is_narrow
+    assert not wanted_by([StringStartsWith(("topic",), "t")]).is_narrow

@@ -1,0 +1,127 @@
+"""Filters through Spark itself, with its setting on and off. What may not be read cannot be: its bytes are garbage."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.spark.archives import CLUSTER, Archive, batches, steps
+from ts_spark.filters import OPTION, SETTING
+
+TIME = 1_700_000_000_000  # 2023-11-14 22:13:20 UTC; the record at offset `o` is `o` milliseconds later
+DAMAGED = "CorruptData"
+
+
+@pytest.fixture
+def spark_with_filters(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session hands filters over."""
+    spark.conf.set(SETTING, "true")
+    yield spark
+    spark.conf.unset(SETTING)
+
+
+@pytest.fixture
+def half(archive: Archive) -> Archive:
+    """Topic `t`: [0, 100) is garbage in partition 0, [100, 200) is well; partition 1 is garbage."""
+    for partition, base in ((0, 0), (0, 100), (1, 0)):
+        log = batches(*steps(base, base + 100), time=TIME)
+        body = log if base else bytes(len(log))
+        archive.put_segment("t", base, log, partition=partition, body=body)
+        archive.commit("t", base + 100, partition=partition, highest_base=base)
+    return archive
+
+
+def table(spark: SparkSession, archive: Archive, **options: str) -> DataFrame:
+    chosen = archive.options(**{"subscribe": "t", OPTION: "true", **options})
+    return spark.read.format("kafka_segments").options(**chosen).load()
+
+
+def first_and_count(frame: DataFrame) -> tuple[int, int]:
+    found = sorted(row["offset"] for row in frame.select("offset").collect())
+    return found[0], len(found)
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("topic = 't' and partition in (0) and offset in (199, 100)", (100, 2)),
+        ("partition <=> 0 and timestamp > timestamp'2023-11-14 22:13:20.198500 UTC'", (199, 1)),
+        ("partition < 1 and offset > 99 and not (key <=> binary('5'))", (100, 100)),
+    ],
+)
+def test_filters_leave_out_what_cannot_match(
+    spark_with_filters: SparkSession, half: Archive, where: str, expected: tuple[int, int]
+) -> None:
+    """With the setting on, and the option."""
+    assert first_and_count(table(spark_with_filters, half).where(where)) == expected
+
+
+def test_filters_leave_out_nothing_where_the_option_does_not_say_so(
+    spark_with_filters: SparkSession, half: Archive
+) -> None:
+    """All is read, and the damage is met."""
+    with pytest.raises(Exception, match=DAMAGED):
+        table(spark_with_filters, half, **{OPTION: "false"}).where("partition = 0 and offset >= 150").collect()
+
+
+def test_literals_follow_the_sessions_time_zone(spark_with_filters: SparkSession, half: Archive) -> None:
+    """What Spark means by a text without a zone is what is left out."""
+    spark_with_filters.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
+    try:
+        local = table(spark_with_filters, half).where("partition = 0 and timestamp >= '2023-11-15 03:43:20.150'")
+        assert first_and_count(local) == (150, 50)
+    finally:
+        spark_with_filters.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_with_the_setting_off_filters_are_right_and_all_is_read(spark: SparkSession, half: Archive) -> None:
+    """Spark refuses a reader that takes filters then, so there is none, whatever the option says."""
+    with pytest.raises(Exception, match=DAMAGED):
+        table(spark, half).where("partition = 0 and offset >= 150").collect()
+    whole = {"assign": '{"t":[0]}', "startingOffsets": '{"t":{"0":100}}'}
+    options = {name: value for name, value in half.options(**whole, **{OPTION: "true"}).items() if name != "subscribe"}
+    frame = spark.read.format("kafka_segments").options(**options).load()
+    assert first_and_count(frame.where("offset >= 150")) == (150, 50)
+
+
+def test_a_query_without_a_filter_reads_all_with_the_setting_on(
+    spark_with_filters: SparkSession, archive: Archive
+) -> None:
+    """Spark plans it in a process that does not say how the setting is."""
+    archive.put_segment("t", 0, batches(*steps(0, 100)))
+    archive.commit("t", 100)
+    assert table(spark_with_filters, archive).count() == 100
+
+
+def test_without_the_option_a_table_answers_any_number_of_queries(
+    spark_with_filters: SparkSession, archive: Archive
+) -> None:
+    """Spark keeps a filtered plan beside its table: with the option, a table is for one query. See ts_spark.filters.
+
+    Where the last line fails, Spark has mended that, and the option can be on by default.
+    """
+    archive.put_segment("t", 0, batches(*steps(0, 100)))
+    archive.commit("t", 100)
+    safe = table(spark_with_filters, archive, **{OPTION: "false"})
+    assert safe.where("offset < 3").union(safe.where("offset > 96")).count() == 6
+    assert (safe.where("offset < 3").count(), safe.count()) == (3, 100)
+    one_each = (table(spark_with_filters, archive).where(text) for text in ("offset < 3", "offset > 96"))
+    assert next(one_each).union(next(one_each)).count() == 6
+    pruned = table(spark_with_filters, archive)
+    assert (pruned.where("offset < 3").count(), pruned.count()) == (3, 3)
+
+
+def test_only_the_driver_reads_the_clusters_file(spark: SparkSession, archive: Archive, tmp_path: Path) -> None:
+    """Once a query is planned the file may go."""
+    archive.put_segment("t", 0, batches(*steps(0, 100)))
+    archive.commit("t", 100)
+    file = tmp_path / f"{CLUSTER}.properties"
+    file.write_text(f"storage.service.endpoint.url={archive.location}\n")
+    reader = spark.read.format("kafka_segments").option("config", str(file)).option("subscribe", "t")
+    frame = reader.load()
+    assert frame.count() == 100
+    file.unlink()
+    assert frame.count() == 100
+    with pytest.raises(Exception, match="there is no such file; each cluster has one"):
+        reader.load()
