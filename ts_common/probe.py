@@ -66,6 +66,7 @@ def metadata_of(scan: SegmentScan, base: int, key: str) -> SegmentMetadata:
         crc32c=scan.crc32c,
         corruptions=scan.corrupt_batches,
         rebuilt=True,
+        timeindex=scan.timeindex_crc32c,
     )
 
 

@@ -11,6 +11,7 @@ pairs (it is then absent: read the headers). Values are ASCII.
 `ts-time-min`         least record timestamp, ms; absent unless headers alone prove it
 `ts-crc32c`           of the whole object, 8 hex digits
 `ts-txnindex`         `<crc32c>:complete`, `:late` or `:corrupt`; absent where there is no `.txnindex`
+`ts-timeindex`        CRC-32C of the `.timeindex`, 8 hex digits; absent unless the batch headers bear out all of it
 `ts-corrupt`          how many places in it are no whole batch; absent where there is none
 ====================  =================================================================================
 """
@@ -45,6 +46,7 @@ class SegmentMetadata:
         crc32c: of the whole `.log`.
         txnindex: CRC-32C of the `.txnindex` and its state; None where there is none.
         corruptions: how many places are no whole batch.
+        timeindex: CRC-32C of the `.timeindex` that can be believed; None where there is none.
         rebuilt: the object has none, and a reader looked inside; nothing is known of its `.txnindex` then.
     """
 
@@ -57,6 +59,7 @@ class SegmentMetadata:
     txnindex: tuple[int, TxnIndexState] | None = None
     corruptions: int = 0
     rebuilt: bool = False
+    timeindex: int | None = None
 
     def encode(self) -> dict[str, str]:
         """As object metadata."""
@@ -73,6 +76,8 @@ class SegmentMetadata:
                 fields[name] = str(value)
         if self.txnindex is not None:
             fields["ts-txnindex"] = f"{self.txnindex[0]:08x}:{self.txnindex[1]}"
+        if self.timeindex is not None:
+            fields["ts-timeindex"] = f"{self.timeindex:08x}"
         return fields
 
 
@@ -98,6 +103,7 @@ def decode_metadata(fields: Mapping[str, str], key: str) -> SegmentMetadata | No
             crc32c=int(fields["ts-crc32c"], 16),
             txnindex=txnindex,
             corruptions=_optional(fields, "ts-corrupt") or 0,
+            timeindex=int(fields["ts-timeindex"], 16) if "ts-timeindex" in fields else None,
         )
     except (ValueError, KeyError) as error:
         raise CorruptData(f"{key}: its metadata cannot be read: {error!r} in {dict(fields)}") from error

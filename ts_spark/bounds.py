@@ -1,7 +1,8 @@
 """Where a query begins and ends in each partition: from the words of its options to offsets.
 
 A timestamp means the first record, in the order of offsets, that has it or a later one. Record timestamps need not
-ascend, so this is found by decoding: of the segments whose greatest timestamp reaches it, the first that holds one.
+ascend, so this is found by decoding: of the segments whose greatest timestamp reaches it, the first that holds one,
+from where a `.timeindex` proves that all before is earlier.
 
 Offsets that were asked for and lie outside the view are data loss: below its start retention took them, beyond its end
 they were never shipped (or an election lost them).
@@ -9,6 +10,7 @@ they were never shipped (or an election lost them).
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -21,7 +23,11 @@ from ts_common.store.contract import ObjectStore
 from ts_common.view import PartitionView
 from ts_spark.options import Bound, Edge, Offsets, QueryOptions, Timestamp, Timestamps
 from ts_spark.reading import SegmentReader, known_crc32c
+from ts_spark.times import first_that_may_reach
 from ts_spark.topics import Topic
+
+# Where a `.timeindex` leads to, a match is an index interval away: some KB by default.
+_NEAR_BYTES: Final = 128 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +157,8 @@ def first_offset_at(
         if isinstance(part, Hole):
             hole = hole or part
             continue
-        found = _first_in(reader, part, milliseconds)
+        # Behind a hole it matters whether any record comes before the first match, so nothing is skipped there.
+        found = _first_in(reader, None if hole else store, part, milliseconds)
         if found is not None:
             offset, is_first_record = found
             return hole.start if hole and is_first_record and after_hole else offset
@@ -159,14 +166,24 @@ def first_offset_at(
     return None
 
 
-def _first_in(reader: SegmentReader, part: ReadRange, milliseconds: int) -> tuple[int, bool] | None:
-    """Offset of the first match in any copy, and whether no copy has a record before it."""
+def _first_in(
+    reader: SegmentReader, times: ObjectStore | None, part: ReadRange, milliseconds: int
+) -> tuple[int, bool] | None:
+    """Offset of the first match in any copy, and whether no record was met before it.
+
+    With `times`, the store, what stands before a match is skipped as far as a `.timeindex` proves that it is none.
+    """
     found: int | None = None
     first: int | None = None
     for copy in part.copies:
         if not _may_reach(copy, milliseconds):
             continue
-        for columns in reader.read(copy, part.start, part.end):
+        start = part.start
+        if times is not None:
+            start = max(start, first_that_may_reach(times, copy, milliseconds))
+        if start >= part.end:
+            continue
+        for columns in reader.read(copy, start, part.end, chunk_bytes=_NEAR_BYTES if start > part.start else None):
             first = int(columns.offsets[0]) if first is None else min(first, int(columns.offsets[0]))
             if found is not None and int(columns.offsets[0]) >= found:
                 break

@@ -111,6 +111,7 @@ def _plan_partition(store: ObjectStore, view: PartitionView, options: QueryOptio
         if isinstance(part, Hole):
             why = "a gap is recorded there" if part.recorded else "no object in the store holds them"
             losses.append(f"{view.partition}: offsets {part.start} to {part.end - 1} are lost: {why}")
-        elif (timely := in_time(part, wanted.milliseconds)) is not None:
-            ranges.append(timely)
-    return _PartitionPlan(view, PartitionRanges(tuple(ranges), aborted), tuple(losses))
+        else:
+            ranges.append(part)
+    timely = tuple(in_time(store, ranges, wanted.milliseconds))
+    return _PartitionPlan(view, PartitionRanges(timely, aborted), tuple(losses))

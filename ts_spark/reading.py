@@ -44,8 +44,16 @@ class SegmentReader:
         self._aborted = aborted
         self._pool = BufferPool(projection, MAX_ROWS, MAX_BYTES)
 
-    def read(self, copy: SegmentCopy, start: int, end: int) -> Iterator[RecordColumns]:
+    def read(
+        self, copy: SegmentCopy, start: int, end: int, *, chunk_bytes: int | None = None
+    ) -> Iterator[RecordColumns]:
         """The records of a copy in `[start, end)`.
+
+        Args:
+            copy: of a segment.
+            start: first offset.
+            end: the offset after the last.
+            chunk_bytes: how much is fetched at a time, by a caller that may stop early; None for what suits a scan.
 
         Raises:
             CorruptData: naming the object and the place.
@@ -53,7 +61,7 @@ class SegmentReader:
             StoreUnavailable, AccessDenied: the store's.
         """
         try:
-            yield from self._read(copy, start, end)
+            yield from self._read(copy, start, end, chunk_bytes)
         except CorruptData as error:
             raise CorruptData(_named(self._store, copy, error)) from error
         except ObjectNotFound as error:
@@ -61,7 +69,7 @@ class SegmentReader:
                 f"{copy.key} in {self._store.location}: gone since the query was planned (retention?); run it again"
             ) from error
 
-    def _read(self, copy: SegmentCopy, start: int, end: int) -> Iterator[RecordColumns]:
+    def _read(self, copy: SegmentCopy, start: int, end: int, chunk_bytes: int | None) -> Iterator[RecordColumns]:
         size = copy.segment.size
         position = self._position(copy, start)
         decoder = SegmentDecoder(
@@ -73,7 +81,8 @@ class SegmentReader:
             pool=self._pool,
             aborted=self._aborted,
         )
-        body = _Body(self._store, copy, position, CHUNK_BYTES if end >= copy.end else _PARTIAL_CHUNK_BYTES)
+        usual = CHUNK_BYTES if end >= copy.end else _PARTIAL_CHUNK_BYTES
+        body = _Body(self._store, copy, position, chunk_bytes or usual)
         with closing(body.chunks()) as chunks:
             yield from decoder.decode(chunks)
             if decoder.trailing is None and not (position == 0 and end >= copy.end):

@@ -1,27 +1,77 @@
-"""Which segments a query by record time can leave out, by what their metadata says.
+"""Record times and what stands beside the records: which segments, and which beginnings of one, need no decoding.
 
 Timestamps need not ascend, and a batch's base timestamp is no minimum, so only what was proved when a segment was
-shipped counts: it is left out where its greatest timestamp lies below what is wanted, or its least one above. The least
-is known only where each batch has one record, or the broker's time. Where anything in a segment could not be looked
-into (damage, compressed messages of magic 0 and 1, a Java uploader's segment), it is read.
+shipped counts. A segment is left out where its greatest timestamp lies below what is wanted, or its least one above;
+the least is known only where each batch has one record, or the broker's time. Where anything in a segment could not be
+looked into (damage, compressed messages of magic 0 and 1, a Java uploader's segment), it is read.
+
+A `.timeindex` says up to which offset all records are earlier than a time. It counts only if it is the one that the
+`.log`'s metadata names: the agent names it where no batch header contradicts it.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
+from awscrt.checksums import crc32c
+
 from ts_common.catalog import SegmentCopy
+from ts_common.errors import ObjectNotFound
 from ts_common.log_format.framing import NO_TIMESTAMP
+from ts_common.log_format.index_files import TimeIndex
 from ts_common.plan import ReadRange
+from ts_common.store.contract import ObjectStore
 from ts_spark.filters import Ranges
 
 # A column of microseconds holds no later time; what comes of such a record is no time that a filter could be held to.
 _LATEST_MS: Final = ((1 << 63) - 1) // 1000
 
 
-def in_time(part: ReadRange, milliseconds: Ranges) -> ReadRange | None:
-    """A range with those of its copies that may hold a record of these times; None where none of them does."""
-    copies = tuple(copy for copy in part.copies if _may_hold(copy, milliseconds))
-    return replace(part, copies=copies) if copies else None
+def in_time(store: ObjectStore, parts: Iterable[ReadRange], milliseconds: Ranges) -> Iterator[ReadRange]:
+    """The ranges that may hold records of these times, of each the copies that may, and of the first the end.
+
+    A range that follows one that may not hold any is where records of these times can begin: there the `.timeindex` is
+    worth a request.
+
+    Args:
+        store: where they lie.
+        parts: of one partition, in order.
+        milliseconds: since 1970.
+
+    Raises:
+        StoreUnavailable, AccessDenied: from reading a `.timeindex`.
+    """
+    begins = bool(milliseconds) and milliseconds[0][0] > NO_TIMESTAMP
+    may_begin = begins
+    for part in parts:
+        copies = tuple(copy for copy in part.copies if _may_hold(copy, milliseconds))
+        if not copies:
+            may_begin = begins
+            continue
+        start = part.start
+        if may_begin:
+            start = max(start, min(first_that_may_reach(store, copy, milliseconds[0][0]) for copy in copies))
+        if start < part.end:
+            may_begin = False
+            yield replace(part, start=start, copies=copies)
+
+
+def first_that_may_reach(store: ObjectStore, copy: SegmentCopy, milliseconds: int) -> int:
+    """An offset below which all records of a copy are earlier; its base where nothing proves more.
+
+    Raises:
+        StoreUnavailable, AccessDenied: the store's.
+    """
+    expected = copy.metadata.timeindex
+    if expected is None or ".timeindex" not in copy.segment.suffixes:
+        return copy.base
+    try:
+        data, _ = store.get(copy.keys.segment(copy.segment.name, ".timeindex"))
+    except ObjectNotFound:
+        return copy.base
+    return (
+        TimeIndex(copy.base, data).first_offset_that_may_reach(milliseconds) if crc32c(data) == expected else copy.base
+    )
 
 
 def _may_hold(copy: SegmentCopy, milliseconds: Ranges) -> bool:

@@ -14,7 +14,7 @@ and an attempt that the store refuses at the door reads none of them again.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
 from itertools import pairwise
@@ -26,7 +26,7 @@ from ts_common.epochs import NO_EPOCH, EpochLine
 from ts_common.errors import CorruptData, ObjectNotFound, OutcomeUnknown, PreconditionFailed, SegmentChanged
 from ts_common.fetch import fetch
 from ts_common.log_format.framing import Trailing
-from ts_common.log_format.index_files import read_transaction_index, txnindex_is_complete
+from ts_common.log_format.index_files import TimeIndex, read_transaction_index, txnindex_is_complete
 from ts_common.log_format.scan import SegmentScan, scan_segment
 from ts_common.object_keys import LOG_SUFFIX, SegmentName
 from ts_common.segment_metadata import SegmentMetadata, TxnIndexState, decode_metadata
@@ -71,13 +71,13 @@ class Uploader:
             state = file_state(log)
             scan = self._scans.get(state)
             if scan is None:
-                scan = scan_segment(log.reader(), log.size)
+                scan = scan_segment(log.reader(), log.size, TimeIndex(task.base, indexes[".timeindex"]))
                 self._scans.remember(state, scan)
             end = _coverage_end(task, scan)
             _check_unchanged(task, log)
             epochs = _epochs(task, scan, end)
             late = is_late(self._retention_of(task.partition.topic), log.age_seconds)
-            metadata = _metadata(scan, end, epochs, indexes.get(".txnindex"), late=late)
+            metadata = _metadata(scan, end, epochs, indexes, late=late)
 
             for name in _names(task.base, scan, end, epochs):
                 there = _stands_there(store, keys.segment(name), scan, end, epochs)
@@ -232,9 +232,9 @@ def _epochs(task: Ship, scan: SegmentScan, end: int) -> tuple[tuple[int, int], .
 
 
 def _metadata(
-    scan: SegmentScan, end: int, epochs: tuple[tuple[int, int], ...], txnindex: bytes | None, *, late: bool
+    scan: SegmentScan, end: int, epochs: tuple[tuple[int, int], ...], indexes: Mapping[str, bytes], *, late: bool
 ) -> SegmentMetadata:
-    state = None
+    state, txnindex = None, indexes.get(".txnindex")
     if txnindex is not None:
         complete = txnindex_is_complete(read_transaction_index(txnindex), scan.abort_markers)
         whole = TxnIndexState.LATE if late else TxnIndexState.COMPLETE  # of markers that are gone nothing is known
@@ -252,6 +252,8 @@ def _metadata(
         crc32c=scan.crc32c,
         txnindex=state,
         corruptions=scan.corrupt_batches,
+        # A remembered scan may have seen another file: a broker that recovers writes it anew.
+        timeindex=scan.timeindex_crc32c if scan.timeindex_crc32c == crc32c(indexes[".timeindex"]) else None,
     )
 
 

@@ -1,9 +1,11 @@
 import dataclasses
 import io
 import random
+import struct
 import subprocess
 import sys
 import tracemalloc
+from collections.abc import Sequence
 
 import pytest
 from awscrt.checksums import crc32c
@@ -21,6 +23,7 @@ from tests.log_format.build import (
 from ts_common.errors import SegmentChanged
 from ts_common.log_format import scan
 from ts_common.log_format.framing import Trailing
+from ts_common.log_format.index_files import TimeIndex
 from ts_common.log_format.scan import SegmentScan, scan_segment
 
 
@@ -255,3 +258,63 @@ def test_the_last_batch_is_named_unless_the_cleaner_may_have_been_at_it() -> Non
     assert scanned(whole).tail == (2, int.from_bytes(whole[17:21], "big"))
     assert scanned(batch(0, [record(2)], last_offset_delta=2)).tail is None
     assert scanned(whole + batch(3, [], last_offset_delta=4)).tail is None
+
+
+TIMES = ((0, 100), (10, 300), (20, 200), (30, 400))  # base offset and greatest timestamp of batches of two records
+
+
+def timed(claims: Sequence[tuple[int, int]], damage: int | None = None) -> int | None:
+    """What a scan says of a time index with these claims (timestamp, relative offset), for a segment at 0."""
+    data = bytearray(
+        b"".join(batch(base, [record(0), record(1)], base_timestamp=time, max_timestamp=time) for base, time in TIMES)
+    )
+    if damage is not None:
+        data[damage] ^= 1
+    index = TimeIndex(0, b"".join(struct.pack(">qi", *claim) for claim in claims))
+    found = scan_segment(io.BytesIO(data), len(data), index).timeindex_crc32c
+    assert found in {None, crc32c(index.data)}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("claims", "holds"),
+    [
+        ([(300, 11), (400, 31)], True),
+        ([(100, 1), (300, 21), (400, 31)], True),
+        ([(100, 9)], True),  # offsets that compaction took
+        ([(999, 500)], True),
+        ([(99, 1)], False),
+        ([(100, 0), (299, 11), (400, 31)], False),
+        ([(100, 10)], False),  # reaches into a batch with a later record
+        ([(300, 30)], False),
+        ([(100, 1), (200, 21)], False),
+        ([], False),
+        ([(0, 0)], False),  # preallocated, and nothing written
+    ],
+)
+def test_r08_a_time_index_is_held_against_every_header(claims: list[tuple[int, int]], holds: bool) -> None:
+    """One that claims too much, anywhere, is none to be believed; nor is one that claims nothing."""
+    assert (timed(claims) is not None) == holds
+
+
+def test_r08_a_time_index_beside_damage_is_not_believed() -> None:
+    """What stands in a damaged batch nobody knows."""
+    assert timed([(400, 31)]) is not None
+    assert timed([(400, 31)], damage=70) is None
+
+
+def test_r08_a_time_index_of_old_messages_is_not_believed() -> None:
+    """A wrapper of magic 0 or 1 does not say where its first record stands."""
+    index = TimeIndex(0, struct.pack(">qi", 1 << 50, 1 << 30))
+    for data, believed in ((batch(0), True), (message(0, 0, b"v"), False)):
+        found = scan_segment(io.BytesIO(data), len(data), index).timeindex_crc32c
+        assert (found is not None) == believed
+
+
+def test_a_real_brokers_time_index_is_believed() -> None:
+    """Golden segments, each with what the broker wrote beside it."""
+    for path in SEGMENTS:
+        data, index = path.read_bytes(), path.with_suffix(".timeindex").read_bytes()
+        assert index
+        found = scan_segment(io.BytesIO(data), len(data), TimeIndex(int(path.stem), index)).timeindex_crc32c
+        assert found == crc32c(index)

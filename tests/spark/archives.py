@@ -14,6 +14,7 @@ from tests.log_format.build import batch, record
 from ts_common.commit import Commit, encode_log_start
 from ts_common.epochs import EpochLine
 from ts_common.incarnations import Incarnations
+from ts_common.log_format.index_files import TimeIndex
 from ts_common.log_format.scan import scan_segment
 from ts_common.log_format.snapshot import first_unstable_offset
 from ts_common.model import TopicPartition
@@ -60,10 +61,11 @@ class Archive:
         end: int | None = None,
         body: bytes | None = None,
         index: bytes | None = None,
+        timeindex: bytes | None = None,
         variant: bool = False,
     ) -> None:
         """A segment with the metadata of `log`; `body` is what the object then really holds."""
-        scan = scan_segment(_Reader(log), len(log))
+        scan = scan_segment(_Reader(log), len(log), None if timeindex is None else TimeIndex(base, timeindex))
         metadata = metadata_of(scan, base, "hand-made")
         if end is not None:
             metadata = SegmentMetadata(
@@ -73,6 +75,8 @@ class Archive:
         keys = self.partition(topic, partition)
         if index is not None:
             self.store.put(keys.segment(name, ".index"), index)
+        if timeindex is not None:
+            self.store.put(keys.segment(name, ".timeindex"), timeindex)
         self.store.put(keys.segment(name), log if body is None else body, metadata=metadata.encode())
 
     def commit(
@@ -118,7 +122,8 @@ class Archive:
                 path = directory / f"{name.stem}{suffix}"
                 self.store.put(keys.segment(name, suffix), path.read_bytes())
             log = (directory / f"{name.stem}.log").read_bytes()
-            metadata = metadata_of(scan_segment(_Reader(log), len(log)), base, directory.name)
+            timeindex = TimeIndex(base, (directory / f"{name.stem}.timeindex").read_bytes())
+            metadata = metadata_of(scan_segment(_Reader(log), len(log), timeindex), base, directory.name)
             assert metadata.end == following
             path = directory / f"{name.stem}.txnindex"
             if path.exists():

@@ -13,10 +13,11 @@ from tests.log_format import build
 from ts_common.catalog import describe, read_catalog
 from ts_common.epochs import EpochLine
 from ts_common.errors import AccessDenied, CorruptData, OutcomeUnknown, SegmentChanged, StoreUnavailable
+from ts_common.log_format.index_files import TimeIndex
 from ts_common.log_format.scan import CORRUPTION_LIMIT, Readable, SegmentScan, scan_segment
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys, SegmentName
-from ts_common.segment_metadata import TxnIndexState
+from ts_common.segment_metadata import TxnIndexState, decode_metadata
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.file import FileStore
@@ -271,8 +272,8 @@ def test_u33_a_segment_that_is_replaced_while_it_is_read_is_not_shipped(
     log.put(0, batch(0, 10))
     log.put(10, b"")
 
-    def scan_then_swap(reader: Readable, size: int) -> SegmentScan:
-        scan = scan_segment(reader, size)
+    def scan_then_swap(reader: Readable, size: int, timeindex: TimeIndex) -> SegmentScan:
+        scan = scan_segment(reader, size, timeindex)
         swap = log.path / "swap"
         swap.write_bytes(batch(0, 10, epoch=1))
         swap.rename(log.path / f"{0:020d}.log")
@@ -336,8 +337,8 @@ def test_u07_a_segment_that_retention_unlinks_while_it_is_read_is_shipped_from_t
     log.put(10, b"")
     log.epochs((1, 0))
 
-    def unlinked(reader: Readable, size: int) -> SegmentScan:
-        scan = scan_segment(reader, size)
+    def unlinked(reader: Readable, size: int, timeindex: TimeIndex) -> SegmentScan:
+        scan = scan_segment(reader, size, timeindex)
         for path in log.path.glob(f"{0:020d}.*"):
             path.unlink()
         return scan
@@ -397,9 +398,9 @@ def scans(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The size of each segment that is read from its begin to its end, in order."""
     read: list[int] = []
 
-    def counted(reader: Readable, size: int) -> SegmentScan:
+    def counted(reader: Readable, size: int, timeindex: TimeIndex) -> SegmentScan:
         read.append(size)
-        return scan_segment(reader, size)
+        return scan_segment(reader, size, timeindex)
 
     monkeypatch.setattr("ts_uploader.uploader.scan_segment", counted)
     return read
@@ -426,6 +427,34 @@ def test_a_segment_is_read_once_however_often_the_store_refuses_it(
     assert store.get(KEYS.segment(SegmentName(0)))[0] == batch(0, 10)
     ships.ship(log.task(0))
     assert len(scans) == 2
+
+
+def test_r08_metadata_names_the_time_index_that_the_batches_bear_out(
+    interrupted: tuple[Log, Interrupted], scans: list[int]
+) -> None:
+    """The one that is shipped, also where a broker wrote another between two attempts that read the log once."""
+    log, store = interrupted
+    first, second = struct.pack(">qi", 2000, 9), struct.pack(">qi", 3000, 9)
+    for base, index, then, named in (
+        (0, first, first, True),
+        (10, first[:11], first, False),
+        (20, first, second, False),
+    ):
+        log.put(base, batch(base, 10))
+        log.put(base + 10, b"")
+        path = log.path / f"{base:020d}.timeindex"
+        path.write_bytes(index)
+        store.before[".log"] = refuse
+        ships = uploader(log)
+        with pytest.raises(AccessDenied):
+            ships.ship(log.task(base))
+        path.write_bytes(then)
+        ships.ship(log.task(base))
+        metadata = decode_metadata(store.head(KEYS.segment(SegmentName(base))).metadata, "k")
+        assert metadata is not None
+        assert store.get(KEYS.segment(SegmentName(base), ".timeindex"))[0] == then
+        assert metadata.timeindex == (crc32c(then) if named else None)
+    assert len(scans) == 3
 
 
 def test_a_segment_that_says_what_cannot_be_is_read_once(log: Log, scans: list[int]) -> None:

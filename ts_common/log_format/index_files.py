@@ -6,7 +6,7 @@ index that is damaged counts up to the damage, and one that lies costs time, nev
 """
 
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -19,6 +19,30 @@ _TXN_VERSION: Final = 0
 
 OFFSET_ENTRY_SIZE: Final = _OFFSET_ENTRY.size
 TIME_ENTRY_SIZE: Final = _TIME_ENTRY.size
+
+
+@dataclass(frozen=True, slots=True)
+class TimeIndex:
+    """A segment's `.timeindex`.
+
+    Attributes:
+        base: base offset of the segment.
+        data: of the file.
+    """
+
+    base: int
+    data: bytes
+
+    @property
+    def claims(self) -> tuple[tuple[int, int], ...]:
+        """(timestamp in ms, offset): no record up to and with that offset has a higher timestamp. Both ascend."""
+        return tuple((timestamp, self.base + relative) for timestamp, relative in read_time_index(self.data))
+
+    def first_offset_that_may_reach(self, milliseconds: int) -> int:
+        """All records below it are earlier, if the file does not lie; the segment's base where it does not say."""
+        claims = self.claims
+        before = bisect_left(claims, milliseconds, key=itemgetter(0))
+        return claims[before - 1][1] + 1 if before else self.base
 
 
 @dataclass(frozen=True, slots=True)

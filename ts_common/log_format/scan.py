@@ -21,6 +21,7 @@ from ts_common.log_format.framing import (
     frame_size,
     parse_header,
 )
+from ts_common.log_format.index_files import TimeIndex
 from ts_common.log_format.markers import ABORT, read_markers
 
 WINDOW_BYTES: Final = 1 << 20  # large enough that a system call is cheap, small enough to stay in the cache
@@ -59,6 +60,8 @@ class SegmentScan:
             repeat offsets.
         corrupt_batches: how many there are.
         trailing: what follows the last batch.
+        timeindex_crc32c: CRC-32C of the `.timeindex` that came with the segment, if it claims something and no header
+            contradicts it; None too where not all could be compared (damage, magic 0 and 1).
     """
 
     size: int
@@ -78,16 +81,22 @@ class SegmentScan:
     corruption: tuple[tuple[int, str], ...]
     corrupt_batches: int
     trailing: Trailing
+    timeindex_crc32c: int | None = None
 
 
-def scan_segment(reader: Readable, size: int) -> SegmentScan:
+def scan_segment(reader: Readable, size: int, timeindex: TimeIndex | None = None) -> SegmentScan:
     """Walk the batches in the next `size` bytes of `reader`, check each one's CRC, and checksum all of it.
+
+    Args:
+        reader: of the segment.
+        size: in bytes.
+        timeindex: what the batches' greatest timestamps are compared with on the way.
 
     Raises:
         SegmentChanged: the file ends before `size` bytes.
     """
     window = _Window(reader, size)
-    facts = _Facts()
+    facts = _Facts(timeindex)
     trailing = Trailing.NONE
     while True:
         window.need(HEADER_SIZE)
@@ -142,8 +151,12 @@ def _check(window: "_Window", header: BatchHeader) -> bytes:
 class _Facts:
     """What the batches passed so far add up to."""
 
-    def __init__(self) -> None:
+    def __init__(self, timeindex: TimeIndex | None) -> None:
         self.valid_bytes = 0
+        self._timeindex = timeindex
+        self._claims = timeindex.claims if timeindex else ()
+        self._claim = 0  # the first that reaches the batches to come
+        self._claims_hold = bool(self._claims)
         self._base_offset: int | None = None
         self._last_offset = -1
         self._tail: tuple[int, int] | None = None
@@ -160,6 +173,7 @@ class _Facts:
         self._corrupt_batches = 0
 
     def corrupt(self, position: int, reason: str) -> None:
+        self._claims_hold = False
         self._corrupt_batches += 1
         if len(self._corruption) < CORRUPTION_LIMIT:
             self._corruption.append((position, reason))
@@ -182,6 +196,8 @@ class _Facts:
         self._epoch_lasts[-1] = header.base_offset
         self._has_transactions |= header.is_transactional
         self._max_timestamp = max(self._max_timestamp, header.max_timestamp)
+        if self._claims_hold:
+            self._compare(header)
         count = header.record_count
         if count is None:
             self._count_known = False
@@ -194,6 +210,16 @@ class _Facts:
             self._min_timestamp = smallest if self._min_timestamp is None else min(smallest, self._min_timestamp)
         else:
             self._min_known = False
+
+    def _compare(self, header: BatchHeader) -> None:
+        """Hold a batch against what the `.timeindex` claims of it. Its claims ascend, so the first one that reaches the
+        batch is the narrowest; one that ends inside the batch has to hold for all of it.
+        """
+        while self._claim < len(self._claims) and self._claims[self._claim][1] < header.base_offset:
+            self._claim += 1
+        reaches = self._claim < len(self._claims)
+        if header.magic < 2 or (reaches and header.max_timestamp > self._claims[self._claim][0]):
+            self._claims_hold = False  # a wrapper of an older magic does not say where its first record stands
 
     def result(self, window: "_Window", trailing: Trailing) -> SegmentScan:
         found = self._base_offset is not None
@@ -215,6 +241,7 @@ class _Facts:
             corruption=tuple(self._corruption),
             corrupt_batches=self._corrupt_batches,
             trailing=trailing,
+            timeindex_crc32c=crc32c(self._timeindex.data) if self._timeindex and self._claims_hold else None,
         )
 
 
