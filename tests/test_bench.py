@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from bench import pruning
 from bench.agent_runs import AgentLog
 from bench.beside import Beside, losses, window
 from bench.paced_producer import Produced
 from bench.pairs import Goal, median_ratio, print_goals, quantile, rounds
 from bench.processes import ProcessWatch
+from ts_common.store.factory import open_store
 
 
 def test_rounds_turn_their_order_and_drop_the_warm_up() -> None:
@@ -90,3 +92,19 @@ def test_a_producers_rate_and_latencies_are_those_inside_the_window() -> None:
 def test_a_producer_that_catches_up_in_its_window_lost_nothing() -> None:
     """A loss is what it falls short of the rate that was asked for, in percent of that."""
     assert losses([Beside(rate, 0.0, 1.0) for rate in (75.0, 100.0, 130.0)], 100.0) == [25.0, 0.0, 0.0]
+
+
+def test_all_that_a_query_fetches_is_counted(tmp_path: Path) -> None:
+    """By planning and by reading: a whole scan once, 1 % of a segment by time a little more than that."""
+    store = pruning.CountingStore(open_store(tmp_path.as_uri()))
+    records, batches = pruning.RECORDS_A_BATCH, 500
+    made = pruning.segment(pruning.template(records), 0, records, batches, pruning.TIME, 100)
+    total = pruning.ship(store, "t", [(0, made)], records * batches)
+    assert total == len(made[0]) > 8_000_000
+    percent, rows = pruning.share(store, "t", total, {})
+    assert (100 <= percent < 101, rows) == (True, records * batches)
+    middle = pruning.TIME + 100 * batches // 2
+    options = {"startingTimestamp": middle, "endingTimestamp": middle + 100 * batches // 100}
+    percent, rows = pruning.share(store, "t", total, options)
+    assert rows == records * batches // 100
+    assert percent * total / 100 < 2_000_000  # of which a last chunk of 1 MiB, for the most part for nothing

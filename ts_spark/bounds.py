@@ -26,8 +26,10 @@ from ts_spark.reading import SegmentReader, known_crc32c
 from ts_spark.times import first_that_may_reach
 from ts_spark.topics import Topic
 
-# Where a `.timeindex` leads to, a match is an index interval away: some KB by default.
+# Where a `.timeindex` leads to, a match is an index interval away: some KB by default. So little is fetched at once,
+# and looked at before more is.
 _NEAR_BYTES: Final = 128 << 10
+_NEAR_ROWS: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +153,7 @@ def first_offset_at(
         after_hole: where the record is the first one after a hole, the one that is asked for may be lost: answer with
             the hole's start, so that the loss is met.
     """
-    reader = SegmentReader(store, Projection(key=False, value=False, headers=False))
+    reader = SegmentReader(store, Projection(key=False, value=False, headers=False), max_rows=_NEAR_ROWS)
     hole: Hole | None = None
     for part in view.plan(view.start, view.end):
         if isinstance(part, Hole):

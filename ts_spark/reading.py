@@ -36,13 +36,22 @@ class SegmentReader:
         store: where they lie.
         projection: the fields that are wanted.
         aborted: transactions whose records are not shown.
+        max_rows: of what is handed out at once; fewer than a scan wants, where the caller may stop early.
     """
 
-    def __init__(self, store: ObjectStore, projection: Projection, aborted: Sequence[AbortedTransaction] = ()) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        projection: Projection,
+        aborted: Sequence[AbortedTransaction] = (),
+        *,
+        max_rows: int = MAX_ROWS,
+    ) -> None:
         self._store = store
         self._projection = projection
         self._aborted = aborted
-        self._pool = BufferPool(projection, MAX_ROWS, MAX_BYTES)
+        self._max_rows = max_rows
+        self._pool = BufferPool(projection, max_rows, MAX_BYTES)
 
     def read(
         self, copy: SegmentCopy, start: int, end: int, *, chunk_bytes: int | None = None
@@ -76,6 +85,7 @@ class SegmentReader:
             self._projection,
             start,
             end,
+            self._max_rows,
             size=size - position,
             first_position=position,
             pool=self._pool,

@@ -1,0 +1,217 @@
+"""`python -m bench.pruning`: how much of an archive is fetched for a small range of it.
+
+No clock: what counts is bytes, of `.log` objects and indexes, by planning and by reading together, as a share of the
+topic's `.log` bytes. Two topics in a directory, batches of 16 KiB with an index entry each, as a broker writes them:
+
+- `day`: 1,440 segments of one minute; asked for is one minute in the middle;
+- `large`: one segment; asked for is 1 % of it in the middle.
+
+Both are asked for by options (timestamps, offsets) and by filters as Spark hands them over. Records may go back in
+time, and only batches of one record (or of the broker's time) prove their least timestamp. So where batches have many,
+nothing proves what follows the end of a filter on timestamps to be late: that is shown, and held to no goal.
+Exits with 1 where a goal is missed; `--no-gate` only prints.
+"""
+
+import argparse
+import random
+import struct
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime, timedelta
+from io import BytesIO
+from pathlib import Path
+from typing import Final
+
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from awscrt.checksums import crc32c
+from pyspark.sql.datasource import Filter, GreaterThanOrEqual, LessThan
+
+from bench.pairs import Goal, print_goals, print_table
+from bench.records import json_value, key
+from ts_common.commit import Commit, encode_log_start
+from ts_common.epochs import EpochLine
+from ts_common.log_format.index_files import TimeIndex
+from ts_common.log_format.scan import scan_segment
+from ts_common.model import TopicPartition
+from ts_common.object_keys import ClusterKeys, SegmentName
+from ts_common.probe import metadata_of
+from ts_common.store.contract import ByteRange, ObjectStore, ObjectStream
+from ts_common.store.factory import open_store
+from ts_common.store.wrapped import WrappedStore
+from ts_spark.batches import read_split
+from ts_spark.filters import wanted_by
+from ts_spark.options import parse_options
+from ts_spark.planning import plan_query
+
+SHARE: Final = 2.0  # percent
+CLUSTER: Final = "bench"
+RECORDS_A_BATCH: Final = 51  # of 11 + 300 bytes and the fields around them: 16 KiB
+MINUTES: Final = 1440
+BATCHES_A_MINUTE: Final = 4
+MINUTE_MS: Final = 60_000
+BATCH_MS: Final = MINUTE_MS // BATCHES_A_MINUTE
+TIME: Final = 1_700_000_000_000
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
+_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+
+
+class CountingStore(WrappedStore):
+    """Counts the bytes that are read through it."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner, threads=1)
+        self.fetched = 0
+
+    @contextmanager
+    def _counted(self, opened: AbstractContextManager[ObjectStream]) -> Iterator[ObjectStream]:
+        with opened as stream:
+            yield _CountingStream(self, stream)
+
+    def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
+        """As the inner store."""
+        return self._counted(self._inner.open(key, byte_range))
+
+
+class _CountingStream:
+    def __init__(self, store: CountingStore, stream: ObjectStream) -> None:
+        self._store, self._stream, self.info = store, stream, stream.info
+
+    def read(self, size: int, /) -> bytes:
+        data = self._stream.read(size)
+        self._store.fetched += len(data)
+        return data
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        count = self._stream.readinto(buffer)
+        self._store.fetched += count
+        return count
+
+
+def template(records: int) -> bytes:
+    """A batch of one producer, whose base offset and timestamps are still to be set."""
+    generator = random.Random(7)
+    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 30)
+    for index in range(records):
+        builder.append(index, TIME + index, key(index), json_value(generator, index), [])
+    return bytes(builder.build())
+
+
+def segment(pattern: bytes, base: int, records: int, batches: int, first_ms: int, batch_ms: int) -> tuple[bytes, ...]:
+    """`.log`, `.index` and `.timeindex` of so many batches, one after the other in time."""
+    log, index, timeindex = bytearray(), bytearray(), bytearray()
+    for number in range(batches):
+        batch = bytearray(pattern)
+        offset, time = base + number * records, first_ms + number * batch_ms
+        struct.pack_into(">q", batch, 0, offset)
+        struct.pack_into(">qq", batch, 27, time, time + records - 1)
+        struct.pack_into(">I", batch, 17, crc32c(bytes(batch[21:])))
+        if number:
+            last = offset + records - 1 - base
+            index += struct.pack(">ii", last, len(log))
+            timeindex += struct.pack(">qi", time + records - 1, last)
+        log += batch
+    return bytes(log), bytes(index), bytes(timeindex)
+
+
+def ship(store: ObjectStore, topic: str, segments: Sequence[tuple[int, tuple[bytes, ...]]], end: int) -> int:
+    """Put a partition there as the agent does; the bytes of its `.log` objects."""
+    keys = ClusterKeys(CLUSTER).partition(TopicPartition(topic, 0))
+    store.put(keys.log_start, encode_log_start(0))
+
+    def put(one: tuple[int, tuple[bytes, ...]]) -> int:
+        base, (log, index, timeindex) = one
+        name = SegmentName(base)
+        store.put(keys.segment(name, ".index"), index)
+        store.put(keys.segment(name, ".timeindex"), timeindex)
+        metadata = metadata_of(scan_segment(BytesIO(log), len(log), TimeIndex(base, timeindex)), base, topic)
+        store.put(keys.segment(name), log, metadata=metadata.encode())
+        return len(log)
+
+    with ThreadPoolExecutor(16) as pool:
+        total = sum(pool.map(put, segments))
+    commit = Commit(segments[-1][0], end, 0, EpochLine(((0, 0),)), None, None, 1, 0, "nonce")
+    store.put(keys.commit, commit.encode())
+    return total
+
+
+def day(store: ObjectStore, topic: str, records: int) -> int:
+    """A segment for each minute."""
+    pattern, offsets = template(records), records * BATCHES_A_MINUTE
+    segments = [
+        (
+            number * offsets,
+            segment(pattern, number * offsets, records, BATCHES_A_MINUTE, TIME + number * MINUTE_MS, BATCH_MS),
+        )
+        for number in range(MINUTES)
+    ]
+    return ship(store, topic, segments, MINUTES * offsets)
+
+
+def share(
+    store: CountingStore, topic: str, total: int, options: Mapping[str, int], filters: Sequence[Filter] = ()
+) -> tuple[float, int]:
+    """Percent of the topic's bytes that one query fetches, and its rows that the filters leave or not."""
+    store.fetched = 0
+    given = {"path": store.location, "cluster": CLUSTER, "subscribe": topic}
+    query = parse_options({**given, **{name: str(value) for name, value in options.items()}})
+    plan = plan_query(store, query, wanted_by(filters))
+    rows = sum(b.num_rows for split in plan.splits for b in read_split(store, split, _COLUMNS))
+    return 100 * store.fetched / total, rows
+
+
+def between(start: int, end: int) -> tuple[Filter, Filter]:
+    """A filter on timestamps, as Spark hands it over."""
+    at = [_EPOCH + timedelta(milliseconds=ms) for ms in (start, end)]
+    return GreaterThanOrEqual(("timestamp",), at[0]), LessThan(("timestamp",), at[1])
+
+
+def main() -> int:
+    """Fill, ask, report."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--mebibytes", type=int, default=256, help="of the large segment")
+    arguments.add_argument("--no-gate", action="store_true", help="exit with 0 also where a goal is missed")
+    options = arguments.parse_args()
+    goals, rows = [], []
+
+    def ask(what: str, found: tuple[float, int], expected: int, *, goal: bool = True) -> None:
+        rows.append((what, found[0], found[1], expected))
+        if found[1] < expected:
+            raise RuntimeError(f"{what}: {found[1]} rows, and {expected} match")
+        if goal:
+            goals.append(Goal(what, found[0], SHARE, at_least=False, unit=" %"))
+
+    with tempfile.TemporaryDirectory(prefix="bench-pruning.") as directory:
+        store = CountingStore(open_store(Path(directory).as_uri()))
+        minute = (TIME + 700 * MINUTE_MS, TIME + 701 * MINUTE_MS)
+        for topic, records in (("day-many", RECORDS_A_BATCH), ("day-one", 1)):
+            total, asked = day(store, topic, records), BATCHES_A_MINUTE * records
+            by_options = {"startingTimestamp": minute[0], "endingTimestamp": minute[1]}
+            ask(f"{topic}: a minute, options", share(store, topic, total, by_options), asked)
+            by_filters = share(store, topic, total, {}, between(*minute))
+            ask(f"{topic}: a minute, filters", by_filters, asked, goal=records == 1)
+
+        pattern = template(RECORDS_A_BATCH)
+        batches = (options.mebibytes << 20) // len(pattern)
+        total = ship(
+            store, "large", [(0, segment(pattern, 0, RECORDS_A_BATCH, batches, TIME, 100))], batches * RECORDS_A_BATCH
+        )
+        first, last = batches // 2, batches // 2 + batches // 100
+        asked = (last - first) * RECORDS_A_BATCH
+        times = (TIME + first * 100, TIME + last * 100)
+        by_options = {"startingTimestamp": times[0], "endingTimestamp": times[1]}
+        ask("large: 1 %, options", share(store, "large", total, by_options), asked)
+        offsets = (first * RECORDS_A_BATCH, last * RECORDS_A_BATCH)
+        by_offsets = (GreaterThanOrEqual(("offset",), offsets[0]), LessThan(("offset",), offsets[1]))
+        ask("large: 1 %, filter on offsets", share(store, "large", total, {}, by_offsets), asked)
+        ask("large: 1 %, filters on time", share(store, "large", total, {}, between(*times)), asked, goal=False)
+    print_table(("", "% of bytes", "rows read", "rows that match"), rows)
+    print()
+    missed = print_goals(goals)
+    return 1 if missed and not options.no_gate else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
