@@ -83,12 +83,11 @@ EVERYTHING: Final = Wanted()
 def filters_are_handed_over() -> bool:
     """Whether this process is the one in which Spark hands over filters: only there a reader may have `pushFilters`.
 
-    Where the setting is off, Spark refuses a reader that has it. Its planning process does not say how the setting
-    is, but filters come to a process of another module, which runs only where it is on: under PySpark's daemon, named
-    by its first argument, or (`spark.python.use.daemon=false`) as the main module.
+    Where the setting is off, Spark refuses a reader that has it. The process in which it plans a query does not say how
+    the setting is, but filters come to a process of another module, which runs only where it is on, and which PySpark's
+    daemon names in its arguments. (Without the daemon, `spark.python.use.daemon=false`, Spark 4.1.4 cannot start it.)
     """
-    main = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return sys.argv[1:2] == [_WORKER] or getattr(main, "name", None) == _WORKER
+    return sys.argv[1:2] == [_WORKER]
 
 
 def wanted_by(filters: Iterable[Filter]) -> Wanted:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from awscrt.checksums import crc32c
+from pyspark.sql.datasource import Filter
 
 from tests.log_format.build import batch, record
 from ts_common.commit import Commit, encode_log_start
@@ -25,6 +26,7 @@ from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_local.oracle import OracleRecord
 from ts_spark.batches import read_split
+from ts_spark.filters import wanted_by
 from ts_spark.options import parse_options
 from ts_spark.planning import QueryPlan, plan_query
 from ts_spark.schema import full_schema
@@ -159,20 +161,20 @@ class Archive:
         bits = {"prefixEntropyBits": str(self.keys.entropy_bits)} if self.keys.entropy_bits else {}
         return {"path": self.location, "cluster": CLUSTER, **bits, **options}
 
-    def plan(self, **options: str) -> QueryPlan:
+    def plan(self, *filters: Filter, **options: str) -> QueryPlan:
         """A query's plan, made in this process."""
-        return plan_query(self.store, parse_options(self.options(**options)))
+        return plan_query(self.store, parse_options(self.options(**options)), wanted_by(filters))
 
-    def rows(self, **options: str) -> list[dict[str, Any]]:
-        """A query's rows, without Spark around it."""
+    def rows(self, *filters: Filter, **options: str) -> list[dict[str, Any]]:
+        """A query's rows, without Spark around it: what filters leave in is what Spark applies them to."""
         query = parse_options(self.options(**options))
         names = full_schema(include_headers=query.include_headers).fieldNames()
-        plan = plan_query(self.store, query)
-        return [row for split in plan.splits for b in read_split(self.store, split, names) for row in b.to_pylist()]
+        splits = self.plan(*filters, **options).splits
+        return [row for split in splits for b in read_split(self.store, split, names) for row in b.to_pylist()]
 
-    def offsets(self, **options: str) -> list[int]:
+    def offsets(self, *filters: Filter, **options: str) -> list[int]:
         """The offsets of a query's rows."""
-        return [row["offset"] for row in self.rows(**options)]
+        return [row["offset"] for row in self.rows(*filters, **options)]
 
 
 def batches(*ranges: tuple[int, int], epoch: int = 0, value: bytes = b"v", time: int = 1000) -> bytes:

@@ -1,12 +1,14 @@
 """Filters that Spark hands over leave out what no row can match, and nothing else."""
 
 import itertools
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 from pyspark.sql.datasource import (
+    DataSourceReader,
     EqualNullSafe,
     EqualTo,
     Filter,
@@ -19,6 +21,7 @@ from pyspark.sql.datasource import (
     Not,
     StringStartsWith,
 )
+from structlog.testing import capture_logs
 
 from tests.log_format.build import batch, record
 from tests.spark.archives import Archive, batches, steps
@@ -26,11 +29,10 @@ from ts_common.errors import DataLoss
 from ts_common.model import TopicPartition
 from ts_common.object_keys import SegmentName
 from ts_common.segment_metadata import decode_metadata
-from ts_spark.batches import read_split
-from ts_spark.filters import EVERYTHING, wanted_by
-from ts_spark.options import parse_options
-from ts_spark.planning import QueryPlan, plan_query
+from ts_spark.filters import EVERYTHING, OPTION, filters_are_handed_over, wanted_by
+from ts_spark.planning import QueryPlan
 from ts_spark.schema import full_schema
+from ts_spark.source import KafkaSegmentsSource
 
 EPOCH = datetime.fromtimestamp(0, UTC)
 BEYOND = 1 << 63
@@ -41,18 +43,15 @@ def at(milliseconds: float) -> datetime:
 
 
 def planned(archive: Archive, *filters: Filter, **options: str) -> QueryPlan:
-    query = parse_options(archive.options(**{"subscribe": "t", **options}))
-    return plan_query(archive.store, query, wanted_by(filters))
+    return archive.plan(*filters, **{"subscribe": "t", **options})
 
 
 def rows(archive: Archive, *filters: Filter, **options: str) -> list[dict[str, Any]]:
-    names = full_schema(include_headers=False).fieldNames()
-    splits = planned(archive, *filters, **options).splits
-    return [row for split in splits for b in read_split(archive.store, split, names) for row in b.to_pylist()]
+    return archive.rows(*filters, **{"subscribe": "t", **options})
 
 
 def offsets(archive: Archive, *filters: Filter, **options: str) -> list[int]:
-    return [row["offset"] for row in rows(archive, *filters, **options)]
+    return archive.offsets(*filters, **{"subscribe": "t", **options})
 
 
 @pytest.fixture
@@ -316,3 +315,67 @@ def test_what_is_wanted_of_a_partition_needs_no_store() -> None:
     assert not wanted.has(TopicPartition("u", 1))
     assert wanted.is_narrow
     assert not wanted_by([StringStartsWith(("topic",), "t")]).is_narrow
+
+
+@pytest.fixture
+def handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process is as one to which PySpark's daemon gives filters."""
+    monkeypatch.setattr(sys, "argv", ["daemon.py", "pyspark.sql.worker.data_source_pushdown_filters"])
+
+
+def reader_of(archive: Archive, **options: str) -> DataSourceReader:
+    source = KafkaSegmentsSource(archive.options(**{"subscribe": "t", **options}))
+    return source.reader(full_schema(include_headers=False))
+
+
+def takes_filters(reader: DataSourceReader) -> bool:
+    """As Spark asks, which refuses such a reader where its setting is off."""
+    return getattr(reader.pushFilters, "__func__", None) is not DataSourceReader.pushFilters
+
+
+@pytest.mark.usefixtures("handed_over")
+def test_a_reader_takes_filters_where_they_are_handed_over_and_the_option_says_so(three: Archive) -> None:
+    """And hands all of them back: Spark applies them again."""
+    assert not takes_filters(reader_of(three))
+    reader = reader_of(three, **{OPTION: "true"})
+    assert takes_filters(reader)
+    filters: list[Filter] = [EqualTo(("offset",), 7), StringStartsWith(("topic",), "t")]
+    assert list(reader.pushFilters(filters)) == filters
+    assert len(reader.partitions()) == 1
+
+
+@pytest.mark.parametrize("module", [None, "pyspark.sql.worker.plan_data_source_read"])
+def test_elsewhere_a_reader_takes_no_filters(
+    three: Archive, monkeypatch: pytest.MonkeyPatch, module: str | None
+) -> None:
+    """Where Spark plans it may have its setting off."""
+    monkeypatch.setattr(sys, "argv", ["daemon.py", *([] if module is None else [module])])
+    assert not filters_are_handed_over()
+    assert not takes_filters(reader_of(three, **{OPTION: "true"}))
+
+
+@pytest.mark.usefixtures("handed_over")
+def test_the_log_says_what_is_read_of_how_much(three: Archive) -> None:
+    """And, where a query reads everything, once how it could read less."""
+    reader = reader_of(three, **{OPTION: "true"})
+    reader.pushFilters([LessThan(("offset",), 100)])
+    with capture_logs() as logs:
+        reader.partitions()
+    (planned_one,) = logs
+    assert planned_one["event"] == "query planned"
+    assert (planned_one["segments"], planned_one["of_segments"]) == (1, 3)
+    assert 0 < planned_one["bytes"] * 2 < planned_one["of_bytes"]
+    with capture_logs() as logs:
+        reader_of(three).partitions()
+    assert [entry["log_level"] for entry in logs] == ["info", "info"]
+    assert (logs[0]["segments"], logs[0]["of_segments"]) == (3, 3)
+    for word in (
+        "startingTimestamp",
+        "endingOffsets",
+        "spark.sql.python.filterPushdown.enabled=true",
+        f"{OPTION}=true",
+    ):
+        assert word in logs[1]["event"]
+    with capture_logs() as logs:
+        reader_of(three, endingTimestamp="1290").partitions()
+    assert len(logs) == 1

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from pyspark.sql.datasource import In
 
 from tests.spark.archives import Archive, oracle_records
 from ts_common.log_format.index_files import read_transaction_index
@@ -138,3 +139,14 @@ def test_r02_ranges_cut_transactions_apart(archive: Archive, transactions: Trans
         bounds = {f"{side}Offsets": f'{{"{TOPIC}":{{"0":{at}}}}}' for side, at in (("starting", low), ("ending", high))}
         expected = [record for record in transactions.committed if low <= record.offset < high]
         assert committed_rows(archive, failOnDataLoss="false", **bounds) == expected
+
+
+def test_r02_filters_cut_transactions_apart(archive: Archive, transactions: Transactions) -> None:
+    """Also into several pieces: what is between them is looked at for markers only."""
+    end = archive.ship(transactions.directory)
+    draw = random.Random(4)
+    options = {"subscribe": TOPIC, "includeHeaders": "true", "kafka.isolation.level": "read_committed"}
+    for _ in range(10):
+        wanted = set(draw.sample(range(end), 6))
+        found = oracle_records(archive.rows(In(("offset",), tuple(wanted)), **options))
+        assert found == [record for record in transactions.committed if record.offset in wanted]
