@@ -1,7 +1,7 @@
 """The option `config`: a cluster's properties file, the agent's own, so that a query need not repeat what stands there.
 
 Read on the driver only, by the agent's parser: the cluster (the file's name), the entropy bits and, through the
-endpoint provider, the location of each topic. Executors get the location alone.
+endpoint provider, the location of each topic. Executors get locations alone.
 """
 
 from collections.abc import Iterable
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 OPTION: Final = "config"
 _SUFFIX: Final = ".properties"
 
+Locations = tuple[tuple[str, tuple[str, ...]], ...]
+
 _T = TypeVar("_T")
 
 
@@ -30,11 +32,13 @@ class Place:
         location: of the store, a URL.
         cluster: whose topics.
         entropy_bits: of the store's keys; 0 means none.
+        topics_elsewhere: other locations and the topics that lie there; the other topics lie in `location`.
     """
 
     location: str | None
     cluster: str | None
     entropy_bits: int | None
+    topics_elsewhere: Locations = ()
 
 
 def completed(place: Place, file: str, topics: Iterable[str] | None, problems: list[str]) -> Place:
@@ -63,9 +67,9 @@ def completed(place: Place, file: str, topics: Iterable[str] | None, problems: l
     except ConfigurationError as error:
         told(error)
         return place
-    location = place.location
+    found: Locations = ()
     try:
-        location = _one_location(endpoints, topics, path)
+        found = _locations(endpoints, topics, path)
     except ConfigurationError as error:
         told(error)
 
@@ -74,24 +78,29 @@ def completed(place: Place, file: str, topics: Iterable[str] | None, problems: l
             problems.append(f"{name}={said}: {OPTION}={file} says {stated}; drop one of the two")
         return said if stated is None else stated
 
+    if place.location is not None and len(found) > 1:
+        several = ", ".join(f"{location} for {' and '.join(names)}" for location, names in found)
+        problems.append(f"path={place.location}: {OPTION}={file} says {several}; drop one of the two")
+    location = found[0][0] if found else None
     return Place(
-        agreed("path", place.location, location),
+        location if len(found) > 1 else agreed("path", place.location, location),
         agreed("cluster", place.cluster, path.stem),
         agreed("prefixEntropyBits", place.entropy_bits, max(0, config.entropy_bits)),
+        found[1:],
     )
 
 
-def _one_location(endpoints: "EndpointProvider", topics: Iterable[str] | None, path: Path) -> str | None:
-    """The location of all the topics; None where none is named.
+def _locations(endpoints: "EndpointProvider", topics: Iterable[str] | None, path: Path) -> Locations:
+    """The locations of the topics, each with those that lie there; none where no topic is named.
 
     Raises:
-        ConfigurationError: they lie in several, or one of them has no place.
+        ConfigurationError: a topic has no place, or a pattern could find topics in several.
     """
     if topics is None:
         known = {str(parse_location(url)) for url in endpoints.locations()}
         if len(known) == 1:
-            return known.pop()
-        told = f"topics lie in {', '.join(sorted(known))}, and a query reads one location: name them with subscribe"
+            return ((known.pop(), ()),)
+        told = f"topics lie in {', '.join(sorted(known))}, and a pattern is looked for in one location: use subscribe"
         raise ConfigurationError(str(path), [told])
     by_location: dict[str, list[str]] = {}
     homeless: list[str] = []
@@ -102,7 +111,4 @@ def _one_location(endpoints: "EndpointProvider", topics: Iterable[str] | None, p
             homeless += error.problems
     if homeless:
         raise ConfigurationError(str(path), homeless)
-    if len(by_location) > 1:
-        told = "; ".join(f"{', '.join(names)} in {location}" for location, names in sorted(by_location.items()))
-        raise ConfigurationError(str(path), [f"a query reads one location: {told}; union a query for each"])
-    return next(iter(by_location), None)
+    return tuple((location, tuple(names)) for location, names in by_location.items())

@@ -16,11 +16,8 @@ from ts_common.errors import ConfigurationError
 from ts_common.model import is_cluster_id, is_topic_name
 from ts_common.object_keys import MAX_ENTROPY_BITS
 from ts_common.store.factory import parse_location
-from ts_spark.cluster_config import OPTION as CONFIG
-from ts_spark.cluster_config import Place, completed
-from ts_spark.filters import OPTION as PUSH_DOWN
+from ts_spark.cluster_config import Locations, Place, completed
 from ts_spark.incarnation import NEWEST, parse_incarnation
-from ts_spark.incarnation import OPTION as INCARNATION
 
 SOURCE: Final = "options of kafka_segments"
 _EARLIEST_OFFSET: Final = -2  # in the JSON forms, as in Kafka
@@ -114,6 +111,7 @@ class QueryOptions:
         limits: how large a task may be.
         incarnation: which life of each topic, as `ts_spark.incarnation.parse_incarnation` says.
         push_down_predicate: whether filters may leave out what they do not want; see `ts_spark.filters`.
+        topics_elsewhere: other locations and the topics that lie there; see `ts_spark.locations`.
     """
 
     location: str
@@ -129,6 +127,7 @@ class QueryOptions:
     limits: SplitLimits
     incarnation: str = NEWEST
     push_down_predicate: bool = False
+    topics_elsewhere: Locations = ()
 
 
 def parse_options(given: Mapping[str, str]) -> QueryOptions:
@@ -142,9 +141,9 @@ def parse_options(given: Mapping[str, str]) -> QueryOptions:
     reader = _Reader(given)
     location = reader.read("path", _location)
     cluster = reader.read("cluster", _cluster)
-    if not reader.given("path") and not reader.given(_SEVERAL_PATHS) and not reader.given(CONFIG):
+    if not reader.given("path") and not reader.given(_SEVERAL_PATHS) and not reader.given("config"):
         reader.problems.append('path: missing; name the location: .load("s3://bucket/base/prefix"), or file:///dir')
-    if not reader.given("cluster") and not reader.given(CONFIG):
+    if not reader.given("cluster") and not reader.given("config"):
         reader.problems.append("cluster: missing; it is the cluster's part of the keys in the store")
     entropy_bits = reader.read("prefixEntropyBits", _entropy_bits)
     chosen = [name for name in _SUBSCRIPTIONS if reader.given(name)]
@@ -169,10 +168,10 @@ def parse_options(given: Mapping[str, str]) -> QueryOptions:
     include_headers = reader.read("includeHeaders", _boolean)
     fail_on_data_loss = reader.read("failOnDataLoss", _boolean)
     isolation = reader.read(_ISOLATION, _isolation)
-    incarnation = reader.read(INCARNATION, parse_incarnation)
-    push_down = reader.read(PUSH_DOWN, _boolean)
+    incarnation = reader.read("incarnation", parse_incarnation)
+    push_down = reader.read("pushDownPredicate", _boolean)
     place = Place(location, cluster, entropy_bits)
-    if (file := reader.read(CONFIG, str)) is not None:
+    if (file := reader.read("config", str)) is not None:
         place = completed(place, file, topics or assigned or (None if pattern else ()), reader.problems)
     if reader.problems or place.location is None or place.cluster is None:
         raise ConfigurationError(SOURCE, reader.problems)
@@ -190,6 +189,7 @@ def parse_options(given: Mapping[str, str]) -> QueryOptions:
         limits=limits,
         incarnation=incarnation or NEWEST,
         push_down_predicate=bool(push_down),
+        topics_elsewhere=place.topics_elsewhere,
     )
 
 
@@ -392,9 +392,9 @@ _NAMES: Final = (
     "maxRecordsPerPartition",
     "includeHeaders",
     "failOnDataLoss",
-    CONFIG,
-    INCARNATION,
-    PUSH_DOWN,
+    "config",
+    "incarnation",
+    "pushDownPredicate",
     _ISOLATION,
 )
 _DOCUMENTED: Final = {name.lower(): name for name in _NAMES}

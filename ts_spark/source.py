@@ -90,17 +90,16 @@ class KafkaSegmentsReader(DataSourceReader):
         """The splits; Spark reads nothing where there are none."""
         import structlog  # noqa: PLC0415  (heavy parts are loaded where they are used)
 
-        from ts_common.store.factory import open_store  # noqa: PLC0415
-        from ts_spark.planning import plan_query  # noqa: PLC0415
+        from ts_spark.locations import plan_everywhere  # noqa: PLC0415
 
         log = structlog.get_logger("ts_spark")
-        with _message_first(), open_store(self._query.location) as store:
-            plan = plan_query(store, self._query, self._wanted)
+        with _message_first():
+            plan = plan_everywhere(self._query, self._wanted)
         for warning in plan.warnings:
             log.warning(warning)
         log.info(
             "query planned",
-            location=self._query.location,
+            location=", ".join([self._query.location, *(location for location, _ in self._query.topics_elsewhere)]),
             cluster=self._query.cluster,
             segments=plan.segments,
             of_segments=plan.all_segments,
@@ -119,7 +118,8 @@ class KafkaSegmentsReader(DataSourceReader):
 
         if isinstance(partition, Split):
             with _message_first():
-                yield from read_split(shared_store(self._query.location), partition, self._names)
+                store = shared_store(partition.location or self._query.location)
+                yield from read_split(store, partition, self._names)
             settle_process()
 
 

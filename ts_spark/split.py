@@ -15,10 +15,12 @@ class Split(InputPartition):
     Attributes:
         ranges: never empty.
         aborted: transactions whose records are not shown.
+        location: of the store that holds it; None for the query's.
     """
 
     ranges: tuple[ReadRange, ...]
     aborted: tuple[AbortedTransaction, ...] = ()
+    location: str | None = None
 
 
 def bytes_of(part: ReadRange) -> int:

@@ -6,9 +6,14 @@ from pathlib import Path
 import pytest
 
 from tests.spark.archives import CLUSTER, Archive, batches
-from ts_common.errors import ConfigurationError
+from ts_common.endpoints import EndpointProvider
+from ts_common.errors import ConfigurationError, QueryError
+from ts_spark.filters import EVERYTHING
+from ts_spark.locations import plan_everywhere
 from ts_spark.options import QueryOptions, parse_options
 from ts_spark.planning import plan_query
+from ts_spark.schema import full_schema
+from ts_spark.source import KafkaSegmentsSource
 
 URL = "storage.service.endpoint.url"
 PROVIDER = "storage.service.endpoint.provider.class"
@@ -66,15 +71,60 @@ def test_each_topic_is_looked_for_where_it_lies(several: Path) -> None:
     assert assigned.location == "s3://private/base"
 
 
-def test_topics_of_several_locations_are_refused_by_name(several: Path) -> None:
-    """A query reads one location; which topics lie where is told."""
-    assert problems(several, subscribe="t,pii,cards") == (
-        f"config: {several}: a query reads one location: pii, cards in s3://private/base; t in s3://public; "
-        "union a query for each",
+def test_topics_of_several_locations_are_one_table(tmp_path: Path) -> None:
+    """Each is planned where it lies, its splits say so, and JSON offsets go with their topics."""
+    places = {name: Archive(tmp_path / f"store-{name}") for name in "abc"}
+    for number, (name, archive) in enumerate(places.items()):
+        archive.put_segment(name, 0, batches((0, 10 + number)))
+        archive.commit(name, 10 + number)
+    file = written(
+        tmp_path, **{PROVIDER: f"{__name__}:ByTopic", "storage.service.endpoint.url": (tmp_path / "store").as_uri()}
     )
-    with pytest.raises(
-        ConfigurationError, match=r"topics lie in s3://private/base, s3://public, and a query reads one"
-    ):
+    for chosen in ({"subscribe": "c,a,b"}, {"assign": '{"a":[0],"b":[0],"c":[0]}'}):
+        offsets = '{"a":{"0":1},"b":{"0":2},"c":{"0":-2}}'
+        query = parse_options({"config": str(file), "startingOffsets": offsets, **chosen})
+        plan = plan_everywhere(query, EVERYTHING)
+        assert {(split.location, part.start, part.end) for split in plan.splits for part in split.ranges} == {
+            (places["a"].location, 1, 10),
+            (places["b"].location, 2, 11),
+            (places["c"].location, 0, 12),
+        }
+        assert (plan.segments, plan.all_segments) == (3, 3)
+        assert plan.all_bytes == sum(
+            info.size for s in places.values() for info in s.store.list() if ".log" in info.key
+        )
+    reader = KafkaSegmentsSource({"config": str(file), "subscribe": "c,a,b"}).reader(full_schema(include_headers=False))
+    rows = [row for split in reader.partitions() for b in reader.read(split) for row in b.to_pylist()]
+    found = {name: [row["offset"] for row in rows if row["topic"] == name] for name in places}
+    assert found == {"a": list(range(10)), "b": list(range(11)), "c": list(range(12))}
+    unasked = '{"a":{"0":1},"b":{"0":2},"d":{"0":3}}'
+    with pytest.raises(QueryError, match="startingOffsets: d-0, which this query does not read"):
+        plan_everywhere(
+            parse_options({"config": str(file), "subscribe": "a,b", "startingOffsets": unasked}), EVERYTHING
+        )
+
+
+class ByTopic(EndpointProvider):
+    """A directory for each topic."""
+
+    def location(self, topic: str) -> str:
+        return f"{self.properties['storage.service.endpoint.url']}-{topic}"
+
+    def locations(self) -> frozenset[str]:
+        return frozenset(map(self.location, "abc"))
+
+
+def test_topics_of_several_locations_contradict_a_path(several: Path) -> None:
+    """Whichever it is: it cannot stand for all of them."""
+    assert problems(several, subscribe="t,pii,cards", path="s3://public") == (
+        f"path=s3://public: config={several} says s3://public for t, s3://private/base for pii and cards; "
+        "drop one of the two",
+    )
+
+
+def test_a_pattern_is_refused_where_it_could_find_topics_in_several_locations(several: Path) -> None:
+    """Topics are known by their locations' listings, and not one by the other's."""
+    with pytest.raises(ConfigurationError, match=r"topics lie in s3://private/base, s3://public, and a pattern is"):
         parse_options({"config": str(several), "subscribePattern": ".*"})
 
 
@@ -107,12 +157,13 @@ def test_what_options_and_file_both_say_must_agree(tmp_path: Path) -> None:
     )
 
 
-def test_topics_in_several_locations_hide_no_contradiction(several: Path) -> None:
+def test_a_location_that_is_missing_hides_no_contradiction(several: Path) -> None:
     """All problems at once."""
-    assert [problem.partition(":")[0] for problem in problems(several, subscribe="t,pii", cluster="test")] == [
-        "config",
-        "cluster=test",
+    told = [
+        problem.partition(":")[0]
+        for problem in problems(several, subscribe="absent", cluster="test", prefixEntropyBits="1", path="s3a://x")
     ]
+    assert told == ["path=s3a", "cluster=test", "prefixEntropyBits=1"]
 
 
 def test_everything_wrong_in_the_file_is_told_beside_the_other_problems(tmp_path: Path) -> None:
