@@ -126,16 +126,16 @@ class Growing:
 class Driver:
     """Processes that run one query, one after the other."""
 
-    def __init__(self, archive: Archive, folder: Path, **options: str) -> None:
+    def __init__(self, archive: Archive, folder: Path) -> None:
         self.sink, self.checkpoint = folder / "sink", folder / "checkpoint"
         self._folder = folder
-        given = archive.options(subscribe=TOPIC, startingOffsets="earliest", includeHeaders="true", **options)
-        self._arguments = [json.dumps(given), str(self.sink), str(self.checkpoint)]
+        self._options = archive.options(subscribe=TOPIC, startingOffsets="earliest", includeHeaders="true")
 
     @contextmanager
-    def running(self, mode: str) -> Iterator[subprocess.Popen[bytes]]:
+    def running(self, mode: str, **options: str) -> Iterator[subprocess.Popen[bytes]]:
         """A driver in a process group of its own, which does not outlive the block."""
-        command = [sys.executable, "-m", "tests.spark.stream_process", *self._arguments, mode]
+        arguments = [json.dumps({**self._options, **options}), str(self.sink), str(self.checkpoint), mode]
+        command = [sys.executable, "-m", "tests.spark.stream_process", *arguments]
         environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(self._folder / "local")}
         with (self._folder / "driver.log").open("ab") as log:
             process = subprocess.Popen(
@@ -148,10 +148,10 @@ class Driver:
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait(SECONDS)
 
-    def kill(self, batch: int, *, inside: bool) -> None:
+    def kill(self, batch: int, *, inside: bool, **options: str) -> None:
         """Let a driver come to a batch, and kill it with its JVM: when the batch is begun, or when it is committed."""
         awaited = self.checkpoint / ("offsets" if inside else "commits") / str(batch)
-        with self.running("follow") as process:
+        with self.running("follow", **options) as process:
             wait_for(lambda: awaited.exists() or process.poll() is not None, f"{awaited}", SECONDS, state=self._said)
             assert process.poll() is None, self._said()
 
@@ -180,9 +180,9 @@ def _place(record: OracleRecord) -> tuple[int, int]:
 def test_a_killed_driver_loses_and_repeats_nothing(spark: SparkSession, on_disk: Shipped, tmp_path: Path) -> None:
     """Killed with SIGKILL in its second batch, of many tasks; the sink then holds what Kafka's Java consumer read."""
     growing = Growing(on_disk, tmp_path)
-    driver = Driver(growing.archive, tmp_path, maxOffsetsPerTrigger="800", maxRecordsPerPartition="20")
+    driver = Driver(growing.archive, tmp_path)
     growing.grow(2)
-    driver.kill(1, inside=True)
+    driver.kill(1, inside=True, maxOffsetsPerTrigger="400", maxRecordsPerPartition="20")
     assert not (driver.checkpoint / "commits/1").exists()
     growing.grow(1000)
     driver.finish()
@@ -196,11 +196,12 @@ def test_a_driver_killed_20_times_loses_and_repeats_nothing(
 ) -> None:
     """Between batches and in them, while the commits move on."""
     growing = Growing(on_disk, tmp_path)
-    driver = Driver(growing.archive, tmp_path, maxOffsetsPerTrigger="100", maxRecordsPerPartition="20")
+    driver = Driver(growing.archive, tmp_path)
+    limits = {"maxOffsetsPerTrigger": "100", "maxRecordsPerPartition": "20"}
     draw = random.Random(20)
     for number in range(20):
         growing.grow(number + 1)
-        driver.kill(driver.last_batch() + draw.choice([0, 1, 1]), inside=draw.random() < 0.6)
+        driver.kill(driver.last_batch() + draw.choice([0, 1, 1]), inside=draw.random() < 0.6, **limits)
     growing.grow(1000)
     driver.finish()
     assert driver.rows(spark) == growing.records

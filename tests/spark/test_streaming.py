@@ -252,7 +252,7 @@ def elected(archive: Archive, end: int) -> None:
 
 
 @pytest.mark.parametrize("end", [60, 100, 140])
-def test_what_an_election_took_back_is_data_loss(two: Archive, end: int) -> None:
+def test_u26_what_an_election_took_back_is_data_loss(two: Archive, end: int) -> None:
     """Whether the next offset lies below the stream's position when it looks again, at it, or above it already."""
     query = Query(two, **EARLIEST)
     query.trigger()
@@ -271,7 +271,7 @@ def test_what_an_election_took_back_is_data_loss(two: Archive, end: int) -> None
     assert all(row["value"] == b"new" for number in (2, 3) for row in query.sink.get(number, []))
 
 
-def test_an_election_before_a_batch_is_run_again_is_data_loss(two: Archive) -> None:
+def test_u26_an_election_before_a_batch_is_run_again_is_data_loss(two: Archive) -> None:
     """The batch ends where the logs part, and the next one goes on there: nothing of the new log is read twice."""
     query = Query(two, **EARLIEST)
     query.trigger(dies=True)
@@ -305,7 +305,7 @@ def test_what_retention_took_is_data_loss(two: Archive) -> None:
     assert query.offsets_of() == [*range(100), *range(150, 200)]
 
 
-def test_a_hole_is_data_loss(two: Archive) -> None:
+def test_r03_a_hole_is_data_loss(two: Archive) -> None:
     """As in a batch query; what is behind it is read."""
     query = Query(two, **EARLIEST)
     query.trigger()
@@ -332,7 +332,7 @@ def created_again(archive: Archive) -> None:
 
 
 @pytest.mark.parametrize("id_known", [True, False])
-def test_a_topic_that_is_created_again_is_not_read_from_the_middle(two: Archive, id_known: bool) -> None:
+def test_u09_a_topic_that_is_created_again_is_not_read_from_the_middle(two: Archive, id_known: bool) -> None:
     """Its offsets begin anew: data loss that names both, or the new one from its first offset."""
     if id_known:
         two.put_incarnations("t", ID_ONE)
@@ -355,8 +355,8 @@ def test_a_topic_that_is_created_again_is_not_read_from_the_middle(two: Archive,
     assert all(row["value"] == b"new" for row in query.sink[1])
 
 
-def test_a_batch_of_a_former_incarnation_is_run_again_from_it(two: Archive) -> None:
-    """R11: a topic that is created again between planning a batch and running it changes nothing about that batch."""
+def test_r11_a_batch_of_a_former_incarnation_is_run_again_from_it(two: Archive) -> None:
+    """A topic that is created again between planning a batch and running it changes nothing about that batch."""
     two.put_incarnations("t", ID_ONE)
     query = Query(two, **EARLIEST)
     query.trigger(dies=True)
@@ -404,6 +404,30 @@ def test_u30_what_is_gone_is_told_and_never_read_twice(two: Archive, gone: str) 
     for key, data, info in held:
         two.store.put(key, data, metadata=info.metadata)
     two.commit("t", 200, highest_base=100)
+    query.trigger()
+    assert query.offsets_of() == list(range(200))
+
+
+def test_r02_a_stream_of_committed_records_ends_at_the_last_stable_offset(two: Archive) -> None:
+    """And goes on when it moves; one that is lower than before takes nothing back."""
+    options = {**EARLIEST, "kafka.isolation.level": "read_committed"}
+    two.commit("t", 100, last_stable_offset=70)
+    query = Query(two, **options)
+    query.trigger()
+    two.commit("t", 150, highest_base=100, last_stable_offset=60)
+    assert query.trigger() == []
+    two.commit("t", 150, highest_base=100, last_stable_offset=120)
+    query.trigger()
+    assert query.offsets_of() == list(range(120))
+
+
+def test_a_java_uploaders_commit_moves_a_stream(two: Archive) -> None:
+    """It names a segment and no end."""
+    two.store.put(two.partition("t").commit, b"%020d" % 0)
+    query = Query(two, **EARLIEST)
+    query.trigger()
+    assert query.trigger() == []
+    two.store.put(two.partition("t").commit, b"%020d" % 100)
     query.trigger()
     assert query.offsets_of() == list(range(200))
 

@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.spark.archives import Archive, oracle_records
+from tests.spark.streams import Query
 from ts_common.log_format.index_files import read_transaction_index
 from ts_common.object_keys import SegmentName
 from ts_common.segment_metadata import TxnIndexState
@@ -138,3 +139,20 @@ def test_r02_ranges_cut_transactions_apart(archive: Archive, transactions: Trans
         bounds = {f"{side}Offsets": f'{{"{TOPIC}":{{"0":{at}}}}}' for side, at in (("starting", low), ("ending", high))}
         expected = [record for record in transactions.committed if low <= record.offset < high]
         assert committed_rows(archive, failOnDataLoss="false", **bounds) == expected
+
+
+@pytest.mark.parametrize("limit", [7, 200])
+def test_r02_a_stream_of_committed_records_is_what_kafkas_consumer_shows(
+    archive: Archive, transactions: Transactions, limit: int
+) -> None:
+    """Also where batches cut transactions apart."""
+    end = archive.ship(transactions.directory)
+    options = {"subscribe": TOPIC, "startingOffsets": "earliest", "includeHeaders": "true"}
+    query = Query(archive, **options, maxOffsetsPerTrigger=str(limit), **{"kafka.isolation.level": "read_committed"})
+    told = -1
+    while told < len(query.offsets):
+        told = len(query.offsets)
+        query.trigger()
+    shown = oracle_records(row for batch in query.sink.values() for row in batch)
+    assert shown == [record for record in transactions.committed if record.offset < end]
+    assert len(query.sink) > transactions.committed[-1].offset / limit - 1

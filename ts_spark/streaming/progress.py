@@ -29,7 +29,10 @@ def advance(
     for name in sorted({*look.topics, *(partition.topic for partition in position.positions)}):
         topic, stood = look.topics.get(name), position.of_topic(name)
         if topic is None:
-            losses.append(f"topic {name} is gone from the store; the stream stands at {_places(stood)}")
+            losses.append(
+                f"topic {name} is gone from the store, or the subscription does not name it any more; the stream "
+                f"stands at {_places(stood)}"
+            )
             positions |= stood
             continue
         if topic.topic_id is None and name in ids:
@@ -46,7 +49,10 @@ def advance(
             end = topic.ends.get(partition)
             positions[partition] = at if end is None else _next(at, position.epochs.get(partition), end)
             if end is None:
-                losses.append(f"{partition}: the stream stands at offset {at}, and its commit is gone from the store")
+                losses.append(
+                    f"{partition}: the stream stands at offset {at}, and its commit is gone from the store, or the "
+                    "subscription does not name it any more"
+                )
         for partition in sorted(topic.ends.keys() - stood.keys()):
             began[partition] = earliest(topic.ends[partition])
             positions[partition] = max(began[partition], topic.ends[partition].shown)
