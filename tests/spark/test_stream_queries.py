@@ -43,8 +43,21 @@ def read_available(spark: SparkSession, archive: Archive, folder: Path, **option
     return sorted(row.offset for row in spark.read.parquet(str(folder / "sink")).select("offset").collect())
 
 
+@pytest.fixture(params=["false", "true"])
+def wrapper(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whether Spark's own way around what Python sources lack for `Trigger.AvailableNow` is on."""
+    name = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
+    spark.conf.set(name, request.param)
+    yield
+    spark.conf.unset(name)
+
+
+@pytest.mark.usefixtures("wrapper")
 def test_available_now_reads_everything_once(spark: SparkSession, two: Archive, tmp_path: Path) -> None:
-    """And what was shipped since, the next time; the checkpoint is in the shape of Spark's Kafka source."""
+    """And what was shipped since, the next time; the checkpoint is in the shape of Spark's Kafka source.
+
+    Spark's wrapper asks a restarted query for its end before it shows where it stands.
+    """
     assert read_available(spark, two, tmp_path, startingOffsets="earliest") == list(range(100))
     two.commit("t", 200, highest_base=100)
     assert read_available(spark, two, tmp_path, startingOffsets="earliest") == list(range(200))

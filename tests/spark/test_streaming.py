@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from tests.spark.archives import CLUSTER, Archive, batches, steps
 from tests.spark.streams import Query
-from ts_common.errors import ConfigurationError, DataLoss, QueryError
+from ts_common.errors import ConfigurationError, DataLoss, QueryError, StoreUnavailable
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectInfo
 from ts_spark.options import Edge, Kind, Offsets, parse_options
@@ -428,6 +428,25 @@ def test_a_java_uploaders_commit_moves_a_stream(two: Archive) -> None:
     query.trigger()
     assert query.trigger() == []
     two.store.put(two.partition("t").commit, b"%020d" % 100)
+    query.trigger()
+    assert query.offsets_of() == list(range(200))
+
+
+def test_r09_a_query_that_the_store_failed_goes_on_after_a_restart(
+    two: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error comes through, and the checkpoint is as good as before."""
+    query = Query(two, **EARLIEST)
+    query.trigger()
+    two.commit("t", 200, highest_base=100)
+
+    def fails(key: str) -> None:
+        raise StoreUnavailable(f"{key}: 503")
+
+    monkeypatch.setattr(query._driver._store, "get", fails)
+    with pytest.raises(StoreUnavailable, match="503"):
+        query.trigger()
+    query.start(**EARLIEST)
     query.trigger()
     assert query.offsets_of() == list(range(200))
 

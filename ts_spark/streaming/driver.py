@@ -38,6 +38,8 @@ from ts_spark.topics import find_topics
 # Spark asks again 10 ms after an answer without news, unless a trigger says otherwise; each look is some requests.
 _IDLE_SECONDS: Final = 1.0
 
+_log = structlog.get_logger("ts_spark")
+
 
 @dataclass(frozen=True, slots=True)
 class _Range:
@@ -47,9 +49,6 @@ class _Range:
     begin: int
     stop: int
     epoch: int | None
-
-
-_log = structlog.get_logger("ts_spark")
 
 
 class StreamDriver:
@@ -86,12 +85,7 @@ class StreamDriver:
             QueryError, DataLoss, CorruptData, ObjectNotFound: what the options name is not there, or damaged.
             StoreUnavailable, AccessDenied, BucketMissing: the store's, after its own retries.
         """
-        if self._initial is None:
-            if self._position is not None:
-                self._initial = StreamOffset(self._position.began, self._position.topic_ids)
-            else:
-                self._initial = self._find_initial()
-        return self._initial.encode()
+        return self._begin().encode()
 
     def latest_offset(self) -> dict[str, Any]:
         """How far the next batch goes: never back, except where an election lost what was there.
@@ -101,9 +95,7 @@ class StreamDriver:
             Others: as `initial_offset`.
         """
         self._pace()
-        if self._position is None:
-            self.initial_offset()
-        stands = self._position or self._initial or StreamOffset()
+        stands = self._position or self._begin()
         look = self._observer.look(is_first=False)
         furthest, losses = advance(stands, look, lambda end: self._observer.view(end.keys).start)
         self._tell([*losses, *losses_between(stands, furthest)])
@@ -117,11 +109,12 @@ class StreamDriver:
         furthest = replace(furthest, epochs=epochs_of(stands, furthest, look))
         if self._position is None:  # the checkpoint's first offset holds where the query began
             furthest = replace(furthest, began={**stands.positions, **furthest.began})
-        is_news = self._position is None or not furthest.stands_where(self._position)
-        if self._position is None or is_news:
-            self._position = furthest
         self._answered = True
-        self._idle_since = None if is_news else self._clock()
+        if self._position is not None and furthest.stands_where(self._position):
+            self._idle_since = self._clock()
+        else:
+            self._idle_since = None
+            self._position = furthest
         return self._position.encode()
 
     def plan(self, start_encoded: Mapping[str, Any], end_encoded: Mapping[str, Any]) -> Sequence[Split]:
@@ -162,7 +155,15 @@ class StreamDriver:
         """Give the store's connections back."""
         self._store.close()
 
-    def _find_initial(self) -> StreamOffset:
+    def _begin(self) -> StreamOffset:
+        """Where the query begins: as the checkpoint says, where it has one, and decided once otherwise."""
+        if self._initial is None and self._position is not None:
+            self._initial = StreamOffset(self._position.began, self._position.topic_ids)
+        elif self._initial is None:
+            self._initial = self._find_beginning()
+        return self._initial
+
+    def _find_beginning(self) -> StreamOffset:
         """Where the options say that the query begins; partitions without a commit come later, as new ones."""
         look = self._observer.look(is_first=True)
         if self._options.start is Edge.LATEST:
