@@ -6,9 +6,10 @@ retention took in the meantime lies below it.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from ts_common.commit import Commit, ForeignCommit, decode_commit, decode_log_start
 from ts_common.errors import ObjectNotFound
@@ -66,6 +67,9 @@ class SegmentCopy:
     def key(self) -> str:
         """Key of the `.log` object."""
         return self.keys.segment(self.segment.name)
+
+
+NOTHING_KNOWN: Mapping[StoredSegment, SegmentCopy] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,13 +190,19 @@ def read_commit(store: ObjectStore, keys: PartitionKeys) -> tuple[Commit | Forei
     return decode_commit(data, keys.commit), info.etag
 
 
-def describe(store: ObjectStore, keys: PartitionKeys, segments: Sequence[StoredSegment]) -> tuple[SegmentCopy, ...]:
+def describe(
+    store: ObjectStore,
+    keys: PartitionKeys,
+    segments: Sequence[StoredSegment],
+    known: Mapping[StoredSegment, SegmentCopy] = NOTHING_KNOWN,
+) -> tuple[SegmentCopy, ...]:
     """What each segment answers for, from its metadata, or from a look inside where it has none.
 
     Args:
         store: where they lie.
         keys: of their partition.
         segments: of a snapshot.
+        known: what was described before; a `.log` never changes, so the store is not asked again.
 
     Raises:
         CorruptData: a segment that begins with no batch.
@@ -200,6 +210,8 @@ def describe(store: ObjectStore, keys: PartitionKeys, segments: Sequence[StoredS
     """
 
     def one(segment: StoredSegment) -> SegmentCopy:
+        if segment in known:
+            return known[segment]
         metadata = describe_segment(store, keys, segment.name, segment.size, has_index=".index" in segment.suffixes)
         return SegmentCopy(keys, segment, metadata)
 

@@ -6,10 +6,10 @@ A partition that has segments and no commit shows nothing, with a warning: how f
 whose segments are gone shows a hole.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ts_common.catalog import PartitionCatalog, SegmentCopy, describe
+from ts_common.catalog import NOTHING_KNOWN, PartitionCatalog, SegmentCopy, StoredSegment, describe
 from ts_common.commit import Commit
 from ts_common.epochs import NO_EPOCH, EpochLine
 from ts_common.model import TopicPartition
@@ -52,8 +52,10 @@ class PartitionView:
         return unite(self.copies, self.epochs, start, end, self.gaps)
 
 
-def open_view(store: ObjectStore, catalog: PartitionCatalog) -> PartitionView:
-    """The view of a snapshot; asks the store for the metadata of its segments.
+def open_view(
+    store: ObjectStore, catalog: PartitionCatalog, known: Mapping[StoredSegment, SegmentCopy] = NOTHING_KNOWN
+) -> PartitionView:
+    """The view of a snapshot; asks the store for the metadata of its segments, except of those that are `known`.
 
     Raises:
         CorruptData: a segment's metadata is not, or it begins with no batch.
@@ -71,10 +73,10 @@ def open_view(store: ObjectStore, catalog: PartitionCatalog) -> PartitionView:
     if isinstance(catalog.commit, Commit):
         stable = catalog.commit.last_stable_offset
         end, epochs = catalog.commit.next_offset, catalog.commit.epochs
-        copies = describe(store, keys, catalog.committed)
+        copies = describe(store, keys, catalog.committed, known)
     else:  # it names a segment and no end; where that segment is gone, at least its base is missing
         end = catalog.commit.highest_base + 1
-        copies = describe(store, keys, catalog.committed)
+        copies = describe(store, keys, catalog.committed, known)
         epochs = living_line(copies)
         end = max([end, *(epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end) for copy in copies)])
     warning = None

@@ -13,7 +13,7 @@ _T = TypeVar("_T")
 
 
 def plan_everywhere(query: QueryOptions, wanted: Wanted) -> QueryPlan:
-    """Plan a query in each of its locations; each split names its own.
+    """Plan a query in each of its locations.
 
     Raises:
         TieredStorageError: as `plan_query`, of the first location that does.
@@ -21,8 +21,7 @@ def plan_everywhere(query: QueryOptions, wanted: Wanted) -> QueryPlan:
     plans = []
     for part in by_location(query):
         with open_store(part.location) as store:
-            plan = plan_query(store, part, wanted)
-        plans.append(replace(plan, splits=tuple(replace(split, location=part.location) for split in plan.splits)))
+            plans.append(plan_query(store, part, wanted))
     return QueryPlan(
         splits=tuple(split for plan in plans for split in plan.splits),
         warnings=tuple(warning for plan in plans for warning in plan.warnings),

@@ -7,7 +7,7 @@ All problems of a query's options are told at once.
 import difflib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeVar
@@ -18,10 +18,9 @@ from ts_common.object_keys import MAX_ENTROPY_BITS
 from ts_common.store.factory import parse_location
 from ts_spark.cluster_config import Locations, Place, completed
 from ts_spark.incarnation import NEWEST, parse_incarnation
+from ts_spark.rates import Rates, parse_duration
 
 SOURCE: Final = "options of kafka_segments"
-_EARLIEST_OFFSET: Final = -2  # in the JSON forms, as in Kafka
-_LATEST_OFFSET: Final = -1
 _SUBSCRIPTIONS: Final = ("subscribe", "subscribePattern", "assign")
 _PASSED_BY_SPARK: Final = frozenset({"serialization.format"})  # of tables and views, in their options
 _SEVERAL_PATHS: Final = "paths"  # what Spark makes of .load([...])
@@ -29,8 +28,17 @@ _TABLE_OPTION: Final = "option."  # before each name that CREATE TABLE hands ove
 _NO_TABLE: Final = "CREATE TABLE is not supported; use CREATE TEMPORARY VIEW ... USING kafka_segments OPTIONS (...)"
 _ISOLATION: Final = "kafka.isolation.level"
 _READ_COMMITTED: Final = "read_committed"
+_ENDS: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+_RATES: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 
 _T = TypeVar("_T")
+
+
+class Kind(Enum):
+    """Which of a query's options mean anything: it ends, or it goes on."""
+
+    BATCH = "batch"
+    STREAM = "stream"
 
 
 class Edge(Enum):
@@ -38,6 +46,10 @@ class Edge(Enum):
 
     EARLIEST = "earliest"
     LATEST = "latest"
+
+
+# In the JSON forms, as in Kafka.
+_EDGES: Final = {-2: Edge.EARLIEST, -1: Edge.LATEST}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +124,8 @@ class QueryOptions:
         incarnation: which life of each topic, as `ts_spark.incarnation.parse_incarnation` says.
         push_down_predicate: whether filters may leave out what they do not want; see `ts_spark.filters`.
         topics_elsewhere: other locations and the topics that lie there; see `ts_spark.locations`.
+        rates: how large a stream's batch may be.
+        ignored: options that mean nothing to a query of this kind, and harm nothing.
     """
 
     location: str
@@ -125,13 +139,19 @@ class QueryOptions:
     fail_on_data_loss: bool
     read_committed: bool
     limits: SplitLimits
+    rates: Rates
+    ignored: tuple[str, ...] = ()
     incarnation: str = NEWEST
     push_down_predicate: bool = False
     topics_elsewhere: Locations = ()
 
 
-def parse_options(given: Mapping[str, str]) -> QueryOptions:
+def parse_options(given: Mapping[str, str], kind: Kind | None = Kind.BATCH) -> QueryOptions:
     """Check and read a query's options.
+
+    Args:
+        given: as Spark hands them over.
+        kind: of the query; None where Spark has not said it yet: what only one kind refuses passes.
 
     Raises:
         ConfigurationError: with every problem that they have.
@@ -156,14 +176,18 @@ def parse_options(given: Mapping[str, str]) -> QueryOptions:
     start = _first(
         reader.read("startingTimestamp", _timestamp),
         reader.read("startingOffsetsByTimestamp", _timestamps),
-        reader.read("startingOffsets", _starting_offsets),
+        reader.read("startingOffsets", lambda text: _starting_offsets(text, kind)),
     )
+    if kind is Kind.STREAM:
+        refused = [name for name in _ENDS if reader.given(name)]
+        reader.problems += [f"{name}: a stream has no end; drop it, or use spark.read" for name in refused]
     end = _first(
         reader.read("endingTimestamp", _timestamp),
         reader.read("endingOffsetsByTimestamp", _timestamps),
         reader.read("endingOffsets", _ending_offsets),
     )
     limits = SplitLimits(reader.read("minPartitions", _positive), reader.read("maxRecordsPerPartition", _positive))
+    rates = _rates(reader)
     strategy = reader.read("startingOffsetsByTimestampStrategy", _strategy)
     include_headers = reader.read("includeHeaders", _boolean)
     fail_on_data_loss = reader.read("failOnDataLoss", _boolean)
@@ -173,6 +197,15 @@ def parse_options(given: Mapping[str, str]) -> QueryOptions:
     place = Place(location, cluster, entropy_bits)
     if (file := reader.read("config", str)) is not None:
         place = completed(place, file, topics or assigned or (None if pattern else ()), reader.problems)
+    if kind is Kind.STREAM and (incarnation or NEWEST) != NEWEST:
+        reader.problems.append(
+            f"incarnation={incarnation}: a stream follows the newest one; drop it, or use spark.read"
+        )
+    if kind is Kind.STREAM and place.topics_elsewhere:
+        there = "; ".join(f"{', '.join(names)} in {url}" for url, names in place.topics_elsewhere)
+        reader.problems.append(
+            f"config: a stream reads one location, and the topics lie in several ({there}): start one each"
+        )
     if reader.problems or place.location is None or place.cluster is None:
         raise ConfigurationError(SOURCE, reader.problems)
     return QueryOptions(
@@ -180,7 +213,7 @@ def parse_options(given: Mapping[str, str]) -> QueryOptions:
         cluster=place.cluster,
         entropy_bits=place.entropy_bits or 0,
         subscription=Subscription(topics or (), pattern, assigned),
-        start=start or Edge.EARLIEST,
+        start=start or (Edge.LATEST if kind is Kind.STREAM else Edge.EARLIEST),
         end=end or Edge.LATEST,
         start_without_match=Edge.LATEST if strategy == "latest" else None,
         include_headers=bool(include_headers),
@@ -190,6 +223,8 @@ def parse_options(given: Mapping[str, str]) -> QueryOptions:
         incarnation=incarnation or NEWEST,
         push_down_predicate=bool(push_down),
         topics_elsewhere=place.topics_elsewhere,
+        rates=rates,
+        ignored=tuple(name for name in _RATES if reader.given(name)) if kind is Kind.BATCH else (),
     )
 
 
@@ -280,37 +315,49 @@ def _assignment(text: str) -> dict[str, tuple[int, ...]]:
     return assigned
 
 
-def _starting_offsets(text: str) -> Edge | Offsets:
+def _starting_offsets(text: str, kind: Kind | None) -> Edge | Offsets:
+    if kind is not Kind.BATCH:
+        return _offsets(text, (Edge.EARLIEST, Edge.LATEST))
     if text.lower() == "latest":
         raise ValueError("a batch query cannot start at latest; use earliest or JSON")
-    return _offsets(text, Edge.EARLIEST, refused=_LATEST_OFFSET)
+    return _offsets(text, (Edge.EARLIEST,), refused="latest, where a batch query cannot start")
 
 
 def _ending_offsets(text: str) -> Edge | Offsets:
     if text.lower() == "earliest":
         raise ValueError("a batch query cannot end at earliest; use latest or JSON")
-    return _offsets(text, Edge.LATEST, refused=_EARLIEST_OFFSET)
+    return _offsets(text, (Edge.LATEST,), refused="earliest")
 
 
-def _offsets(text: str, word: Edge, *, refused: int) -> Edge | Offsets:
-    if text.lower() == word.value:
-        return word
-    shape = f'{word.value} or JSON like {{"topic":{{"0":23,"1":{-3 - refused}}}}} is expected'
+def _offsets(text: str, accepted: Sequence[Edge], *, refused: str = "") -> Edge | Offsets:
+    """One of the accepted words, or JSON with them or offsets; `refused` says what another word would mean."""
+    words = {edge.value: edge for edge in accepted}
+    if text.lower() in words:
+        return words[text.lower()]
+    numbers = {number: edge for number, edge in _EDGES.items() if edge in accepted}
+    shape = f'{" or ".join([*words, "JSON"])} like {{"topic":{{"0":23,"1":{min(numbers)}}}}} is expected'
     by_topic: dict[str, Mapping[int, int | Edge]] = {}
     for topic, partitions in _json_object(text, shape).items():
         _check_topic(topic)
         if not isinstance(partitions, dict):
             raise ValueError(f"{shape}; {topic} has {json.dumps(partitions)}")  # noqa: TRY004  (as below)
-        offsets: dict[int, int | Edge] = {}
         for partition, offset in partitions.items():
-            if not partition.isdecimal() or not _is_number(offset) or offset < _EARLIEST_OFFSET:
+            if not partition.isdecimal() or not _is_number(offset) or offset < min(_EDGES):
                 raise ValueError(f"{shape}; {topic} has {json.dumps({partition: offset})}")
-            if offset == refused:
-                meaning = "latest, where a batch query cannot start" if refused == _LATEST_OFFSET else "earliest"
-                raise ValueError(f"{topic}-{partition}: {offset} means {meaning}; use {word.value} ({-3 - refused})")
-            offsets[int(partition)] = word if offset < 0 else offset
-        by_topic[topic] = offsets
+            if offset < 0 and offset not in numbers:
+                ((number, edge),) = numbers.items()
+                raise ValueError(f"{topic}-{partition}: {offset} means {refused}; use {edge.value} ({number})")
+        by_topic[topic] = {int(partition): numbers.get(at) or int(at) for partition, at in partitions.items()}
     return Offsets(by_topic)
+
+
+def _rates(reader: _Reader) -> Rates:
+    most = reader.read("maxOffsetsPerTrigger", _positive)
+    least = reader.read("minOffsetsPerTrigger", _positive)
+    longest = reader.read("maxTriggerDelay", parse_duration)
+    if most is not None and least is not None and least > most:
+        reader.problems.append(f"minOffsetsPerTrigger={least}: it is above maxOffsetsPerTrigger={most}")
+    return Rates(most, least) if longest is None else Rates(most, least, longest)
 
 
 def _timestamp(text: str) -> Timestamp:
@@ -390,6 +437,7 @@ _NAMES: Final = (
     "startingOffsetsByTimestampStrategy",
     "minPartitions",
     "maxRecordsPerPartition",
+    *_RATES,
     "includeHeaders",
     "failOnDataLoss",
     "config",

@@ -5,6 +5,7 @@ Whatever offsets are asked for and gone are data loss, all of it told at once: w
 warnings. Offsets that compaction removed are none, nor are those that filters do not ask for.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -48,7 +49,15 @@ class QueryPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class _PartitionPlan:
+class PartitionPlan:
+    """What is to be read of one partition.
+
+    Attributes:
+        view: of the partition.
+        read: ranges of it.
+        losses: one sentence for each range of offsets that was asked for and is gone.
+    """
+
     view: PartitionView
     read: PartitionRanges
     losses: tuple[str, ...]
@@ -74,17 +83,18 @@ def plan_query(store: ObjectStore, options: QueryOptions, wanted: Wanted = EVERY
     asked = [catalog for topic in topics for catalog in topic.partitions]
     catalogs = [catalog for catalog in asked if wanted.has(catalog.keys.partition)]
     views = in_threads(lambda catalog: open_view(store, catalog), catalogs)
-    plans = in_threads(lambda view: _plan_partition(store, view, options, wanted), views)
+    plans = in_threads(lambda view: plan_partition(store, view, options, wanted), views)
     losses = [loss for plan in plans for loss in plan.losses]
-    if losses and options.fail_on_data_loss:
-        told = "; ".join(losses[:_MOST_LOSSES_TOLD])
-        more = f"; and {len(losses) - _MOST_LOSSES_TOLD} more" if len(losses) > _MOST_LOSSES_TOLD else ""
-        raise DataLoss(f'{told}{more}. To read what is there, set option("failOnDataLoss", "false")')
+    check_losses(losses, options)
     read = {copy.key: copy for plan in plans for part in plan.read.ranges for copy in part.copies}
     held = [segment for catalog in asked for segment in catalog.committed]
     return QueryPlan(
         splits=make_splits(store, [plan.read for plan in plans], options.limits),
-        warnings=(*(view.warning for view in views if view.warning), *losses),
+        warnings=(
+            *(f"{name}: means nothing to a batch query, and is ignored" for name in options.ignored),
+            *(view.warning for view in views if view.warning),
+            *losses,
+        ),
         segments=len(read),
         all_segments=len(held),
         bytes=sum(bytes_of(part) for plan in plans for part in plan.read.ranges),
@@ -92,7 +102,27 @@ def plan_query(store: ObjectStore, options: QueryOptions, wanted: Wanted = EVERY
     )
 
 
-def _plan_partition(store: ObjectStore, view: PartitionView, options: QueryOptions, wanted: Wanted) -> _PartitionPlan:
+def check_losses(losses: Sequence[str], options: QueryOptions) -> None:
+    """Let a query pass that lost nothing, or that asks for what is left.
+
+    Raises:
+        DataLoss: otherwise, with the losses.
+    """
+    if losses and options.fail_on_data_loss:
+        told = "; ".join(losses[:_MOST_LOSSES_TOLD])
+        more = f"; and {len(losses) - _MOST_LOSSES_TOLD} more" if len(losses) > _MOST_LOSSES_TOLD else ""
+        raise DataLoss(f'{told}{more}. To read what is there, set option("failOnDataLoss", "false")')
+
+
+def plan_partition(
+    store: ObjectStore, view: PartitionView, options: QueryOptions, wanted: Wanted = EVERYTHING
+) -> PartitionPlan:
+    """What a query reads of a partition.
+
+    Raises:
+        QueryError: no record at or after the starting timestamp, and no word on what to do then.
+        CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from reading indexes and timestamps.
+    """
     shown: PartitionView = view
     aborted: tuple[AbortedTransaction, ...] = ()
     if options.read_committed:  # markers can stand behind what is shown
@@ -114,4 +144,4 @@ def _plan_partition(store: ObjectStore, view: PartitionView, options: QueryOptio
         else:
             ranges.append(part)
     timely = tuple(in_time(store, ranges, wanted.milliseconds))
-    return _PartitionPlan(view, PartitionRanges(timely, aborted), tuple(losses))
+    return PartitionPlan(view, PartitionRanges(timely, aborted), tuple(losses))

@@ -1,9 +1,10 @@
 """`spark.read.format("kafka_segments")`: what Spark calls, and when.
 
 1. `KafkaSegmentsSource(options)` and `schema()`, at `.load()`: options are checked, the store is not asked.
-   With a schema of the user's, which Spark takes unasked, they are checked in step 2. A query that writes or streams is
-   told so first.
+   With a schema of the user's, which Spark takes unasked, they are checked in step 2, and so is what only a batch or
+   only a stream refuses. A query that writes is told so first.
 2. `reader(schema)` and `partitions()`, on the driver, when the query is planned: see `ts_spark.planning`.
+   Of a stream: `streamReader(schema)`, and its methods again and again, see `ts_spark.streaming.driver`.
 3. `read(split)`, in a Python worker of an executor: see `ts_spark.batches`.
 
 Each happens in a Python process of its own, with pickled copies of these objects; Spark loads this module whenever it
@@ -14,26 +15,27 @@ looks for data sources, so what is heavy (numba, the store's SDK) is loaded wher
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from ts_common.errors import QueryError, TieredStorageError
 from ts_spark.filters import EVERYTHING, SETTING, filters_are_handed_over, wanted_by
 from ts_spark.filters import OPTION as PUSH_DOWN
-from ts_spark.options import Edge, QueryOptions, parse_options
+from ts_spark.options import Edge, Kind, QueryOptions, parse_options
 from ts_spark.schema import full_schema, wanted_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from ts_spark.streaming.driver import StreamDriver
 
 _READ_ONLY: Final = "kafka_segments is read only"
 _HOW_TO_READ_LESS: Final = (
     "all offsets are read: startingTimestamp, endingTimestamp, startingOffsets and endingOffsets read a range of them; "
     f"so do filters, with {SETTING}=true in the session and the option {PUSH_DOWN}=true, where each query loads anew"
 )
-_BATCH_ONLY: Final = "kafka_segments is read in batches: use spark.read"
 
 
 class KafkaSegmentsSource(DataSource):
@@ -50,7 +52,7 @@ class KafkaSegmentsSource(DataSource):
     def schema(self) -> StructType:
         """All columns."""
         with _message_first():
-            query = parse_options(self._options)
+            query = parse_options(self._options, kind=None)
         return full_schema(include_headers=query.include_headers)
 
     def reader(self, schema: StructType) -> "KafkaSegmentsReader":
@@ -69,13 +71,9 @@ class KafkaSegmentsSource(DataSource):
         """Refused."""
         _refuse(_READ_ONLY)
 
-    def streamReader(self, schema: StructType) -> NoReturn:  # noqa: ARG002, N802  (as above)
-        """Refused."""
-        _refuse(_BATCH_ONLY)
-
-    def simpleStreamReader(self, schema: StructType) -> NoReturn:  # noqa: ARG002, N802  (as above)
-        """Refused."""
-        _refuse(_BATCH_ONLY)
+    def streamReader(self, schema: StructType) -> "KafkaSegmentsStreamReader":  # noqa: N802  (Spark's name)
+        """A stream of the columns in `schema`. What is wrong with the options it says when it is first used."""
+        return KafkaSegmentsStreamReader(self._options, schema)
 
 
 class KafkaSegmentsReader(DataSourceReader):
@@ -113,14 +111,7 @@ class KafkaSegmentsReader(DataSourceReader):
 
     def read(self, partition: InputPartition | None) -> "Iterator[pa.RecordBatch]":
         """The rows of a split; Spark passes None where there was none."""
-        from ts_spark.batches import read_split, settle_process, shared_store  # noqa: PLC0415  (as above)
-        from ts_spark.split import Split  # noqa: PLC0415
-
-        if isinstance(partition, Split):
-            with _message_first():
-                store = shared_store(partition.location or self._query.location)
-                yield from read_split(store, partition, self._names)
-            settle_process()
+        return _read(partition, self._names)
 
 
 class _FilteredReader(KafkaSegmentsReader):
@@ -132,8 +123,72 @@ class _FilteredReader(KafkaSegmentsReader):
         return filters
 
 
+def _read(partition: InputPartition | None, names: Sequence[str]) -> "Iterator[pa.RecordBatch]":
+    from ts_spark.batches import read_split, settle_process, shared_store  # noqa: PLC0415  (as above)
+    from ts_spark.split import Split  # noqa: PLC0415
+
+    if isinstance(partition, Split):
+        with _message_first():
+            yield from read_split(shared_store(partition.location), partition, names)
+        settle_process()
+
+
 def _is_unbounded(query: QueryOptions) -> bool:
     return (query.start, query.end) == (Edge.EARLIEST, Edge.LATEST)
+
+
+class KafkaSegmentsStreamReader(DataSourceStreamReader):
+    """Follows the commits on the driver, and reads each batch's splits in the executors; pickled before its first use.
+
+    Args:
+        options: as Spark hands them over. They are checked at the first use: Spark 4.1 hides the message of an error
+            that comes while a stream's reader is made.
+        schema: the columns that are wanted.
+    """
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._options = dict(options)
+        self._schema = schema
+        self._driver: StreamDriver | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (as above)
+        """Where the first batch begins."""
+        with _message_first():
+            return self._open().initial_offset()
+
+    def latestOffset(self) -> dict[str, Any]:  # noqa: N802  (as above)
+        """How far the next batch goes."""
+        with _message_first():
+            return self._open().latest_offset()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The splits of a batch."""
+        with _message_first():
+            return self._open().plan(start, end)
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        """The rows of a split, as in a batch query; the options, and a file that they name, stay on the driver."""
+        return _read(partition, tuple(self._schema.fieldNames()))
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing: the checkpoint is Spark's, and the store is not written."""
+
+    def stop(self) -> None:
+        """The query ended."""
+        if self._driver is not None:
+            self._driver.stop()
+
+    def _query(self) -> tuple[QueryOptions, tuple[str, ...]]:
+        query = parse_options(self._options, Kind.STREAM)
+        return query, wanted_columns(self._schema, include_headers=query.include_headers)
+
+    def _open(self) -> "StreamDriver":
+        from ts_spark.streaming.driver import StreamDriver  # noqa: PLC0415  (heavy parts are loaded where they are used)
+
+        if self._driver is None:
+            query, _ = self._query()
+            self._driver = StreamDriver(query)
+        return self._driver
 
 
 def _refuse(message: str) -> NoReturn:

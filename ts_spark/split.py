@@ -13,14 +13,14 @@ class Split(InputPartition):
     """One task: ranges of one partition, in the order of their offsets.
 
     Attributes:
+        location: of the store that holds it, a URL.
         ranges: never empty.
         aborted: transactions whose records are not shown.
-        location: of the store that holds it; None for the query's.
     """
 
+    location: str
     ranges: tuple[ReadRange, ...]
     aborted: tuple[AbortedTransaction, ...] = ()
-    location: str | None = None
 
 
 def bytes_of(part: ReadRange) -> int:

@@ -51,7 +51,10 @@ def make_splits(store: ObjectStore, partitions: Sequence[PartitionRanges], limit
             for by_bytes in (_cut(part, limit, places[part]) if bytes_of(part) > limit else (part,))
             for piece in _cut_evenly(by_bytes, limits.most_offsets)
         )
-        splits += _pack(pieces, limit, limits.most_offsets, partition.aborted)
+        splits += [
+            Split(store.location, packed, _reaching(packed, partition.aborted))
+            for packed in _pack(pieces, limit, limits.most_offsets)
+        ]
     return tuple(splits)
 
 
@@ -99,25 +102,22 @@ def _cut_evenly(part: ReadRange, most: int | None) -> Iterator[ReadRange]:
             yield replace(part, start=start, end=end)
 
 
-def _pack(
-    pieces: Iterable[ReadRange], limit: int, most_offsets: int | None, aborted: Sequence[AbortedTransaction]
-) -> Iterator[Split]:
+def _pack(pieces: Iterable[ReadRange], limit: int, most_offsets: int | None) -> Iterator[tuple[ReadRange, ...]]:
     """Neighbouring pieces in one task, as far as they fit; one that is larger stands alone."""
     packed: list[ReadRange] = []
     size = offsets = 0
     for piece in pieces:
         length, weight = piece.end - piece.start, bytes_of(piece)
         if packed and (size + weight > limit or (most_offsets is not None and offsets + length > most_offsets)):
-            yield _split(packed, aborted)
+            yield tuple(packed)
             packed, size, offsets = [], 0, 0
         packed.append(piece)
         size, offsets = size + weight, offsets + length
     if packed:
-        yield _split(packed, aborted)
+        yield tuple(packed)
 
 
-def _split(ranges: Sequence[ReadRange], aborted: Iterable[AbortedTransaction]) -> Split:
-    """A task, with those of the partition's aborted transactions that reach into it."""
+def _reaching(ranges: Sequence[ReadRange], aborted: Iterable[AbortedTransaction]) -> tuple[AbortedTransaction, ...]:
+    """Those of a partition's aborted transactions that reach into a task."""
     start, end = ranges[0].start, ranges[-1].end
-    inside = (entry for entry in aborted if entry.first_offset < end and entry.last_offset >= start)
-    return Split(tuple(ranges), tuple(inside))
+    return tuple(entry for entry in aborted if entry.first_offset < end and entry.last_offset >= start)

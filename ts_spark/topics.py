@@ -15,7 +15,7 @@ from ts_common.errors import QueryError
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys
 from ts_common.store.contract import ObjectStore
-from ts_spark.incarnation import directory_of
+from ts_spark.incarnation import NEWEST, directory_of
 from ts_spark.options import QueryOptions
 from ts_spark.parallel import in_threads
 
@@ -41,40 +41,66 @@ def find_topics(store: ObjectStore, options: QueryOptions) -> tuple[Topic, ...]:
         CorruptData: a commit, `log.start` or list of incarnations that is none.
         StoreUnavailable, AccessDenied, BucketMissing: the store's.
     """
-    store.check()
     keys = ClusterKeys(options.cluster, options.entropy_bits)
-    known = list_topics(store, keys)
-    if not known:
-        raise QueryError(_nothing_under(store, options))
-    subscription = options.subscription
-    if subscription.assigned is not None:
-        asked: Mapping[str, Iterable[int] | None] = subscription.assigned
-    elif subscription.pattern is not None:
-        asked = {name: None for name in sorted(known) if subscription.pattern.fullmatch(name)}
-        if not asked:
-            raise QueryError(
-                f"subscribePattern={subscription.pattern.pattern}: it matches the whole name of no topic of "
-                f"{_where(options)}, which holds {_some(known)}"
-            )
-    else:
-        asked = dict.fromkeys(subscription.topics)
+    known = list_known(store, options)
+    asked = asked_names(options, known)
+    if not asked and options.subscription.pattern is not None:
+        raise QueryError(
+            f"subscribePattern={options.subscription.pattern.pattern}: it matches the whole name of no topic of "
+            f"{where(options)}, which holds {_some(known)}"
+        )
 
     def find(name: str) -> Topic | None:
-        return _find_topic(store, keys, name, known.get(name, frozenset()), options.incarnation)
+        return find_topic(store, keys, name, known.get(name, frozenset()), options.incarnation)
 
     found = []
     for name, topic in zip(asked, in_threads(find, asked), strict=True):
         if topic is not None:
             found.append(_only(topic, asked[name]))
-        elif subscription.pattern is None:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"it holds {_some(known)}"
-            raise QueryError(f"topic {name}: {_where(options)} does not know it; {hint}")
+        elif options.subscription.pattern is None:
+            raise unknown_topic(name, options, known)
     return tuple(found)
 
 
-def _find_topic(
-    store: ObjectStore, keys: ClusterKeys, name: str, numbers: frozenset[int], incarnation: str
+def list_known(store: ObjectStore, options: QueryOptions) -> dict[str, frozenset[int]]:
+    """Every topic of the cluster with the partitions that any incarnation of it has; never empty.
+
+    Raises:
+        QueryError: the store does not hold the cluster under this width.
+        StoreUnavailable, AccessDenied, BucketMissing: the store's.
+    """
+    store.check()
+    known = list_topics(store, ClusterKeys(options.cluster, options.entropy_bits))
+    if not known:
+        raise QueryError(_nothing_under(store, options))
+    return known
+
+
+def asked_names(options: QueryOptions, known: Iterable[str]) -> Mapping[str, Iterable[int] | None]:
+    """The topics that a query asks for, with the partitions where it names some."""
+    subscription = options.subscription
+    if subscription.assigned is not None:
+        return subscription.assigned
+    if subscription.pattern is not None:
+        return {name: None for name in sorted(known) if subscription.pattern.fullmatch(name)}
+    return dict.fromkeys(subscription.topics)
+
+
+def unknown_topic(name: str, options: QueryOptions, known: Iterable[str]) -> QueryError:
+    """What a query is told that asks for a topic which never was."""
+    known = list(known)
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"it holds {_some(known)}"
+    return QueryError(f"topic {name}: {where(options)} does not know it; {hint}")
+
+
+def missing_partitions(topic: str, missing: Iterable[int], held: Iterable[int]) -> QueryError:
+    """What a query is told that assigns partitions which the topic does not have."""
+    return QueryError(f"assign: the store holds no partition {_list(missing)} of topic {topic}, only {_list(held)}")
+
+
+def find_topic(
+    store: ObjectStore, keys: ClusterKeys, name: str, numbers: frozenset[int], incarnation: str = NEWEST
 ) -> Topic | None:
     """A topic with all its partitions; None where the store does not know it."""
     incarnations, etag = read_incarnations(store, keys, name)
@@ -94,9 +120,7 @@ def _only(topic: Topic, numbers: Iterable[int] | None) -> Topic:
     by_number = {catalog.keys.partition.partition: catalog for catalog in topic.partitions}
     missing = [number for number in numbers if number not in by_number]
     if missing:
-        raise QueryError(
-            f"assign: the store holds no partition {_list(missing)} of topic {topic.name}, only {_list(by_number)}"
-        )
+        raise missing_partitions(topic.name, missing, by_number)
     return Topic(topic.name, tuple(by_number[number] for number in numbers))
 
 
@@ -114,7 +138,8 @@ def _nothing_under(store: ObjectStore, options: QueryOptions) -> str:
     return f"{options.location} holds nothing of cluster {options.cluster} with {given}; it does with {ways}: set that"
 
 
-def _where(options: QueryOptions) -> str:
+def where(options: QueryOptions) -> str:
+    """What a query reads, for messages."""
     return f"cluster {options.cluster} in {options.location}"
 
 

@@ -10,7 +10,7 @@ from ts_common.endpoints import EndpointProvider
 from ts_common.errors import ConfigurationError, QueryError
 from ts_spark.filters import EVERYTHING
 from ts_spark.locations import plan_everywhere
-from ts_spark.options import QueryOptions, parse_options
+from ts_spark.options import Kind, QueryOptions, parse_options
 from ts_spark.planning import plan_query
 from ts_spark.schema import full_schema
 from ts_spark.source import KafkaSegmentsSource
@@ -190,3 +190,15 @@ def test_a_file_that_is_none_is_named(tmp_path: Path, name: str, told: str) -> N
     (problem,) = problems(tmp_path / name)
     assert told in problem
     assert str(tmp_path) in problem
+
+
+def test_a_stream_reads_one_location_and_the_newest_incarnation(several: Path) -> None:
+    """It is told so before it begins, and reads the file as a batch query does where its topics lie together."""
+    given = {"config": str(several), "subscribe": "t,pii"}
+    with pytest.raises(ConfigurationError) as caught:
+        parse_options({**given, "incarnation": "oldest"}, Kind.STREAM)
+    assert caught.value.problems == (
+        "incarnation=oldest: a stream follows the newest one; drop it, or use spark.read",
+        "config: a stream reads one location, and the topics lie in several (pii in s3://private/base): start one each",
+    )
+    assert parse_options({**given, "subscribe": "pii,cards"}, Kind.STREAM).location == "s3://private/base"

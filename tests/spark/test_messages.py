@@ -7,9 +7,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tests.spark.archives import Archive, batches
-from ts_common.errors import QueryError
-from ts_spark.schema import full_schema
-from ts_spark.source import KafkaSegmentsSource
 
 
 @pytest.fixture
@@ -68,12 +65,3 @@ def test_writing_is_refused(spark: SparkSession) -> None:
     message = message_of(lambda: writer.save("file:///nowhere"))
     assert "QueryError: kafka_segments is read only" in message
     assert "Traceback" not in message
-
-
-def test_streaming_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways in which Spark asks for a stream, whatever the options are."""
-    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
-    source = KafkaSegmentsSource({})
-    for ask in (source.streamReader, source.simpleStreamReader):
-        with pytest.raises(QueryError, match="kafka_segments is read in batches: use spark"):
-            ask(full_schema(include_headers=False))

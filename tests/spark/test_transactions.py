@@ -15,6 +15,7 @@ from confluent_kafka import Producer
 from pyspark.sql.datasource import In
 
 from tests.spark.archives import Archive, oracle_records
+from tests.spark.streams import Query
 from ts_common.log_format.index_files import read_transaction_index
 from ts_common.object_keys import SegmentName
 from ts_common.segment_metadata import TxnIndexState
@@ -150,3 +151,20 @@ def test_r02_filters_cut_transactions_apart(archive: Archive, transactions: Tran
         wanted = set(draw.sample(range(end), 6))
         found = oracle_records(archive.rows(In(("offset",), tuple(wanted)), **options))
         assert found == [record for record in transactions.committed if record.offset in wanted]
+
+
+@pytest.mark.parametrize("limit", [7, 200])
+def test_r02_a_stream_of_committed_records_is_what_kafkas_consumer_shows(
+    archive: Archive, transactions: Transactions, limit: int
+) -> None:
+    """Also where batches cut transactions apart."""
+    end = archive.ship(transactions.directory)
+    options = {"subscribe": TOPIC, "startingOffsets": "earliest", "includeHeaders": "true"}
+    query = Query(archive, **options, maxOffsetsPerTrigger=str(limit), **{"kafka.isolation.level": "read_committed"})
+    told = -1
+    while told < len(query.offsets):
+        told = len(query.offsets)
+        query.trigger()
+    shown = oracle_records(row for batch in query.sink.values() for row in batch)
+    assert shown == [record for record in transactions.committed if record.offset < end]
+    assert len(query.sink) > transactions.committed[-1].offset / limit - 1

@@ -1,0 +1,89 @@
+"""How much a stream's batch holds, in the words and by the rules of Spark's Kafka source.
+
+Source of the rules: `KafkaMicroBatchStream.rateLimit` and `delayBatch` in Spark.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ts_common.model import TopicPartition
+
+_UNITS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION: Final = re.compile(r"([0-9]+)\s*([a-z]*)")
+_LONGEST_WAIT_MILLISECONDS: Final = 15 * 60_000  # Spark's
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """The options of a stream that bound its batches.
+
+    Attributes:
+        most_offsets: of one batch over all partitions; None for no bound.
+        least_offsets: for which a batch waits; None for no wait.
+        longest_wait_milliseconds: after which a batch comes with fewer.
+    """
+
+    most_offsets: int | None = None
+    least_offsets: int | None = None
+    longest_wait_milliseconds: int = _LONGEST_WAIT_MILLISECONDS
+
+
+def parse_duration(text: str) -> int:
+    """Milliseconds that a duration means in Spark's spelling: `500ms`, `30s`, `15m`, `2h`, `1d`, or a bare number.
+
+    Raises:
+        ValueError: it is none.
+    """
+    match = _DURATION.fullmatch(text.lower())
+    if match is None or match[2] not in _UNITS:
+        raise ValueError("a time like 500ms, 30s, 15m or 2h is expected")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def limited(
+    most: int, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Ends at or below `end`, about `most` offsets from `start` on, shared out by how far each partition is behind.
+
+    A small partition gets one offset at least, so that it does not starve; the sum can be above `most` by that.
+
+    Args:
+        most: offsets of all partitions together.
+        start: of each partition of `end`.
+        end: the offsets that there are; one below its start stays.
+    """
+    behind = {partition: at - start[partition] for partition, at in end.items() if at > start[partition]}
+    total = sum(behind.values())
+    if total <= most:
+        return dict(end)
+    shares = {partition: most * size / total for partition, size in behind.items()}
+    return {
+        partition: min(at, start[partition] + (math.floor(shares[partition]) or 1)) if partition in shares else at
+        for partition, at in end.items()
+    }
+
+
+class Patience:
+    """Whether a batch waits for more offsets; a stream's first one does not.
+
+    Args:
+        rates: the stream's.
+    """
+
+    def __init__(self, rates: Rates) -> None:
+        self._rates = rates
+        self._last_milliseconds: float | None = None
+
+    def waits(self, available: int, now_milliseconds: float) -> bool:
+        """Whether so many offsets are too few yet; if not, the wait begins anew."""
+        least, last = self._rates.least_offsets, self._last_milliseconds
+        if least is None:
+            return False
+        waited = last is None or now_milliseconds - last >= self._rates.longest_wait_milliseconds
+        if not waited and available < least:
+            return True
+        self._last_milliseconds = now_milliseconds
+        return False

@@ -1,0 +1,199 @@
+"""What the store shows of a stream's topics at one moment: how far each partition's commit has come.
+
+A stream looks again and again, so a look is cheap: the names of directories, and per partition its commit. The segments
+are listed when there is something to read. Only where a commit does not say its end or its last stable offset (a Java
+uploader's, or one after an election) is the partition's view opened, once for each commit.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ts_common.catalog import (
+    NOTHING_KNOWN,
+    PartitionCatalog,
+    SegmentCopy,
+    StoredSegment,
+    read_catalog,
+    read_commit,
+    read_incarnations,
+)
+from ts_common.commit import Commit, ForeignCommit
+from ts_common.epochs import EpochLine
+from ts_common.model import TopicPartition
+from ts_common.object_keys import ClusterKeys, PartitionKeys
+from ts_common.store.contract import ObjectStore
+from ts_common.transactions import stable_end
+from ts_common.view import PartitionView, open_view
+from ts_spark.options import QueryOptions
+from ts_spark.parallel import in_threads
+from ts_spark.topics import asked_names, find_topic, list_known, missing_partitions, unknown_topic
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionEnd:
+    """How far one partition has come.
+
+    Attributes:
+        keys: where it lies.
+        next_offset: end of what is shipped.
+        shown: end of what the query may see: below `next_offset` where it is `read_committed`.
+        epochs: which epoch wrote which offset; empty where the commit does not say it.
+    """
+
+    keys: PartitionKeys
+    next_offset: int
+    shown: int
+    epochs: EpochLine
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLook:
+    """One topic, in its newest incarnation.
+
+    Attributes:
+        topic_id: None where no id was ever seen.
+        is_first: whether this incarnation is the topic's first, or the only one.
+        ends: by partition, of those that have a commit.
+    """
+
+    topic_id: str | None
+    is_first: bool
+    ends: Mapping[TopicPartition, PartitionEnd]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was seen.
+
+    Attributes:
+        topics: by name, those of the subscription that the store knows.
+    """
+
+    topics: Mapping[str, TopicLook]
+
+    @property
+    def ends(self) -> dict[TopicPartition, PartitionEnd]:
+        """Of all topics."""
+        return {partition: end for topic in self.topics.values() for partition, end in topic.ends.items()}
+
+    @property
+    def topic_ids(self) -> dict[str, str]:
+        """Of the topics that have one."""
+        return {name: topic.topic_id for name, topic in self.topics.items() if topic.topic_id is not None}
+
+
+class Observer:
+    """Looks at one query's topics, and remembers what need not be asked for twice; not for several threads.
+
+    Args:
+        store: where they lie.
+        options: of the query.
+    """
+
+    def __init__(self, store: ObjectStore, options: QueryOptions) -> None:
+        self._store = store
+        self._options = options
+        self._keys = ClusterKeys(options.cluster, options.entropy_bits)
+        self._copies: dict[str, dict[StoredSegment, SegmentCopy]] = {}  # by a partition's prefix
+        self._ends: dict[str, tuple[str | None, PartitionEnd]] = {}  # likewise, with the commit's etag
+
+    def look(self, *, is_first: bool) -> Look:
+        """See how far the topics have come.
+
+        Args:
+            is_first: whether the query begins: topics and partitions that it names must be there.
+
+        Raises:
+            QueryError: the store does not hold the cluster, or what a query names that begins.
+            CorruptData: a commit or a list of incarnations that is none.
+            StoreUnavailable, AccessDenied, BucketMissing: the store's.
+        """
+        known = list_known(self._store, self._options)
+        asked = asked_names(self._options, known)
+
+        def one(name: str) -> TopicLook | None:
+            return self._topic(name, known.get(name, frozenset()), asked[name])
+
+        topics: dict[str, TopicLook] = {}
+        for name, topic in zip(asked, in_threads(one, asked), strict=True):
+            if topic is None and is_first and self._options.subscription.pattern is None:
+                raise unknown_topic(name, self._options, known)
+            if topic is not None:
+                topics[name] = topic
+        if is_first:
+            _check_assigned(self._options, topics)
+        return Look(topics)
+
+    def keys_of(self, partitions: Sequence[TopicPartition], topic_id: str | None) -> list[PartitionKeys] | None:
+        """Where partitions of one topic lie in the incarnation with an id.
+
+        Args:
+            partitions: at least one.
+            topic_id: None for the first incarnation, or the only one.
+
+        Returns:
+            Their keys; None where the store does not know the incarnation.
+        """
+        directory = None
+        if topic_id is not None:
+            found = read_incarnations(self._store, self._keys, partitions[0].topic)[0].find(topic_id)
+            if found is None:
+                return None
+            directory = found.directory
+        return [self._keys.partition(partition, directory) for partition in partitions]
+
+    def view(self, keys: PartitionKeys) -> PartitionView:
+        """What readers see of a partition now.
+
+        Raises:
+            CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: as `open_view`.
+        """
+        return self.open(read_catalog(self._store, keys))
+
+    def open(self, catalog: PartitionCatalog) -> PartitionView:
+        """As `view`, of a snapshot."""
+        prefix = catalog.keys.prefix
+        view = open_view(self._store, catalog, self._copies.get(prefix, NOTHING_KNOWN))
+        self._copies[prefix] = {copy.segment: copy for copy in view.copies}
+        return view
+
+    def _topic(self, name: str, numbers: frozenset[int], wanted: Iterable[int] | None) -> TopicLook | None:
+        incarnations, etag = read_incarnations(self._store, self._keys, name)
+        directory = incarnations.newest_directory
+        asked = sorted(numbers if wanted is None else numbers & set(wanted))
+        keys = [self._keys.partition(TopicPartition(name, number), directory) for number in asked]
+        ends = {end.keys.partition: end for end in in_threads(self._end, keys) if end is not None}
+        if not ends and etag is None and find_topic(self._store, self._keys, name, numbers) is None:
+            return None
+        topic_id = incarnations.entries[-1].topic_id if incarnations.entries else None
+        return TopicLook(topic_id, directory == name, ends)
+
+    def _end(self, keys: PartitionKeys) -> PartitionEnd | None:
+        commit, etag = read_commit(self._store, keys)
+        if commit is None:
+            return None
+        known_etag, known = self._ends.get(keys.prefix, (None, None))
+        if known is None or etag is None or etag != known_etag:
+            known = self._describe(keys, commit)
+            self._ends[keys.prefix] = (etag, known)
+        return known
+
+    def _describe(self, keys: PartitionKeys, commit: Commit | ForeignCommit) -> PartitionEnd:
+        committed_only = self._options.read_committed
+        if isinstance(commit, Commit):
+            end, stable = commit.next_offset, commit.last_stable_offset
+            if not committed_only or stable is not None:
+                shown = min(end, stable) if committed_only and stable is not None else end
+                return PartitionEnd(keys, end, shown, commit.epochs)
+        view = self.view(keys)
+        shown = stable_end(self._store, view) if committed_only else view.end
+        return PartitionEnd(keys, view.end, shown, commit.epochs if isinstance(commit, Commit) else EpochLine())
+
+
+def _check_assigned(options: QueryOptions, topics: Mapping[str, TopicLook]) -> None:
+    """Assigned partitions are there, as far as their topic has any."""
+    for name, numbers in (options.subscription.assigned or {}).items():
+        held = {partition.partition for partition in topics[name].ends}
+        missing = set(numbers) - held
+        if held and missing:
+            raise missing_partitions(name, missing, held)

@@ -1,0 +1,134 @@
+"""From where a stream stands and what the store shows to where it goes next, and what it lost on the way. Pure.
+
+What is new begins at its beginning: a partition, a topic that matches a pattern, a topic that was created again. What
+is gone keeps its position, so that nothing is read twice should it come back. Losses are told for `failOnDataLoss`.
+"""
+
+from collections.abc import Callable
+
+from ts_common.epochs import EpochLine
+from ts_common.model import TopicPartition
+from ts_spark.streaming.look import Look, PartitionEnd, TopicLook
+from ts_spark.streaming.offset import StreamOffset
+
+
+def advance(
+    position: StreamOffset, look: Look, earliest: Callable[[PartitionEnd], int]
+) -> tuple[StreamOffset, list[str]]:
+    """The furthest offset that the stream can go to, and one sentence for each loss that only a look shows.
+
+    Args:
+        position: where it stands.
+        look: what the store shows.
+        earliest: asked for the first offset of each partition that is new.
+    """
+    losses: list[str] = []
+    positions: dict[TopicPartition, int] = {}
+    began: dict[TopicPartition, int] = {}
+    ids = dict(position.topic_ids)
+    for name in sorted({*look.topics, *(partition.topic for partition in position.positions)}):
+        topic, stood = look.topics.get(name), position.of_topic(name)
+        if topic is None:
+            losses.append(
+                f"topic {name} is gone from the store, or the subscription does not name it any more; the stream "
+                f"stands at {_places(stood)}"
+            )
+            positions |= stood
+            continue
+        if topic.topic_id is None and name in ids:
+            losses.append(
+                f"topic {name}: its list of incarnations is gone from the store: whose offsets these are is open"
+            )
+            positions |= stood
+            continue
+        if topic.topic_id is not None:
+            ids[name] = topic.topic_id
+        if not _is_same(position, name, topic):
+            stood = {}
+        for partition, at in stood.items():
+            end = topic.ends.get(partition)
+            positions[partition] = at if end is None else _next(at, position.epochs.get(partition), end)
+            if end is None:
+                losses.append(
+                    f"{partition}: the stream stands at offset {at}, and its commit is gone from the store, or the "
+                    "subscription does not name it any more"
+                )
+        for partition in sorted(topic.ends.keys() - stood.keys()):
+            began[partition] = earliest(topic.ends[partition])
+            positions[partition] = max(began[partition], topic.ends[partition].shown)
+    return StreamOffset(positions, ids, began=began), losses
+
+
+def epochs_of(position: StreamOffset, offset: StreamOffset, look: Look) -> dict[TopicPartition, int]:
+    """Who wrote the offsets before those of `offset`, as the commits say, or as was known where nothing moved."""
+    ends, epochs = look.ends, {}
+    for partition, at in offset.positions.items():
+        known = position.epochs.get(partition) if position.positions.get(partition) == at else None
+        epoch = known if known is not None or partition not in ends else ends[partition].epochs.at(at - 1)
+        if epoch is not None:
+            epochs[partition] = epoch
+    return epochs
+
+
+def living_until(at: int, epoch: int | None, line: EpochLine, end: int) -> int:
+    """Up to where a log is still the one that was read: `at`, or where an election cut it.
+
+    As a Kafka consumer validates its position (KIP-320).
+
+    Args:
+        at: the position.
+        epoch: that wrote the offset before it when it was read; None where that is not known.
+        line: which epoch wrote which offset now.
+        end: of the log now.
+    """
+    now = line.at(at - 1)
+    if epoch is not None and now is not None and now != epoch <= line.pairs[-1][0]:
+        at = min(at, line.end_of(epoch, end)[1])
+    return min(at, end)
+
+
+def losses_between(start: StreamOffset, end: StreamOffset) -> list[str]:
+    """One sentence for each loss that the two offsets themselves show."""
+    losses = []
+    for name in sorted({partition.topic for partition in start.positions}):
+        stood = start.of_topic(name)
+        if was_created_again(start, end, name):
+            before, after = start.topic_ids.get(name, "none"), end.topic_ids.get(name, "none")
+            losses.append(
+                f"topic {name} was deleted and created again (topic id {before}, now {after}): what the former one "
+                f"had from {_places(stood)} on is not read"
+            )
+            continue
+        for partition, at in stood.items():
+            goes_on = end.positions.get(partition)
+            if goes_on is None:
+                losses.append(f"{partition} is gone; the stream stands at offset {at}")
+            elif goes_on < at:
+                lost = f"{partition}: offsets {goes_on} to {at - 1} are lost"
+                losses.append(f"{lost}: an election took them back after they were read")
+    return losses
+
+
+def was_created_again(start: StreamOffset, end: StreamOffset, topic: str) -> bool:
+    """Whether a topic is another incarnation at the end than at the start."""
+    before, after = start.topic_ids.get(topic), end.topic_ids.get(topic)
+    if before is not None or after is None:
+        return before != after
+    # No id was known before. The first one that is seen is that of the same incarnation; a later one begins anew.
+    return any(partition in end.began or partition not in end.positions for partition in start.of_topic(topic))
+
+
+def _is_same(position: StreamOffset, name: str, topic: TopicLook) -> bool:
+    """Whether the positions are those of the incarnation that is seen. One without an id is the first."""
+    known = position.topic_ids.get(name)
+    return topic.is_first if known is None else known == topic.topic_id
+
+
+def _next(at: int, epoch: int | None, end: PartitionEnd) -> int:
+    """Onwards, unless an election cut the log below: then there first, and onwards from there with the next batch."""
+    living = living_until(at, epoch, end.epochs, end.next_offset)
+    return living if living < at else max(at, end.shown)
+
+
+def _places(positions: dict[TopicPartition, int]) -> str:
+    return ", ".join(f"offset {at} of {partition}" for partition, at in sorted(positions.items()))
