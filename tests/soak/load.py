@@ -6,6 +6,7 @@ A record's value begins with its id, twelve digits; no two records have the same
 import itertools
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -93,7 +94,12 @@ class Load:
                     if not self._produce(producer, partition):
                         break
             for idempotent, producer in producers.items():
-                producer.poll(0)
+                try:
+                    producer.poll(0)
+                except KafkaException as error:  # so it says at times what it has told the callback
+                    if not error.args[0].fatal():
+                        raise
+                    self._ended.add(idempotent)
                 if idempotent in self._ended:
                     producer.purge()
                     producer.flush(1)
@@ -101,7 +107,8 @@ class Load:
                     self._ended.discard(idempotent)
                     self.ledger.fatal += 1
         for producer in producers.values():
-            producer.flush(25)
+            with suppress(KafkaException):  # a fatal one: what is left is given up
+                producer.flush(25)
 
     def _producer(self, idempotent: bool) -> Producer:
         def failed(error: KafkaError) -> None:
