@@ -198,7 +198,7 @@ def test_a_stream_reads_one_location_and_the_newest_incarnation(several: Path) -
     with pytest.raises(ConfigurationError) as caught:
         parse_options({**given, "incarnation": "oldest"}, Kind.STREAM)
     assert caught.value.problems == (
-        "incarnation=oldest: a stream follows the newest one; drop it, or use spark.read",
+        "incarnation: a stream follows the newest one; drop it, or use spark.read",
         "config: a stream reads one location, and the topics lie in several (pii in s3://private/base): start one each",
     )
     assert parse_options({**given, "subscribe": "pii,cards"}, Kind.STREAM).location == "s3://private/base"
