@@ -198,9 +198,7 @@ def parse_options(given: Mapping[str, str], kind: Kind | None = Kind.BATCH) -> Q
     if (file := reader.read("config", str)) is not None:
         place = completed(place, file, topics or assigned or (None if pattern else ()), reader.problems)
     if kind is Kind.STREAM and (incarnation or NEWEST) != NEWEST:
-        reader.problems.append(
-            f"incarnation={incarnation}: a stream follows the newest one; drop it, or use spark.read"
-        )
+        reader.problems.append("incarnation: a stream follows the newest one; drop it, or use spark.read")
     if kind is Kind.STREAM and place.topics_elsewhere:
         there = "; ".join(f"{', '.join(names)} in {url}" for url, names in place.topics_elsewhere)
         reader.problems.append(
