@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from ts_common.commit import Commit, ForeignCommit, decode_commit, decode_log_start
-from ts_common.errors import ObjectNotFound
+from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.gaps import merged, parse_gap_name
 from ts_common.incarnations import Incarnations, decode_incarnations
 from ts_common.model import TopicPartition
@@ -175,27 +175,38 @@ def read_commit(store: ObjectStore, keys: PartitionKeys) -> tuple[Commit | Forei
     return decode_commit(data, keys.commit), info.etag
 
 
-def describe(store: ObjectStore, keys: PartitionKeys, segments: Sequence[StoredSegment]) -> tuple[SegmentCopy, ...]:
+def describe(
+    store: ObjectStore, keys: PartitionKeys, segments: Sequence[StoredSegment], damaged: list[str] | None = None
+) -> tuple[SegmentCopy, ...]:
     """What each segment answers for, from its metadata, or from a look inside where it has none.
 
     Args:
         store: where they lie.
         keys: of their partition.
         segments: of a snapshot.
+        damaged: takes a sentence for each segment that nothing can be said of, and it is left out; None to raise.
 
     Raises:
-        CorruptData: a segment that begins with no batch.
+        CorruptData: a segment that begins with no batch, or metadata that is none.
         ObjectNotFound: one that retention took since the snapshot.
     """
 
-    def one(segment: StoredSegment) -> SegmentCopy:
-        metadata = describe_segment(store, keys, segment.name, segment.size, has_index=".index" in segment.suffixes)
+    def one(segment: StoredSegment) -> SegmentCopy | None:
+        try:
+            metadata = describe_segment(store, keys, segment.name, segment.size, has_index=".index" in segment.suffixes)
+        except CorruptData as error:
+            if damaged is None:
+                raise
+            damaged.append(f"{keys.partition}: {error}; the segment is left out")
+            return None
         return SegmentCopy(keys, segment, metadata)
 
     if len(segments) < 2:
-        return tuple(one(segment) for segment in segments)
-    with ThreadPoolExecutor(_HEAD_THREADS, "catalog") as pool:
-        return tuple(pool.map(one, segments))
+        copies = [one(segment) for segment in segments]
+    else:
+        with ThreadPoolExecutor(_HEAD_THREADS, "catalog") as pool:
+            copies = list(pool.map(one, segments))
+    return tuple(copy for copy in copies if copy is not None)
 
 
 def read_incarnations(store: ObjectStore, keys: ClusterKeys, topic: str) -> tuple[Incarnations, str | None]:

@@ -52,8 +52,13 @@ class PartitionView:
         return unite(self.copies, self.epochs, start, end, self.gaps)
 
 
-def open_view(store: ObjectStore, catalog: PartitionCatalog) -> PartitionView:
+def open_view(store: ObjectStore, catalog: PartitionCatalog, damaged: list[str] | None = None) -> PartitionView:
     """The view of a snapshot; asks the store for the metadata of its segments.
+
+    Args:
+        store: where they lie.
+        catalog: the snapshot.
+        damaged: as in `describe`.
 
     Raises:
         CorruptData: a segment's metadata is not, or it begins with no batch.
@@ -71,10 +76,10 @@ def open_view(store: ObjectStore, catalog: PartitionCatalog) -> PartitionView:
     if isinstance(catalog.commit, Commit):
         stable = catalog.commit.last_stable_offset
         end, epochs = catalog.commit.next_offset, catalog.commit.epochs
-        copies = describe(store, keys, [segment for segment in catalog.segments if segment.name.base < end])
+        copies = describe(store, keys, [segment for segment in catalog.segments if segment.name.base < end], damaged)
     else:  # it names a segment and no end; where that segment is gone, at least its base is missing
         end = catalog.commit.highest_base + 1
-        copies = describe(store, keys, [segment for segment in catalog.segments if segment.name.base < end])
+        copies = describe(store, keys, [segment for segment in catalog.segments if segment.name.base < end], damaged)
         epochs = living_line(copies)
         end = max([end, *(epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end) for copy in copies)])
     warning = None

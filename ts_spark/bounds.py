@@ -7,20 +7,21 @@ Offsets that were asked for and lie outside the view are data loss: below its st
 they were never shipped (or an election lost them).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from ts_common.catalog import SegmentCopy
 from ts_common.errors import QueryError
-from ts_common.log_format.columns import Projection
+from ts_common.log_format.columns import Projection, RecordColumns
 from ts_common.model import TopicPartition
 from ts_common.plan import Hole, ReadRange
 from ts_common.store.contract import ObjectStore
 from ts_common.view import PartitionView
 from ts_spark.options import Bound, Edge, Offsets, QueryOptions, Timestamp, Timestamps
 from ts_spark.reading import SegmentReader, known_crc32c
+from ts_spark.tolerant import TolerantReader
 from ts_spark.topics import Topic
 
 
@@ -76,7 +77,7 @@ def find_bounds(store: ObjectStore, view: PartitionView, options: QueryOptions) 
         start, end = _offset(view, options.start), _offset(view, options.end)
     else:
         start = _starting_offset(store, view, options)
-        end = _ending_offset(store, view, options.end)
+        end = _ending_offset(store, view, options)
     return _inside(view, start, end)
 
 
@@ -84,7 +85,7 @@ def _starting_offset(store: ObjectStore, view: PartitionView, options: QueryOpti
     milliseconds = _milliseconds(view, options.start)
     if milliseconds is None:
         return _offset(view, options.start)
-    found = first_offset_at(store, view, milliseconds)
+    found = first_offset_at(store, view, milliseconds, tolerant=not options.tolerance.fails)
     if found is not None:
         return found
     if options.start_without_match is Edge.LATEST:
@@ -95,11 +96,11 @@ def _starting_offset(store: ObjectStore, view: PartitionView, options: QueryOpti
     )
 
 
-def _ending_offset(store: ObjectStore, view: PartitionView, bound: Bound) -> int:
-    milliseconds = _milliseconds(view, bound)
+def _ending_offset(store: ObjectStore, view: PartitionView, options: QueryOptions) -> int:
+    milliseconds = _milliseconds(view, options.end)
     if milliseconds is None:
-        return _offset(view, bound)
-    found = first_offset_at(store, view, milliseconds, after_hole=False)
+        return _offset(view, options.end)
+    found = first_offset_at(store, view, milliseconds, after_hole=False, tolerant=not options.tolerance.fails)
     return view.end if found is None else found
 
 
@@ -134,7 +135,7 @@ def _inside(view: PartitionView, start: int, end: int) -> Bounds:
 
 
 def first_offset_at(
-    store: ObjectStore, view: PartitionView, milliseconds: int, *, after_hole: bool = True
+    store: ObjectStore, view: PartitionView, milliseconds: int, *, after_hole: bool = True, tolerant: bool = False
 ) -> int | None:
     """The offset of the first record of a view that has a timestamp or a later one; None where none has.
 
@@ -144,8 +145,13 @@ def first_offset_at(
         milliseconds: since 1970.
         after_hole: where the record is the first one after a hole, the one that is asked for may be lost: answer with
             the hole's start, so that the loss is met.
+        tolerant: pass over what is corrupt.
     """
-    reader = SegmentReader(store, Projection(key=False, value=False, headers=False))
+    reader: Callable[[SegmentCopy, int, int], Iterator[RecordColumns]]
+    if tolerant:
+        reader = TolerantReader(store, (), silent=True).columns
+    else:
+        reader = SegmentReader(store, Projection(key=False, value=False, headers=False)).read
     hole: Hole | None = None
     for part in view.plan(view.start, view.end):
         if isinstance(part, Hole):
@@ -159,14 +165,16 @@ def first_offset_at(
     return None
 
 
-def _first_in(reader: SegmentReader, part: ReadRange, milliseconds: int) -> tuple[int, bool] | None:
+def _first_in(
+    reader: Callable[[SegmentCopy, int, int], Iterator[RecordColumns]], part: ReadRange, milliseconds: int
+) -> tuple[int, bool] | None:
     """Offset of the first match in any copy, and whether no copy has a record before it."""
     found: int | None = None
     first: int | None = None
     for copy in part.copies:
         if not _may_reach(copy, milliseconds):
             continue
-        for columns in reader.read(copy, part.start, part.end):
+        for columns in reader(copy, part.start, part.end):
             first = int(columns.offsets[0]) if first is None else min(first, int(columns.offsets[0]))
             if found is not None and int(columns.offsets[0]) >= found:
                 break

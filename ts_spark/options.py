@@ -16,6 +16,7 @@ from ts_common.errors import ConfigurationError
 from ts_common.model import is_cluster_id, is_topic_name
 from ts_common.object_keys import MAX_ENTROPY_BITS
 from ts_common.store.factory import parse_location
+from ts_spark.modes import CORRUPT_COLUMN, Mode, Tolerance
 
 SOURCE: Final = "options of kafka_segments"
 _EARLIEST_OFFSET: Final = -2  # in the JSON forms, as in Kafka
@@ -27,6 +28,7 @@ _TABLE_OPTION: Final = "option."  # before each name that CREATE TABLE hands ove
 _NO_TABLE: Final = "CREATE TABLE is not supported; use CREATE TEMPORARY VIEW ... USING kafka_segments OPTIONS (...)"
 _ISOLATION: Final = "kafka.isolation.level"
 _READ_COMMITTED: Final = "read_committed"
+_COLUMNS: Final = frozenset({"key", "value", "topic", "partition", "offset", "timestamp", "timestamptype", "headers"})
 
 _T = TypeVar("_T")
 
@@ -107,6 +109,7 @@ class QueryOptions:
         fail_on_data_loss: whether offsets that are gone end the query.
         read_committed: whether records of aborted and of undecided transactions are left out.
         limits: how large a task may be.
+        tolerance: what is done with corrupt batches.
     """
 
     location: str
@@ -120,6 +123,7 @@ class QueryOptions:
     fail_on_data_loss: bool
     read_committed: bool
     limits: SplitLimits
+    tolerance: Tolerance = Tolerance()  # noqa: RUF009  (frozen)
 
 
 def parse_options(given: Mapping[str, str]) -> QueryOptions:
@@ -160,6 +164,8 @@ def parse_options(given: Mapping[str, str]) -> QueryOptions:
     include_headers = reader.read("includeHeaders", _boolean)
     fail_on_data_loss = reader.read("failOnDataLoss", _boolean)
     isolation = reader.read(_ISOLATION, _isolation)
+    mode = reader.read("mode", _mode) or Mode.FAILFAST
+    corrupt_column = reader.read("columnNameOfCorruptRecord", _corrupt_column) or CORRUPT_COLUMN
     if reader.problems or location is None or cluster is None:
         raise ConfigurationError(SOURCE, reader.problems)
     return QueryOptions(
@@ -174,6 +180,7 @@ def parse_options(given: Mapping[str, str]) -> QueryOptions:
         fail_on_data_loss=fail_on_data_loss is not False,
         read_committed=isolation == _READ_COMMITTED,
         limits=limits,
+        tolerance=Tolerance(mode, corrupt_column if mode is Mode.PERMISSIVE else None),
     )
 
 
@@ -346,6 +353,18 @@ def _isolation(text: str) -> str:
     return text.lower()
 
 
+def _mode(text: str) -> Mode:
+    if text.upper() not in Mode.__members__:
+        raise ValueError(f"one of {', '.join(Mode.__members__)} is expected")
+    return Mode[text.upper()]
+
+
+def _corrupt_column(text: str) -> str:
+    if not text or text.lower() in _COLUMNS:
+        raise ValueError("a name is expected that no other column has")
+    return text
+
+
 def _json_object(text: str, shape: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
@@ -377,5 +396,7 @@ _NAMES: Final = (
     "includeHeaders",
     "failOnDataLoss",
     _ISOLATION,
+    "mode",
+    "columnNameOfCorruptRecord",
 )
 _DOCUMENTED: Final = {name.lower(): name for name in _NAMES}

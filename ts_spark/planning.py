@@ -10,7 +10,7 @@ from typing import Final
 
 from ts_common.errors import DataLoss
 from ts_common.log_format.index_files import AbortedTransaction
-from ts_common.plan import Hole
+from ts_common.plan import Hole, with_spares
 from ts_common.store.contract import ObjectStore
 from ts_common.transactions import find_aborted, stable_end
 from ts_common.view import PartitionView, open_view
@@ -65,7 +65,8 @@ def plan_query(store: ObjectStore, options: QueryOptions) -> QueryPlan:
     topics = find_topics(store, options)
     check_named_partitions(options, topics)
     catalogs = [catalog for topic in topics for catalog in topic.partitions]
-    views = in_threads(lambda catalog: open_view(store, catalog), catalogs)
+    damaged: list[str] | None = None if options.tolerance.fails else []
+    views = in_threads(lambda catalog: open_view(store, catalog, damaged), catalogs)
     plans = in_threads(lambda view: _plan_partition(store, view, options), views)
     losses = [loss for plan in plans for loss in plan.losses]
     if losses and options.fail_on_data_loss:
@@ -75,8 +76,10 @@ def plan_query(store: ObjectStore, options: QueryOptions) -> QueryPlan:
     read = {copy.key: copy for plan in plans for part in plan.read.ranges for copy in part.copies}
     held = [copy for view in views for copy in view.copies]
     return QueryPlan(
-        splits=make_splits(store, [plan.read for plan in plans], options.limits),
-        warnings=(*(view.warning for view in views if view.warning), *losses),
+        splits=make_splits(
+            store, [plan.read for plan in plans], options.limits, whole_segments=not options.tolerance.fails
+        ),
+        warnings=(*(view.warning for view in views if view.warning), *sorted(damaged or ()), *losses),
         segments=len(read),
         all_segments=len(held),
         bytes=sum(bytes_of(part) for plan in plans for part in plan.read.ranges),
@@ -100,4 +103,6 @@ def _plan_partition(store: ObjectStore, view: PartitionView, options: QueryOptio
             losses.append(f"{view.partition}: offsets {part.start} to {part.end - 1} are lost: {why}")
         else:
             ranges.append(part)
+    if not options.tolerance.fails:
+        ranges = list(with_spares(ranges, view.copies, view.epochs))
     return _PartitionPlan(view, PartitionRanges(tuple(ranges), aborted), tuple(losses))

@@ -45,13 +45,14 @@ class KafkaSegmentsSource(DataSource):
         """All columns."""
         with _message_first():
             query = parse_options(self._options)
-        return full_schema(include_headers=query.include_headers)
+        return full_schema(include_headers=query.include_headers, corrupt_column=query.tolerance.column)
 
     def reader(self, schema: StructType) -> "KafkaSegmentsReader":
         """A reader of the columns in `schema`, which a user may have made narrower."""
         with _message_first():
             query = parse_options(self._options)
-            names = wanted_columns(schema, include_headers=query.include_headers)
+            column = query.tolerance.column
+            names = wanted_columns(schema, include_headers=query.include_headers, corrupt_column=column)
         return KafkaSegmentsReader(query, names)
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002  (Spark's signature)
@@ -104,12 +105,13 @@ class KafkaSegmentsReader(DataSourceReader):
 
     def read(self, partition: InputPartition | None) -> "Iterator[pa.RecordBatch]":
         """The rows of a split; Spark passes None where there was none."""
-        from ts_spark.batches import read_split, settle_process, shared_store  # noqa: PLC0415  (as above)
+        from ts_spark.batches import settle_process, shared_store  # noqa: PLC0415  (as above)
         from ts_spark.split import Split  # noqa: PLC0415
+        from ts_spark.tasks import read_task  # noqa: PLC0415
 
         if isinstance(partition, Split):
             with _message_first():
-                yield from read_split(shared_store(self._query.location), partition, self._names)
+                yield from read_task(shared_store(self._query.location), partition, self._names, self._query)
             settle_process()
 
 

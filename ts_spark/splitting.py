@@ -31,8 +31,17 @@ class PartitionRanges:
     aborted: tuple[AbortedTransaction, ...] = ()
 
 
-def make_splits(store: ObjectStore, partitions: Sequence[PartitionRanges], limits: SplitLimits) -> tuple[Split, ...]:
+def make_splits(
+    store: ObjectStore, partitions: Sequence[PartitionRanges], limits: SplitLimits, *, whole_segments: bool = False
+) -> tuple[Split, ...]:
     """Tasks, each for one partition, in the order of their offsets.
+
+    Args:
+        store: where the indexes of large segments lie.
+        partitions: what is to be read.
+        limits: how large a task may be.
+        whole_segments: whether segments are cut only where `limits` ask for it: each of their tasks would look through
+            the whole object.
 
     Raises:
         StoreUnavailable, AccessDenied: from reading indexes of segments that are cut.
@@ -41,6 +50,17 @@ def make_splits(store: ObjectStore, partitions: Sequence[PartitionRanges], limit
     limit = SPLIT_BYTES
     if limits.least is not None:
         limit = max(1, min(limit, sum(sizes) // limits.least))
+    if whole_segments and limits.least is None:
+        return tuple(
+            split
+            for partition in partitions
+            for split in _pack(
+                (piece for part in partition.ranges for piece in _cut_evenly(part, limits.most_offsets)),
+                limit,
+                limits.most_offsets,
+                partition.aborted,
+            )
+        )
     large = [part for partition in partitions for part in partition.ranges if bytes_of(part) > limit]
     places = dict(zip(large, in_threads(lambda part: _places(store, part), large), strict=True))
     splits: list[Split] = []
