@@ -124,6 +124,8 @@ class EpochLine:
         of this list. Without pairs (a foreign commit) nothing is dead here.
         """
         starts = [(epoch, first) for epoch, first in copy if first < end]
+        if not starts:  # a segment that compaction emptied
+            return end
         ends = [first for _, first in starts[1:]] + [end]
         stretches = [(epoch, first, last) for (epoch, first), last in zip(starts, ends, strict=True)]
         for epoch, first, last in stretches:

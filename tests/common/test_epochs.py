@@ -56,6 +56,12 @@ def test_without_a_list_nothing_is_dead() -> None:
     assert EpochLine().live_end(((4, 0),), 0, 10) == 10
 
 
+def test_a_copy_without_a_batch_has_nothing_dead() -> None:
+    """Compaction emptied it, and whoever wrote it left no word of epochs."""
+    assert LINE.live_end((), 0, 200) == 200
+    assert LINE.live_end(((9, 200),), 0, 200) == 200
+
+
 def test_what_lies_below_an_offset_that_agrees_lives_whatever_the_copy_says_of_it() -> None:
     """Compaction took the first batches of epoch 9; a follower that fetched what was left knows of it from 6381 on.
 
