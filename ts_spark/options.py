@@ -33,6 +33,13 @@ _COLUMNS: Final = frozenset({"key", "value", "topic", "partition", "offset", "ti
 _T = TypeVar("_T")
 
 
+class View(Enum):
+    """Which records of the ranges are rows."""
+
+    LOG = "log"  # all
+    LATEST = "latest"  # the newest of each key, unless that is a tombstone
+
+
 class Edge(Enum):
     """A place in each partition that needs no number."""
 
@@ -110,6 +117,7 @@ class QueryOptions:
         read_committed: whether records of aborted and of undecided transactions are left out.
         limits: how large a task may be.
         tolerance: what is done with corrupt batches.
+        view: which records are rows.
     """
 
     location: str
@@ -124,6 +132,7 @@ class QueryOptions:
     read_committed: bool
     limits: SplitLimits
     tolerance: Tolerance = Tolerance()  # noqa: RUF009  (frozen)
+    view: View = View.LOG
 
 
 def parse_options(given: Mapping[str, str]) -> QueryOptions:
@@ -166,6 +175,9 @@ def parse_options(given: Mapping[str, str]) -> QueryOptions:
     isolation = reader.read(_ISOLATION, _isolation)
     mode = reader.read("mode", _mode) or Mode.FAILFAST
     corrupt_column = reader.read("columnNameOfCorruptRecord", _corrupt_column) or CORRUPT_COLUMN
+    view = reader.read("view", _view) or View.LOG
+    if view is View.LATEST:
+        reader.problems += _latest_problems(reader, start, mode)
     if reader.problems or location is None or cluster is None:
         raise ConfigurationError(SOURCE, reader.problems)
     return QueryOptions(
@@ -181,6 +193,7 @@ def parse_options(given: Mapping[str, str]) -> QueryOptions:
         read_committed=isolation == _READ_COMMITTED,
         limits=limits,
         tolerance=Tolerance(mode, corrupt_column if mode is Mode.PERMISSIVE else None),
+        view=view,
     )
 
 
@@ -359,6 +372,31 @@ def _mode(text: str) -> Mode:
     return Mode[text.upper()]
 
 
+def _view(text: str) -> View:
+    if text.upper() not in View.__members__:
+        raise ValueError("log or latest is expected")
+    return View[text.upper()]
+
+
+def _latest_problems(reader: _Reader, start: Bound | None, mode: Mode) -> list[str]:
+    """What does not go together with view=latest."""
+    problems = []
+    begins = start.by_topic.values() if isinstance(start, Offsets) else ()
+    is_earliest = {edge for partitions in begins for edge in partitions.values()} == {Edge.EARLIEST}
+    if start is not None and start is not Edge.EARLIEST and not is_earliest:
+        problems.append(
+            "view=latest: it begins at earliest: a newest record may stand anywhere; drop the starting bound"
+        )
+    problems += [
+        f"view=latest: one task reads a partition; drop {name}"
+        for name in ("minPartitions", "maxRecordsPerPartition")
+        if reader.given(name)
+    ]
+    if mode is Mode.PERMISSIVE:
+        problems.append("view=latest: a corrupt batch has no newest record; use mode FAILFAST or DROPMALFORMED")
+    return problems
+
+
 def _corrupt_column(text: str) -> str:
     if not text or text.lower() in _COLUMNS:
         raise ValueError("a name is expected that no other column has")
@@ -398,5 +436,6 @@ _NAMES: Final = (
     _ISOLATION,
     "mode",
     "columnNameOfCorruptRecord",
+    "view",
 )
 _DOCUMENTED: Final = {name.lower(): name for name in _NAMES}

@@ -5,6 +5,7 @@ Whatever offsets are asked for and gone are data loss, all of it told at once: w
 warnings. Offsets that compaction removed are none.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,10 +16,10 @@ from ts_common.store.contract import ObjectStore
 from ts_common.transactions import find_aborted, stable_end
 from ts_common.view import PartitionView, open_view
 from ts_spark.bounds import check_named_partitions, find_bounds
-from ts_spark.options import QueryOptions
+from ts_spark.options import QueryOptions, View
 from ts_spark.parallel import in_threads
 from ts_spark.split import Split, bytes_of
-from ts_spark.splitting import PartitionRanges, make_splits
+from ts_spark.splitting import PartitionRanges, make_splits, whole_partitions
 from ts_spark.topics import find_topics
 
 _MOST_LOSSES_TOLD: Final = 20
@@ -76,15 +77,19 @@ def plan_query(store: ObjectStore, options: QueryOptions) -> QueryPlan:
     read = {copy.key: copy for plan in plans for part in plan.read.ranges for copy in part.copies}
     held = [copy for view in views for copy in view.copies]
     return QueryPlan(
-        splits=make_splits(
-            store, [plan.read for plan in plans], options.limits, whole_segments=not options.tolerance.fails
-        ),
+        splits=_splits(store, [plan.read for plan in plans], options),
         warnings=(*(view.warning for view in views if view.warning), *sorted(damaged or ()), *losses),
         segments=len(read),
         all_segments=len(held),
         bytes=sum(bytes_of(part) for plan in plans for part in plan.read.ranges),
         all_bytes=sum(copy.segment.size for copy in held),
     )
+
+
+def _splits(store: ObjectStore, partitions: Sequence[PartitionRanges], options: QueryOptions) -> tuple[Split, ...]:
+    if options.view is View.LATEST:
+        return whole_partitions(partitions)
+    return make_splits(store, partitions, options.limits, whole_segments=not options.tolerance.fails)
 
 
 def _plan_partition(store: ObjectStore, view: PartitionView, options: QueryOptions) -> _PartitionPlan:

@@ -75,6 +75,11 @@ def make_splits(
     return tuple(splits)
 
 
+def whole_partitions(partitions: Iterable[PartitionRanges]) -> tuple[Split, ...]:
+    """One task for each partition that has anything to read."""
+    return tuple(_split(partition.ranges, partition.aborted) for partition in partitions if partition.ranges)
+
+
 def _places(store: ObjectStore, part: ReadRange) -> tuple[tuple[int, int], ...]:
     """(offset, position) of places to cut at, ascending; none where the copy has no index."""
     copy = part.copies[0]

@@ -1,15 +1,18 @@
 """What an executor does with one split, by what the query asked for; the rows are those of `ts_spark.batches`."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
 
 from ts_common.log_format.arrow import arrow_schema
+from ts_common.plan import ReadRange
 from ts_common.store.contract import ByteRange, ObjectStore
 from ts_spark.batches import read_split
+from ts_spark.latest import Read, read_latest
 from ts_spark.modes import Tolerance
-from ts_spark.options import QueryOptions
+from ts_spark.options import QueryOptions, View
 from ts_spark.split import Split
 from ts_spark.tolerant import Corruption, TolerantReader
 
@@ -25,9 +28,24 @@ def read_task(store: ObjectStore, split: Split, names: Sequence[str], query: Que
         ObjectNotFound: retention took an object since the query was planned.
         StoreUnavailable, AccessDenied: the store's.
     """
+    if query.view is View.LATEST:
+        return read_latest(split, names, _ranges_of(store, split, query))
     if query.tolerance.fails:
         return read_split(store, split, names)
     return _read_tolerantly(store, split, names, query.tolerance)
+
+
+def _ranges_of(store: ObjectStore, split: Split, query: QueryOptions) -> Read:
+    """How ranges of a split are read for something that needs rows only."""
+
+    def read(ranges: Sequence[ReadRange], names: Sequence[str], again: bool) -> Iterator[pa.RecordBatch]:
+        if query.tolerance.fails:
+            yield from read_split(store, replace(split, ranges=tuple(ranges)), names)
+            return
+        reader = TolerantReader(store, names, split.aborted, silent=again)
+        yield from (found for part in ranges for found in reader.read(part) if isinstance(found, pa.RecordBatch))
+
+    return read
 
 
 def _read_tolerantly(

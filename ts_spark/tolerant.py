@@ -109,7 +109,10 @@ class TolerantReader:
                             yield rows.select(self._names)
                     position = step.end
             except _Undecodable as found:
-                self._undecodable.setdefault(found.copy.key, []).append(found.damage)
+                known = self._undecodable.setdefault(found.copy.key, [])
+                if found.damage in known:  # nothing would change from here on
+                    raise CorruptData(f"{found.copy.key} in {self._store.location}: {found.damage.reason}") from found
+                known.append(found.damage)
 
     def columns(self, copy: SegmentCopy, start: int, end: int) -> Iterator[RecordColumns]:
         """The records of one copy in `[start, end)`, as far as it is whole; as `SegmentReader.read` otherwise."""

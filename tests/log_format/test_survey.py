@@ -146,6 +146,21 @@ def test_r04_what_a_value_holds_is_no_batch() -> None:
     assert {base for base, _, _ in lost} == {10}
 
 
+def test_r04_bytes_with_a_wrong_crc_are_no_batch() -> None:
+    """Although they fit, and lead to where a batch really begins, behind one that is whole."""
+    behind = plain(20, 10)
+    value = plain(11, 1)[:61]
+    damaged = plain(10, 10, value)
+    at = damaged.rindex(value)
+    length = (len(damaged) - at + len(behind) - 12).to_bytes(4, "big")
+    parts = [plain(0, 10), damaged[:at] + value[:8] + length + value[12:] + damaged[at + 61 :], behind, plain(30, 10)]
+    body = bytearray(b"".join(parts))
+    body[len(parts[0]) + 8] ^= 0x40
+    log = b"".join([parts[0], plain(10, 10, value), behind, parts[3]])
+    walked = survey_segment(Bytes(bytes(body)), claim(log, bytes(body), 40))
+    assert [base for base, _, _ in shown(bytes(body), walked)] == [0, 20, 30]
+
+
 def test_r04_an_index_says_where_batches_begin_between_two_damages() -> None:
     """Without one, what stands between two lost headers leads nowhere that is known."""
     log = b"".join(DENSE)
