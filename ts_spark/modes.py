@@ -1,4 +1,4 @@
-"""What a query does with batches that are corrupt, in the words of Spark's CSV and JSON sources.
+"""Which records are rows, and what a query does with corrupt batches, in the words of Spark's CSV and JSON sources.
 
 =================  =====================================================================================================
 `FAILFAST`         the query fails, naming the object and the position; the default
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+_COLUMNS: Final = frozenset({"key", "value", "topic", "partition", "offset", "timestamp", "timestamptype", "headers"})
 CORRUPT_COLUMN: Final = "_corrupt_record"  # as Spark's `spark.sql.columnNameOfCorruptRecord`
 
 
@@ -38,3 +39,43 @@ class Tolerance:
     def fails(self) -> bool:
         """Whether a corrupt batch ends the query."""
         return self.mode is Mode.FAILFAST
+
+
+class View(Enum):
+    """Which records of the ranges are rows."""
+
+    LOG = "log"  # all
+    LATEST = "latest"  # the newest of each key, unless that is a tombstone
+
+
+def parse_mode(text: str) -> Mode:
+    """The value of `mode`.
+
+    Raises:
+        ValueError: it is none of the three.
+    """
+    if text.upper() not in Mode.__members__:
+        raise ValueError(f"one of {', '.join(Mode.__members__)} is expected")
+    return Mode[text.upper()]
+
+
+def parse_view(text: str) -> View:
+    """The value of `view`.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if text.upper() not in View.__members__:
+        raise ValueError("log or latest is expected")
+    return View[text.upper()]
+
+
+def parse_corrupt_column(text: str) -> str:
+    """The value of `columnNameOfCorruptRecord`.
+
+    Raises:
+        ValueError: another column has that name.
+    """
+    if not text or text.lower() in _COLUMNS:
+        raise ValueError("a name is expected that no other column has")
+    return text

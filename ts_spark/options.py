@@ -16,7 +16,7 @@ from ts_common.errors import ConfigurationError
 from ts_common.model import is_cluster_id, is_topic_name
 from ts_common.object_keys import MAX_ENTROPY_BITS
 from ts_common.store.factory import parse_location
-from ts_spark.modes import CORRUPT_COLUMN, Mode, Tolerance
+from ts_spark.modes import CORRUPT_COLUMN, Mode, Tolerance, View, parse_corrupt_column, parse_mode, parse_view
 
 SOURCE: Final = "options of kafka_segments"
 _EARLIEST_OFFSET: Final = -2  # in the JSON forms, as in Kafka
@@ -28,16 +28,8 @@ _TABLE_OPTION: Final = "option."  # before each name that CREATE TABLE hands ove
 _NO_TABLE: Final = "CREATE TABLE is not supported; use CREATE TEMPORARY VIEW ... USING kafka_segments OPTIONS (...)"
 _ISOLATION: Final = "kafka.isolation.level"
 _READ_COMMITTED: Final = "read_committed"
-_COLUMNS: Final = frozenset({"key", "value", "topic", "partition", "offset", "timestamp", "timestamptype", "headers"})
 
 _T = TypeVar("_T")
-
-
-class View(Enum):
-    """Which records of the ranges are rows."""
-
-    LOG = "log"  # all
-    LATEST = "latest"  # the newest of each key, unless that is a tombstone
 
 
 class Edge(Enum):
@@ -173,9 +165,9 @@ def parse_options(given: Mapping[str, str]) -> QueryOptions:
     include_headers = reader.read("includeHeaders", _boolean)
     fail_on_data_loss = reader.read("failOnDataLoss", _boolean)
     isolation = reader.read(_ISOLATION, _isolation)
-    mode = reader.read("mode", _mode) or Mode.FAILFAST
-    corrupt_column = reader.read("columnNameOfCorruptRecord", _corrupt_column) or CORRUPT_COLUMN
-    view = reader.read("view", _view) or View.LOG
+    mode = reader.read("mode", parse_mode) or Mode.FAILFAST
+    corrupt_column = reader.read("columnNameOfCorruptRecord", parse_corrupt_column) or CORRUPT_COLUMN
+    view = reader.read("view", parse_view) or View.LOG
     if view is View.LATEST:
         reader.problems += _latest_problems(reader, start, mode)
     if reader.problems or location is None or cluster is None:
@@ -366,18 +358,6 @@ def _isolation(text: str) -> str:
     return text.lower()
 
 
-def _mode(text: str) -> Mode:
-    if text.upper() not in Mode.__members__:
-        raise ValueError(f"one of {', '.join(Mode.__members__)} is expected")
-    return Mode[text.upper()]
-
-
-def _view(text: str) -> View:
-    if text.upper() not in View.__members__:
-        raise ValueError("log or latest is expected")
-    return View[text.upper()]
-
-
 def _latest_problems(reader: _Reader, start: Bound | None, mode: Mode) -> list[str]:
     """What does not go together with view=latest."""
     problems = []
@@ -395,12 +375,6 @@ def _latest_problems(reader: _Reader, start: Bound | None, mode: Mode) -> list[s
     if mode is Mode.PERMISSIVE:
         problems.append("view=latest: a corrupt batch has no newest record; use mode FAILFAST or DROPMALFORMED")
     return problems
-
-
-def _corrupt_column(text: str) -> str:
-    if not text or text.lower() in _COLUMNS:
-        raise ValueError("a name is expected that no other column has")
-    return text
 
 
 def _json_object(text: str, shape: str) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from ts_common.plan import ReadRange
 from ts_common.store.contract import ByteRange, ObjectStore
 from ts_spark.batches import read_split
 from ts_spark.latest import Read, read_latest
-from ts_spark.modes import Tolerance
-from ts_spark.options import QueryOptions, View
+from ts_spark.modes import Tolerance, View
+from ts_spark.options import QueryOptions
 from ts_spark.split import Split
 from ts_spark.tolerant import Corruption, TolerantReader
 

@@ -21,11 +21,12 @@ from ts_common.catalog import SegmentCopy
 from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.fetch import CHUNK_BYTES, ResumableReader
 from ts_common.log_format.arrow import projection_of, to_arrow
+from ts_common.log_format.boundaries import Claim
 from ts_common.log_format.columns import BufferPool, RecordColumns
 from ts_common.log_format.decode import MAX_BYTES, MAX_ROWS, SegmentDecoder
 from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, parse_header
 from ts_common.log_format.index_files import AbortedTransaction, read_offset_index
-from ts_common.log_format.survey import Claim, Damage, Stretch, Survey, survey_segment
+from ts_common.log_format.survey import Damage, Stretch, Survey, survey_segment
 from ts_common.plan import ReadRange
 from ts_common.store.contract import ByteRange, ObjectStore
 from ts_spark.batches import union

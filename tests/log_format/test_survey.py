@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.log_format.build import batch, message, record
-from ts_common.log_format import survey
+from ts_common.log_format import boundaries
+from ts_common.log_format.boundaries import Claim
 from ts_common.log_format.framing import ATTRIBUTES_POSITION, BatchHeader, Buffer, batch_crc, parse_header
 from ts_common.log_format.scan import scan_segment
-from ts_common.log_format.survey import Claim, Survey, survey_segment
+from ts_common.log_format.survey import Survey, survey_segment
 from ts_common.log_format.window import WINDOW_BYTES
 
 Shown = tuple[int, int, bytes]
@@ -211,7 +212,7 @@ def test_looking_for_batches_ends(monkeypatch: pytest.MonkeyPatch) -> None:
         checked += len(data)
         return batch_crc(magic, data, previous)
 
-    monkeypatch.setattr(survey, "batch_crc", counted)
+    monkeypatch.setattr(boundaries, "batch_crc", counted)
     (damage,) = survey_segment(Bytes(bytes(body)), claim(log, bytes(body), 30)).damages
     assert (damage.start, damage.end) == (10, 30)
     assert checked < 2 * (9 * len(log) + (64 << 20)) + (2 << 20)

@@ -13,6 +13,7 @@ from tests.spark.archives import Archive, batches, steps
 from tests.spark.test_copies import from_offset, index
 from ts_common.errors import CorruptData, DataLoss
 from ts_common.object_keys import SegmentName
+from ts_spark import splitting
 from ts_spark.tasks import RAW_BYTES
 
 LOG = batches(*steps(0, 50))
@@ -262,3 +263,15 @@ def test_r04_spark_shows_corrupt_rows_in_a_column_of_its_own(spark: SparkSession
     with pytest.raises(Exception, match=r"t-0: prod/t-0/.*position.*DROPMALFORMED") as error:
         failing.count()
     assert json.dumps(str(error.value)).count("Traceback") == 0
+
+
+def test_large_segments_are_not_cut_where_each_task_would_check_all_of_them(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless the query asks for more tasks."""
+    archive.put_segment("t", 0, LOG)
+    archive.commit("t", 50)
+    monkeypatch.setattr(splitting, "SPLIT_BYTES", len(LOG) // 5)
+    assert len(archive.plan(subscribe="t").splits) > 1
+    assert len(archive.plan(subscribe="t", mode="DROPMALFORMED").splits) == 1
+    assert len(archive.plan(subscribe="t", mode="DROPMALFORMED", minPartitions="2").splits) > 1

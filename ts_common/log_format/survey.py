@@ -16,63 +16,15 @@ and bytes that look like a batch in full, with fitting offsets, at the very end 
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
 from ts_common.errors import CorruptData
-from ts_common.log_format.framing import (
-    HEADER_SIZE,
-    LENGTH_END,
-    LENGTH_POSITION,
-    MAGIC_POSITION,
-    MINIMUM_SIZE,
-    NO_EPOCH,
-    BatchHeader,
-    Trailing,
-    batch_crc,
-    crc_start,
-    frame_size,
-    parse_header,
-)
-from ts_common.log_format.window import WINDOW_BYTES, Source, Window
+from ts_common.log_format.boundaries import HIGHEST_MAGIC, Boundaries, Claim
+from ts_common.log_format.framing import HEADER_SIZE, MAGIC_POSITION, BatchHeader, Trailing, frame_size
+from ts_common.log_format.window import Source, Window
 
 MARK_BYTES: Final = 1 << 20
-# What looking for batches may read again and again, before it is given up: garbage can be made to look like many.
-_SEARCH_TIMES: Final = 8
-_SEARCH_BYTES: Final = 64 << 20
-_ANY_SIZE: Final = 1 << 62
-_HIGHEST_MAGIC: Final = max(MINIMUM_SIZE)
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """What is known of a segment without looking at it.
-
-    Attributes:
-        size: bytes.
-        base: first offset of its coverage.
-        end: end of its coverage.
-        crc32c: of all its bytes; None where unknown.
-        epochs: (leader epoch, first offset) wherever it changes, by the offsets; None where unknown.
-        records: how many; None where unknown.
-        dense: whether every offset of the coverage has its record.
-        was_damaged: whether it was when it was shipped, so that `crc32c` is that of damaged bytes.
-        anchors: positions at which a batch begins, as the `.index` has them.
-    """
-
-    size: int
-    base: int
-    end: int
-    crc32c: int | None
-    epochs: tuple[tuple[int, int], ...] | None
-    records: int | None
-    dense: bool
-    was_damaged: bool
-    anchors: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,15 +118,13 @@ class _Walk:
 
     def __init__(self, source: Source, claim: Claim, *, strict: bool) -> None:
         self._window = Window(source, claim.size)
+        self._at = Boundaries(self._window, claim)
         self._claim = claim
         self._strict = strict
         self._stretches: list[Stretch] = []
         self._marks: list[tuple[int, int]] = []
         self._begun = 0
-        self._doubtful: tuple[int, int, int] | None = (
-            None  # the batch before: its position, the floor below it, records
-        )
-        self._left_to_search = _SEARCH_TIMES * claim.size + _SEARCH_BYTES
+        self._doubtful: tuple[int, int, int] | None = None  # the batch before: position, floor below it, records
         self.floor = claim.base - 1
         self.records = 0
         self.damages: list[Damage] = []
@@ -182,7 +132,7 @@ class _Walk:
     def run(self) -> None:
         position, size = 0, self._claim.size
         while position < size:
-            header = self._look(position)
+            header = self._at.look(position)
             if self._is_tail(header, position):
                 break
             problem = self._problem(header, position)
@@ -251,9 +201,9 @@ class _Walk:
             self._claim.dense
             and self._strict
             and not self._doubtful
-            and self._fits(header, self.floor)
-            and self._crc(header, position) == header.crc
-            and self._boundary(behind, header.last_offset) == header.last_offset + 1
+            and self._at.fits(header, self.floor)
+            and self._at.crc(header, position) == header.crc
+            and self._at.boundary(behind, header.last_offset) == header.last_offset + 1
         )
 
     def _withdraw(self) -> int | None:
@@ -277,13 +227,6 @@ class _Walk:
             self._stretches.append(Stretch(self._begun, position, tuple(self._marks), self.floor + 1))
             self._marks = []
 
-    def _look(self, position: int) -> BatchHeader | Trailing | CorruptData:
-        remaining = self._claim.size - position
-        try:
-            return parse_header(self._window.hold(position, HEADER_SIZE), 0, remaining, position)
-        except CorruptData as error:
-            return error
-
     def _is_tail(self, header: BatchHeader | Trailing | CorruptData, position: int) -> bool:
         """Whether a segment may end so: with zeros, or with half a batch behind all that it answers for."""
         if header is Trailing.ZEROS:
@@ -299,7 +242,7 @@ class _Walk:
         if isinstance(header, Trailing):
             return f"torn batch at position {position}: fewer bytes are left than its length says"
         named = f"batch of base offset {header.base_offset} at position {position}"
-        crc = self._crc(header, position)
+        crc = self._at.crc(header, position)
         if crc != header.crc:
             return f"{named}: CRC {crc:08x}, its header says {header.crc:08x}"
         if header.base_offset <= self.floor:
@@ -308,30 +251,11 @@ class _Walk:
             return f"{named}: its offsets go to {header.last_offset}, the segment's end at {self._claim.end - 1}"
         if not self._strict:
             return None
-        if not self._fits(header, self.floor):
+        if not self._at.fits(header, self.floor):
             return f"{named}: leader epoch {header.leader_epoch} is not the one of these offsets"
         if self._claim.dense and header.base_offset != self.floor + 1 and (self._marks or not position):
             return f"{named}: offset {self.floor + 1} is expected there"
         return None
-
-    def _fits(self, header: BatchHeader, floor: int) -> bool:
-        """Whether offsets, leader epoch and counts are those of a batch that may stand behind offset `floor`."""
-        if not floor < header.base_offset <= header.last_offset < self._claim.end:
-            return False
-        count = header.record_count
-        if count is not None and count > header.last_offset - header.base_offset + 1:
-            return False
-        epochs = self._claim.epochs
-        if not epochs or header.leader_epoch == NO_EPOCH:
-            return True
-        place = bisect_right(epochs, header.base_offset, key=lambda pair: pair[1])
-        return header.leader_epoch == epochs[max(place - 1, 0)][0]
-
-    def _crc(self, header: BatchHeader, position: int) -> int:
-        crc, end = 0, position + header.size_in_bytes
-        for piece in self._window.pieces(position + crc_start(header.magic), end):
-            crc = batch_crc(header.magic, piece, crc)
-        return crc
 
     def _go_on(self, header: BatchHeader | Trailing | CorruptData, position: int) -> int:
         """Where the walk goes on behind a damaged batch: where its length says, or where another batch is found."""
@@ -339,8 +263,8 @@ class _Walk:
         head = self._window.hold(position, HEADER_SIZE)
         frame = frame_size(head, 0, size - position)
         by_length = None
-        if frame is not None and head[MAGIC_POSITION] <= _HIGHEST_MAGIC:
-            following = self._boundary(position + frame, self.floor)
+        if frame is not None and head[MAGIC_POSITION] <= HIGHEST_MAGIC:
+            following = self._at.boundary(position + frame, self.floor)
             if following is not None:
                 by_length = position + frame
                 if not (self._claim.dense and isinstance(header, BatchHeader)):
@@ -348,87 +272,7 @@ class _Walk:
                 count = header.last_offset - header.base_offset + 1
                 if following in {header.last_offset + 1, self.floor + 1 + count}:
                     return by_length
-        found = self._search(position + 1, size if by_length is None else by_length)
+        found = self._at.search(position + 1, size if by_length is None else by_length, self.floor)
         if found is not None:
             return found
         return size if by_length is None else by_length
-
-    def _boundary(self, position: int, floor: int) -> int | None:
-        """The first offset behind a place where a batch that fits begins, or the segment ends; None elsewhere."""
-        if position == self._claim.size:
-            return self._claim.end
-        header = self._look(position)
-        if header is Trailing.ZEROS:
-            return self._claim.end if self._window.is_zero_from(position) else None
-        if header is Trailing.TORN:
-            return self._torn_offset(position, floor)
-        return header.base_offset if isinstance(header, BatchHeader) and self._fits(header, floor) else None
-
-    def _torn_offset(self, position: int, floor: int) -> int | None:
-        """The base offset of a batch that the object's end cuts off, if it fits."""
-        head = self._window.hold(position, HEADER_SIZE)
-        if len(head) < HEADER_SIZE:
-            return None
-        try:
-            header = parse_header(head, 0, _ANY_SIZE, position)
-        except CorruptData:
-            return None
-        return header.base_offset if isinstance(header, BatchHeader) and self._fits(header, floor) else None
-
-    def _search(self, position: int, stop: int) -> int | None:
-        """The position of the next batch, before `stop`, that is whole, fits, and leads somewhere."""
-        while position < stop:
-            data = self._window.hold(position, WINDOW_BYTES)
-            for place in _candidates(data, self.floor, self._claim.end, self._claim.size - position):
-                if position + place >= stop or self._left_to_search < 0:
-                    return None
-                if self._is_found(position + place):
-                    return position + place
-            position += max(len(data) - MAGIC_POSITION, 1)
-        return None
-
-    def _is_found(self, position: int) -> bool:
-        header = self._look(position)
-        if not isinstance(header, BatchHeader) or not self._fits(header, self.floor):
-            return False
-        self._left_to_search -= header.size_in_bytes
-        return self._crc(header, position) == header.crc and self._leads_on(header, position)
-
-    def _leads_on(self, header: BatchHeader, position: int) -> bool:
-        """Whether lengths lead from a batch to the segment's end, or to where the `.index` knows of a batch."""
-        while position not in self._claim.anchors:
-            floor, position = header.last_offset, position + header.size_in_bytes
-            self._left_to_search -= min(header.size_in_bytes, WINDOW_BYTES)
-            following = self._look(position)
-            if not isinstance(following, BatchHeader):
-                return self._ends(following, position, floor)
-            if not self._fits(following, floor):
-                return False
-            header = following
-        return True
-
-    def _ends(self, what: Trailing | CorruptData, position: int, floor: int) -> bool:
-        """Whether a segment may end so behind batches up to offset `floor`."""
-        if what is Trailing.TORN:
-            return self._torn_offset(position, floor) is not None
-        if what is Trailing.NONE:
-            return floor + 1 == self._claim.end or not self._claim.dense
-        is_long = self._claim.size - position >= HEADER_SIZE  # a zero byte or two end a record, too
-        return (
-            what is Trailing.ZEROS and is_long and self._window.is_zero_from(position) and floor + 1 == self._claim.end
-        )
-
-
-def _candidates(data: bytes, floor: int, end: int, remaining: int) -> Iterator[int]:
-    """Places in `data` where base offset, length and magic could be those of a batch above `floor` and below `end`."""
-    count = len(data) - MAGIC_POSITION
-    if count <= 0:
-        return
-    offsets: npt.NDArray[np.int64] = np.ndarray((count,), ">i8", data, 0, (1,))
-    lengths: npt.NDArray[np.int32] = np.ndarray((count,), ">i4", data, LENGTH_POSITION, (1,))
-    magics: npt.NDArray[np.uint8] = np.ndarray((count,), np.uint8, data, MAGIC_POSITION, (1,))
-    likely = np.flatnonzero((magics <= _HIGHEST_MAGIC) & (offsets > floor) & (offsets < end))
-    for place in likely.tolist():
-        size = LENGTH_END + int(lengths[place])
-        if MINIMUM_SIZE[int(magics[place])] <= size <= remaining - place:
-            yield place
