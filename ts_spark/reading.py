@@ -74,6 +74,11 @@ class SegmentReader:
         with closing(body.chunks()) as chunks:
             yield from decoder.decode(chunks)
             if decoder.trailing is None and not (position == 0 and end >= copy.end):
+                if copy.dense and decoder.position < min(end, copy.end):  # a changed base offset looks like the end
+                    raise CorruptData(
+                        f"offsets {decoder.position} to {min(end, copy.end) - 1} are missing behind position "
+                        f"{decoder.valid_bytes}, although every offset has its record"
+                    )
                 return  # the end was reached, and the rest of the object is not wanted
             for _ in chunks:  # what stands behind the last batch is part of the object's CRC too
                 pass

@@ -265,6 +265,14 @@ def test_r04_spark_shows_corrupt_rows_in_a_column_of_its_own(spark: SparkSession
     assert json.dumps(str(error.value)).count("Traceback") == 0
 
 
+@pytest.mark.parametrize("start", [0, 15])
+def test_r04_a_base_offset_beyond_the_range_does_not_end_it(archive: Archive, start: int) -> None:
+    """Of a range that is not the whole segment, no object's CRC is compared; every offset has its record, though."""
+    damaged(archive, lambda log: log[:BEGIN] + (60).to_bytes(8, "big") + log[BEGIN + 8 :], index=index((19, 141)))
+    with pytest.raises(CorruptData, match=f"offsets 20 to 39 are missing behind position {BEGIN}, although"):
+        archive.rows(**from_offset(start, 40))
+
+
 def test_large_segments_are_not_cut_where_each_task_would_check_all_of_them(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
