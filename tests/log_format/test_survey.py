@@ -5,7 +5,7 @@ import random
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.log_format.build import batch, message, record
@@ -166,13 +166,13 @@ def test_r04_an_index_says_where_batches_begin_between_two_damages() -> None:
     """Without one, what stands between two lost headers leads nowhere that is known."""
     log = b"".join(DENSE)
     body = bytearray(log)
-    for number in (1, 3):
+    for number in (1, 4):
         begin = len(b"".join(DENSE[:number]))
         body[begin : begin + 61] = b"\xff" * 61
     lost, _ = check(log, bytes(body), 50)
-    assert {base for base, _, _ in lost} == {10, 20, 30}
+    assert {base for base, _, _ in lost} == {10, 20, 30, 40}
     lost, _ = check(log, bytes(body), 50, frozenset({len(b"".join(DENSE[:2]))}))
-    assert {base for base, _, _ in lost} == {10, 30}
+    assert {base for base, _, _ in lost} == {10, 40}
 
 
 def test_a_segment_that_was_damaged_when_it_was_shipped_shows_the_rest() -> None:
@@ -218,6 +218,17 @@ def test_looking_for_batches_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert checked < 2 * (9 * len(log) + (64 << 20)) + (2 << 20)
 
 
+def test_r04_a_base_offset_that_nothing_confirms_is_not_believed() -> None:
+    """Damage that goes from one batch into the base offset of the next, which is the last one."""
+    parts = [plain(0, 3), plain(3, 3)]
+    log = b"".join(parts)
+    body = log[: len(parts[0]) - 20] + bytes(28) + log[len(parts[0]) + 8 :]
+    lost, walked = check(log, body, 6)
+    assert {base for base, _, _ in lost} == {0, 3}
+    assert [(damage.start, damage.end) for damage in walked.damages] == [(0, 6)]
+
+
+@settings(deadline=None)
 @given(st.integers(0, 1 << 32), st.sampled_from(["flip", "flips", "noise", "zeros", "cut", "drop", "insert", "length"]))
 def test_r04_whatever_is_damaged_nothing_false_is_shown(seed: int, kind: str) -> None:
     """Segments of any shape, with values that hold batches of the same offsets; damage of any kind."""

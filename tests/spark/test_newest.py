@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ts_spark.newest import NewestOffsets, siphash128
@@ -32,6 +32,7 @@ def test_the_hash_is_siphash(length: int) -> None:
     assert hashes[1].tobytes().hex() == VECTORS[length]
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.binary(max_size=3), st.booleans()), max_size=300), st.integers(1, 50))
 def test_it_keeps_what_a_dict_keeps(records: list[tuple[bytes, bool]], size: int) -> None:
     """Whatever comes first, and in slices of larger arrays."""

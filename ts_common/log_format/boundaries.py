@@ -119,7 +119,17 @@ class Boundaries:
             header = parse_header(head, 0, _ANY_SIZE, position)
         except CorruptData:
             return None
-        return header.base_offset if isinstance(header, BatchHeader) and self.fits(header, floor) else None
+        if not isinstance(header, BatchHeader) or header.magic < 2:  # a message's header says too little
+            return None
+        return header.base_offset if self.fits(header, floor) else None
+
+    def is_followed(self, position: int, floor: int) -> bool:
+        """Whether another batch that fits, or the end, stands behind the batch at a boundary."""
+        header = self.look(position)
+        if not isinstance(header, BatchHeader) or position in self._claim.anchors:
+            return True
+        behind = position + header.size_in_bytes
+        return behind in self._claim.anchors or self.boundary(behind, max(floor, header.last_offset)) is not None
 
     def search(self, position: int, stop: int, floor: int) -> int | None:
         """The position of the next batch, before `stop`, that is whole, fits, and leads somewhere."""
@@ -141,14 +151,14 @@ class Boundaries:
         return self.crc(header, position) == header.crc and self._leads_on(header, position)
 
     def _leads_on(self, header: BatchHeader, position: int) -> bool:
-        """Whether lengths lead from a batch to the segment's end, or to where the `.index` knows of a batch."""
+        """Whether lengths lead from a batch to the segment's end, or by way of where the `.index` knows of a batch."""
         while position not in self._claim.anchors:
             floor, position = header.last_offset, position + header.size_in_bytes
             self._left_to_search -= min(header.size_in_bytes, WINDOW_BYTES)
             following = self.look(position)
             if not isinstance(following, BatchHeader):
                 return self._ends(following, position, floor)
-            if not self.fits(following, floor):
+            if not self.fits(following, floor) or (self._claim.dense and following.base_offset != floor + 1):
                 return False
             header = following
         return True
@@ -156,13 +166,13 @@ class Boundaries:
     def _ends(self, what: Trailing | CorruptData, position: int, floor: int) -> bool:
         """Whether a segment may end so behind batches up to offset `floor`."""
         if what is Trailing.TORN:
-            return self._torn_offset(position, floor) is not None
-        if what is Trailing.NONE:
-            return floor + 1 == self._claim.end or not self._claim.dense
-        is_long = self._claim.size - position >= HEADER_SIZE  # a zero byte or two end a record, too
-        return (
-            what is Trailing.ZEROS and is_long and self._window.is_zero_from(position) and floor + 1 == self._claim.end
-        )
+            torn = self._torn_offset(position, floor)
+            return torn is not None and (torn == floor + 1 or not self._claim.dense)
+        if what is Trailing.ZEROS:  # a zero byte or two end a record, too
+            is_end = self._claim.size - position >= HEADER_SIZE and self._window.is_zero_from(position)
+        else:
+            is_end = what is Trailing.NONE
+        return is_end and floor + 1 == self._claim.end
 
 
 def _candidates(data: bytes, floor: int, end: int, remaining: int) -> Iterator[int]:

@@ -11,8 +11,9 @@ own CRC is wrong is walked again with what its metadata says: leader epochs, and
 Where the walk then finds nothing that would explain the wrong CRC, and offsets may be missing, any base offset can be
 the wrong one, and nothing of the segment is believed.
 
-What remains possible in an object with a wrong CRC: a second, hidden damage in the base offset of a compacted batch;
-and bytes that look like a batch in full, with fitting offsets, at the very end of a batch whose own length is damaged.
+What remains possible in an object with a wrong CRC: a second, hidden damage in the base offset of a batch, where
+offsets are missing anyhow; and bytes that are a batch in full, with fitting offsets, at the very end of a batch whose
+own length is damaged, or of an object that was cut off just there.
 """
 
 from bisect import bisect_right
@@ -145,10 +146,13 @@ class _Walk:
                 self._accept(header, position)
                 position += header.size_in_bytes
                 continue
-            begin = self._withdraw() if isinstance(header, BatchHeader) and self._is_misplaced(header) else None
+            begin = self._withdraw() if self._is_misplaced(header) else None
             following = self._go_on(header, position)
             self.lose(position if begin is None else begin, following, self._claim.end, f"{problem}")
             position = following
+        if self._claim.dense and self.floor + 1 < self._claim.end and (begin := self._withdraw()) is not None:
+            reason = f"batch at position {begin}: nothing behind it confirms its base offset"
+            self.lose(begin, position, self._claim.end, reason)
         self._close(position)
 
     def survey(self) -> Survey:
@@ -187,8 +191,10 @@ class _Walk:
         self.floor = header.last_offset
         self.records += header.record_count or 0
 
-    def _is_misplaced(self, header: BatchHeader) -> bool:
-        """Whether its offsets alone contradict the batch before it."""
+    def _is_misplaced(self, header: BatchHeader | Trailing | CorruptData) -> bool:
+        """Whether offsets contradict the batch before, or, where every offset has its record, do not confirm them."""
+        if not isinstance(header, BatchHeader):
+            return self._claim.dense
         return header.base_offset <= self.floor or (self._claim.dense and header.base_offset != self.floor + 1)
 
     def _is_behind_a_gap(self, header: BatchHeader, position: int) -> bool:
@@ -265,7 +271,7 @@ class _Walk:
         by_length = None
         if frame is not None and head[MAGIC_POSITION] <= HIGHEST_MAGIC:
             following = self._at.boundary(position + frame, self.floor)
-            if following is not None:
+            if following is not None and self._at.is_followed(position + frame, self.floor):
                 by_length = position + frame
                 if not (self._claim.dense and isinstance(header, BatchHeader)):
                     return by_length
