@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from ts_common.commit import Commit, ForeignCommit, decode_commit, decode_log_start
-from ts_common.errors import ObjectNotFound
+from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.gaps import merged, parse_gap_name
 from ts_common.incarnations import Incarnations, decode_incarnations
 from ts_common.model import TopicPartition
@@ -195,6 +195,7 @@ def describe(
     keys: PartitionKeys,
     segments: Sequence[StoredSegment],
     known: Mapping[StoredSegment, SegmentCopy] = NOTHING_KNOWN,
+    damaged: list[str] | None = None,
 ) -> tuple[SegmentCopy, ...]:
     """What each segment answers for, from its metadata, or from a look inside where it has none.
 
@@ -203,22 +204,31 @@ def describe(
         keys: of their partition.
         segments: of a snapshot.
         known: what was described before; a `.log` never changes, so the store is not asked again.
+        damaged: takes a sentence for each segment that nothing can be said of, and it is left out; None to raise.
 
     Raises:
-        CorruptData: a segment that begins with no batch.
+        CorruptData: a segment that begins with no batch, or metadata that is none.
         ObjectNotFound: one that retention took since the snapshot.
     """
 
-    def one(segment: StoredSegment) -> SegmentCopy:
+    def one(segment: StoredSegment) -> SegmentCopy | None:
         if segment in known:
             return known[segment]
-        metadata = describe_segment(store, keys, segment.name, segment.size, has_index=".index" in segment.suffixes)
+        try:
+            metadata = describe_segment(store, keys, segment.name, segment.size, has_index=".index" in segment.suffixes)
+        except CorruptData as error:
+            if damaged is None:
+                raise
+            damaged.append(f"{keys.partition}: {error}; the segment is left out")
+            return None
         return SegmentCopy(keys, segment, metadata)
 
     if len(segments) < 2:
-        return tuple(one(segment) for segment in segments)
-    with ThreadPoolExecutor(_HEAD_THREADS, "catalog") as pool:
-        return tuple(pool.map(one, segments))
+        copies = [one(segment) for segment in segments]
+    else:
+        with ThreadPoolExecutor(_HEAD_THREADS, "catalog") as pool:
+            copies = list(pool.map(one, segments))
+    return tuple(copy for copy in copies if copy is not None)
 
 
 def read_incarnations(store: ObjectStore, keys: ClusterKeys, topic: str) -> tuple[Incarnations, str | None]:

@@ -5,8 +5,9 @@ other. The view is their union (reading rules 2 and 5): where one copy has every
 copies are read and merged; a range that no copy covers is a hole.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from ts_common.catalog import SegmentCopy
 from ts_common.epochs import EpochLine
@@ -14,11 +15,19 @@ from ts_common.epochs import EpochLine
 
 @dataclass(frozen=True, slots=True)
 class ReadRange:
-    """Offsets `[start, end)` that one or several copies answer for; of several, the union is read."""
+    """Offsets `[start, end)` that one or several copies answer for; of several, the union is read.
+
+    Attributes:
+        start: first offset.
+        end: the offset after the last.
+        copies: which are read.
+        spares: what other living copies answer for of it, one copy each; read where `copies` are damaged.
+    """
 
     start: int
     end: int
     copies: tuple[SegmentCopy, ...]
+    spares: tuple["ReadRange", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +89,30 @@ def unite(
         plan.append(ReadRange(position, stop, chosen))
         position = stop
     return plan
+
+
+def with_spares(plan: Iterable[ReadRange], copies: Sequence[SegmentCopy], epochs: EpochLine) -> Iterator[ReadRange]:
+    """The ranges of a plan, each with what its partition's other copies can stand in for.
+
+    Args:
+        plan: ascending.
+        copies: of the partition.
+        epochs: as the plan was made with.
+    """
+    live = sorted(
+        ((copy, copy.base, epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end)) for copy in copies),
+        key=lambda entry: entry[1],
+    )
+    for part in plan:
+        live = [entry for entry in live if entry[2] > part.start]
+        yield replace(
+            part,
+            spares=tuple(
+                ReadRange(max(start, part.start), min(end, part.end), (copy,))
+                for copy, start, end in live[: bisect_left(live, part.end, key=lambda entry: entry[1])]
+                if copy not in part.copies and end > start
+            ),
+        )
 
 
 def _holes(start: int, end: int, gaps: Iterable[tuple[int, int]]) -> list[Hole]:

@@ -53,9 +53,18 @@ class PartitionView:
 
 
 def open_view(
-    store: ObjectStore, catalog: PartitionCatalog, known: Mapping[StoredSegment, SegmentCopy] = NOTHING_KNOWN
+    store: ObjectStore,
+    catalog: PartitionCatalog,
+    known: Mapping[StoredSegment, SegmentCopy] = NOTHING_KNOWN,
+    damaged: list[str] | None = None,
 ) -> PartitionView:
     """The view of a snapshot; asks the store for the metadata of its segments, except of those that are `known`.
+
+    Args:
+        store: where they lie.
+        catalog: the snapshot.
+        known: as in `describe`.
+        damaged: as in `describe`.
 
     Raises:
         CorruptData: a segment's metadata is not, or it begins with no batch.
@@ -73,10 +82,10 @@ def open_view(
     if isinstance(catalog.commit, Commit):
         stable = catalog.commit.last_stable_offset
         end, epochs = catalog.commit.next_offset, catalog.commit.epochs
-        copies = describe(store, keys, catalog.committed, known)
+        copies = describe(store, keys, catalog.committed, known, damaged)
     else:  # it names a segment and no end; where that segment is gone, at least its base is missing
         end = catalog.commit.highest_base + 1
-        copies = describe(store, keys, catalog.committed, known)
+        copies = describe(store, keys, catalog.committed, known, damaged)
         epochs = living_line(copies)
         end = max([end, *(epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end) for copy in copies)])
     warning = None

@@ -58,13 +58,23 @@ def read_split(store: ObjectStore, split: Split, names: Sequence[str]) -> Iterat
 def _merged(reader: SegmentReader, part: ReadRange, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The union of a range's copies."""
     read = list(names) if _OFFSET in names else [*names, _OFFSET]
-    sources = [_Source(_rows(reader, part, copy, read)) for copy in part.copies]
+    yield from union([_rows(reader, part, copy, read) for copy in part.copies], names)
+
+
+def union(copies: Sequence[Iterator[pa.RecordBatch]], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Rows of several copies of the same offsets, each offset once, in order.
+
+    Args:
+        copies: the rows of each, with the column `offset`.
+        names: the columns of the union.
+    """
+    sources = [_Source(batches) for batches in copies]
     while sources := [source for source in sources if source.fill()]:
         bound = min(source.last_offset for source in sources)
         pieces = [source.take_to(bound) for source in sources]
-        union = pa.concat_batches(pieces)
-        _, first = np.unique(union.column(_OFFSET).to_numpy(), return_index=True)
-        rows = union.take(pa.array(first)).select(list(names))
+        rows = pa.concat_batches(pieces)
+        _, first = np.unique(rows.column(_OFFSET).to_numpy(), return_index=True)
+        rows = rows.take(pa.array(first)).select(list(names))
         for begin in range(0, rows.num_rows, MAX_ROWS):
             yield rows.slice(begin, MAX_ROWS)
 

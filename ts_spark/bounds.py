@@ -8,7 +8,7 @@ Offsets that were asked for and lie outside the view are data loss: below its st
 they were never shipped (or an election lost them).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from ts_common.catalog import SegmentCopy
 from ts_common.errors import QueryError
-from ts_common.log_format.columns import Projection
+from ts_common.log_format.columns import Projection, RecordColumns
 from ts_common.model import TopicPartition
 from ts_common.plan import Hole, ReadRange
 from ts_common.store.contract import ObjectStore
@@ -24,6 +24,7 @@ from ts_common.view import PartitionView
 from ts_spark.options import Bound, Edge, Offsets, QueryOptions, Timestamp, Timestamps
 from ts_spark.reading import SegmentReader, known_crc32c
 from ts_spark.times import first_that_may_reach
+from ts_spark.tolerant import TolerantReader
 from ts_spark.topics import Topic
 
 # Where a `.timeindex` leads to, a match is an index interval away: some KB by default. So little is fetched at once,
@@ -84,7 +85,7 @@ def find_bounds(store: ObjectStore, view: PartitionView, options: QueryOptions) 
         start, end = _offset(view, options.start), _offset(view, options.end)
     else:
         start = _starting_offset(store, view, options)
-        end = _ending_offset(store, view, options.end)
+        end = _ending_offset(store, view, options)
     return _inside(view, start, end)
 
 
@@ -92,7 +93,7 @@ def _starting_offset(store: ObjectStore, view: PartitionView, options: QueryOpti
     milliseconds = _milliseconds(view, options.start)
     if milliseconds is None:
         return _offset(view, options.start)
-    found = first_offset_at(store, view, milliseconds)
+    found = first_offset_at(store, view, milliseconds, tolerant=not options.tolerance.fails)
     if found is not None:
         return found
     if options.start_without_match is Edge.LATEST:
@@ -103,11 +104,11 @@ def _starting_offset(store: ObjectStore, view: PartitionView, options: QueryOpti
     )
 
 
-def _ending_offset(store: ObjectStore, view: PartitionView, bound: Bound) -> int:
-    milliseconds = _milliseconds(view, bound)
+def _ending_offset(store: ObjectStore, view: PartitionView, options: QueryOptions) -> int:
+    milliseconds = _milliseconds(view, options.end)
     if milliseconds is None:
-        return _offset(view, bound)
-    found = first_offset_at(store, view, milliseconds, after_hole=False)
+        return _offset(view, options.end)
+    found = first_offset_at(store, view, milliseconds, after_hole=False, tolerant=not options.tolerance.fails)
     return view.end if found is None else found
 
 
@@ -142,7 +143,7 @@ def _inside(view: PartitionView, start: int, end: int) -> Bounds:
 
 
 def first_offset_at(
-    store: ObjectStore, view: PartitionView, milliseconds: int, *, after_hole: bool = True
+    store: ObjectStore, view: PartitionView, milliseconds: int, *, after_hole: bool = True, tolerant: bool = False
 ) -> int | None:
     """The offset of the first record of a view that has a timestamp or a later one; None where none has.
 
@@ -152,15 +153,25 @@ def first_offset_at(
         milliseconds: since 1970.
         after_hole: where the record is the first one after a hole, the one that is asked for may be lost: answer with
             the hole's start, so that the loss is met.
+        tolerant: pass over what is corrupt.
     """
-    reader = SegmentReader(store, Projection(key=False, value=False, headers=False), max_rows=_NEAR_ROWS)
+    read: Callable[[SegmentCopy, int, int], Iterator[RecordColumns]]
+    if tolerant:
+        read = TolerantReader(store, (), silent=True).columns
+    else:
+        near = SegmentReader(store, Projection(key=False, value=False, headers=False), max_rows=_NEAR_ROWS)
+
+        def read(copy: SegmentCopy, start: int, end: int) -> Iterator[RecordColumns]:
+            return near.read(copy, start, end, chunk_bytes=_NEAR_BYTES if start > copy.base else None)
+
     hole: Hole | None = None
     for part in view.plan(view.start, view.end):
         if isinstance(part, Hole):
             hole = hole or part
             continue
-        # Behind a hole it matters whether any record comes before the first match, so nothing is skipped there.
-        found = _first_in(reader, None if hole else store, part, milliseconds)
+        # Behind a hole it matters whether any record comes before the first match, so nothing is skipped there; nor in
+        # the modes that look through damaged segments anyhow.
+        found = _first_in(read, None if hole or tolerant else store, part, milliseconds)
         if found is not None:
             offset, is_first_record = found
             return hole.start if hole and is_first_record and after_hole else offset
@@ -169,7 +180,10 @@ def first_offset_at(
 
 
 def _first_in(
-    reader: SegmentReader, times: ObjectStore | None, part: ReadRange, milliseconds: int
+    read: Callable[[SegmentCopy, int, int], Iterator[RecordColumns]],
+    times: ObjectStore | None,
+    part: ReadRange,
+    milliseconds: int,
 ) -> tuple[int, bool] | None:
     """Offset of the first match in any copy, and whether no record was met before it.
 
@@ -185,7 +199,7 @@ def _first_in(
             start = max(start, first_that_may_reach(times, copy, milliseconds))
         if start >= part.end:
             continue
-        for columns in reader.read(copy, start, part.end, chunk_bytes=_NEAR_BYTES if start > part.start else None):
+        for columns in read(copy, start, part.end):
             first = int(columns.offsets[0]) if first is None else min(first, int(columns.offsets[0]))
             if found is not None and int(columns.offsets[0]) >= found:
                 break

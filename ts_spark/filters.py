@@ -64,6 +64,11 @@ class Wanted:
         """Whether the filters say anything that was understood."""
         return self != EVERYTHING
 
+    @property
+    def of_partitions(self) -> "Wanted":
+        """Without what is said of single records."""
+        return Wanted(self.topics, self.partitions)
+
     def has(self, partition: TopicPartition) -> bool:
         """Whether records of a partition can be wanted."""
         number = partition.partition

@@ -18,6 +18,7 @@ from ts_common.object_keys import MAX_ENTROPY_BITS
 from ts_common.store.factory import parse_location
 from ts_spark.cluster_config import Locations, Place, completed
 from ts_spark.incarnation import NEWEST, parse_incarnation
+from ts_spark.modes import CORRUPT_COLUMN, STRICT, Mode, Tolerance, View, parse_corrupt_column, parse_mode, parse_view
 from ts_spark.rates import Rates, parse_duration
 
 SOURCE: Final = "options of kafka_segments"
@@ -126,6 +127,8 @@ class QueryOptions:
         topics_elsewhere: other locations and the topics that lie there; see `ts_spark.locations`.
         rates: how large a stream's batch may be.
         ignored: options that mean nothing to a query of this kind, and harm nothing.
+        tolerance: what is done with corrupt batches.
+        view: which records are rows.
     """
 
     location: str
@@ -144,6 +147,8 @@ class QueryOptions:
     incarnation: str = NEWEST
     push_down_predicate: bool = False
     topics_elsewhere: Locations = ()
+    tolerance: Tolerance = STRICT
+    view: View = View.LOG
 
 
 def parse_options(given: Mapping[str, str], kind: Kind | None = Kind.BATCH) -> QueryOptions:
@@ -204,6 +209,11 @@ def parse_options(given: Mapping[str, str], kind: Kind | None = Kind.BATCH) -> Q
         reader.problems.append(
             f"config: a stream reads one location, and the topics lie in several ({there}): start one each"
         )
+    mode = reader.read("mode", parse_mode) or Mode.FAILFAST
+    corrupt_column = reader.read("columnNameOfCorruptRecord", parse_corrupt_column) or CORRUPT_COLUMN
+    view = reader.read("view", parse_view) or View.LOG
+    if view is View.LATEST:
+        reader.problems += _latest_problems(reader, start, mode, kind)
     if reader.problems or place.location is None or place.cluster is None:
         raise ConfigurationError(SOURCE, reader.problems)
     return QueryOptions(
@@ -223,6 +233,8 @@ def parse_options(given: Mapping[str, str], kind: Kind | None = Kind.BATCH) -> Q
         topics_elsewhere=place.topics_elsewhere,
         rates=rates,
         ignored=tuple(name for name in _RATES if reader.given(name)) if kind is Kind.BATCH else (),
+        tolerance=Tolerance(mode, corrupt_column if mode is Mode.PERMISSIVE else None),
+        view=view,
     )
 
 
@@ -407,6 +419,27 @@ def _isolation(text: str) -> str:
     return text.lower()
 
 
+def _latest_problems(reader: _Reader, start: Bound | None, mode: Mode, kind: Kind | None) -> list[str]:
+    """What does not go together with view=latest."""
+    if kind is Kind.STREAM:
+        return ["view=latest: it is as of an end, and a stream has none; use spark.read"]
+    problems = []
+    begins = start.by_topic.values() if isinstance(start, Offsets) else ()
+    is_earliest = {edge for partitions in begins for edge in partitions.values()} == {Edge.EARLIEST}
+    if start is not None and start is not Edge.EARLIEST and not is_earliest:
+        problems.append(
+            "view=latest: it begins at earliest: a newest record may stand anywhere; drop the starting bound"
+        )
+    problems += [
+        f"view=latest: one task reads a partition; drop {name}"
+        for name in ("minPartitions", "maxRecordsPerPartition")
+        if reader.given(name)
+    ]
+    if mode is Mode.PERMISSIVE:
+        problems.append("view=latest: a corrupt batch has no newest record; use mode FAILFAST or DROPMALFORMED")
+    return problems
+
+
 def _json_object(text: str, shape: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
@@ -442,5 +475,8 @@ _NAMES: Final = (
     "incarnation",
     "pushDownPredicate",
     _ISOLATION,
+    "mode",
+    "columnNameOfCorruptRecord",
+    "view",
 )
 _DOCUMENTED: Final = {name.lower(): name for name in _NAMES}

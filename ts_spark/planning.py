@@ -11,16 +11,17 @@ from typing import Final
 
 from ts_common.errors import DataLoss
 from ts_common.log_format.index_files import AbortedTransaction
-from ts_common.plan import Hole
+from ts_common.plan import Hole, with_spares
 from ts_common.store.contract import ObjectStore
 from ts_common.transactions import find_aborted, stable_end
 from ts_common.view import PartitionView, open_view
 from ts_spark.bounds import check_named_partitions, find_bounds
 from ts_spark.filters import EVERYTHING, Wanted
+from ts_spark.modes import View
 from ts_spark.options import QueryOptions
 from ts_spark.parallel import in_threads
 from ts_spark.split import Split, bytes_of
-from ts_spark.splitting import PartitionRanges, make_splits
+from ts_spark.splitting import PartitionRanges, make_splits, whole_partitions
 from ts_spark.times import in_time
 from ts_spark.topics import find_topics
 
@@ -80,19 +81,23 @@ def plan_query(store: ObjectStore, options: QueryOptions, wanted: Wanted = EVERY
     """
     topics = find_topics(store, options)
     check_named_partitions(options, topics)
+    if options.view is View.LATEST:  # the newest record of a key is found among all, and filtered then
+        wanted = wanted.of_partitions
     asked = [catalog for topic in topics for catalog in topic.partitions]
     catalogs = [catalog for catalog in asked if wanted.has(catalog.keys.partition)]
-    views = in_threads(lambda catalog: open_view(store, catalog), catalogs)
+    damaged: list[str] | None = None if options.tolerance.fails else []
+    views = in_threads(lambda catalog: open_view(store, catalog, damaged=damaged), catalogs)
     plans = in_threads(lambda view: plan_partition(store, view, options, wanted), views)
     losses = [loss for plan in plans for loss in plan.losses]
     check_losses(losses, options)
     read = {copy.key: copy for plan in plans for part in plan.read.ranges for copy in part.copies}
     held = [segment for catalog in asked for segment in catalog.committed]
     return QueryPlan(
-        splits=make_splits(store, [plan.read for plan in plans], options.limits),
+        splits=splits_of(store, [plan.read for plan in plans], options),
         warnings=(
             *(f"{name}: means nothing to a batch query, and is ignored" for name in options.ignored),
             *(view.warning for view in views if view.warning),
+            *sorted(damaged or ()),
             *losses,
         ),
         segments=len(read),
@@ -112,6 +117,17 @@ def check_losses(losses: Sequence[str], options: QueryOptions) -> None:
         told = "; ".join(losses[:_MOST_LOSSES_TOLD])
         more = f"; and {len(losses) - _MOST_LOSSES_TOLD} more" if len(losses) > _MOST_LOSSES_TOLD else ""
         raise DataLoss(f'{told}{more}. To read what is there, set option("failOnDataLoss", "false")')
+
+
+def splits_of(store: ObjectStore, partitions: Sequence[PartitionRanges], options: QueryOptions) -> tuple[Split, ...]:
+    """The tasks of a query.
+
+    Raises:
+        StoreUnavailable, AccessDenied: from reading indexes of segments that are cut.
+    """
+    if options.view is View.LATEST:
+        return whole_partitions(store, partitions, options.tolerance)
+    return make_splits(store, partitions, options.limits, options.tolerance)
 
 
 def plan_partition(
@@ -144,4 +160,6 @@ def plan_partition(
         else:
             ranges.append(part)
     timely = tuple(in_time(store, ranges, wanted.milliseconds))
+    if not options.tolerance.fails:
+        timely = tuple(with_spares(timely, view.copies, view.epochs))
     return PartitionPlan(view, PartitionRanges(timely, aborted), tuple(losses))

@@ -11,7 +11,7 @@ are read side by side and merged by offset.
 """
 
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 from awscrt.checksums import crc32c
 
@@ -70,13 +70,10 @@ class SegmentReader:
             StoreUnavailable, AccessDenied: the store's.
         """
         try:
-            yield from self._read(copy, start, end, chunk_bytes)
+            with gone(self._store, copy):
+                yield from self._read(copy, start, end, chunk_bytes)
         except CorruptData as error:
             raise CorruptData(_named(self._store, copy, error)) from error
-        except ObjectNotFound as error:
-            raise ObjectNotFound(
-                f"{copy.key} in {self._store.location}: gone since the query was planned (retention?); run it again"
-            ) from error
 
     def _read(self, copy: SegmentCopy, start: int, end: int, chunk_bytes: int | None) -> Iterator[RecordColumns]:
         size = copy.segment.size
@@ -96,6 +93,11 @@ class SegmentReader:
         with closing(body.chunks()) as chunks:
             yield from decoder.decode(chunks)
             if decoder.trailing is None and not (position == 0 and end >= copy.end):
+                if copy.dense and decoder.position < min(end, copy.end):  # a changed base offset looks like the end
+                    raise CorruptData(
+                        f"offsets {decoder.position} to {min(end, copy.end) - 1} are missing behind position "
+                        f"{decoder.valid_bytes}, although every offset has its record"
+                    )
                 return  # the end was reached, and the rest of the object is not wanted
             for _ in chunks:  # what stands behind the last batch is part of the object's CRC too
                 pass
@@ -169,5 +171,23 @@ class _Body:
                 yield chunk
 
 
+@contextmanager
+def gone(store: ObjectStore, copy: SegmentCopy) -> Iterator[None]:
+    """Say of an object that is not there what that means to a query.
+
+    Raises:
+        ObjectNotFound: retention took it since the query was planned.
+    """
+    try:
+        yield
+    except ObjectNotFound as error:
+        raise ObjectNotFound(
+            f"{copy.key} in {store.location}: gone since the query was planned (retention?); run it again"
+        ) from error
+
+
 def _named(store: ObjectStore, copy: SegmentCopy, error: Exception) -> str:
-    return f"{copy.key} in {store.location}: {error}"
+    return (
+        f"{copy.keys.partition}: {copy.key} in {store.location}: {error}. To read what is whole, "
+        'set option("mode", "DROPMALFORMED"), or "PERMISSIVE" to see where it is not'
+    )

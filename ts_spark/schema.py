@@ -36,18 +36,23 @@ _TYPES: Final[dict[str, DataType]] = {
 }
 
 
-def full_schema(*, include_headers: bool) -> StructType:
-    """All columns; `headers` is the last, and only there when it was asked for."""
-    return StructType([StructField(name, kind) for name, kind in _TYPES.items() if include_headers or name != HEADERS])
+def full_schema(*, include_headers: bool, corrupt_column: str | None = None) -> StructType:
+    """All columns; `headers` only when it was asked for, and last the one for corrupt batches, where it has a name."""
+    fields = [StructField(name, kind) for name, kind in _TYPES.items() if include_headers or name != HEADERS]
+    return StructType([*fields, StructField(corrupt_column, BinaryType())] if corrupt_column else fields)
 
 
-def wanted_columns(schema: StructType, *, include_headers: bool) -> tuple[str, ...]:
+def wanted_columns(schema: StructType, *, include_headers: bool, corrupt_column: str | None = None) -> tuple[str, ...]:
     """The names of the columns that a query's schema wants, in its order.
 
     Raises:
         QueryError: a name or type that the source does not have; all of them at once.
     """
-    allowed = [field.name for field in full_schema(include_headers=include_headers)]
+    types = {
+        field.name: field.dataType.simpleString()
+        for field in full_schema(include_headers=include_headers, corrupt_column=corrupt_column)
+    }
+    allowed = list(types)
     problems = []
     for field in schema:
         if field.name == HEADERS and not include_headers:
@@ -57,8 +62,7 @@ def wanted_columns(schema: StructType, *, include_headers: bool) -> tuple[str, .
             close = difflib.get_close_matches(field.name.lower(), folded, n=1)
             hint = f"did you mean {folded[close[0]]}?" if close else f"there are {', '.join(allowed)}"
             problems.append(f"{field.name}: no such column; {hint}")
-        elif field.dataType.simpleString() != _TYPES[field.name].simpleString():
-            expected = _TYPES[field.name].simpleString()
+        elif field.dataType.simpleString() != (expected := types[field.name]):
             problems.append(f"{field.name}: {field.dataType.simpleString()}; it is {expected}: cast it in the query")
     if problems:
         raise QueryError(f"kafka_segments: the schema cannot be read: {'; '.join(problems)}")

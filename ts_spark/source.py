@@ -53,13 +53,14 @@ class KafkaSegmentsSource(DataSource):
         """All columns."""
         with _message_first():
             query = parse_options(self._options, kind=None)
-        return full_schema(include_headers=query.include_headers)
+        return full_schema(include_headers=query.include_headers, corrupt_column=query.tolerance.column)
 
     def reader(self, schema: StructType) -> "KafkaSegmentsReader":
         """A reader of the columns in `schema`, which a user may have made narrower."""
         with _message_first():
             query = parse_options(self._options)
-            names = wanted_columns(schema, include_headers=query.include_headers)
+            column = query.tolerance.column
+            names = wanted_columns(schema, include_headers=query.include_headers, corrupt_column=column)
         takes_filters = query.push_down_predicate and filters_are_handed_over()
         return (_FilteredReader if takes_filters else KafkaSegmentsReader)(query, names)
 
@@ -124,12 +125,13 @@ class _FilteredReader(KafkaSegmentsReader):
 
 
 def _read(partition: InputPartition | None, names: Sequence[str]) -> "Iterator[pa.RecordBatch]":
-    from ts_spark.batches import read_split, settle_process, shared_store  # noqa: PLC0415  (as above)
+    from ts_spark.batches import settle_process, shared_store  # noqa: PLC0415  (as above)
     from ts_spark.split import Split  # noqa: PLC0415
+    from ts_spark.tasks import read_task  # noqa: PLC0415
 
     if isinstance(partition, Split):
         with _message_first():
-            yield from read_split(shared_store(partition.location), partition, names)
+            yield from read_task(shared_store(partition.location), partition, names)
         settle_process()
 
 
@@ -180,7 +182,8 @@ class KafkaSegmentsStreamReader(DataSourceStreamReader):
 
     def _query(self) -> tuple[QueryOptions, tuple[str, ...]]:
         query = parse_options(self._options, Kind.STREAM)
-        return query, wanted_columns(self._schema, include_headers=query.include_headers)
+        column = query.tolerance.column
+        return query, wanted_columns(self._schema, include_headers=query.include_headers, corrupt_column=column)
 
     def _open(self) -> "StreamDriver":
         from ts_spark.streaming.driver import StreamDriver  # noqa: PLC0415  (heavy parts are loaded where they are used)

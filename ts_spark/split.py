@@ -6,6 +6,7 @@ from pyspark.sql.datasource import InputPartition
 
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.plan import ReadRange
+from ts_spark.modes import STRICT, Tolerance, View
 
 
 @dataclass(frozen=True)
@@ -16,11 +17,15 @@ class Split(InputPartition):
         location: of the store that holds it, a URL.
         ranges: never empty.
         aborted: transactions whose records are not shown.
+        tolerance: what is done with corrupt batches.
+        view: which records are rows; of `LATEST` a split is a whole partition.
     """
 
     location: str
     ranges: tuple[ReadRange, ...]
     aborted: tuple[AbortedTransaction, ...] = ()
+    tolerance: Tolerance = STRICT
+    view: View = View.LOG
 
 
 def bytes_of(part: ReadRange) -> int:

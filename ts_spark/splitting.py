@@ -6,6 +6,7 @@ without an index, reading begins at its first byte, so it is cut only where it i
 cuts and costs time, never rows: a cut is an offset, and both sides keep to it.
 """
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -14,6 +15,7 @@ from ts_common.errors import ObjectNotFound
 from ts_common.log_format.index_files import AbortedTransaction, read_offset_index
 from ts_common.plan import ReadRange
 from ts_common.store.contract import ObjectStore
+from ts_spark.modes import STRICT, Tolerance, View
 from ts_spark.options import SplitLimits
 from ts_spark.parallel import in_threads
 from ts_spark.split import Split, bytes_of
@@ -31,8 +33,20 @@ class PartitionRanges:
     aborted: tuple[AbortedTransaction, ...] = ()
 
 
-def make_splits(store: ObjectStore, partitions: Sequence[PartitionRanges], limits: SplitLimits) -> tuple[Split, ...]:
+def make_splits(
+    store: ObjectStore,
+    partitions: Sequence[PartitionRanges],
+    limits: SplitLimits,
+    tolerance: Tolerance = STRICT,
+) -> tuple[Split, ...]:
     """Tasks, each for one partition, in the order of their offsets.
+
+    Args:
+        store: where the segments lie.
+        partitions: what is to be read.
+        limits: how large a task may be.
+        tolerance: what is done with corrupt batches. In the modes that go on, segments are cut only where `limits` ask
+            for it: each of their tasks looks through the whole object.
 
     Raises:
         StoreUnavailable, AccessDenied: from reading indexes of segments that are cut.
@@ -41,21 +55,33 @@ def make_splits(store: ObjectStore, partitions: Sequence[PartitionRanges], limit
     limit = SPLIT_BYTES
     if limits.least is not None:
         limit = max(1, min(limit, sum(sizes) // limits.least))
-    large = [part for partition in partitions for part in partition.ranges if bytes_of(part) > limit]
+    cut_at = limit if tolerance.fails or limits.least is not None else sys.maxsize
+    large = [part for partition in partitions for part in partition.ranges if bytes_of(part) > cut_at]
     places = dict(zip(large, in_threads(lambda part: _places(store, part), large), strict=True))
     splits: list[Split] = []
     for partition in partitions:
         pieces = (
             piece
             for part in partition.ranges
-            for by_bytes in (_cut(part, limit, places[part]) if bytes_of(part) > limit else (part,))
+            for by_bytes in (_cut(part, limit, places[part]) if bytes_of(part) > cut_at else (part,))
             for piece in _cut_evenly(by_bytes, limits.most_offsets)
         )
         splits += [
-            Split(store.location, packed, _reaching(packed, partition.aborted))
+            Split(store.location, packed, _reaching(packed, partition.aborted), tolerance)
             for packed in _pack(pieces, limit, limits.most_offsets)
         ]
     return tuple(splits)
+
+
+def whole_partitions(
+    store: ObjectStore, partitions: Iterable[PartitionRanges], tolerance: Tolerance = STRICT
+) -> tuple[Split, ...]:
+    """One task for each partition that has anything to read, for the newest record of each key."""
+    return tuple(
+        Split(store.location, partition.ranges, partition.aborted, tolerance, View.LATEST)
+        for partition in partitions
+        if partition.ranges
+    )
 
 
 def _places(store: ObjectStore, part: ReadRange) -> tuple[tuple[int, int], ...]:

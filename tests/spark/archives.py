@@ -25,11 +25,11 @@ from ts_common.segment_metadata import SegmentMetadata, TxnIndexState
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_local.oracle import OracleRecord
-from ts_spark.batches import read_split
 from ts_spark.filters import wanted_by
 from ts_spark.options import parse_options
 from ts_spark.planning import QueryPlan, plan_query
 from ts_spark.schema import full_schema
+from ts_spark.tasks import read_task
 
 CLUSTER = "prod"
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -168,9 +168,10 @@ class Archive:
     def rows(self, *filters: Filter, **options: str) -> list[dict[str, Any]]:
         """A query's rows, without Spark around it: what filters leave in is what Spark applies them to."""
         query = parse_options(self.options(**options))
-        names = full_schema(include_headers=query.include_headers).fieldNames()
+        schema = full_schema(include_headers=query.include_headers, corrupt_column=query.tolerance.column)
+        names = schema.fieldNames()
         splits = self.plan(*filters, **options).splits
-        return [row for split in splits for b in read_split(self.store, split, names) for row in b.to_pylist()]
+        return [row for split in splits for b in read_task(self.store, split, names) for row in b.to_pylist()]
 
     def offsets(self, *filters: Filter, **options: str) -> list[int]:
         """The offsets of a query's rows."""

@@ -32,7 +32,7 @@ def message_of(query: Callable[[], object]) -> str:
         ({"subscribe": "u"}, "QueryError: topic u: cluster prod in file:///"),
         ({"subscribe": "t", "prefixEntropyBits": "4"}, "it does with no prefixEntropyBits: set that"),
         ({"subscribe": "holed"}, "DataLoss: holed-0: offsets 0 to 9 are lost: no object in the store holds them"),
-        ({"subscribe": "t"}, "CorruptData: prod/t-0/00000000000000000000.log in file:///"),
+        ({"subscribe": "t"}, "CorruptData: t-0: prod/t-0/00000000000000000000.log in file:///"),
     ],
 )
 def test_a_message_comes_without_a_traceback(

@@ -114,6 +114,8 @@ def test_a_table_is_refused_with_one_problem() -> None:
         ({"startingtimestamp": "yesterday"}, "milliseconds since 1970 are expected"),
         ({"startingoffsetsbytimestampstrategy": "guess"}, "error or latest is expected"),
         ({"includeheaders": "yes"}, "includeHeaders=yes: true or false is expected"),
+        ({"mode": "lenient"}, "mode=lenient: one of FAILFAST, DROPMALFORMED, PERMISSIVE is expected"),
+        ({"columnnameofcorruptrecord": "Offset"}, "a name is expected that no other column has"),
     ],
 )
 def test_a_wrong_value_is_told_with_what_is_accepted(options: dict[str, str], told: str) -> None:

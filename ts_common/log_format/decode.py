@@ -66,7 +66,8 @@ class SegmentDecoder:
         position: the offset after all that was yielded, by batches: missing records, empty and control batches are
             progress too. Below `end_offset` after the end, where the segment ends there.
         trailing: how the segment ended: None until it has, and where `end_offset` was reached before.
-        valid_bytes: position in the segment behind the last whole batch that was passed.
+        valid_bytes: position in the segment behind the last whole batch that was passed; after `CorruptData`, that of
+            the batch that is damaged.
     """
 
     def __init__(
@@ -239,6 +240,7 @@ class SegmentDecoder:
                         self._open_set(index, start, magic)
             except CorruptData as error:
                 yield from self._records(data, index, origin)
+                self.valid_bytes = origin + position
                 raise CorruptData(f"{self._name(index, origin)}: {error}") from error
             if scratch.end >= GROUP_BYTES:
                 yield from self._records(data, index + 1, origin)
@@ -262,7 +264,11 @@ class SegmentDecoder:
             if status == Status.NO_ROOM:
                 buffers.make_room(state)
             elif status < 0:
-                raise CorruptData(f"{self._name(int(state[State.BATCH]), origin)}: {_DAMAGE[Status(status)]}")
+                index = int(state[State.BATCH])
+                self.valid_bytes = origin + int(self._table[index, Column.POSITION])
+                if index:
+                    self._last_offset = int(self._table[index - 1, Column.LAST_OFFSET])
+                raise CorruptData(f"{self._name(index, origin)}: {_DAMAGE[Status(status)]}")
             elif status == Status.FULL:
                 yield self._emit(buffers)
         if stop:

@@ -26,10 +26,9 @@ from ts_common.view import PartitionView
 from ts_spark.bounds import check_named_partitions, find_bounds
 from ts_spark.options import Edge, Offsets, QueryOptions
 from ts_spark.parallel import in_threads
-from ts_spark.planning import PartitionPlan, check_losses, plan_partition
+from ts_spark.planning import PartitionPlan, check_losses, plan_partition, splits_of
 from ts_spark.rates import Patience, limited
 from ts_spark.split import Split, bytes_of
-from ts_spark.splitting import make_splits
 from ts_spark.streaming.look import Observer
 from ts_spark.streaming.offset import StreamOffset, decode_offset
 from ts_spark.streaming.progress import advance, epochs_of, living_until, losses_between, was_created_again
@@ -139,7 +138,9 @@ class StreamDriver:
         for plan in plans:
             if plan.view.warning:
                 self._warn(plan.view.warning)
-        splits = make_splits(self._store, [plan.read for plan in plans], self._options.limits)
+        for damaged in self._observer.take_damaged():
+            self._warn(damaged)
+        splits = splits_of(self._store, [plan.read for plan in plans], self._options)
         _log.info(
             "batch planned",
             location=self._options.location,

@@ -95,6 +95,7 @@ class Observer:
         self._options = options
         self._keys = ClusterKeys(options.cluster, options.entropy_bits)
         self._copies: dict[str, dict[StoredSegment, SegmentCopy]] = {}  # by a partition's prefix
+        self._damaged: list[str] = []
         self._ends: dict[str, tuple[str | None, PartitionEnd]] = {}  # likewise, with the commit's etag
 
     def look(self, *, is_first: bool) -> Look:
@@ -153,9 +154,15 @@ class Observer:
     def open(self, catalog: PartitionCatalog) -> PartitionView:
         """As `view`, of a snapshot."""
         prefix = catalog.keys.prefix
-        view = open_view(self._store, catalog, self._copies.get(prefix, NOTHING_KNOWN))
+        damaged = None if self._options.tolerance.fails else self._damaged
+        view = open_view(self._store, catalog, self._copies.get(prefix, NOTHING_KNOWN), damaged)
         self._copies[prefix] = {copy.segment: copy for copy in view.copies}
         return view
+
+    def take_damaged(self) -> list[str]:
+        """A sentence for each segment that was left out since the last call, in the modes that go on."""
+        taken, self._damaged = sorted(set(self._damaged)), []
+        return taken
 
     def _topic(self, name: str, numbers: frozenset[int], wanted: Iterable[int] | None) -> TopicLook | None:
         incarnations, etag = read_incarnations(self._store, self._keys, name)

@@ -1,0 +1,300 @@
+"""Corrupt batches (R04) by what a query asks for: an error that names the place, the rest without them, or a row."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from structlog.testing import capture_logs
+
+from tests.log_format.build import batch, record
+from tests.spark.archives import Archive, batches, steps
+from tests.spark.streams import Query
+from tests.spark.test_copies import from_offset, index
+from ts_common.errors import CorruptData, DataLoss
+from ts_common.object_keys import SegmentName
+from ts_spark import splitting
+from ts_spark.tasks import RAW_BYTES
+
+LOG = batches(*steps(0, 50))
+BEGIN = len(batches((0, 10), (10, 20)))  # of the batch [20, 30)
+END = len(batches(*steps(0, 30)))
+
+Damage = Callable[[bytes], bytes]
+
+DAMAGES: dict[str, tuple[Damage, list[int]]] = {
+    "truncated": (lambda log: log[: BEGIN + 70], [*range(20, 50)]),
+    "flipped bit": (lambda log: log[: BEGIN + 80] + bytes([log[BEGIN + 80] ^ 1]) + log[BEGIN + 81 :], [*range(20, 30)]),
+    "base offset": (lambda log: log[:BEGIN] + (21).to_bytes(8, "big") + log[BEGIN + 8 :], [*range(20, 30)]),
+    "leader epoch": (lambda log: log[: BEGIN + 12] + (7).to_bytes(4, "big") + log[BEGIN + 16 :], [*range(20, 30)]),
+    "2 GB": (lambda log: log[: BEGIN + 8] + (2**31 - 1).to_bytes(4, "big") + log[BEGIN + 12 :], [*range(20, 30)]),
+    "garbage": (lambda log: log[:BEGIN] + b"\xa5" * (END - BEGIN) + log[END:], [*range(20, 30)]),
+    "zeros": (lambda log: log[:BEGIN] + bytes(END - BEGIN) + log[END:], [*range(20, 30)]),
+    "cut out": (lambda log: log[:BEGIN] + log[END:], [*range(20, 30)]),
+}
+
+
+def damaged(archive: Archive, how: Damage, log: bytes = LOG, end: int = 50, **put: Any) -> None:
+    archive.put_segment("t", 0, log, body=how(log), **put)
+    archive.commit("t", end)
+
+
+def dropped(archive: Archive, **options: str) -> tuple[list[int], list[dict[str, Any]]]:
+    """The offsets that DROPMALFORMED shows, and its warnings."""
+    with capture_logs() as logs:
+        offsets = archive.offsets(**{"subscribe": "t", "mode": "DROPMALFORMED", **options})
+    return offsets, [dict(entry) for entry in logs if entry["log_level"] == "warning"]
+
+
+def without(lost: list[int], end: int = 50) -> list[int]:
+    return [offset for offset in range(end) if offset not in lost]
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_r04_failfast_names_the_place_and_the_way_out(archive: Archive, how: str) -> None:
+    """Topic, partition, object and position, in the mode that nobody asked for."""
+    damaged(archive, DAMAGES[how][0])
+    with pytest.raises(CorruptData) as error:
+        archive.rows(subscribe="t")
+    told = str(error.value)
+    assert told.startswith("t-0: prod/t-0/00000000000000000000.log in file:///")
+    assert "position" in told or "CRC-32C" in told
+    assert 'set option("mode", "DROPMALFORMED"), or "PERMISSIVE"' in told
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_r04_dropmalformed_shows_the_rest_and_tells_what_is_missing(archive: Archive, how: str) -> None:
+    """One warning: object, position, offsets."""
+    damage, lost = DAMAGES[how]
+    damaged(archive, damage)
+    offsets, (warning,) = dropped(archive)
+    assert offsets == without(lost)
+    assert warning["event"] == "corrupt batches in prod/t-0/00000000000000000000.log are not shown"
+    assert (warning["location"], warning["partition"]) == (archive.location, "t-0")
+    assert (warning["first_offset"], warning["last_offset"]) == (lost[0], lost[-1])
+    assert warning["position"] == BEGIN
+    assert warning["reason"]
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_r04_permissive_shows_a_row_in_their_place(archive: Archive, how: str) -> None:
+    """Topic, partition, the first offset that may be missing, and the bytes; all else is null."""
+    damage, lost = DAMAGES[how]
+    damaged(archive, damage)
+    rows = archive.rows(subscribe="t", mode="PERMISSIVE", includeHeaders="true")
+    assert [row["offset"] for row in rows] == sorted([*without(lost), lost[0]])
+    (corrupt,) = [row for row in rows if row["_corrupt_record"] is not None]
+    raw = corrupt.pop("_corrupt_record")
+    assert {name: value for name, value in corrupt.items() if value is not None} == {
+        "topic": "t",
+        "partition": 0,
+        "offset": lost[0],
+    }
+    assert raw == damage(LOG)[BEGIN : BEGIN if how == "cut out" else END]
+
+
+def test_r04_neighbours_are_one_place(archive: Archive) -> None:
+    """Two corrupt batches side by side, and one apart; ranges that cut them; what lies outside a range is not told."""
+    damaged(archive, lambda log: b"".join(bytes([b ^ 1]) if at in PLACES else bytes([b]) for at, b in enumerate(log)))
+    offsets, warnings = dropped(archive)
+    assert offsets == [*range(10), *range(30, 40)]
+    assert [(told["first_offset"], told["last_offset"]) for told in warnings] == [(10, 29), (40, 49)]
+    offsets, warnings = dropped(archive, **from_offset(15, 35))
+    assert offsets == [*range(30, 35)]
+    assert [(told["first_offset"], told["last_offset"]) for told in warnings] == [(15, 29)]
+    assert dropped(archive, **from_offset(31, 40)) == ([*range(31, 40)], [])
+    for most in ("7", "15"):
+        assert dropped(archive, maxRecordsPerPartition=most)[0] == [*range(10), *range(30, 40)]
+
+
+PLACES = {len(batches(*steps(0, start))) + 70 for start in (10, 20, 40)}
+
+
+def test_r04_a_copy_of_another_leader_stands_in(archive: Archive) -> None:
+    """It was not needed while the first was whole; what it lacks as well is corrupt."""
+    archive.put_segment("t", 0, LOG, body=DAMAGES["garbage"][0](LOG))
+    archive.put_segment("t", 5, batches((5, 25)))
+    archive.commit("t", 50)
+    offsets, (instead, missing) = dropped(archive)
+    assert offsets == without([*range(25, 30)])
+    assert instead["event"].endswith("; prod/t-0/00000000000000000005.log is read instead")
+    assert (instead["first_offset"], instead["last_offset"]) == (20, 24)
+    assert (missing["first_offset"], missing["last_offset"]) == (25, 29)
+    rows = archive.rows(subscribe="t", mode="PERMISSIVE")
+    assert [row["offset"] for row in rows if row["_corrupt_record"] is not None] == [25]
+
+
+def test_r04_what_is_dead_in_a_copy_does_not_stand_in(archive: Archive) -> None:
+    """The other copy's tail is of a reign that lost its records."""
+    archive.put_segment("t", 0, batches(*steps(0, 25, 5), value=b"dead"))
+    log = batches(*steps(0, 20)) + batches((20, 30), (30, 50), epoch=2)
+    archive.put_segment("t", 0, log, body=DAMAGES["garbage"][0](log), variant=True)
+    archive.commit("t", 50, epochs=((0, 0), (2, 20)))
+    offsets, (warning,) = dropped(archive)
+    assert offsets == without([*range(20, 30)])
+    assert "are not shown" in warning["event"]
+
+
+def test_r04_copies_that_are_merged_lose_what_all_of_them_lack(archive: Archive) -> None:
+    """Both are compacted, and damaged in places that overlap in part."""
+    archive.put_segment("t", 0, (log := batches((0, 10), (10, 20), (22, 40))), end=40, body=flip(log, 220))
+    archive.put_segment("t", 0, (log := batches((0, 7), (7, 13), (13, 40))), end=41, body=flip(log, 190), variant=True)
+    archive.commit("t", 40)
+    offsets, warnings = dropped(archive)
+    assert offsets == without([10, 11, 12], 40)
+    assert {(told["first_offset"], told["last_offset"]) for told in warnings if "not shown" in told["event"]} == {
+        (10, 12)
+    }
+
+
+def flip(log: bytes, position: int) -> bytes:
+    return log[:position] + bytes([log[position] ^ 1]) + log[position + 1 :]
+
+
+def test_r04_a_base_offset_among_missing_ones_may_be_any(archive: Archive) -> None:
+    """The object's CRC says that a byte changed, no batch's does, and offsets are missing anyhow: nothing is shown."""
+    log = batches((0, 10), (20, 30), (40, 50))
+    damaged(archive, lambda log: flip(log, len(batches((0, 10))) + 7), log, index=index((9, 9)))
+    offsets, (warning,) = dropped(archive)
+    assert offsets == []
+    assert (warning["first_offset"], warning["last_offset"]) == (0, 49)
+    assert "nothing in it says where" in warning["reason"]
+
+
+@pytest.mark.parametrize("attributes", [7, 1, 4])
+def test_r04_a_batch_that_cannot_be_decoded_is_dropped_too(archive: Archive, attributes: int) -> None:
+    """Its CRC is right; its codec is none, or its bytes are not that codec's."""
+    bad = batch(20, [record(n) for n in range(10)], attributes=attributes)
+    log = batches(*steps(0, 20)) + bad + batches((30, 50))
+    archive.put_segment("t", 0, log)
+    archive.commit("t", 50)
+    offsets, (warning,) = dropped(archive)
+    assert offsets == without([*range(20, 30)])
+    assert (warning["position"], warning["end_position"]) == (BEGIN, BEGIN + len(bad))
+    rows = archive.rows(subscribe="t", mode="PERMISSIVE")
+    assert [row["_corrupt_record"] for row in rows if row["offset"] == 20] == [bad]
+
+
+def test_r04_a_record_that_goes_too_far_ends_its_batch(archive: Archive) -> None:
+    """Records before it had the right CRC, and are shown."""
+    broken = record(2)[:-1] + b"\x09"
+    log = batches(*steps(0, 20)) + batch(20, [record(0), record(1), broken, record(3)]) + batches((24, 50))
+    archive.put_segment("t", 0, log)
+    archive.commit("t", 50)
+    with pytest.raises(CorruptData):
+        archive.rows(subscribe="t", includeHeaders="true")
+    offsets, (warning,) = dropped(archive, includeHeaders="true")
+    assert offsets == without([22, 23])
+    assert (warning["first_offset"], warning["last_offset"]) == (22, 23)
+
+
+def test_r04_what_was_damaged_when_it_was_shipped_is_dropped_alone(archive: Archive) -> None:
+    """Compaction left offsets out, and the object is what it was then."""
+    log = flip(batches((0, 10), (20, 30), (40, 50)), len(batches((0, 10))) + 70)
+    archive.put_segment("t", 0, log)
+    archive.commit("t", 50)
+    offsets, (warning,) = dropped(archive)
+    assert offsets == [*range(10), *range(40, 50)]
+    assert (warning["first_offset"], warning["last_offset"]) == (10, 39)
+
+
+def test_r04_a_long_corrupt_place_is_shown_by_its_beginning(archive: Archive) -> None:
+    """The row is bounded; the object has the rest."""
+    log = batches((0, 1), value=bytes(3 * RAW_BYTES))
+    damaged(archive, lambda log: flip(log, 100), log, 1)
+    (row,) = archive.rows(subscribe="t", mode="permissive")
+    assert row["_corrupt_record"] == flip(log, 100)[:RAW_BYTES]
+
+
+def test_r04_a_segment_of_garbage_is_left_out(archive: Archive) -> None:
+    """Without metadata nothing says what it answered for: its offsets are a hole, which failOnDataLoss is about."""
+    archive.put_segment("t", 0, batches((0, 10)))
+    archive.store.put(archive.partition("t").segment(SegmentName(10)), b"\xa5" * 500)
+    archive.put_segment("t", 20, batches((20, 30)))
+    archive.commit("t", 30, highest_base=20)
+    with pytest.raises(CorruptData, match="no batch in its 500 bytes"):
+        archive.rows(subscribe="t")
+    with pytest.raises(DataLoss, match="offsets 10 to 19 are lost"):
+        archive.rows(subscribe="t", mode="DROPMALFORMED")
+    plan = archive.plan(subscribe="t", mode="DROPMALFORMED", failOnDataLoss="false")
+    assert "no batch in its 500 bytes; the segment is left out" in plan.warnings[0]
+    assert dropped(archive, failOnDataLoss="false")[0] == [*range(10), *range(20, 30)]
+
+
+def test_r04_a_timestamp_is_looked_for_in_what_is_whole(archive: Archive) -> None:
+    """The record at offset `o` has the timestamp 1000 + o."""
+    damaged(archive, DAMAGES["garbage"][0])
+    with pytest.raises(CorruptData):
+        archive.rows(subscribe="t", startingTimestamp="1025")
+    assert dropped(archive, startingTimestamp="1025", endingTimestamp="1045")[0] == [*range(30, 45)]
+
+
+def test_whole_segments_read_the_same_in_every_mode(archive: Archive) -> None:
+    """Also compacted and united ones; large ones are not cut, unless the query asks for it."""
+    archive.put_segment("t", 0, batches((0, 20), (30, 45), (70, 100)), end=100)
+    archive.put_segment("t", 0, batches((10, 35), (40, 60)), end=100, variant=True)
+    archive.put_segment("t", 50, batches((55, 57), (90, 120)), end=120)
+    archive.commit("t", 120, highest_base=50)
+    rows = archive.rows(subscribe="t")
+    assert len(rows) > 80
+    assert archive.rows(subscribe="t", mode="DROPMALFORMED") == rows
+    permissive = archive.rows(subscribe="t", mode="PERMISSIVE", columnNameOfCorruptRecord="bad")
+    assert permissive == [{**row, "bad": None} for row in rows]
+    assert len(archive.plan(subscribe="t", mode="DROPMALFORMED", minPartitions="4").splits) >= 4
+    assert len(archive.plan(subscribe="t", mode="DROPMALFORMED").splits) == 1
+    assert archive.rows(subscribe="t", mode="DROPMALFORMED", minPartitions="4") == rows
+
+
+def test_r04_spark_shows_corrupt_rows_in_a_column_of_its_own(spark: SparkSession, archive: Archive) -> None:
+    """It exists in PERMISSIVE only; a schema without it drops corrupt batches, as with Spark's JSON source."""
+    damaged(archive, DAMAGES["flipped bit"][0])
+    reader = spark.read.format("kafka_segments").options(**archive.options(subscribe="t"))
+    assert "_corrupt_record" not in reader.option("mode", "DROPMALFORMED").load().columns
+    reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", "bad")
+    table = reader.load()
+    assert table.schema["bad"].dataType.simpleString() == "binary"
+    rows = table.select("topic", "partition", "offset", "key", "timestamp", "bad").collect()
+    (row,) = [row for row in rows if row.bad is not None]
+    assert tuple(row)[:5] == ("t", 0, 20, None, None)
+    assert bytes(row.bad)[:8] == (20).to_bytes(8, "big")
+    assert len(rows) == 41
+    assert reader.schema("offset long").load().count() == 40
+    failing = spark.read.format("kafka_segments").options(**archive.options(subscribe="t")).load()
+    with pytest.raises(Exception, match=r"t-0: prod/t-0/.*position.*DROPMALFORMED") as error:
+        failing.count()
+    assert json.dumps(str(error.value)).count("Traceback") == 0
+
+
+@pytest.mark.parametrize("start", [0, 15])
+def test_r04_a_base_offset_beyond_the_range_does_not_end_it(archive: Archive, start: int) -> None:
+    """Of a range that is not the whole segment, no object's CRC is compared; every offset has its record, though."""
+    damaged(archive, lambda log: log[:BEGIN] + (60).to_bytes(8, "big") + log[BEGIN + 8 :], index=index((19, 141)))
+    with pytest.raises(CorruptData, match=f"offsets 20 to 39 are missing behind position {BEGIN}, although"):
+        archive.rows(**from_offset(start, 40))
+
+
+def test_large_segments_are_not_cut_where_each_task_would_check_all_of_them(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless the query asks for more tasks."""
+    archive.put_segment("t", 0, LOG)
+    archive.commit("t", 50)
+    monkeypatch.setattr(splitting, "SPLIT_BYTES", len(LOG) // 5)
+    assert len(archive.plan(subscribe="t").splits) > 1
+    assert len(archive.plan(subscribe="t", mode="DROPMALFORMED").splits) == 1
+    assert len(archive.plan(subscribe="t", mode="DROPMALFORMED", minPartitions="2").splits) > 1
+
+
+def test_r04_a_stream_passes_over_what_is_corrupt(archive: Archive) -> None:
+    """As a batch query in the same mode; a segment of which nothing can be said is told once."""
+    damaged(archive, DAMAGES["flipped bit"][0])
+    archive.store.put(archive.partition("t").segment(SegmentName(50)), b"\xa5" * 500)
+    archive.commit("t", 60)
+    options = {"startingOffsets": "earliest", "failOnDataLoss": "false"}
+    for mode in ("DROPMALFORMED", "PERMISSIVE"):
+        query = Query(archive, subscribe="t", mode=mode, **options)
+        with capture_logs() as logs:
+            query.trigger()
+        assert query.sink[0] == archive.rows(subscribe="t", mode=mode, failOnDataLoss="false")
+        assert sum("is left out" in line["event"] for line in logs) == 1
