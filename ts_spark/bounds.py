@@ -21,7 +21,7 @@ from ts_common.model import TopicPartition
 from ts_common.plan import Hole, ReadRange
 from ts_common.store.contract import ObjectStore
 from ts_common.view import PartitionView
-from ts_spark.options import Bound, Edge, Offsets, QueryOptions, Timestamp, Timestamps
+from ts_spark.query import Bound, Edge, Offsets, QueryOptions, Timestamp, Timestamps
 from ts_spark.reading import SegmentReader, known_crc32c
 from ts_spark.times import first_that_may_reach
 from ts_spark.tolerant import TolerantReader

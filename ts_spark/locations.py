@@ -6,8 +6,8 @@ from typing import TypeVar
 
 from ts_common.store.factory import open_store
 from ts_spark.filters import Wanted
-from ts_spark.options import Bound, Offsets, QueryOptions, Timestamps
 from ts_spark.planning import QueryPlan, plan_query
+from ts_spark.query import Bound, Offsets, QueryOptions, Timestamps
 
 _T = TypeVar("_T")
 

@@ -18,8 +18,8 @@ from ts_common.view import PartitionView, open_view
 from ts_spark.bounds import check_named_partitions, find_bounds
 from ts_spark.filters import EVERYTHING, Wanted
 from ts_spark.modes import View
-from ts_spark.options import QueryOptions
 from ts_spark.parallel import in_threads
+from ts_spark.query import QueryOptions
 from ts_spark.split import Split, bytes_of
 from ts_spark.splitting import PartitionRanges, make_splits, whole_partitions
 from ts_spark.times import in_time

@@ -23,7 +23,8 @@ from pyspark.sql.types import StructType
 from ts_common.errors import QueryError, TieredStorageError
 from ts_spark.filters import EVERYTHING, SETTING, filters_are_handed_over, wanted_by
 from ts_spark.filters import OPTION as PUSH_DOWN
-from ts_spark.options import Edge, Kind, QueryOptions, parse_options
+from ts_spark.options import parse_options
+from ts_spark.query import Edge, Kind, QueryOptions
 from ts_spark.schema import full_schema, wanted_columns
 
 if TYPE_CHECKING:

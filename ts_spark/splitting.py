@@ -16,8 +16,8 @@ from ts_common.log_format.index_files import AbortedTransaction, read_offset_ind
 from ts_common.plan import ReadRange
 from ts_common.store.contract import ObjectStore
 from ts_spark.modes import STRICT, Tolerance, View
-from ts_spark.options import SplitLimits
 from ts_spark.parallel import in_threads
+from ts_spark.query import SplitLimits
 from ts_spark.split import Split, bytes_of
 
 # As Spark's own spark.sql.files.maxPartitionBytes.

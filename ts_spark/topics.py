@@ -16,8 +16,8 @@ from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys
 from ts_common.store.contract import ObjectStore
 from ts_spark.incarnation import NEWEST, directory_of
-from ts_spark.options import QueryOptions
 from ts_spark.parallel import in_threads
+from ts_spark.query import QueryOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ from ts_common.endpoints import EndpointProvider
 from ts_common.errors import ConfigurationError, QueryError
 from ts_spark.filters import EVERYTHING
 from ts_spark.locations import plan_everywhere
-from ts_spark.options import Kind, QueryOptions, parse_options
+from ts_spark.options import parse_options
 from ts_spark.planning import plan_query
+from ts_spark.query import Kind, QueryOptions
 from ts_spark.schema import full_schema
 from ts_spark.source import KafkaSegmentsSource
 

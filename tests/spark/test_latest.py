@@ -19,7 +19,8 @@ from ts_common.errors import ConfigurationError, CorruptData, DataLoss
 from ts_common.fetch import ResumableReader
 from ts_local.cluster import LocalCluster, Record, wait_for
 from ts_local.oracle import OracleRecord, dump
-from ts_spark.options import Kind, parse_options
+from ts_spark.options import parse_options
+from ts_spark.query import Kind
 
 Row = dict[str, Any]
 LATEST = {"subscribe": "t", "view": "latest", "includeHeaders": "true"}

@@ -10,7 +10,8 @@ from tests.spark.streams import Query
 from ts_common.errors import ConfigurationError, DataLoss, QueryError, StoreUnavailable
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectInfo
-from ts_spark.options import Edge, Kind, Offsets, parse_options
+from ts_spark.options import parse_options
+from ts_spark.query import Edge, Kind, Offsets
 from ts_spark.rates import Patience, Rates, limited, parse_duration
 
 ID_ONE, ID_TWO = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAA-g"

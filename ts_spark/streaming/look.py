@@ -24,8 +24,8 @@ from ts_common.object_keys import ClusterKeys, PartitionKeys
 from ts_common.store.contract import ObjectStore
 from ts_common.transactions import stable_end
 from ts_common.view import PartitionView, open_view
-from ts_spark.options import QueryOptions
 from ts_spark.parallel import in_threads
+from ts_spark.query import QueryOptions
 from ts_spark.topics import asked_names, find_topic, list_known, missing_partitions, unknown_topic
 
 
