@@ -13,7 +13,7 @@ from ts_local.cluster import LocalCluster
 
 
 @pytest.mark.parametrize("topic", ["fields", "appended"])
-def test_rows_equal_the_java_consumers(spark: SparkSession, on_disk: Shipped, topic: str) -> None:
+def test_r07_rows_equal_the_java_consumers(spark: SparkSession, on_disk: Shipped, topic: str) -> None:
     """Five codecs, both timestamp types, null and empty fields, headers with repeated names (fault R07)."""
     options = on_disk.archive.options(subscribe=topic, includeHeaders="true")
     table = spark.read.format("kafka_segments").options(**options).load()
@@ -86,7 +86,7 @@ def test_a_count_needs_every_row_and_no_column(spark: SparkSession, on_disk: Shi
         ({"assign": '{"t":[1,10],"t-10":[0]}'}, {"t": {1, 10}, "t-10": {0}}),
     ],
 )
-def test_exactly_the_asked_partitions_are_read(
+def test_r10_exactly_the_asked_partitions_are_read(
     on_disk: Shipped, subscription: dict[str, str], expected: dict[str, set[int]]
 ) -> None:
     """Names that begin with `_` or hold `-` and `.`; partition 10 beside 1 (fault R10)."""
@@ -120,7 +120,7 @@ def test_spark_finds_the_source_without_loading_what_is_heavy() -> None:
     assert {"numba", "boto3", "pydantic", "structlog"}.isdisjoint(said)
 
 
-def test_odd_names_are_read_through_spark_from_s3(spark: SparkSession, on_s3: Shipped) -> None:
+def test_r10_odd_names_are_read_through_spark_from_s3(spark: SparkSession, on_s3: Shipped) -> None:
     """A pattern over all of them, in one query."""
     options = on_s3.archive.options(subscribePattern="_under|a.b|t.*", includeHeaders="true")
     table = spark.read.format("kafka_segments").options(**options).load()
