@@ -10,14 +10,15 @@ READY := $(VENV)/.ready
 demo: setup
 	$(BIN)/python -m ts_local.demo
 
-# Most tests wait for servers most of the time, so three files at once suit two cores.
+# Most tests wait for servers most of the time, so three files at once suit two cores. The soak measures what the agents
+# cost, so nothing runs beside it: a minute here, ten in `test-full`, where new examples are drawn too.
 test: setup
-	$(BIN)/pytest -m "not full" -n 3 --dist loadfile --hypothesis-profile repeatable
+	$(BIN)/pytest --ignore tests/soak -m "not full" -n 3 --dist loadfile --hypothesis-profile repeatable
+	$(BIN)/pytest tests/soak -m "not full"
 
-# New examples are drawn here. The soaks measure what the agents cost, so nothing runs beside them.
 test-full: setup
 	$(BIN)/pytest --ignore tests/soak -n 3 --dist loadfile
-	$(BIN)/pytest tests/soak
+	$(BIN)/pytest tests/soak -m full
 
 check: lint types imports
 

@@ -1,4 +1,4 @@
-"""Killed at every step of the protocol, and at every two (fault U03).
+"""Killed at every step of the protocol, and at two (fault U03).
 
 The steps are those of a recorded run, so a new PUT joins by itself.
 """
@@ -57,6 +57,8 @@ def test_u03_killed_at_each_step_of_the_protocol(
     complete(history, past, guard)
 
 
+# A second agent is to the protocol what the next life of the first one is: U31 goes through all pairs.
+@pytest.mark.parametrize("pairs", ["some"], indirect=True)
 def test_u03_killed_at_two_steps(
     past: Past, history_of: Callable[..., History], pairs: Sequence[tuple[Step, Step]]
 ) -> None:

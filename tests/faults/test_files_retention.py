@@ -126,10 +126,10 @@ def test_u24_records_deleted_below_the_next_offset_change_nothing(cluster: Local
 
 
 def test_u24_records_deleted_above_the_next_offset_are_a_gap_with_that_reason(
-    cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
+    cluster: LocalCluster, archive_of: ArchiveOf
 ) -> None:
     """DeleteRecords takes what was not shipped yet: the skipped range names its reason, the rest is there."""
-    topic = f"deleted-above-{repetition}"
+    topic = "deleted-above"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1]], config={**SMALL, "file.delete.delay.ms": "1"})
     broker = cluster.brokers[1]

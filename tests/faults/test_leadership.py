@@ -174,10 +174,10 @@ def stopped_before_its_commit(archive: Archive, agent: AgentProcess) -> bool:
 
 
 def test_u08_closed_segments_above_the_high_watermark_wait_for_the_follower(
-    cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
+    cluster: LocalCluster, archive_of: ArchiveOf
 ) -> None:
     """Too few in-sync replicas: the leader's segments stay out of the store until the follower has them too."""
-    topic = f"held-back-{repetition}"
+    topic = "held-back"
     witness = f"{topic}-witness"
     archive = archive_of(topic, properties={PREFIX + "kafka.topics.include": f"{topic}|{witness}"})
     cluster.create_topic(topic, assignment=[[1, 2]], config={"min.insync.replicas": "2"})
@@ -208,10 +208,10 @@ def test_u08_closed_segments_above_the_high_watermark_wait_for_the_follower(
 
 
 def test_u16_without_zookeeper_what_is_led_is_shipped_and_after_it_all_is_read_anew(
-    cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
+    cluster: LocalCluster, archive_of: ArchiveOf
 ) -> None:
     """The server stops and comes back: unknown is not "not leader", and what changes afterwards is heard."""
-    topic = f"unknown-{repetition}"
+    topic = "unknown"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1, 2], [2, 1]])
     agents = {broker: archive.agent(broker) for broker in (1, 2)}
@@ -254,10 +254,10 @@ def wait_connected(agent: AgentProcess, *, connected: bool) -> None:
 
 
 def test_u16_an_agent_whose_session_expired_goes_on_and_then_reads_everything_anew(
-    cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
+    cluster: LocalCluster, archive_of: ArchiveOf
 ) -> None:
     """Cut off, it ships what it led and takes up nothing new; with another session it follows both moved leaders."""
-    topic, left, taken = f"expired-{repetition}", 0, 1
+    topic, left, taken = "expired", 0, 1
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1, 2], [2, 1]])
     others = agent_sessions(cluster)  # of agents that earlier tests killed
@@ -352,10 +352,10 @@ def usage(agent: AgentProcess) -> tuple[int, int]:
 
 
 def test_u28_a_high_watermark_of_before_the_reign_or_of_a_namesake_is_not_believed(
-    cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
+    cluster: LocalCluster, archive_of: ArchiveOf
 ) -> None:
     """A checkpoint that is written once an hour: nothing goes by it, and none of its numbers by a new topic's name."""
-    topic, interval = f"namesake-{repetition}", "replica.high.watermark.checkpoint.interval.ms"
+    topic, interval = "namesake", "replica.high.watermark.checkpoint.interval.ms"
     broker = cluster.brokers[1]
     usual = broker.properties[interval]
     cluster.create_topic(topic, assignment=[[1]])
