@@ -1,8 +1,9 @@
-"""Kafka's and ZooKeeper's jars, and the oracle's class: fetched and built once per checkout, under `build/`.
+"""Kafka's and ZooKeeper's jars, Spark's for Avro, and the oracle's class: fetched and built once per checkout.
 
-    kafka_jars("3.9") -> build/jars/3.9    Kafka 3.9.1 with ZooKeeper 3.8.4
-    kafka_jars("4")   -> build/jars/4      Kafka 4.1.2, KRaft only
-    oracle_classes()  -> build/oracle      DumpRecords.class
+    kafka_jars("3.9") -> build/jars/3.9          Kafka 3.9.1 with ZooKeeper 3.8.4
+    kafka_jars("4")   -> build/jars/4            Kafka 4.1.2, KRaft only
+    spark_avro_jar()  -> build/jars/spark-avro   `from_avro` and `to_avro`, which pyspark does not ship
+    oracle_classes()  -> build/oracle            DumpRecords.class
 
 Each pinned `pom.xml` says what comes; Maven fetches it with `dependency:copy-dependencies`. A directory is
 complete when its marker stands, which holds the hash of what it was made from: a changed pom or source is built
@@ -49,18 +50,18 @@ def kafka_jars(line: Line) -> Path:
         ToolMissingError: no Java 17 or newer, or no Maven.
         BuildFailedError: Maven could not fetch them.
     """
-    pom = _pom(line)
-
-    def fetch(directory: Path) -> None:
-        _run(
-            [
-                *(_require("mvn"), "-B", "-ntp", "-q", "-f", str(pom), "dependency:copy-dependencies"),
-                *("-DincludeScope=runtime", f"-DoutputDirectory={directory}"),
-            ]
-        )
-
     java()
-    return build_once(BUILD / "jars" / line, pom.read_bytes(), fetch)
+    return _fetched(line, _pom(f"kafka-{line}"))
+
+
+def spark_avro_jar() -> Path:
+    """The jar for `spark.jars` that lets a session read and write Avro, fetched if need be.
+
+    Raises:
+        ToolMissingError, BuildFailedError: as `kafka_jars`.
+    """
+    (jar,) = _fetched("spark-avro", _pom("spark-avro")).glob("*.jar")
+    return jar
 
 
 def oracle_classes() -> Path:
@@ -75,7 +76,7 @@ def oracle_classes() -> Path:
         command = [_require("javac"), "--release", "17", "-Xlint:all,-path", "-Werror", "-cp", f"{jars}/*"]
         _run([*command, "-d", str(directory), str(ORACLE_SOURCE)])
 
-    return build_once(BUILD / "oracle", ORACLE_SOURCE.read_bytes() + _pom("3.9").read_bytes(), compile_it)
+    return build_once(BUILD / "oracle", ORACLE_SOURCE.read_bytes() + _pom("kafka-3.9").read_bytes(), compile_it)
 
 
 def java() -> str:
@@ -98,8 +99,20 @@ def java() -> str:
 _checked: set[str] = set()  # java programs whose version is new enough
 
 
-def _pom(line: Line) -> Path:
-    return PACKAGE / f"kafka-{line}" / "pom.xml"
+def _pom(name: str) -> Path:
+    return PACKAGE / name / "pom.xml"
+
+
+def _fetched(name: str, pom: Path) -> Path:
+    def fetch(directory: Path) -> None:
+        _run(
+            [
+                *(_require("mvn"), "-B", "-ntp", "-q", "-f", str(pom), "dependency:copy-dependencies"),
+                *("-DincludeScope=runtime", f"-DoutputDirectory={directory}"),
+            ]
+        )
+
+    return build_once(BUILD / "jars" / name, pom.read_bytes(), fetch)
 
 
 def _require(tool: str) -> str:
@@ -161,6 +174,7 @@ def main() -> int:
     try:
         for line in LINES:
             print(f"Kafka {line}: {kafka_jars(line)}")
+        print(f"Avro for Spark: {spark_avro_jar()}")
         print(f"oracle: {oracle_classes()}")
     except (ToolMissingError, BuildFailedError) as error:
         print(error, file=sys.stderr)

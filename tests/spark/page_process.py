@@ -1,0 +1,91 @@
+"""A page of documentation as a notebook: its Python blocks in one namespace, and what each of them prints.
+
+Run as `python -m tests.spark.page_process <page> <variables as JSON> <report> <jars>`: a session of its own, since
+jars have to be there when its JVM starts. The report is a JSON array, what each block printed.
+"""
+
+import io
+import json
+import re
+import sys
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+_FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Block:
+    """One block of Python.
+
+    Attributes:
+        line: of the page where its fence stands.
+        code: what is run.
+        shown: the `text` block that comes next, before any other: what running it should print. Empty without one.
+    """
+
+    line: int
+    code: str
+    shown: str
+
+
+def blocks(page: str) -> list[Block]:
+    """The Python blocks of a page in their order."""
+    found: list[Block] = []
+    fenced = list(_FENCED.finditer(page))
+    for block, following in zip(fenced, [*fenced[1:], None], strict=True):
+        if block[1] == "python":
+            shown = following[2] if following is not None and following[1] == "text" else ""
+            found.append(Block(page.count("\n", 0, block.start()) + 1, block[2], shown))
+    return found
+
+
+def run(page: Path, namespace: dict[str, Any], variables: Mapping[str, Any]) -> list[str]:
+    """Run a page's blocks, and give what each printed.
+
+    Args:
+        page: the file.
+        namespace: what the blocks find there.
+        variables: take the place of those that the first block sets, which is where a reader sets them.
+
+    Raises:
+        ValueError: the first block sets other names in capitals than `variables` has.
+        whatever a block raises, with the page's line in its traceback.
+    """
+    printed = []
+    for number, block in enumerate(blocks(page.read_text())):
+        out = io.StringIO()
+        with redirect_stdout(out):
+            exec(compile("\n" * block.line + block.code, str(page), "exec"), namespace)
+        printed.append(out.getvalue())
+        if number == 0:
+            names = {name for name in namespace if name.isupper()}
+            if names != set(variables):
+                raise ValueError(f"the first block sets {sorted(names)}; {sorted(variables)} are given")
+            namespace.update(variables)
+    return printed
+
+
+def main(page: str, variables: str, report: str, jars: str) -> None:
+    """Run a page with a session called `spark`."""
+    spark = (
+        SparkSession.builder.master("local[1]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # short queries, no more
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.jars", jars)
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    Path(report).write_text(json.dumps(run(Path(page), {"spark": spark}, json.loads(variables))))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
