@@ -18,7 +18,14 @@ from awscrt.checksums import crc32c
 from ts_common.catalog import SegmentCopy
 from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.fetch import CHUNK_BYTES, ResumableReader
-from ts_common.log_format.framing import HEADER_SIZE, NO_PRODUCER, BatchHeader, parse_header
+from ts_common.log_format.framing import (
+    HEADER_SIZE,
+    NO_PRODUCER,
+    BatchHeader,
+    batch_crc,
+    crc_start,
+    parse_header,
+)
 from ts_common.log_format.index_files import AbortedTransaction, read_transaction_index
 from ts_common.log_format.markers import ABORT, COMMIT, read_markers
 from ts_common.plan import Hole, ReadRange
@@ -207,6 +214,8 @@ def _transactional(store: ObjectStore, copy: SegmentCopy, start: int, end: int) 
                 return
             while len(data) < header.size_in_bytes:
                 data = memoryview(bytes(data) + _next_chunk(reader, where, position))
+            if batch_crc(header.magic, data[crc_start(header.magic) : header.size_in_bytes]) != header.crc:
+                raise CorruptData(f"{where} in {store.location}: wrong CRC in the batch at position {position}")
             if header.is_transactional and header.producer_id != NO_PRODUCER and header.last_offset >= start:
                 yield header, bytes(data[HEADER_SIZE : header.size_in_bytes]) if header.is_control else b""
             data = data[header.size_in_bytes :]

@@ -1,36 +1,21 @@
 """Where a query begins and ends in each partition: from the words of its options to offsets.
 
-A timestamp means the first record, in the order of offsets, that has it or a later one. Record timestamps need not
-ascend, so this is found by decoding: of the segments whose greatest timestamp reaches it, the first that holds one,
-from where a `.timeindex` proves that all before is earlier.
+A timestamp means the first record, in the order of offsets, that has it or a later one.
 
 Offsets that were asked for and lie outside the view are data loss: below its start retention took them, beyond its end
 they were never shipped (or an election lost them).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
 
-import numpy as np
-
-from ts_common.catalog import SegmentCopy
 from ts_common.errors import QueryError
-from ts_common.log_format.columns import Projection, RecordColumns
 from ts_common.model import TopicPartition
-from ts_common.plan import Hole, ReadRange
 from ts_common.store.contract import ObjectStore
 from ts_common.view import PartitionView
+from ts_spark.first_offset import first_offset_at
 from ts_spark.query import Bound, Edge, Offsets, QueryOptions, Timestamp, Timestamps
-from ts_spark.reading import SegmentReader, known_crc32c
-from ts_spark.times import first_that_may_reach
-from ts_spark.tolerant import TolerantReader
 from ts_spark.topics import Topic
-
-# Where a `.timeindex` leads to, a match is an index interval away: some KB by default. So little is fetched at once,
-# and looked at before more is.
-_NEAR_BYTES: Final = 128 << 10
-_NEAR_ROWS: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,80 +125,3 @@ def _inside(view: PartitionView, start: int, end: int) -> Bounds:
         lost.append((view.end, start, unshipped))
     start = min(max(start, view.start), view.end)
     return Bounds(start, max(start, min(end, view.end)), tuple(lost))
-
-
-def first_offset_at(
-    store: ObjectStore, view: PartitionView, milliseconds: int, *, after_hole: bool = True, tolerant: bool = False
-) -> int | None:
-    """The offset of the first record of a view that has a timestamp or a later one; None where none has.
-
-    Args:
-        store: where its segments lie.
-        view: of a partition.
-        milliseconds: since 1970.
-        after_hole: where the record is the first one after a hole, the one that is asked for may be lost: answer with
-            the hole's start, so that the loss is met.
-        tolerant: pass over what is corrupt.
-    """
-    read: Callable[[SegmentCopy, int, int], Iterator[RecordColumns]]
-    if tolerant:
-        read = TolerantReader(store, (), silent=True).columns
-    else:
-        near = SegmentReader(store, Projection(key=False, value=False, headers=False), max_rows=_NEAR_ROWS)
-
-        def read(copy: SegmentCopy, start: int, end: int) -> Iterator[RecordColumns]:
-            return near.read(copy, start, end, chunk_bytes=_NEAR_BYTES if start > copy.base else None)
-
-    hole: Hole | None = None
-    for part in view.plan(view.start, view.end):
-        if isinstance(part, Hole):
-            hole = hole or part
-            continue
-        # Behind a hole it matters whether any record comes before the first match, so nothing is skipped there; nor in
-        # the modes that look through damaged segments anyhow.
-        found = _first_in(read, None if hole or tolerant else store, part, milliseconds)
-        if found is not None:
-            offset, is_first_record = found
-            return hole.start if hole and is_first_record and after_hole else offset
-        hole = None
-    return None
-
-
-def _first_in(
-    read: Callable[[SegmentCopy, int, int], Iterator[RecordColumns]],
-    times: ObjectStore | None,
-    part: ReadRange,
-    milliseconds: int,
-) -> tuple[int, bool] | None:
-    """Offset of the first match in any copy, and whether no record was met before it.
-
-    With `times`, the store, what stands before a match is skipped as far as a `.timeindex` proves that it is none.
-    """
-    found: int | None = None
-    first: int | None = None
-    for copy in part.copies:
-        if not _may_reach(copy, milliseconds):
-            continue
-        start = part.start
-        if times is not None:
-            start = max(start, first_that_may_reach(times, copy, milliseconds))
-        if start >= part.end:
-            continue
-        for columns in read(copy, start, part.end):
-            first = int(columns.offsets[0]) if first is None else min(first, int(columns.offsets[0]))
-            if found is not None and int(columns.offsets[0]) >= found:
-                break
-            matches = np.flatnonzero(columns.timestamps >= milliseconds)
-            if len(matches):
-                offset = int(columns.offsets[matches[0]])
-                found = offset if found is None else min(found, offset)
-                break
-    return None if found is None else (found, found == first)
-
-
-def _may_reach(copy: SegmentCopy, milliseconds: int) -> bool:
-    """Whether a copy can hold a record so late. One of the Java uploader's does not say how late its records are."""
-    metadata = copy.metadata
-    if metadata.time_max is None:
-        return known_crc32c(metadata) is None
-    return metadata.time_max >= milliseconds

@@ -23,6 +23,7 @@ from ts_spark.newest import NewestOffsets
 from ts_spark.split import Split
 
 _OFFSET: Final = "offset"
+_HEADERS: Final = "headers"
 _FIRST_PASS: Final = ("key", "value", _OFFSET)
 
 # Reads ranges with the named columns; the flag says that they were read before, so that no warning comes twice.
@@ -43,7 +44,9 @@ def read_latest(split: Split, names: Sequence[str], read: Read) -> Iterator[pa.R
     log = structlog.get_logger("ts_spark")
     partition = str(split.ranges[0].copies[0].keys.partition)
     newest, rows, without_key, first_without_key = NewestOffsets(), 0, 0, None
-    for batch in read(split.ranges, _FIRST_PASS, False):
+    # Headers that cannot be decoded make a record that is not shown; an older one is the newest then.
+    looked_at = (*_FIRST_PASS, _HEADERS) if _HEADERS in names else _FIRST_PASS
+    for batch in read(split.ranges, looked_at, False):
         keys, values, offsets = batch.column("key"), batch.column("value"), batch.column(_OFFSET)
         rows += batch.num_rows
         if keys.null_count:

@@ -98,6 +98,8 @@ class SegmentReader:
                         f"offsets {decoder.position} to {min(end, copy.end) - 1} are missing behind position "
                         f"{decoder.valid_bytes}, although every offset has its record"
                     )
+                if decoder.position < min(end, copy.end):
+                    self._confirm_end(copy, decoder.valid_bytes)
                 return  # the end was reached, and the rest of the object is not wanted
             for _ in chunks:  # what stands behind the last batch is part of the object's CRC too
                 pass
@@ -110,6 +112,30 @@ class SegmentReader:
             raise CorruptData(f"CRC-32C {body.crc32c:08x}, its metadata says {expected:08x}")
         if decoder.position < min(end, copy.end):
             self._explain_shortfall(copy, decoder, position)
+
+    def _confirm_end(self, copy: SegmentCopy, position: int) -> None:
+        """The batch that ended a range lies behind offsets that compaction may have removed; or its base offset, which
+        its CRC leaves out, was changed. Then it ends above the coverage, or the next one does not follow it.
+        """
+        size = copy.segment.size
+        here = self._header(copy, position)
+        if here is None:
+            return
+        behind = self._header(copy, position + here.size_in_bytes) if position + here.size_in_bytes < size else None
+        if here.last_offset >= copy.end or (behind is not None and behind.base_offset <= here.last_offset):
+            raise CorruptData(
+                f"the batch at position {position} says that it begins at offset {here.base_offset}, and "
+                + (f"the next one at {behind.base_offset}" if behind else f"the segment ends at {copy.end}")
+            )
+
+    def _header(self, copy: SegmentCopy, position: int) -> BatchHeader | None:
+        """The header at a position; None where no whole one is."""
+        remaining = copy.segment.size - position
+        if remaining < HEADER_SIZE:
+            return None
+        head, _ = self._store.get(copy.key, ByteRange(position, position + HEADER_SIZE))
+        header = parse_header(head, 0, remaining, position)
+        return header if isinstance(header, BatchHeader) else None
 
     def _explain_shortfall(self, copy: SegmentCopy, decoder: SegmentDecoder, position: int) -> None:
         """Batches ended before coverage did: compaction took the tail, or the object lost it."""
@@ -132,16 +158,14 @@ class SegmentReader:
         except ObjectNotFound:
             return 0
         position = position_for_offset(read_offset_index(data), copy.base, start)
-        remaining = copy.segment.size - position
-        if position <= 0 or remaining < HEADER_SIZE:
+        if position <= 0:
             return 0
-        head, _ = self._store.get(copy.key, ByteRange(position, position + HEADER_SIZE))
         try:
-            header = parse_header(head, 0, remaining, position)
+            header = self._header(copy, position)
         except CorruptData:
             return 0
         # A wrapper of an older magic names its last offset only, so what stands in it may begin before.
-        trusted = isinstance(header, BatchHeader) and header.magic >= 2 and copy.base < header.base_offset <= start
+        trusted = header is not None and header.magic >= 2 and copy.base < header.base_offset <= start
         return position if trusted else 0
 
 

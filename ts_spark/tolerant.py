@@ -115,17 +115,6 @@ class TolerantReader:
                     raise CorruptData(f"{found.copy.key} in {self._store.location}: {found.damage.reason}") from found
                 known.append(found.damage)
 
-    def columns(self, copy: SegmentCopy, start: int, end: int) -> Iterator[RecordColumns]:
-        """The records of one copy in `[start, end)`, as far as it is whole; as `SegmentReader.read` otherwise."""
-        while start < end:
-            try:
-                for columns in self._decode(copy, start, end):
-                    start = int(columns.offsets[-1]) + 1
-                    yield columns
-                start = end
-            except _Undecodable as found:
-                start = max(start, found.damage.end)
-
     def _steps(self, part: ReadRange) -> Iterator[ReadRange | Corruption]:
         """A range cut where copies are damaged: what to read of whom, and what nobody holds."""
         damaged = any(self._damages(copy, part.start, part.end) for copy in part.copies)
@@ -177,9 +166,11 @@ class TolerantReader:
             yield to_arrow(columns, partition.topic, partition.partition, self._read_names)
 
     def _decode(self, copy: SegmentCopy, start: int, end: int) -> Iterator[RecordColumns]:
+        before = copy.base  # a wrapper of an older magic names its last offset: where it begins, the one before says
         for stretch in self._survey(copy).stretches:
-            if stretch.base_offset < end and stretch.end_offset > start:
+            if before < end and stretch.end_offset > start:
                 yield from self._decode_stretch(copy, stretch, start, end)
+            before = stretch.end_offset
 
     def _decode_stretch(self, copy: SegmentCopy, stretch: Stretch, start: int, end: int) -> Iterator[RecordColumns]:
         position = stretch.position_of(start)

@@ -5,7 +5,7 @@ import struct
 import cramjam
 import pytest
 
-from tests.log_format.build import message
+from tests.log_format.build import batch, message, record
 from tests.spark.archives import Archive, batches, steps
 from ts_common.catalog import SegmentCopy, StoredSegment
 from ts_common.errors import CorruptData, ObjectNotFound
@@ -208,3 +208,39 @@ def test_r06_old_formats_are_read_from_any_offset(archive: Archive, start: int) 
         for offset, kind in ((0, -1), (1, -1), (2, 0), (3, 0), (5, 0), (6, 0), (7, 0), (8, 0))
         if offset >= start
     ]
+
+
+@pytest.mark.parametrize("moved", [8, 256], ids=["inside", "beyond"])
+def test_r04_a_base_offset_that_ends_a_range_of_a_compacted_segment_early_is_corrupt(
+    archive: Archive, moved: int
+) -> None:
+    """Its CRC leaves it out, and what seems to be missing may be compaction: the batch behind it tells."""
+    log = batches((0, 10), (12, 20), (22, 30), (30, 50))
+    at = len(batches((0, 10)))
+    archive.put_segment("t", 0, log, body=log[:at] + (12 + moved).to_bytes(8, "big") + log[at + 8 :])
+    archive.commit("t", 50)
+    with pytest.raises(CorruptData, match="says that it begins at offset"):
+        archive.offsets(subscribe="t", endingOffsets='{"t":{"0":15}}')
+
+
+def test_a_range_that_ends_where_compaction_removed_records_is_read(archive: Archive) -> None:
+    """Between two batches, behind the last one of the range, and in front of the segment's last one."""
+    archive.put_segment("t", 0, batches((0, 10), (12, 20), (25, 30)))
+    archive.commit("t", 30)
+    for end in (11, 22, 27):
+        expected = [*range(10), *range(12, 20), *range(25, 30)]
+        bounds = {"endingOffsets": f'{{"t":{{"0":{end}}}}}'}
+        assert archive.offsets(subscribe="t", **bounds) == [offset for offset in expected if offset < end]
+
+
+@pytest.mark.parametrize("mode", ["FAILFAST", "DROPMALFORMED"])
+def test_r04_a_transaction_that_a_flipped_bit_begins_ends_the_query(archive: Archive, mode: str) -> None:
+    """Where the headers say which transactions there are, each batch's CRC is checked."""
+    before = batches(*steps(0, 20))
+    log = before + batch(20, [record(offset) for offset in range(10)], producer_id=9) + batches((30, 50))
+    place = len(before) + 22  # of the attributes; this bit says that a batch is part of a transaction
+    flipped = log[:place] + bytes([log[place] ^ 0x10]) + log[place + 1 :]
+    archive.store.put(archive.partition("t").segment(SegmentName(0)), flipped)
+    archive.store.put(archive.partition("t").commit, b"%020d" % 0)
+    with pytest.raises(CorruptData, match="wrong CRC in the batch"):
+        archive.offsets(subscribe="t", mode=mode, **{"kafka.isolation.level": "read_committed"})

@@ -179,6 +179,15 @@ def test_what_makes_no_sense_with_it_is_refused(archive: Archive, options: dict[
         archive.plan(**{**LATEST, **options})
 
 
+def test_r04_a_record_whose_headers_cannot_be_decoded_is_no_newest_one(archive: Archive) -> None:
+    """Where headers are asked for it is not shown, so the one before it is."""
+    broken = record(0, b"a", b"new")[:-1] + b"\x09"
+    archive.put_segment("t", 0, batch(0, [record(0, b"a", b"old")]) + batch(1, [broken]))
+    archive.commit("t", 2)
+    rows = archive.rows(**LATEST, mode="DROPMALFORMED")
+    assert [(row["offset"], row["value"]) for row in rows] == [(0, b"old")]
+
+
 def test_filters_are_applied_to_the_newest_records(archive: Archive) -> None:
     """One on offsets leaves out no record that is newer; one on partitions does leave out the others."""
     archive.put_segment("t", 0, keyed(0, (b"a", b"old"), (b"b", b"old"), (b"a", b"new")))

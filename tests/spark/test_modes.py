@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
 from tests.log_format.build import batch, record
+from tests.log_format.test_legacy import wrapper
 from tests.spark.archives import Archive, batches, steps
 from tests.spark.streams import Query
 from tests.spark.test_copies import from_offset, index
@@ -298,3 +299,29 @@ def test_r04_a_stream_passes_over_what_is_corrupt(archive: Archive) -> None:
             query.trigger()
         assert query.sink[0] == archive.rows(subscribe="t", mode=mode, failOnDataLoss="false")
         assert sum("is left out" in line["event"] for line in logs) == 1
+
+
+@pytest.mark.parametrize(
+    ("bound", "expected"), [("startingTimestamp", [*range(25, 50)]), ("endingTimestamp", [*range(25)])]
+)
+def test_r04_a_timestamp_is_looked_for_in_the_copy_that_stands_in(
+    archive: Archive, bound: str, expected: list[int]
+) -> None:
+    """The record that has it stands in the damaged batch of one leader's segment, and whole in another's."""
+    damaged(archive, DAMAGES["flipped bit"][0])
+    archive.put_segment("t", 5, batches((5, 33)))
+    assert dropped(archive)[0] == [*range(50)]
+    assert dropped(archive, **{bound: "1025"})[0] == expected
+
+
+@pytest.mark.parametrize("mode", ["DROPMALFORMED", "PERMISSIVE"])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_r06_a_part_of_a_wrapper_is_read_in_every_mode(archive: Archive, mode: str, magic: int) -> None:
+    """A wrapper of an older magic names its last offset only: what stands in it begins before."""
+    first = wrapper(magic, 1, [(n, 50 + n, b"k", b"v") for n in range(5)], 4, timestamp=54)
+    second = wrapper(magic, 1, [(n if magic else n + 5, 60 + n, b"k", b"v") for n in range(5)], 9, timestamp=64)
+    archive.put_segment("t", 0, first + second)
+    archive.commit("t", 10)
+    for low, high in ((0, 3), (2, 4), (6, 8)):
+        bounds = {"startingOffsets": f'{{"t":{{"0":{low}}}}}', "endingOffsets": f'{{"t":{{"0":{high}}}}}'}
+        assert archive.offsets(subscribe="t", mode=mode, **bounds) == [*range(low, high)]

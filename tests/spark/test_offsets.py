@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from tests.log_format.build import batch
 from tests.spark.archives import Archive, batches, steps
-from ts_common.errors import DataLoss, QueryError
+from ts_common.errors import CorruptData, DataLoss, QueryError
 
 FIRST_TIME = 1000  # of the record at offset 0; each later one is a millisecond later
 
@@ -152,3 +153,41 @@ def test_missing_offsets_inside_coverage_are_compaction(archive: Archive) -> Non
     assert archive.offsets(subscribe="t") == [3, 4, *range(20, 30), *range(60, 65)]
     assert archive.plan(subscribe="t").warnings == ()
     assert archive.offsets(subscribe="t", startingOffsets=json_of(30), endingOffsets=json_of(60)) == []
+
+
+def test_a_hole_at_the_end_may_hold_the_first_record_so_late(archive: Archive) -> None:
+    """Also where a partition without such a record is to give no rows."""
+    archive.put_segment("t", 0, batches((0, 50)))
+    archive.commit("t", 60)
+    with pytest.raises(DataLoss, match="offsets 50 to 59 are lost"):
+        archive.offsets(subscribe="t", startingTimestamp="5000", startingOffsetsByTimestampStrategy="latest")
+
+
+def test_a_segment_without_records_behind_a_hole_hides_nothing_of_it(archive: Archive) -> None:
+    """No record comes between the hole and the first one that is late enough, so that one may not be the first."""
+    archive.put_segment("t", 0, batches((0, 10)))
+    archive.put_segment("t", 20, batch(20, [], last_offset_delta=9, max_timestamp=-1), end=30)
+    archive.put_segment("t", 30, batches((30, 40), time=5000))
+    archive.commit("t", 40)
+    with pytest.raises(DataLoss, match="offsets 10 to 19 are lost"):
+        archive.offsets(subscribe="t", startingTimestamp="4000")
+
+
+def test_a_record_behind_a_hole_that_another_copy_holds_counts(archive: Archive) -> None:
+    """An early record behind the hole proves that the match is the first; a copy that ends too early holds it."""
+    archive.put_segment("t", 0, batches((0, 10)))
+    archive.put_segment("t", 20, batches((20, 22), (23, 24)), end=30)
+    archive.put_segment("t", 20, batches((25, 26), (28, 29), time=5000), end=30, variant=True)
+    archive.commit("t", 30)
+    assert archive.offsets(subscribe="t", startingTimestamp="4000") == [25, 28]
+
+
+def test_r04_a_timestamp_is_looked_for_in_a_segment_that_was_damaged_when_it_was_shipped(archive: Archive) -> None:
+    """What its metadata says of its times leaves out what was not whole."""
+    log = batches((0, 10)) + batches((10, 20), time=9000) + batches((20, 30))
+    place = len(batches((0, 10))) + 80
+    archive.put_segment("t", 0, log[:place] + bytes([log[place] ^ 1]) + log[place + 1 :])
+    archive.put_segment("t", 30, batches((30, 40), time=20_000))
+    archive.commit("t", 40)
+    with pytest.raises(CorruptData):
+        archive.offsets(subscribe="t", startingTimestamp="9000")
