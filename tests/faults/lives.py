@@ -146,27 +146,27 @@ def victims_of(
     )
 
 
-def two_kills(history: History, past: Past, steps: tuple[Step, Step], random: Random) -> bool:
-    """A life ends at the first step, the next at the second; the third completes. False where the first never came."""
-    guard, victims = victims_of(history, past, steps, random, "kill")
-    if not struck_in_turn(past, victims, history):
-        return False
-    agent = victims[1].live()
-    wait_for(lambda: knows(agent, history.archive, past.ends), "the third life to complete", SECONDS)
-    complete(history, past, guard)
-    return True
+def struck_twice(
+    history: History, past: Past, steps: tuple[Step, Step], random: Random, *, fate: Fate = "kill", completes: int
+) -> bool:
+    """One agent is struck at the first step, another killed at the second; then one of the two goes on and completes.
 
+    Args:
+        history: empty.
+        past: what was produced.
+        steps: of which each comes at most once in a life.
+        random: of the moments.
+        fate: of the first agent.
+        completes: which of the two.
 
-def two_agents(history: History, past: Past, steps: tuple[Step, Step], random: Random, fate: Fate) -> bool:
-    """One is struck at the first step, another works meanwhile and is killed at the second; then the first goes on.
-
-    False where the first step never came.
+    Returns:
+        Whether the first step came.
     """
     guard, victims = victims_of(history, past, steps, random, fate)
     if not struck_in_turn(past, victims, history):
         return False
-    agent = victims[0].live()
-    wait_for(lambda: knows(agent, history.archive, past.ends), "the first to go on and complete", SECONDS)
+    agent = victims[completes].live()
+    wait_for(lambda: knows(agent, history.archive, past.ends), "the last life to complete", SECONDS)
     complete(history, past, guard)
     return True
 

@@ -17,7 +17,7 @@ from tests.faults.lives import (
     Past,
     complete,
     live_pairs,
-    two_kills,
+    struck_twice,
     until_struck_or_done,
 )
 from tests.faults.store_faults import ONE_THREAD, Guard, assert_view
@@ -63,4 +63,6 @@ def test_u03_killed_at_two_steps(
     past: Past, history_of: Callable[..., History], pairs: Sequence[tuple[Step, Step]]
 ) -> None:
     """A kill, a restart, a second kill, before or after a step each."""
-    live_pairs(pairs, history_of, lambda history, steps, random: two_kills(history, past, steps, random))
+    live_pairs(
+        pairs, history_of, lambda history, steps, random: struck_twice(history, past, steps, random, completes=1)
+    )
