@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-_COLUMNS: Final = frozenset({"key", "value", "topic", "partition", "offset", "timestamp", "timestamptype", "headers"})
+from ts_spark.schema import COLUMNS
+
 CORRUPT_COLUMN: Final = "_corrupt_record"  # as Spark's `spark.sql.columnNameOfCorruptRecord`
 
 
@@ -79,6 +80,6 @@ def parse_corrupt_column(text: str) -> str:
     Raises:
         ValueError: another column has that name.
     """
-    if not text or text.lower() in _COLUMNS:
+    if not text or text.lower() in {name.lower() for name in COLUMNS}:
         raise ValueError("a name is expected that no other column has")
     return text

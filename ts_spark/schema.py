@@ -34,6 +34,7 @@ _TYPES: Final[dict[str, DataType]] = {
     "timestampType": IntegerType(),
     HEADERS: ArrayType(_HEADER),
 }
+COLUMNS: Final = tuple(_TYPES)
 
 
 def full_schema(*, include_headers: bool, corrupt_column: str | None = None) -> StructType:

@@ -5,7 +5,7 @@
    only a stream refuses. A query that writes is told so first.
 2. `reader(schema)` and `partitions()`, on the driver, when the query is planned: see `ts_spark.planning`.
    Of a stream: `streamReader(schema)`, and its methods again and again, see `ts_spark.streaming.driver`.
-3. `read(split)`, in a Python worker of an executor: see `ts_spark.batches`.
+3. `read(split)`, in a Python worker of an executor: see `ts_spark.tasks`.
 
 Each happens in a Python process of its own, with pickled copies of these objects; Spark loads this module whenever it
 looks for data sources, so what is heavy (numba, the store's SDK) is loaded where it is used. Filters come between
@@ -181,16 +181,13 @@ class KafkaSegmentsStreamReader(DataSourceStreamReader):
         if self._driver is not None:
             self._driver.stop()
 
-    def _query(self) -> tuple[QueryOptions, tuple[str, ...]]:
-        query = parse_options(self._options, Kind.STREAM)
-        column = query.tolerance.column
-        return query, wanted_columns(self._schema, include_headers=query.include_headers, corrupt_column=column)
-
     def _open(self) -> "StreamDriver":
         from ts_spark.streaming.driver import StreamDriver  # noqa: PLC0415  (heavy parts are loaded where they are used)
 
         if self._driver is None:
-            query, _ = self._query()
+            query = parse_options(self._options, Kind.STREAM)
+            column = query.tolerance.column
+            wanted_columns(self._schema, include_headers=query.include_headers, corrupt_column=column)
             self._driver = StreamDriver(query)
         return self._driver
 
