@@ -1,5 +1,6 @@
 """Agents beside the brokers of a real cluster, and the archive that they make."""
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ PREFIX = "ts.segment.uploader."
 SMALL_FETCHES = {"replica.fetch.max.bytes": "20000", "replica.fetch.response.max.bytes": "20000"}
 # Two brokers that roll their segments at different sizes.
 ROLLS = {1: {"log.segment.bytes": "60000"}, 2: {"log.segment.bytes": "97000"}}
+_ENVIRONMENT = threading.Lock()  # of the process, which histories that live at once change to open their stores
 
 
 class Archive:
@@ -102,12 +104,13 @@ class Archive:
     @property
     def store(self) -> ObjectStore:
         """The archive's store, as an administrator."""
-        if self._store is None:
-            with pytest.MonkeyPatch.context() as patched:
-                for name, value in self.s3.environment().items():
-                    patched.setenv(name, value)
-                self._store = open_store(self.location)
-        return self._store
+        with _ENVIRONMENT:
+            if self._store is None:
+                with pytest.MonkeyPatch.context() as patched:
+                    for name, value in self.s3.environment().items():
+                        patched.setenv(name, value)
+                    self._store = open_store(self.location)
+            return self._store
 
     def partition_keys(self, partition: int = 0) -> PartitionKeys:
         """The keys of a partition in the topic's first incarnation."""
