@@ -65,8 +65,8 @@ def plan_query(store: ObjectStore, options: QueryOptions) -> QueryPlan:
     topics = find_topics(store, options)
     check_named_partitions(options, topics)
     catalogs = [catalog for topic in topics for catalog in topic.partitions]
-    views = in_threads(lambda catalog: open_view(store, catalog), catalogs)
-    plans = in_threads(lambda view: _plan_partition(store, view, options), views)
+    views = in_threads(lambda catalog: open_view(store, catalog), catalogs, telling="metadata of segments")
+    plans = in_threads(lambda view: _plan_partition(store, view, options), views, telling="offsets")
     losses = [loss for plan in plans for loss in plan.losses]
     if losses and options.fail_on_data_loss:
         told = "; ".join(losses[:_MOST_LOSSES_TOLD])

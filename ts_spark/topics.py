@@ -57,28 +57,26 @@ def find_topics(store: ObjectStore, options: QueryOptions) -> tuple[Topic, ...]:
     else:
         asked = dict.fromkeys(subscription.topics)
 
-    def find(name: str) -> Topic | None:
-        return _find_topic(store, keys, name, known.get(name, frozenset()))
-
+    names = list(asked)
+    incarnations = dict(zip(names, in_threads(lambda name: read_incarnations(store, keys, name), names), strict=True))
+    partitions = [
+        keys.partition(TopicPartition(name, number), incarnations[name][0].newest_directory)
+        for name in names
+        for number in sorted(known.get(name, ()))
+    ]
+    held: dict[str, list[PartitionCatalog]] = {name: [] for name in names}
+    for catalog in in_threads(lambda partition: read_catalog(store, partition), partitions, telling="list"):
+        if _holds_anything(catalog):
+            held[catalog.keys.partition.topic].append(catalog)
     found = []
-    for name, topic in zip(asked, in_threads(find, asked), strict=True):
-        if topic is not None:
-            found.append(_only(topic, asked[name]))
+    for name in names:
+        if held[name] or incarnations[name][1] is not None:
+            found.append(_only(Topic(name, tuple(held[name])), asked[name]))
         elif subscription.pattern is None:
             close = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {close[0]}?" if close else f"it holds {_some(known)}"
             raise QueryError(f"topic {name}: {_where(options)} does not know it; {hint}")
     return tuple(found)
-
-
-def _find_topic(store: ObjectStore, keys: ClusterKeys, name: str, numbers: frozenset[int]) -> Topic | None:
-    """A topic with all its partitions; None where the store does not know it."""
-    incarnations, etag = read_incarnations(store, keys, name)
-    directory = incarnations.newest_directory
-    partitions = [TopicPartition(name, number) for number in sorted(numbers)]
-    catalogs = in_threads(lambda partition: read_catalog(store, keys.partition(partition, directory)), partitions)
-    held = tuple(catalog for catalog in catalogs if _holds_anything(catalog))
-    return Topic(name, held) if held or etag is not None else None
 
 
 def _only(topic: Topic, numbers: Iterable[int] | None) -> Topic:
