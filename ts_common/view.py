@@ -71,10 +71,14 @@ def open_view(store: ObjectStore, catalog: PartitionCatalog) -> PartitionView:
     if isinstance(catalog.commit, Commit):
         stable = catalog.commit.last_stable_offset
         end, epochs = catalog.commit.next_offset, catalog.commit.epochs
-        copies = describe(store, keys, [segment for segment in catalog.segments if segment.name.base < end])
+        copies = describe(
+            store, keys, [segment for segment in catalog.segments if segment.name.base < end], catalog.chapters
+        )
     else:  # it names a segment and no end; where that segment is gone, at least its base is missing
         end = catalog.commit.highest_base + 1
-        copies = describe(store, keys, [segment for segment in catalog.segments if segment.name.base < end])
+        copies = describe(
+            store, keys, [segment for segment in catalog.segments if segment.name.base < end], catalog.chapters
+        )
         epochs = living_line(copies)
         end = max([end, *(epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end) for copy in copies)])
     warning = None
@@ -85,6 +89,11 @@ def open_view(store: ObjectStore, catalog: PartitionCatalog) -> PartitionView:
         # Neither a name nor `log.start` is left to say where the archive began; the commit still does.
         start = epochs.pairs[0][1] if epochs.pairs else catalog.commit.highest_base
     return PartitionView(keys, start, max(start, end), epochs, copies, catalog.gaps, stable, warning)
+
+
+def _copies_below(store: ObjectStore, catalog: PartitionCatalog, end: int) -> tuple[SegmentCopy, ...]:
+    segments = [segment for segment in catalog.segments if segment.name.base < end]
+    return describe(store, catalog.keys, segments, catalog.chapters)
 
 
 def living_line(copies: Iterable[SegmentCopy], most: int | None = None) -> EpochLine:
