@@ -2,7 +2,7 @@
 
 The segments really are there: a `.log` of one batch with the metadata that the agent writes, `.index` and `.timeindex`
 beside it, `offset.wm` and `log.start`, and chapters written by the agent's own code at the commits at which an agent
-would. Partitions have 99 to 106 segments, so that what no chapter holds yet is between none and seven, as it happens.
+would. Partitions have 99 to 106 segments, so that what no chapter holds yet is none to three, as it happens.
 Then a fresh process plans a query on all of it; the same without chapters for a tenth of the partitions.
 
 Measured is `plan_query` alone, in seconds and CPU seconds of planner and server, with its requests by kind; what the

@@ -15,6 +15,7 @@ from ts_common.store.contract import ObjectStore
 from ts_common.transactions import find_aborted, stable_end
 from ts_common.view import PartitionView, open_view
 from ts_spark.bounds import check_named_partitions, find_bounds
+from ts_spark.garbage import collecting_less
 from ts_spark.options import QueryOptions
 from ts_spark.parallel import in_threads
 from ts_spark.split import Split, bytes_of
@@ -62,6 +63,11 @@ def plan_query(store: ObjectStore, options: QueryOptions) -> QueryPlan:
         ObjectNotFound: retention took an object while it was looked at.
         StoreUnavailable, AccessDenied, BucketMissing: the store's.
     """
+    with collecting_less():
+        return _plan(store, options)
+
+
+def _plan(store: ObjectStore, options: QueryOptions) -> QueryPlan:
     topics = find_topics(store, options)
     check_named_partitions(options, topics)
     catalogs = [catalog for topic in topics for catalog in topic.partitions]

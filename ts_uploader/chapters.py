@@ -30,8 +30,8 @@ from ts_uploader.work_queue import WorkQueue
 
 log = structlog.get_logger()
 
-# Readers ask for what no chapter holds yet: half as many on average. An attempt takes four small requests and one for
-# each segment; shipping a segment takes five at least.
+# Readers ask for what no chapter holds yet: 1.5 segments of each partition on average. An attempt takes four small
+# requests and one for each segment; shipping four segments takes at least twenty.
 SEGMENTS_PER_CHAPTER_WRITE = 4
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.store.servers import FakeServer, answer
-from ts_common.errors import StoreUnavailable
+from ts_common.errors import StoreThrottled, StoreUnavailable
 from ts_common.store.factory import open_store
 from ts_common.store.s3_parsing import parse_listing, timestamp_of
 
@@ -117,3 +117,11 @@ def test_a_server_that_always_says_more_is_not_asked_for_ever(fake: FakeServer) 
     with open_store("s3://archive/base", timeout_seconds=5) as store, pytest.raises(StoreUnavailable, match="more"):
         list(store.list())
     assert len(fake.requests) == 2
+
+
+def test_an_error_that_comes_as_a_listing_is_one(fake: FakeServer) -> None:
+    """S3 may answer 200 and think better of it; the SDK asks three times."""
+    fake.answers = [answer("200 OK", b"<Error><Code>SlowDown</Code><Message>slower</Message></Error>")]
+    with open_store("s3://archive/base", timeout_seconds=5) as store, pytest.raises(StoreThrottled):
+        list(store.list())
+    assert len(fake.requests) == 3

@@ -25,7 +25,7 @@ import botocore.session
 from botocore.config import Config
 from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 
-from ts_common.store.s3_parsing import QuickParsers
+from ts_common.store.s3_parsing import QuickParsers, spare_listings
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -61,6 +61,7 @@ def open_clients(timeout_seconds: float, connections: int) -> "tuple[S3Client, S
         region_name=region,
         config=common.merge(Config(retries={"mode": "standard", "total_max_attempts": READ_ATTEMPTS})),
     )
+    spare_listings(reads.meta.events)
     # The stubs do not know that a hook's answer counts.
     reads.meta.events.register_first("needs-retry.s3", cast("Callable[..., None]", _not_after_timeout))
     options: Any = dict(reads.meta.config.s3 or {})  # type: ignore[attr-defined]

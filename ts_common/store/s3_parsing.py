@@ -12,14 +12,19 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_plus
 from xml.etree import ElementTree
 
+from botocore.handlers import _handle_200_error  # type: ignore[attr-defined]
 from botocore.parsers import ResponseParser, ResponseParserError, ResponseParserFactory, RestXMLParser
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from botocore.hooks import BaseEventHooks
     from botocore.model import Shape
 
 _LISTING = "ListObjectsV2Output"
+_LOOK = "before-parse.s3.*"
+_BEGINS = b"<ListBucketResult"
+_HEAD_BYTES = 200  # an XML declaration is shorter
 _TEXTS = frozenset({"NextContinuationToken", "EncodingType"})
 
 
@@ -41,6 +46,20 @@ class _QuickParser(RestXMLParser):
             final_parsed.update(parse_listing(response["body"]))
         else:
             super()._parse_payload(response, shape, member_shapes, final_parsed)  # type: ignore[misc] # not in the stubs
+
+
+def spare_listings(events: "BaseEventHooks") -> None:
+    """Let a listing pass the SDK's look for errors in answers that say 200, which reads all of it once more.
+
+    What does not begin as a listing is looked at as ever.
+    """
+
+    def look(operation_model: Any, response_dict: "Mapping[str, Any]", **rest: Any) -> None:
+        if operation_model.name != "ListObjectsV2" or _BEGINS not in response_dict["body"][:_HEAD_BYTES]:
+            _handle_200_error(operation_model, response_dict, **rest)
+
+    events.unregister(_LOOK, _handle_200_error)
+    events.register_first(_LOOK, look)
 
 
 def parse_listing(body: bytes) -> dict[str, Any]:
