@@ -119,6 +119,7 @@ def fill(puts: RawPuts, prefix: str, partitions: int, segments: int) -> int:
 def write_chapters(url: str, partitions: int, segments: int) -> None:
     """As an agent that committed each segment by itself: the last write comes with the last whole `every`."""
     # The SDK is loaded by those who use it.
+    from ts_common.chapters import CHAPTER_SEGMENTS  # noqa: PLC0415
     from ts_common.store.factory import open_store  # noqa: PLC0415
     from ts_uploader.chapters import SEGMENTS_PER_CHAPTER_WRITE, write_chapter  # noqa: PLC0415
 
@@ -127,7 +128,7 @@ def write_chapters(url: str, partitions: int, segments: int) -> None:
     def write(number: int) -> None:
         count = segments_of(number, segments) // SEGMENTS_PER_CHAPTER_WRITE * SEGMENTS_PER_CHAPTER_WRITE
         own = keys.partition(TopicPartition(TOPIC, number))
-        while write_chapter(store, own, count * RECORDS):
+        while write_chapter(store, own, count * RECORDS) == CHAPTER_SEGMENTS:
             pass
 
     with open_store(url) as store, ThreadPoolExecutor(_FILLERS, "chapters") as pool:

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 import structlog
 
-from ts_common.chapters import Chapter, chapters_for, parse_chapter_name
+from ts_common.chapters import CHAPTER_BYTES, Chapter, chapters_for, parse_chapter_name
 from ts_common.commit import Commit, ForeignCommit, decode_commit, decode_log_start, encode_log_start
 from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.gaps import merged, parse_gap_name
@@ -45,7 +45,7 @@ _Out = TypeVar("_Out")
 
 _INDEX_WORDS = frozenset(suffix.removeprefix(".") for suffix in INDEX_SUFFIXES)
 _ENTROPY = re.compile(r"[01]+")
-_HEAD_THREADS = 16  # a HEAD waits for the network, not for the processor
+_HEAD_THREADS = 8  # a HEAD waits for the network, not for the processor
 _FEW = 4  # requests, made one after the other: whoever asks for many partitions asks for several at once
 
 
@@ -158,7 +158,8 @@ def read_catalog(
         elif name.startswith(GAPS_DIRECTORY) and (gap := parse_gap_name(name.removeprefix(GAPS_DIRECTORY))):
             gaps.append(gap)
         elif name.startswith(CHAPTERS_DIRECTORY):
-            if (chapter := parse_chapter_name(name.removeprefix(CHAPTERS_DIRECTORY))) is not None:
+            chapter = parse_chapter_name(name.removeprefix(CHAPTERS_DIRECTORY))
+            if chapter is not None and info.size <= CHAPTER_BYTES:
                 chapters.append(chapter)
         elif name == LOG_START_NAME:
             log_start = _log_start(store, keys, info, found)

@@ -31,6 +31,8 @@ from ts_common.segment_metadata import SegmentMetadata, TxnIndexState
 
 # 100 bytes each: what is written again whenever the newest chapter grows stays below 32 KB.
 CHAPTER_SEGMENTS = 256
+# With sixteen epochs in each entry it is 150 KB. What is larger is none of ours, and nobody loads it.
+CHAPTER_BYTES = 1 << 20
 
 _NAME = re.compile(r"([0-9]{20})\.json")
 _STATES = {state.value: state for state in TxnIndexState}

@@ -16,6 +16,7 @@ from itertools import islice
 import structlog
 
 from ts_common.chapters import (
+    CHAPTER_BYTES,
     CHAPTER_SEGMENTS,
     Chapter,
     ChapterEntry,
@@ -93,7 +94,7 @@ class ChapterWriter:
             except (TieredStorageError, OSError) as error:
                 log.info("chapter not written; readers ask for each segment", key=keys.chapters, reason=str(error))
                 continue
-            if added and added % CHAPTER_SEGMENTS == 0:  # more may stand there from before there were chapters
+            if added > self._every:  # more may stand there, from before there were chapters or after failures
                 self.committed(keys, next_offset, self._every)
 
     def close(self) -> None:
@@ -137,10 +138,12 @@ def write_chapter(store: ObjectStore, keys: PartitionKeys, next_offset: int) -> 
 
 def _newest(store: ObjectStore, keys: PartitionKeys) -> tuple[int | None, list[ChapterEntry], str | None]:
     """First base, entries and etag of the newest chapter; no entries where it is damaged, None where there is none."""
-    names = (info.key.removeprefix(keys.chapters) for info in store.list(keys.chapters))
-    first = max((first for name in names if (first := parse_chapter_name(name)) is not None), default=None)
+    found = {parse_chapter_name(info.key.removeprefix(keys.chapters)): info for info in store.list(keys.chapters)}
+    first = max((first for first in found if first is not None), default=None)
     if first is None:
         return None, [], None
+    if found[first].size > CHAPTER_BYTES:
+        return first, [], found[first].etag
     key = keys.chapter(first)
     data, info = store.get(key)
     try:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.spark.archives import Archive, batches
-from ts_common.chapters import CHAPTER_SEGMENTS
+from ts_common.chapters import CHAPTER_BYTES, CHAPTER_SEGMENTS
 from ts_common.object_keys import SegmentName
 from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectStream
 from ts_common.store.wrapped import WrappedStore
@@ -133,6 +133,10 @@ def _of_a_later_version(text: bytes) -> bytes:
     return _signed(json.dumps(fields).encode())
 
 
+def _too_large(text: bytes) -> bytes:
+    return text + b" " * CHAPTER_BYTES
+
+
 def _changed(text: bytes, column: int, value: object) -> bytes:
     """Each entry with a wrong end, so that it must not be believed, and another value in one column."""
     fields = json.loads(text.partition(b"\n")[2])
@@ -148,7 +152,7 @@ def _signed(text: bytes) -> bytes:
 
 @pytest.mark.parametrize(
     "spoil",
-    [_damaged, _foreign, _of_other_sizes, _of_other_objects, _of_a_later_version, lambda _: b"", lambda _: b"{}"],
+    [_damaged, _foreign, _of_other_sizes, _of_other_objects, _of_a_later_version, _too_large, lambda _: b""],
 )
 def test_a_chapter_that_cannot_be_believed_costs_time_and_no_rows(archive: Archive, spoil) -> None:  # type: ignore[no-untyped-def]
     """Damaged, of another partition, of other objects, or not understood: the segments are asked themselves."""

@@ -13,7 +13,7 @@ from tests.uploader.conftest import ArchiveOf
 from tests.uploader.local_directory import KEYS
 from tests.uploader.test_shipping import records
 from ts_common.catalog import describe, read_catalog
-from ts_common.chapters import CHAPTER_SEGMENTS, Chapter
+from ts_common.chapters import CHAPTER_BYTES, CHAPTER_SEGMENTS, Chapter
 from ts_common.errors import OutcomeUnknown, PreconditionFailed, StoreUnavailable
 from ts_common.log_format.scan import scan_segment
 from ts_common.object_keys import SegmentName
@@ -117,11 +117,12 @@ def test_a_java_uploaders_segments_are_passed_once(store: ObjectStore) -> None:
     assert_true(store)
 
 
-def test_a_damaged_chapter_is_made_again(store: ObjectStore) -> None:
-    """From the objects that it spoke of."""
+@pytest.mark.parametrize("damaged", [b"damaged", bytes(CHAPTER_BYTES + 1)])
+def test_a_damaged_chapter_is_made_again(store: ObjectStore, damaged: bytes) -> None:
+    """From the objects that it spoke of; one that is too large is not even read."""
     end = put_segments(store, 0, 1, 2)
     write_chapter(store, KEYS, end)
-    store.put(KEYS.chapter(0), b"damaged")
+    store.put(KEYS.chapter(0), damaged)
     assert_true(store)
     assert write_chapter(store, KEYS, put_segments(store, 3)) == 4
     assert chapters(store) == {0: [0, 10, 20, 30]}
