@@ -117,13 +117,26 @@ def fill(puts: RawPuts, prefix: str, partitions: int, segments: int) -> int:
 
 
 def write_chapters(url: str, partitions: int, segments: int) -> None:
-    """As an agent that committed each segment by itself: the last write comes with the last whole `every`."""
+    """As an agent that committed each segment by itself: the last write comes with the last whole number of them.
+
+    The agent's own code writes them; only what it asks each object is answered here, which saves minutes.
+    """
     # The SDK is loaded by those who use it.
     from ts_common.chapters import CHAPTER_SEGMENTS  # noqa: PLC0415
+    from ts_common.store.contract import ObjectInfo  # noqa: PLC0415
     from ts_common.store.factory import open_store  # noqa: PLC0415
+    from ts_common.store.wrapped import WrappedStore  # noqa: PLC0415
     from ts_uploader.chapters import SEGMENTS_PER_CHAPTER_WRITE, write_chapter  # noqa: PLC0415
 
     keys = ClusterKeys(CLUSTER)
+    metadata = {
+        f"{index * RECORDS:020d}.log": said for index, (_, said) in enumerate(tiny_segments(segments + _SPREAD))
+    }
+
+    class Known(WrappedStore):
+        def head(self, key: str) -> ObjectInfo:
+            """Without asking."""
+            return ObjectInfo(key, 0, "", 0.0, metadata[key.rpartition("/")[2]])
 
     def write(number: int) -> None:
         count = segments_of(number, segments) // SEGMENTS_PER_CHAPTER_WRITE * SEGMENTS_PER_CHAPTER_WRITE
@@ -131,7 +144,7 @@ def write_chapters(url: str, partitions: int, segments: int) -> None:
         while write_chapter(store, own, count * RECORDS) == CHAPTER_SEGMENTS:
             pass
 
-    with open_store(url) as store, ThreadPoolExecutor(_FILLERS, "chapters") as pool:
+    with Known(open_store(url), threads=1) as store, ThreadPoolExecutor(_FILLERS, "chapters") as pool:
         list(pool.map(write, range(partitions)))
 
 
@@ -228,20 +241,21 @@ def main() -> int:
             tenth = max(1, options.partitions // 10)
             began = time.monotonic()
             count = fill(puts, "all", options.partitions, options.segments)
-            fill(puts, "bare", tenth, options.segments)
             print(f"{count} segments put in {time.monotonic() - began:.0f} s", flush=True)
             began = time.monotonic()
             write_chapters(f"s3://{BUCKET}/all", options.partitions, options.segments)
             print(f"chapters written in {time.monotonic() - began:.0f} s", flush=True)
             plannings = [plan_apart(f"s3://{BUCKET}/all", server) for _ in range(options.repeat)]
+            print(*plannings, sep="\n", flush=True)
             found = sorted(plannings, key=lambda planned: planned.seconds)[len(plannings) // 2]
+            print("seconds of each planning: " + ", ".join(f"{one.seconds:.2f}" for one in plannings), flush=True)
+            fill(puts, "bare", tenth, options.segments)
             bare = plan_apart(f"s3://{BUCKET}/bare", server)
         finally:
             server.stop()
     if found.segments != count:
         raise RuntimeError(f"{count} segments were put, and {found.segments} planned")
     report({f"{options.partitions} partitions": found, f"{tenth} without chapters": bare})
-    print("seconds of each planning: " + ", ".join(f"{planned.seconds:.2f}" for planned in plannings))
     missed = print_goals([Goal(f"planning {count} segments", found.seconds, GOAL_SECONDS, False, " s")])
     return 1 if missed and not options.no_gate else 0
 

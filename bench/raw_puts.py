@@ -6,7 +6,8 @@ Signature Version 4, with the body unsigned, over http to a server of one's own.
 
 import hashlib
 import hmac
-import http.client
+import re
+import socket
 import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -15,6 +16,8 @@ from urllib.parse import urlsplit
 from ts_local.s3 import REGION, Identity
 
 _UNSIGNED = "UNSIGNED-PAYLOAD"
+_LENGTH = re.compile(rb"(?i)\r\ncontent-length: ([0-9]+)")
+_PIECE_BYTES = 1 << 16
 _NO_METADATA: Mapping[str, str] = {}
 
 
@@ -28,7 +31,9 @@ class RawPuts:
     """
 
     def __init__(self, endpoint: str, identity: Identity, bucket: str) -> None:
-        self._host = urlsplit(endpoint).netloc
+        split = urlsplit(endpoint)
+        self._host = split.netloc
+        self._address = (split.hostname, split.port)
         self._identity = identity
         self._bucket = bucket
         self._local = threading.local()
@@ -39,15 +44,27 @@ class RawPuts:
         Raises:
             RuntimeError: the server refuses it.
         """
-        connection: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
+        connection: socket.socket | None = getattr(self._local, "connection", None)
         if connection is None:
-            connection = self._local.connection = http.client.HTTPConnection(self._host)
+            connection = self._local.connection = socket.create_connection(self._address)
         path = f"/{self._bucket}/{key}"
-        connection.request("PUT", path, body, self._signed(path, metadata))
-        answer = connection.getresponse()
-        said = answer.read()
-        if answer.status != http.HTTPStatus.OK:
-            raise RuntimeError(f"PUT {path}: {answer.status} {said[:200]!r}")
+        head = "".join(f"{name}: {value}\r\n" for name, value in self._signed(path, metadata).items())
+        connection.sendall(f"PUT {path} HTTP/1.1\r\n{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        answer = b""
+        while (ended := answer.find(b"\r\n\r\n")) < 0:
+            answer += self._received(connection, path)
+        length = _LENGTH.search(answer[:ended])
+        if not answer.startswith(b"HTTP/1.1 200 ") or length is None:
+            raise RuntimeError(f"PUT {path}: {answer[:500]!r}")
+        while len(answer) < ended + 4 + int(length[1]):
+            answer += self._received(connection, path)
+
+    @staticmethod
+    def _received(connection: socket.socket, path: str) -> bytes:
+        piece = connection.recv(_PIECE_BYTES)
+        if not piece:
+            raise RuntimeError(f"PUT {path}: the server closed the connection")
+        return piece
 
     def _signed(self, path: str, metadata: Mapping[str, str]) -> dict[str, str]:
         now = datetime.now(UTC)
