@@ -11,9 +11,9 @@ from typing import Final, TypeVar
 
 import structlog
 
-# The S3 driver keeps 32 connections, and what is asked of one partition is at most 4 requests in a row (on AWS about
-# 20 ms each): a thousand partitions wait 5 s for them.
-_THREADS: Final = 16
+# As many as the S3 driver keeps connections. Of each partition about five things are asked, one after the other: on
+# AWS, at 20 ms each, a thousand partitions wait 3 s for them.
+_THREADS: Final = 32
 TOLD_EVERY_SECONDS: Final = 3.0
 
 _In = TypeVar("_In")

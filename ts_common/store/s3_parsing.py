@@ -38,7 +38,25 @@ class QuickParsers(ResponseParserFactory):
         return super().create_parser(protocol_name)
 
 
+class _Headers(dict[str, str]):
+    """Headers by their names in any case, as the parser asks for them: some forty for each answer."""
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and super().__contains__(name.lower())
+
+    def __getitem__(self, name: str) -> str:
+        return super().__getitem__(name.lower())
+
+
 class _QuickParser(RestXMLParser):
+    def _parse_non_payload_attrs(
+        self, response: "Mapping[str, Any]", shape: "Shape", member_shapes: Any, final_parsed: dict[str, Any]
+    ) -> None:
+        headers = _Headers((name.lower(), value) for name, value in response["headers"].items())
+        super()._parse_non_payload_attrs(  # type: ignore[misc] # not in the stubs
+            {**response, "headers": headers}, shape, member_shapes, final_parsed
+        )
+
     def _parse_payload(
         self, response: "Mapping[str, Any]", shape: "Shape", member_shapes: Any, final_parsed: dict[str, Any]
     ) -> None:
