@@ -3,26 +3,51 @@
 No manifest: a listing is the catalog. The order of reads makes it consistent. The commit comes first, so that every
 segment of its run is in the listing that follows (the store only grows), and `log.start` comes last, so that what
 retention took in the meantime lies below it.
+
+What the listed segments say of themselves comes from chapters (`ts_common.chapters`) as far as those know them, and
+from the segments' own metadata otherwise.
 """
 
+import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
+from typing import TypeVar
 
-from ts_common.commit import Commit, ForeignCommit, decode_commit, decode_log_start
+import structlog
+
+from ts_common.chapters import CHAPTER_BYTES, Chapter, chapters_for, parse_chapter_name
+from ts_common.commit import Commit, ForeignCommit, decode_commit, decode_log_start, encode_log_start
 from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.gaps import merged, parse_gap_name
 from ts_common.incarnations import Incarnations, decode_incarnations
 from ts_common.model import TopicPartition
-from ts_common.object_keys import GAPS_DIRECTORY, LOG_START_NAME, LOG_SUFFIX, ClusterKeys, PartitionKeys, SegmentName
+from ts_common.object_keys import (
+    CHAPTERS_DIRECTORY,
+    GAPS_DIRECTORY,
+    INDEX_SUFFIXES,
+    LOG_START_NAME,
+    ClusterKeys,
+    PartitionKeys,
+    SegmentName,
+)
 from ts_common.probe import describe_segment
 from ts_common.segment_metadata import SegmentMetadata
-from ts_common.store.contract import ObjectStore
+from ts_common.store.contract import ObjectInfo, ObjectStore
 
+log = structlog.get_logger()
+
+_In = TypeVar("_In")
+_Out = TypeVar("_Out")
+
+_INDEX_WORDS = frozenset(suffix.removeprefix(".") for suffix in INDEX_SUFFIXES)
 _ENTROPY = re.compile(r"[01]+")
-_HEAD_THREADS = 16  # a HEAD waits for the network, not for the processor
+_HEAD_THREADS = 8  # a HEAD waits for the network, not for the processor
+_FEW = 4  # requests, made one after the other: whoever asks for many partitions asks for several at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +58,13 @@ class StoredSegment:
         name: its name.
         size: bytes.
         suffixes: of the indexes that stand beside it.
+        etag: of the object; None where nobody listed it.
     """
 
     name: SegmentName
     size: int
     suffixes: frozenset[str]
+    etag: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +110,7 @@ class PartitionCatalog:
         log_start: what `log.start` says; None where there is none.
         segments: every `.log` object, by base offset, variants after the plain name.
         gaps: ranges `[from, to)` that are recorded to exist nowhere, ascending, joined where they touch.
+        chapters: the first bases of the chapters, ascending.
     """
 
     keys: PartitionKeys
@@ -91,6 +119,7 @@ class PartitionCatalog:
     log_start: int | None
     segments: tuple[StoredSegment, ...]
     gaps: tuple[tuple[int, int], ...]
+    chapters: tuple[int, ...] = ()
 
     @property
     def start(self) -> int | None:
@@ -128,25 +157,54 @@ def read_catalog(
         StoreUnavailable, AccessDenied, BucketMissing: the store's.
     """
     found, commit_etag = read_commit(store, keys) if commit is None else commit
-    logs: dict[SegmentName, int] = {}
-    suffixes: dict[SegmentName, set[str]] = {}
+    logs: list[tuple[SegmentName, str, ObjectInfo]] = []
+    suffixes: dict[str, str] = {}  # of what stands beside them, by stem, joined
     gaps: list[tuple[int, int]] = []
+    chapters: list[int] = []
     log_start = None
+    start = len(keys.prefix)
     for info in store.list(keys.prefix):
-        name = info.key.removeprefix(keys.prefix)
-        if (parsed := SegmentName.parse(name)) is not None:
-            if parsed[1] == LOG_SUFFIX:
-                logs[parsed[0]] = info.size
-            else:
-                suffixes.setdefault(parsed[0], set()).add(parsed[1])
+        name = info.key[start:]
+        stem, dot, suffix = name.rpartition(".")
+        if suffix in _INDEX_WORDS:
+            suffixes[stem] = suffixes.get(stem, "") + dot + suffix
+        elif (parsed := SegmentName.parse(name)) is not None:
+            logs.append((parsed[0], stem, info))
         elif name.startswith(GAPS_DIRECTORY) and (gap := parse_gap_name(name.removeprefix(GAPS_DIRECTORY))):
             gaps.append(gap)
+        elif name.startswith(CHAPTERS_DIRECTORY):
+            chapter = parse_chapter_name(name.removeprefix(CHAPTERS_DIRECTORY))
+            if chapter is not None and info.size <= CHAPTER_BYTES:
+                chapters.append(chapter)
         elif name == LOG_START_NAME:
-            log_start = decode_log_start(store.get(keys.log_start)[0], keys.log_start)
+            log_start = _log_start(store, keys, info, found)
     segments = tuple(
-        StoredSegment(name, logs[name], frozenset(suffixes.get(name, ()))) for name in sorted(logs, key=_plain_first)
+        StoredSegment(name, info.size, _suffixes(suffixes.get(stem, "")), info.etag)
+        for name, stem, info in sorted(logs, key=_plain_first)
     )
-    return PartitionCatalog(keys, found, commit_etag, log_start, segments, merged(gaps))
+    return PartitionCatalog(keys, found, commit_etag, log_start, segments, merged(gaps), tuple(chapters))
+
+
+def _log_start(
+    store: ObjectStore, keys: PartitionKeys, listed: ObjectInfo, commit: Commit | ForeignCommit | None
+) -> int:
+    """What `log.start` says, without a request where its ETag is the MD5 of what the commit lets expect.
+
+    Most stores' ETags are, and one that is another text's by accident does not occur. It was listed behind the
+    segments, so that this is as late as a request would be, for whom retention waits anyhow.
+    """
+    if isinstance(commit, Commit) and commit.epochs.pairs:
+        expected = commit.epochs.pairs[0][1]
+        digest = hashlib.md5(encode_log_start(expected), usedforsecurity=False).hexdigest()
+        if listed.etag.strip('"') == digest:
+            return expected
+    return decode_log_start(store.get(keys.log_start)[0], keys.log_start)
+
+
+@lru_cache(maxsize=64)
+def _suffixes(joined: str) -> frozenset[str]:
+    """The suffixes in `.index.timeindex`; one object for all segments that have the same."""
+    return frozenset(f".{word}" for word in joined.split(".") if word)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,15 +252,17 @@ def describe(
     store: ObjectStore,
     keys: PartitionKeys,
     segments: Sequence[StoredSegment],
+    chapters: Sequence[int] = (),
     known: Mapping[StoredSegment, SegmentCopy] = NOTHING_KNOWN,
     damaged: list[str] | None = None,
 ) -> tuple[SegmentCopy, ...]:
-    """What each segment answers for, from its metadata, or from a look inside where it has none.
+    """What each segment answers for: from chapters, else from its metadata, or a look inside where it has none.
 
     Args:
         store: where they lie.
         keys: of their partition.
         segments: of a snapshot.
+        chapters: of that snapshot; of these only those are read that the segments belong to.
         known: what was described before; a `.log` never changes, so the store is not asked again.
         damaged: takes a sentence for each segment that nothing can be said of, and it is left out; None to raise.
 
@@ -210,10 +270,15 @@ def describe(
         CorruptData: a segment that begins with no batch, or metadata that is none.
         ObjectNotFound: one that retention took since the snapshot.
     """
+    described = _read_chapters(store, keys, [segment for segment in segments if segment not in known], chapters)
+    copies: list[SegmentCopy | None] = []
+    for segment in segments:
+        copy = known.get(segment) if known else None
+        if copy is None and (metadata := described(segment)) is not None:
+            copy = SegmentCopy(keys, segment, metadata)
+        copies.append(copy)
 
-    def one(segment: StoredSegment) -> SegmentCopy | None:
-        if segment in known:
-            return known[segment]
+    def ask(segment: StoredSegment) -> SegmentCopy | None:
         try:
             metadata = describe_segment(store, keys, segment.name, segment.size, has_index=".index" in segment.suffixes)
         except CorruptData as error:
@@ -223,12 +288,40 @@ def describe(
             return None
         return SegmentCopy(keys, segment, metadata)
 
-    if len(segments) < 2:
-        copies = [one(segment) for segment in segments]
-    else:
-        with ThreadPoolExecutor(_HEAD_THREADS, "catalog") as pool:
-            copies = list(pool.map(one, segments))
-    return tuple(copy for copy in copies if copy is not None)
+    asked = iter(_each(ask, [segment for segment, copy in zip(segments, copies, strict=True) if copy is None]))
+    return tuple(copy for copy in (copy or next(asked) for copy in copies) if copy is not None)
+
+
+def _read_chapters(
+    store: ObjectStore, keys: PartitionKeys, segments: Sequence[StoredSegment], chapters: Sequence[int]
+) -> Callable[[StoredSegment], SegmentMetadata | None]:
+    """What the chapters of these segments say of each; nothing for one that they do not know."""
+    wanted = chapters_for(chapters, {segment.name.base for segment in segments}) if chapters else []
+    read = _each(lambda first: _read_chapter(store, keys, first), wanted)
+
+    def find(segment: StoredSegment) -> SegmentMetadata | None:
+        at = bisect_right(wanted, segment.name.base) - 1
+        chapter = read[at] if at >= 0 else None
+        return None if chapter is None else chapter.find(segment.name, segment.size, segment.etag)
+
+    return find
+
+
+def _read_chapter(store: ObjectStore, keys: PartitionKeys, first: int) -> Chapter | None:
+    """A chapter; one that is gone, or cannot be believed, is none."""
+    key = keys.chapter(first)
+    try:
+        return Chapter(store.get(key)[0], keys, key)
+    except (ObjectNotFound, CorruptData) as error:
+        log.warning("a chapter is no help; its segments are asked one by one", key=key, reason=str(error))
+        return None
+
+
+def _each(function: Callable[[_In], _Out], inputs: Sequence[_In]) -> list[_Out]:
+    if len(inputs) <= _FEW:
+        return [function(one) for one in inputs]
+    with ThreadPoolExecutor(min(_HEAD_THREADS, len(inputs)), "catalog") as pool:
+        return list(pool.map(function, inputs))
 
 
 def read_incarnations(store: ObjectStore, keys: ClusterKeys, topic: str) -> tuple[Incarnations, str | None]:
@@ -285,5 +378,6 @@ def _cluster_prefixes(store: ObjectStore, cluster: str, bits: int) -> Iterator[s
             yield f"{directory}{cluster}/"
 
 
-def _plain_first(name: SegmentName) -> tuple[int, int, int]:
+def _plain_first(listed: tuple[SegmentName, str, ObjectInfo]) -> tuple[int, int, int]:
+    name = listed[0]
     return name.base, -2 if name.epoch is None else name.epoch, name.crc32c or 0

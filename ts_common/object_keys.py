@@ -8,6 +8,7 @@
     <entropy bits>/<cluster>/<topic>-<partition>/offset.wm                             the commit
     <entropy bits>/<cluster>/<topic>-<partition>/log.start
     <entropy bits>/<cluster>/<topic>-<partition>/gaps/<from>-<to>.json
+    <entropy bits>/<cluster>/<topic>-<partition>/chapters/00000000000000000100.json    metadata of segments from 100 on
     <entropy bits>/<cluster>/<topic>/incarnations.json                 under the entropy bits of partition 0
     <entropy bits>/<cluster>/<topic>~<topic id>-<partition>/...        a later incarnation, bits of the plain name
 
@@ -25,6 +26,7 @@ from ts_common.model import TopicPartition
 COMMIT_NAME = "offset.wm"
 LOG_START_NAME = "log.start"
 GAPS_DIRECTORY = "gaps/"
+CHAPTERS_DIRECTORY = "chapters/"
 INCARNATIONS_NAME = "incarnations.json"
 LOG_SUFFIX = ".log"
 INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
@@ -110,9 +112,26 @@ class PartitionKeys:
         return self.prefix + LOG_START_NAME
 
     @property
+    def directory(self) -> str:
+        """The name of the partition's directory, which tells incarnations apart."""
+        return self.prefix.rstrip("/").rpartition("/")[2]
+
+    @property
+    def chapters(self) -> str:
+        """What the keys of all chapters begin with."""
+        return self.prefix + CHAPTERS_DIRECTORY
+
+    @property
     def marks(self) -> str:
-        """What the keys of `gaps/`, `log.start` and the commit are above, and those of segments below."""
-        return self.prefix + ":"  # the character after the digits
+        """What the keys of `gaps/`, `log.start` and the commit are above, and those of segments and chapters below.
+
+        Two characters, as a driver may have to ask for what comes after one less (`ts_common.store.listing`).
+        """
+        return self.prefix + "dd"
+
+    def chapter(self, first_base: int) -> str:
+        """Key of the chapter whose first segment begins at `first_base`."""
+        return f"{self.chapters}{first_base:020d}.json"
 
     def gap(self, start: int, end: int) -> str:
         """Key of the record that the offsets `[start, end)` exist nowhere."""

@@ -82,10 +82,10 @@ def open_view(
     if isinstance(catalog.commit, Commit):
         stable = catalog.commit.last_stable_offset
         end, epochs = catalog.commit.next_offset, catalog.commit.epochs
-        copies = describe(store, keys, catalog.committed, known, damaged)
+        copies = describe(store, keys, catalog.committed, catalog.chapters, known, damaged)
     else:  # it names a segment and no end; where that segment is gone, at least its base is missing
         end = catalog.commit.highest_base + 1
-        copies = describe(store, keys, catalog.committed, known, damaged)
+        copies = describe(store, keys, catalog.committed, catalog.chapters, known, damaged)
         epochs = living_line(copies)
         end = max([end, *(epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end) for copy in copies)])
     warning = None

@@ -17,6 +17,7 @@ from ts_common.transactions import find_aborted, stable_end
 from ts_common.view import PartitionView, open_view
 from ts_spark.bounds import check_named_partitions, find_bounds
 from ts_spark.filters import EVERYTHING, Wanted
+from ts_spark.garbage import collecting_less
 from ts_spark.modes import View
 from ts_spark.parallel import in_threads
 from ts_spark.query import QueryOptions
@@ -79,6 +80,11 @@ def plan_query(store: ObjectStore, options: QueryOptions, wanted: Wanted = EVERY
         ObjectNotFound: retention took an object while it was looked at.
         StoreUnavailable, AccessDenied, BucketMissing: the store's.
     """
+    with collecting_less():
+        return _plan(store, options, wanted)
+
+
+def _plan(store: ObjectStore, options: QueryOptions, wanted: Wanted) -> QueryPlan:
     topics = find_topics(store, options)
     check_named_partitions(options, topics)
     if options.view is View.LATEST:  # the newest record of a key is found among all, and filtered then
@@ -86,8 +92,10 @@ def plan_query(store: ObjectStore, options: QueryOptions, wanted: Wanted = EVERY
     asked = [catalog for topic in topics for catalog in topic.partitions]
     catalogs = [catalog for catalog in asked if wanted.has(catalog.keys.partition)]
     damaged: list[str] | None = None if options.tolerance.fails else []
-    views = in_threads(lambda catalog: open_view(store, catalog, damaged=damaged), catalogs)
-    plans = in_threads(lambda view: plan_partition(store, view, options, wanted), views)
+    views = in_threads(
+        lambda catalog: open_view(store, catalog, damaged=damaged), catalogs, telling="metadata of segments"
+    )
+    plans = in_threads(lambda view: plan_partition(store, view, options, wanted), views, telling="offsets")
     losses = [loss for plan in plans for loss in plan.losses]
     check_losses(losses, options)
     read = {copy.key: copy for plan in plans for part in plan.read.ranges for copy in part.copies}

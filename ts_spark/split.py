@@ -30,7 +30,8 @@ class Split(InputPartition):
 
 def bytes_of(part: ReadRange) -> int:
     """How much is to be read for a range, by the share of its copies' offsets that it covers."""
-    return sum(
-        copy.segment.size * (part.end - part.start) // max(copy.end - copy.base, part.end - part.start, 1)
-        for copy in part.copies
-    )
+    length, total = part.end - part.start, 0
+    for copy in part.copies:
+        metadata, segment = copy.metadata, copy.segment
+        total += segment.size * length // max(metadata.end - segment.name.base, length, 1)
+    return total

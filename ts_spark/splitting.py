@@ -51,19 +51,19 @@ def make_splits(
     Raises:
         StoreUnavailable, AccessDenied: from reading indexes of segments that are cut.
     """
-    sizes = [bytes_of(part) for partition in partitions for part in partition.ranges]
+    weighed = [[(part, bytes_of(part)) for part in partition.ranges] for partition in partitions]
     limit = SPLIT_BYTES
     if limits.least is not None:
-        limit = max(1, min(limit, sum(sizes) // limits.least))
+        limit = max(1, min(limit, sum(size for parts in weighed for _, size in parts) // limits.least))
     cut_at = limit if tolerance.fails or limits.least is not None else sys.maxsize
-    large = [part for partition in partitions for part in partition.ranges if bytes_of(part) > cut_at]
+    large = [part for parts in weighed for part, size in parts if size > cut_at]
     places = dict(zip(large, in_threads(lambda part: _places(store, part), large), strict=True))
     splits: list[Split] = []
-    for partition in partitions:
+    for partition, parts in zip(partitions, weighed, strict=True):
         pieces = (
-            piece
-            for part in partition.ranges
-            for by_bytes in (_cut(part, limit, places[part]) if bytes_of(part) > cut_at else (part,))
+            (piece, size if piece is part else bytes_of(piece))
+            for part, size in parts
+            for by_bytes in (_cut(part, limit, places[part]) if size > cut_at else (part,))
             for piece in _cut_evenly(by_bytes, limits.most_offsets)
         )
         splits += [
@@ -120,20 +120,25 @@ def _cut(part: ReadRange, limit: int, places: Sequence[tuple[int, int]]) -> Iter
 
 def _cut_evenly(part: ReadRange, most: int | None) -> Iterator[ReadRange]:
     """Pieces of at most so many offsets, about equally many each."""
+    if most is None:
+        yield part
+        return
     length = part.end - part.start
-    count = 1 if most is None else max(1, -(-length // max(most, 1)))
+    count = max(1, -(-length // max(most, 1)))
     for number in range(count):
         start, end = part.start + length * number // count, part.start + length * (number + 1) // count
         if start < end:
             yield replace(part, start=start, end=end)
 
 
-def _pack(pieces: Iterable[ReadRange], limit: int, most_offsets: int | None) -> Iterator[tuple[ReadRange, ...]]:
-    """Neighbouring pieces in one task, as far as they fit; one that is larger stands alone."""
+def _pack(
+    pieces: Iterable[tuple[ReadRange, int]], limit: int, most_offsets: int | None
+) -> Iterator[tuple[ReadRange, ...]]:
+    """Neighbouring pieces, with their bytes, in one task as far as they fit; one that is larger stands alone."""
     packed: list[ReadRange] = []
     size = offsets = 0
-    for piece in pieces:
-        length, weight = piece.end - piece.start, bytes_of(piece)
+    for piece, weight in pieces:
+        length = piece.end - piece.start
         if packed and (size + weight > limit or (most_offsets is not None and offsets + length > most_offsets)):
             yield tuple(packed)
             packed, size, offsets = [], 0, 0

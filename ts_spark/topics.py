@@ -50,13 +50,11 @@ def find_topics(store: ObjectStore, options: QueryOptions) -> tuple[Topic, ...]:
             f"{where(options)}, which holds {_some(known)}"
         )
 
-    def find(name: str) -> Topic | None:
-        return find_topic(store, keys, name, known.get(name, frozenset()), options.incarnation)
-
+    topics = read_topics(store, keys, {name: known.get(name, frozenset()) for name in asked}, options.incarnation)
     found = []
-    for name, topic in zip(asked, in_threads(find, asked), strict=True):
-        if topic is not None:
-            found.append(_only(topic, asked[name]))
+    for name in asked:
+        if name in topics:
+            found.append(_only(topics[name], asked[name]))
         elif options.subscription.pattern is None:
             raise unknown_topic(name, options, known)
     return tuple(found)
@@ -99,18 +97,33 @@ def missing_partitions(topic: str, missing: Iterable[int], held: Iterable[int]) 
     return QueryError(f"assign: the store holds no partition {_list(missing)} of topic {topic}, only {_list(held)}")
 
 
-def find_topic(
-    store: ObjectStore, keys: ClusterKeys, name: str, numbers: frozenset[int], incarnation: str = NEWEST
-) -> Topic | None:
-    """A topic with all its partitions; None where the store does not know it."""
-    incarnations, etag = read_incarnations(store, keys, name)
-    if etag is None and not numbers:
-        return None
-    directory = directory_of(incarnations, incarnation)
-    partitions = [TopicPartition(name, number) for number in sorted(numbers)]
-    catalogs = in_threads(lambda partition: read_catalog(store, keys.partition(partition, directory)), partitions)
-    held = tuple(catalog for catalog in catalogs if _holds_anything(catalog))
-    return Topic(name, held) if held or etag is not None else None
+def read_topics(
+    store: ObjectStore, keys: ClusterKeys, numbers: Mapping[str, frozenset[int]], incarnation: str = NEWEST
+) -> dict[str, Topic]:
+    """Topics with all their partitions, as far as the store knows them.
+
+    Args:
+        store: where they lie.
+        keys: of the cluster.
+        numbers: for each topic, the partitions that any incarnation of it has.
+        incarnation: which one; as the option of that name.
+
+    Raises:
+        QueryError: a topic that has no such incarnation.
+        CorruptData, StoreUnavailable, AccessDenied, BucketMissing: as `find_topics`.
+    """
+    lists = in_threads(lambda name: read_incarnations(store, keys, name), numbers)
+    known = {name: found for name, found in zip(numbers, lists, strict=True) if found[1] is not None or numbers[name]}
+    lying = [
+        keys.partition(TopicPartition(name, number), directory_of(incarnations, incarnation))
+        for name, (incarnations, _) in known.items()
+        for number in sorted(numbers[name])
+    ]
+    held: dict[str, list[PartitionCatalog]] = {name: [] for name in known}
+    for catalog in in_threads(lambda partition: read_catalog(store, partition), lying, telling="list"):
+        if _holds_anything(catalog):
+            held[catalog.keys.partition.topic].append(catalog)
+    return {name: Topic(name, tuple(held[name])) for name, (_, etag) in known.items() if held[name] or etag is not None}
 
 
 def _only(topic: Topic, numbers: Iterable[int] | None) -> Topic:

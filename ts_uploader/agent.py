@@ -34,6 +34,7 @@ from ts_common.store.factory import open_store
 from ts_common.store.paced import Pace, PacedStore
 from ts_common.store.unconditional import WHAT_IS_LOST
 from ts_uploader.backlog import Backlog, BytesBehind, retention_left
+from ts_uploader.chapters import ChapterWriter
 from ts_uploader.commit import CommitLog
 from ts_uploader.environment import Environment
 from ts_uploader.events import (
@@ -187,17 +188,20 @@ class Agent:
         self._uploads: WorkQueue[AnyTask] = WorkQueue()
         self._commits: WorkQueue[AnyTask] = WorkQueue()
         self._questions: WorkQueue[AnyTask] = WorkQueue()
+        self._chapters = ChapterWriter(self._stores.of, lambda: self._stores.pace.limit is not None)
         performer = Performer(
             Uploader(self._stores.of, self._settings.retention),
             CommitLog(self._keys, environment.broker_id, self._stores.of),
             self._watcher,
             self._metrics,
+            self._chapters,
         )
         self._health = HealthServer(http_address, self._metrics.registry, self._say_health)
         self._metrics.registry.register(BacklogCollector(self._ask_backlog, self._settings.retention))
         self._threads = [
             self._thread("watcher", self._watcher.run),
             self._thread("leadership", self._leadership.run),
+            self._thread("chapters", self._chapters.run),
             *(self._worker(f"question-{n}", self._questions, performer) for n in range(_QUESTION_THREADS)),
             *(self._worker(f"commit-{n}", self._commits, performer) for n in range(_COMMIT_THREADS)),
             *(self._worker(f"upload-{n}", self._uploads, performer) for n in range(config.upload_threads)),
@@ -355,6 +359,7 @@ class Agent:
         self._uploads.close()
         self._commits.close()
         self._questions.close()
+        self._chapters.close()
         self._leadership.stop()
         self._watcher.stop()
         for thread in self._threads:

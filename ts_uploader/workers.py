@@ -9,6 +9,7 @@ import random
 import structlog
 
 from ts_common.errors import SegmentChanged, TieredStorageError
+from ts_uploader.chapters import ChapterWriter
 from ts_uploader.commit import CommitLog
 from ts_uploader.events import (
     AnyTask,
@@ -55,10 +56,19 @@ class Performer:
         commits: reads and writes commits.
         watcher: looks at directories again.
         metrics: where outcomes are counted.
+        chapters: told of commits, for readers' sake; it does its work elsewhere.
     """
 
-    def __init__(self, uploader: Uploader, commits: CommitLog, watcher: LogDirectoryWatcher, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        uploader: Uploader,
+        commits: CommitLog,
+        watcher: LogDirectoryWatcher,
+        metrics: Metrics,
+        chapters: ChapterWriter,
+    ) -> None:
         self._uploader = uploader
+        self._chapters = chapters
         self._commits = commits
         self._watcher = watcher
         self._metrics = metrics
@@ -94,7 +104,10 @@ class Performer:
                     self._metrics.lost_offsets.inc(asked.lost[1] - asked.lost[0])
                 return asked
             case WriteCommit():
-                return self._committed(self._commits.write(task))
+                committed = self._committed(self._commits.write(task))
+                position = committed.position
+                self._chapters.committed(position.keys, position.next_offset, len(task.run))
+                return committed
             case PassGap():
                 return self._committed(self._commits.pass_gap(task))
             case FillGap():

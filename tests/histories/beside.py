@@ -1,6 +1,7 @@
 """The real agent's parts beside the model's brokers: tracker, uploader, commits. Time and threads are the test's."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,15 @@ from tests.histories.model import ID, Cluster, Entry
 from tests.log_format import build
 from ts_common.catalog import read_catalog
 from ts_common.config import OffsetReset
-from ts_common.errors import OutcomeUnknown, StoreUnavailable
+from ts_common.errors import OutcomeUnknown, StoreUnavailable, TieredStorageError
 from ts_common.log_format.framing import BatchHeader, parse_header
 from ts_common.model import TopicPartition
-from ts_common.object_keys import ClusterKeys
+from ts_common.object_keys import ClusterKeys, PartitionKeys
 from ts_common.plan import Hole
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.wrapped import WrappedStore
 from ts_common.view import open_view
+from ts_uploader.chapters import write_chapter
 from ts_uploader.commit import CommitLog
 from ts_uploader.events import AnyTask, HighWatermarks, Led, NotLed, Observation, Reign, Rescan
 from ts_uploader.metrics import Metrics
@@ -62,6 +64,18 @@ class Clock:
         return self._now
 
 
+class ChaptersAtOnce:
+    """Writes a chapter at each commit; the store may fail it."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def committed(self, keys: PartitionKeys, next_offset: int, _: int) -> None:
+        """As the writer's thread, and so without a word where it fails."""
+        with suppress(TieredStorageError):
+            write_chapter(self._store, keys, next_offset)
+
+
 class Agent:
     """One agent beside one of the model's brokers; a crash makes a new tracker.
 
@@ -77,7 +91,13 @@ class Agent:
         self._broker = broker
         self._clock = clock
         commits = CommitLog(CLUSTER, broker, lambda _: store)
-        self._performer = Performer(Uploader(lambda _: store, lambda _: TopicRetention()), commits, self, Metrics())  # type: ignore[arg-type]
+        self._performer = Performer(
+            Uploader(lambda _: store, lambda _: TopicRetention()),
+            commits,
+            self,  # type: ignore[arg-type]
+            Metrics(),
+            ChaptersAtOnce(store),  # type: ignore[arg-type]
+        )
         self.restart()
 
     def restart(self) -> None:

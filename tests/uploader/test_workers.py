@@ -13,6 +13,7 @@ from ts_common.config import OffsetReset
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys
 from ts_common.store.contract import ObjectStore
+from ts_uploader.chapters import ChapterWriter
 from ts_uploader.commit import CommitLog
 from ts_uploader.events import AnyTask, AskStore, Failed, HighWatermarks, Led, Listing, Reign
 from ts_uploader.metrics import Metrics
@@ -36,6 +37,7 @@ class Parts:
             CommitLog(keys, 1, lambda _: store),
             LogDirectoryWatcher((), lambda _: True, lambda _: None, 30.0),
             self.metrics,
+            ChapterWriter(lambda _: store),
         )
 
     def errors(self) -> float:

@@ -2,6 +2,7 @@
 another can hold too.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -10,7 +11,7 @@ from ts_common.store.contract import Body
 
 # S3's limit on user metadata, names and values together.
 METADATA_BYTES = 2048
-_NOT_A_PART = {"", ".", ".."}
+_NO_PART = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)")  # an empty one, `.` or `..`
 
 
 class KeyRefused(OperatorError, ValueError):
@@ -19,13 +20,18 @@ class KeyRefused(OperatorError, ValueError):
     """
 
 
+def is_key(name: str) -> bool:
+    """Whether every driver can hold an object under this name."""
+    return _NO_PART.search(name) is None
+
+
 def check_key(key: str) -> str:
     """The key, if every driver can hold it.
 
     Raises:
         KeyRefused: a part is empty, ``.`` or ``..``.
     """
-    if any(part in _NOT_A_PART for part in key.split("/")):
+    if not is_key(key):
         raise KeyRefused(f"not a key: {key!r}; its parts between '/' are not empty, '.' or '..'")
     return key
 

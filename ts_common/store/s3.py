@@ -36,6 +36,7 @@ from ts_common.store.arguments import (
     check_key,
     check_metadata,
     check_prefix,
+    is_key,
 )
 from ts_common.store.contract import (
     NO_METADATA,
@@ -204,8 +205,8 @@ class S3Store(ObjectStore):
         for page in self._pages(prefix, request):
             for found in page.get("Contents", ()):
                 key = found["Key"][len(self._base) :]
-                if _is_key(key):
-                    yield ObjectInfo(key, found["Size"], found["ETag"], found["LastModified"].timestamp())
+                if is_key(key):
+                    yield ObjectInfo(key, found["Size"], found["ETag"], found["LastModified"].timestamp(), NO_METADATA)
 
     def list_directories(self, prefix: str = "") -> Iterator[str]:
         """ListObjectsV2 with a delimiter."""
@@ -219,18 +220,24 @@ class S3Store(ObjectStore):
             for page in self._pages(prefix, {"Delimiter": "/"})
             for common in page.get("CommonPrefixes", ())
         }
-        yield from sorted(name for name in found if _is_key(name.rstrip("/")))
+        yield from sorted(name for name in found if is_key(name.rstrip("/")))
 
     def _pages(self, prefix: str, request: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        """Page by page; the SDK's own paginator takes longer to make than a page to read."""
         call = self._call("ListObjectsV2", prefix)
-        paginator = self._reads.get_paginator("list_objects_v2")
-        pages = iter(paginator.paginate(Bucket=self._bucket, Prefix=self._base + prefix, **request))
+        following: dict[str, Any] = {}
         while True:
             with translated(call):
-                page = next(pages, None)
-            if page is None:
-                return
+                page = self._reads.list_objects_v2(
+                    Bucket=self._bucket, Prefix=self._base + prefix, **{**request, **following}
+                )
             yield page
+            if not page.get("IsTruncated"):
+                return
+            token = page.get("NextContinuationToken")
+            if not token or token == following.get("ContinuationToken"):
+                raise StoreUnavailable(f"{call.operation} {call.target}: there is more, and the store does not say how")
+            following = {"ContinuationToken": token}
 
     def delete(self, keys: Iterable[str]) -> None:
         """DeleteObjects, a thousand at once."""
@@ -375,11 +382,3 @@ def _date(headers: Mapping[str, str]) -> float:
     """The store's clock, which PutObject tells only here."""
     said = headers.get("date")
     return parsedate_to_datetime(said).timestamp() if said else time.time()
-
-
-def _is_key(name: str) -> bool:
-    try:
-        check_key(name)
-    except ValueError:
-        return False
-    return True

@@ -26,7 +26,7 @@ from ts_common.transactions import stable_end
 from ts_common.view import PartitionView, open_view
 from ts_spark.parallel import in_threads
 from ts_spark.query import QueryOptions
-from ts_spark.topics import asked_names, find_topic, list_known, missing_partitions, unknown_topic
+from ts_spark.topics import asked_names, list_known, missing_partitions, read_topics, unknown_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class Observer:
         asked = sorted(numbers if wanted is None else numbers & set(wanted))
         keys = [self._keys.partition(TopicPartition(name, number), directory) for number in asked]
         ends = {end.keys.partition: end for end in in_threads(self._end, keys) if end is not None}
-        if not ends and etag is None and find_topic(self._store, self._keys, name, numbers) is None:
+        if not ends and etag is None and not read_topics(self._store, self._keys, {name: numbers}):
             return None
         topic_id = incarnations.entries[-1].topic_id if incarnations.entries else None
         return TopicLook(topic_id, directory == name, ends)

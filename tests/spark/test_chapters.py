@@ -1,0 +1,222 @@
+"""Planning by chapters: the same plan as without them, whatever they say, for fewer requests."""
+
+import json
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from hashlib import md5
+from pathlib import Path
+
+import pytest
+from awscrt.checksums import crc32c
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.spark.archives import Archive, batches
+from ts_common.chapters import CHAPTER_BYTES, CHAPTER_SEGMENTS
+from ts_common.object_keys import SegmentName
+from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectStream
+from ts_common.store.wrapped import WrappedStore
+from ts_spark.options import parse_options
+from ts_spark.planning import plan_query
+from ts_uploader.chapters import write_chapter
+
+SEGMENTS = 12
+
+
+class Counting(WrappedStore):
+    """Notes what is asked for; its ETags are the MD5 of an object, as those of S3."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner, threads=1)
+        self.heads: list[str] = []
+        self.gets: list[str] = []
+
+    def head(self, key: str) -> ObjectInfo:
+        """Noted."""
+        self.heads.append(key)
+        return super().head(key)
+
+    def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
+        """Noted."""
+        self.gets.append(key)
+        return super().open(key, byte_range)
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """With the ETags of small objects, which nobody asked for."""
+        for info in super().list(prefix, start_after=start_after):
+            if info.key.endswith("/log.start"):
+                yield replace(info, etag=f'"{md5(self._inner.get(info.key)[0]).hexdigest()}"')
+            else:
+                yield info
+
+
+def filled(archive: Archive, segments: int = SEGMENTS) -> Archive:
+    """So many segments of ten offsets each, committed."""
+    for number in range(segments):
+        archive.put_segment("t", number * 10, batches((number * 10, number * 10 + 10)))
+    archive.commit("t", segments * 10, highest_base=segments * 10 - 10)
+    return archive
+
+
+def write_all(archive: Archive, next_offset: int) -> None:
+    """As many chapters as it takes."""
+    while write_chapter(archive.store, archive.partition("t"), next_offset):
+        pass
+
+
+def asked(archive: Archive, **options: str) -> Counting:
+    """What planning a query asks the store for."""
+    counting = Counting(archive.store)
+    plan_query(counting, parse_options(archive.options(subscribe="t", **options)))
+    return counting
+
+
+def remove_chapters(archive: Archive) -> list[str]:
+    """Their keys, which are free then."""
+    keys = [info.key for info in archive.store.list(archive.partition("t").chapters)]
+    archive.store.delete(keys)
+    return keys
+
+
+def test_a_segment_that_a_chapter_knows_is_not_asked(archive: Archive) -> None:
+    """One request for all of them, and one for each that came later; `log.start` is known by its ETag."""
+    filled(archive)
+    without = asked(archive)
+    assert len(without.heads) == SEGMENTS
+    write_all(archive, 100)
+    keys = archive.partition("t")
+    counting = asked(archive)
+    assert counting.heads == [keys.segment(SegmentName(base)) for base in (100, 110)]
+    assert sorted(counting.gets) == sorted([archive.keys.incarnations("t"), keys.commit, keys.chapter(0)])
+
+
+def test_a_narrow_query_reads_the_chapters_of_its_partition_once(archive: Archive) -> None:
+    """Full chapters follow one another; each is read once, and nothing else is asked."""
+    filled(archive, CHAPTER_SEGMENTS + 5)
+    write_all(archive, (CHAPTER_SEGMENTS + 5) * 10)
+    keys = archive.partition("t")
+    firsts = [0, CHAPTER_SEGMENTS * 10]
+    assert [info.key for info in archive.store.list(keys.chapters)] == [keys.chapter(first) for first in firsts]
+    counting = asked(archive)
+    assert counting.heads == []
+    assert sorted(key for key in counting.gets if "/chapters/" in key) == [keys.chapter(first) for first in firsts]
+
+
+def test_a_log_start_that_moved_is_read(archive: Archive) -> None:
+    """An ETag that is not the expected text's says nothing, so the object is read."""
+    filled(archive)
+    archive.commit("t", SEGMENTS * 10, highest_base=SEGMENTS * 10 - 10, log_start=35)
+    assert archive.partition("t").log_start in asked(archive).gets
+    assert archive.offsets(subscribe="t") == list(range(35, SEGMENTS * 10))
+
+
+def _damaged(text: bytes) -> bytes:
+    return text[:-20] + b"x" + text[-19:]
+
+
+def _foreign(text: bytes) -> bytes:
+    return _signed(text.partition(b"\n")[2].replace(b'"of":"t-0"', b'"of":"t-1"'))
+
+
+def _of_other_sizes(text: bytes) -> bytes:
+    return _changed(text, 1, 1)
+
+
+def _of_other_objects(text: bytes) -> bytes:
+    return _changed(text, 2, '"0123456789abcdef0123456789abcdef"')
+
+
+def _of_a_later_version(text: bytes) -> bytes:
+    fields = json.loads(text.partition(b"\n")[2])
+    fields["segments"] = [[*row, "more"] for row in fields["segments"]]
+    return _signed(json.dumps(fields).encode())
+
+
+def _too_large(text: bytes) -> bytes:
+    return text + b" " * CHAPTER_BYTES
+
+
+def _changed(text: bytes, column: int, value: object) -> bytes:
+    """Each entry with a wrong end, so that it must not be believed, and another value in one column."""
+    fields = json.loads(text.partition(b"\n")[2])
+    for row in fields["segments"]:
+        row[column], row[3] = value, row[3] + 5
+    return _signed(json.dumps(fields).encode())
+
+
+def _signed(text: bytes) -> bytes:
+    text = text.removesuffix(b"\n")
+    return b"%08x\n%b\n" % (crc32c(text), text)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [_damaged, _foreign, _of_other_sizes, _of_other_objects, _of_a_later_version, _too_large, lambda _: b""],
+)
+def test_a_chapter_that_cannot_be_believed_costs_time_and_no_rows(archive: Archive, spoil) -> None:  # type: ignore[no-untyped-def]
+    """Damaged, of another partition, of other objects, or not understood: the segments are asked themselves."""
+    filled(archive)
+    expected = archive.plan(subscribe="t")
+    write_all(archive, SEGMENTS * 10)
+    key = archive.partition("t").chapter(0)
+    archive.store.put(key, spoil(archive.store.get(key)[0]))
+    assert archive.plan(subscribe="t") == expected
+    assert archive.offsets(subscribe="t") == list(range(SEGMENTS * 10))
+    assert len(asked(archive).heads) == SEGMENTS
+
+
+def test_a_chapter_is_no_list_of_what_exists(archive: Archive) -> None:
+    """What retention took is gone though a chapter still knows it, and a later variant counts that none knows."""
+    filled(archive)
+    write_all(archive, SEGMENTS * 10)
+    keys = archive.partition("t")
+    archive.store.delete([keys.segment(SegmentName(base)) for base in (0, 10)])
+    archive.commit("t", SEGMENTS * 10, highest_base=SEGMENTS * 10 - 10, log_start=20)
+    archive.put_segment("t", 50, batches((50, 57), epoch=0, value=b"other"), end=60, variant=True)
+    archive.store.delete([keys.segment(SegmentName(50))])
+    assert archive.offsets(subscribe="t") == [*range(20, 57), *range(60, SEGMENTS * 10)]
+
+
+@given(
+    data=st.data(),
+    lengths=st.lists(st.tuples(st.integers(1, 9), st.booleans(), st.booleans()), min_size=1, max_size=12),
+)
+@settings(max_examples=40, deadline=None)
+def test_plans_with_chapters_equal_those_without(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, lengths: list[tuple[int, bool, bool]]
+) -> None:
+    """Overlaps, variants, segments without metadata, holes, chapters written at any time, in any number, or lost."""
+    archive = Archive(tmp_path_factory.mktemp("random") / "store")
+    keys = archive.partition("t")
+    end = 0
+    for length, overlaps, is_foreign in lengths:
+        start = max(0, end - 3) if overlaps else end + (data.draw(st.integers(0, 9)) == 0)
+        end = start + length
+        log = batches((start, end), value=b"%d" % length)
+        if is_foreign:  # a Java uploader's
+            archive.store.put(keys.segment(SegmentName(start)), log)
+        else:
+            there = {info.key for info in archive.store.list(keys.prefix)}
+            archive.put_segment("t", start, log, variant=keys.segment(SegmentName(start)) in there)
+        if data.draw(st.booleans()):
+            write_chapter(archive.store, keys, data.draw(st.integers(0, end)))
+    archive.commit("t", end, log_start=data.draw(st.integers(0, end)))
+    options = {"failOnDataLoss": "false"}
+    if data.draw(st.booleans()):
+        first = data.draw(st.integers(0, end))
+        options["startingOffsets"] = json.dumps({"t": {"0": first}})
+        options["endingOffsets"] = json.dumps({"t": {"0": data.draw(st.integers(first, end))}})
+    found = archive.plan(subscribe="t", **options)
+    rows = archive.offsets(subscribe="t", **options)
+    remove_chapters(archive)
+    assert archive.plan(subscribe="t", **options) == found
+    assert archive.offsets(subscribe="t", **options) == rows
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Iterator[Archive]:
+    """An empty one, closed afterwards."""
+    archive = Archive(tmp_path / "store")
+    yield archive
+    archive.store.close()

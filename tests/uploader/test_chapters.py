@@ -1,0 +1,250 @@
+"""The agent's chapters: written behind the commits, and missed by nobody where they are not."""
+
+import io
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.faults.crashes import Moment, Step, Victim
+from tests.spark.archives import batches
+from tests.uploader.conftest import ArchiveOf
+from tests.uploader.local_directory import KEYS
+from tests.uploader.test_shipping import records
+from ts_common.catalog import describe, read_catalog
+from ts_common.chapters import CHAPTER_BYTES, CHAPTER_SEGMENTS, Chapter
+from ts_common.errors import OutcomeUnknown, PreconditionFailed, StoreUnavailable
+from ts_common.log_format.scan import scan_segment
+from ts_common.object_keys import SegmentName
+from ts_common.probe import metadata_of
+from ts_common.store.contract import ObjectInfo, ObjectStore
+from ts_common.store.wrapped import WrappedStore
+from ts_local.cluster import LocalCluster, wait_for
+from ts_local.proxy.s3 import S3FaultProxy
+from ts_uploader.chapters import SEGMENTS_PER_CHAPTER_WRITE, ChapterWriter, write_chapter
+
+EVERY = SEGMENTS_PER_CHAPTER_WRITE
+
+
+def put_segments(store: ObjectStore, *numbers: int) -> int:
+    """Segments of ten offsets each, as shipped; where the last one ends."""
+    for number in numbers:
+        base = number * 10
+        log = batches((base, base + 10))
+        metadata = metadata_of(scan_segment(io.BytesIO(log), len(log)), base, "hand-made").encode()
+        store.put(KEYS.segment(SegmentName(base)), log, metadata=metadata)
+    return numbers[-1] * 10 + 10
+
+
+def chapters(store: ObjectStore) -> dict[int, list[int]]:
+    """The base offsets in each chapter, by its first."""
+    return {
+        first: [entry.name.base for entry in Chapter(store.get(KEYS.chapter(first))[0], KEYS, "").entries()]
+        for first in read_catalog(store, KEYS).chapters
+    }
+
+
+def assert_true(store: ObjectStore) -> None:
+    """What readers are told by way of chapters is what each object says itself."""
+    catalog = read_catalog(store, KEYS)
+    assert catalog.segments
+    assert describe(store, KEYS, catalog.segments, catalog.chapters) == describe(store, KEYS, catalog.segments)
+
+
+class Failing(WrappedStore):
+    """The next put of a chapter fails as it is told, and then says so."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner, threads=1)
+        self.fault = "none"
+        self.failed = threading.Event()
+
+    def put(self, key: str, *arguments: Any, **named: Any) -> ObjectInfo:
+        """As told, once."""
+        fault, self.fault = self.fault, "none"
+        if fault == "before":
+            self.failed.set()
+            raise StoreUnavailable("nobody answers")
+        info = super().put(key, *arguments, **named)
+        if fault == "after":
+            self.failed.set()
+            raise OutcomeUnknown("the answer is lost")
+        return info
+
+
+class Running:
+    """A writer on its thread, as the agent runs it."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self.throttled = False
+        self.writer = ChapterWriter(lambda _: store, lambda: self.throttled)
+        self._thread = threading.Thread(target=self.writer.run)
+
+    def __enter__(self) -> ChapterWriter:
+        self._thread.start()
+        return self.writer
+
+    def __exit__(self, *_: object) -> None:
+        self.writer.close()
+        self._thread.join(10)
+        assert not self._thread.is_alive()
+
+
+def test_a_chapter_grows_with_the_run_and_a_full_one_is_followed_by_the_next(store: ObjectStore) -> None:
+    """Each segment below the next offset stands in one chapter; what stands above is left for later."""
+    end = put_segments(store, 0, 1, 2, 3)
+    assert write_chapter(store, KEYS, end - 10) == 3
+    assert chapters(store) == {0: [0, 10, 20]}
+    put_segments(store, *range(4, CHAPTER_SEGMENTS + 2))
+    end = (CHAPTER_SEGMENTS + 2) * 10
+    assert write_chapter(store, KEYS, end) == CHAPTER_SEGMENTS - 3
+    assert write_chapter(store, KEYS, end) == 2
+    assert write_chapter(store, KEYS, end) == 0
+    bases = [number * 10 for number in range(CHAPTER_SEGMENTS + 2)]
+    assert chapters(store) == {0: bases[:CHAPTER_SEGMENTS], bases[CHAPTER_SEGMENTS]: bases[CHAPTER_SEGMENTS:]}
+    assert_true(store)
+
+
+def test_a_java_uploaders_segments_are_passed_once(store: ObjectStore) -> None:
+    """They say nothing of themselves; a chapter notes that, and the next write does not ask them again."""
+    for number in range(3):
+        store.put(KEYS.segment(SegmentName(number * 10)), batches((number * 10, number * 10 + 10)))
+    end = put_segments(store, 3, 4)
+    assert write_chapter(store, KEYS, end) == 5
+    assert write_chapter(store, KEYS, end) == 0
+    assert chapters(store) == {0: [0, 10, 20, 30, 40]}
+    assert_true(store)
+
+
+@pytest.mark.parametrize("damaged", [b"damaged", bytes(CHAPTER_BYTES + 1)])
+def test_a_damaged_chapter_is_made_again(store: ObjectStore, damaged: bytes) -> None:
+    """From the objects that it spoke of; one that is too large is not even read."""
+    end = put_segments(store, 0, 1, 2)
+    write_chapter(store, KEYS, end)
+    store.put(KEYS.chapter(0), damaged)
+    assert_true(store)
+    assert write_chapter(store, KEYS, put_segments(store, 3)) == 4
+    assert chapters(store) == {0: [0, 10, 20, 30]}
+    assert_true(store)
+
+
+def test_of_two_agents_that_write_at_once_the_second_is_refused(store: ObjectStore) -> None:
+    """Nobody writes over what he has not read."""
+    end = put_segments(store, 0, 1, 2)
+
+    class Late(WrappedStore):
+        def put(self, *arguments: Any, **named: Any) -> ObjectInfo:
+            write_chapter(store, KEYS, end)
+            return super().put(*arguments, **named)
+
+    with pytest.raises(PreconditionFailed):
+        write_chapter(Late(store, threads=1), KEYS, end - 10)
+    put_segments(store, 3)
+    end += 10
+    with pytest.raises(PreconditionFailed):
+        write_chapter(Late(store, threads=1), KEYS, end)
+    assert chapters(store) == {0: [0, 10, 20, 30]}
+
+
+def test_commits_make_a_chapter_due_by_the_segments_they_passed(store: ObjectStore) -> None:
+    """None before enough were passed; nothing is asked of the store before either."""
+    asked: list[str] = []
+
+    def store_of(topic: str) -> ObjectStore:
+        asked.append(topic)
+        return store
+
+    writer = ChapterWriter(store_of)
+    for number in range(EVERY - 1):
+        writer.committed(KEYS, put_segments(store, number), 1)
+    writer.close()
+    writer.run()
+    assert asked == []
+    assert chapters(store) == {}
+    with Running(store) as writer:
+        for number in range(EVERY):
+            writer.committed(KEYS, put_segments(store, number), 1)
+        wait_for(lambda: chapters(store), "a chapter")
+    assert chapters(store) == {0: [number * 10 for number in range(EVERY)]}
+
+
+@pytest.mark.parametrize("fault", ["before", "after"])
+def test_a_chapter_that_fails_is_made_up_for_by_the_next(store: ObjectStore, fault: str) -> None:
+    """The store takes it or not; the writer goes on, and nobody is told anything else meanwhile."""
+    failing = Failing(store)
+    failing.fault = fault
+    with Running(failing) as writer:
+        writer.committed(KEYS, put_segments(store, *range(EVERY)), EVERY)
+        assert failing.failed.wait(10)
+        assert_true(store)
+        writer.committed(KEYS, put_segments(store, *range(EVERY, 2 * EVERY)), EVERY)
+        wait_for(lambda: len(chapters(store).get(0, ())) == 2 * EVERY, "the chapter", state=lambda: chapters(store))
+    assert chapters(store) == {0: [number * 10 for number in range(2 * EVERY)]}
+    assert_true(store)
+
+
+def test_while_a_store_is_asked_too_fast_no_chapter_is_written(store: ObjectStore) -> None:
+    """The first commit after that is the next attempt."""
+    running = Running(store)
+    running.throttled = True
+    running.writer.committed(KEYS, put_segments(store, *range(EVERY)), EVERY)
+    with running as writer:
+        wait_for(lambda: not writer.waiting, "the attempt to be passed over")
+        assert chapters(store) == {}
+        running.throttled = False
+        writer.committed(KEYS, put_segments(store, EVERY), 1)
+        wait_for(lambda: chapters(store), "a chapter")
+    assert chapters(store) == {0: [number * 10 for number in range(EVERY + 1)]}
+
+
+def test_an_archive_from_before_chapters_gets_all_of_them(store: ObjectStore) -> None:
+    """Once the first is due the others follow, one after the other."""
+    end = put_segments(store, *range(2 * CHAPTER_SEGMENTS + 1))
+    with Running(store) as writer:
+        writer.committed(KEYS, end, EVERY)
+        wait_for(lambda: len(chapters(store)) == 3, "three chapters", state=lambda: chapters(store))
+    assert [len(bases) for bases in chapters(store).values()] == [CHAPTER_SEGMENTS, CHAPTER_SEGMENTS, 1]
+
+
+@pytest.fixture
+def proxy(cluster: LocalCluster) -> Iterator[S3FaultProxy]:
+    """Between an agent and the S3 server."""
+    assert cluster.s3 is not None
+    with S3FaultProxy(cluster.s3) as proxy:
+        yield proxy
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_an_agent_killed_at_a_chapter_leaves_a_correct_view(
+    cluster: LocalCluster, archive_of: ArchiveOf, proxy: S3FaultProxy, moment: Moment
+) -> None:
+    """Killed as it writes one: readers see what they should, and the next life ships the rest and writes chapters."""
+    topic = f"chapters-{moment}"
+    archive = archive_of(topic)
+    cluster.create_topic(topic, assignment=[[1]])
+    cluster.produce(topic, records(3000), partition=0)
+
+    def chapter(step: Step, met: frozenset[Step]) -> bool:
+        return step.directory == "chapters" and not met
+
+    victim = Victim(archive, proxy, moment, chapter)
+    victim.live()
+    assert victim.struck.wait(60)
+    assert archive.read() == archive.oracle(end=archive.next_offset())
+    agent = victim.live()
+    cluster.produce(topic, records(3000, start=3000), partition=0)
+    end = archive.wait_until_shipped()
+    keys = archive.partition_keys()
+
+    def entries() -> int:
+        found = read_catalog(archive.store, keys).chapters
+        return sum(len(Chapter(archive.store.get(keys.chapter(first))[0], keys, "").entries()) for first in found)
+
+    segments = [segment for segment in read_catalog(archive.store, keys).segments if segment.name.base < end]
+    wait_for(lambda: entries() > len(segments) - EVERY, "the chapters", state=lambda: agent.tail(20))
+    agent.stop()
+    assert archive.read() == archive.oracle(end=end)
+    assert describe(archive.store, keys, segments, read_catalog(archive.store, keys).chapters) == describe(
+        archive.store, keys, segments
+    )

@@ -1,0 +1,135 @@
+"""Answers to listings, read quickly.
+
+The SDK reads an answer by its description of the service, field by field, and each date with a library that knows every
+form of date there is: 70 microseconds for each object of a listing, so that most of the time of planning a query went
+there. Here such an answer is read for what the driver takes from it, twenty times as fast; all others are read as ever,
+but with one form of date.
+"""
+
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote_plus
+from xml.etree import ElementTree
+
+from botocore.handlers import _handle_200_error  # type: ignore[attr-defined]
+from botocore.parsers import ResponseParser, ResponseParserError, ResponseParserFactory, RestXMLParser
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from botocore.hooks import BaseEventHooks
+    from botocore.model import Shape
+
+_LISTING = "ListObjectsV2Output"
+_LOOK = "before-parse.s3.*"
+_BEGINS = b"<ListBucketResult"
+_HEAD_BYTES = 200  # an XML declaration is shorter
+_TEXTS = frozenset({"NextContinuationToken", "EncodingType"})
+
+
+class QuickParsers(ResponseParserFactory):
+    """The session's component `response_parser_factory`."""
+
+    def create_parser(self, protocol_name: str) -> ResponseParser:
+        """The parser of a protocol; S3 speaks `rest-xml`."""
+        if protocol_name == "rest-xml":
+            return _QuickParser(timestamp_parser=timestamp_of)
+        return super().create_parser(protocol_name)
+
+
+class _Headers(dict[str, str]):
+    """Headers by their names in any case, as the parser asks for them: some forty for each answer."""
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and super().__contains__(name.lower())
+
+    def __getitem__(self, name: str) -> str:
+        return super().__getitem__(name.lower())
+
+
+class _QuickParser(RestXMLParser):
+    def _parse_non_payload_attrs(
+        self, response: "Mapping[str, Any]", shape: "Shape", member_shapes: Any, final_parsed: dict[str, Any]
+    ) -> None:
+        headers = _Headers((name.lower(), value) for name, value in response["headers"].items())
+        super()._parse_non_payload_attrs(  # type: ignore[misc] # not in the stubs
+            {**response, "headers": headers}, shape, member_shapes, final_parsed
+        )
+
+    def _parse_payload(
+        self, response: "Mapping[str, Any]", shape: "Shape", member_shapes: Any, final_parsed: dict[str, Any]
+    ) -> None:
+        if shape.name == _LISTING:
+            final_parsed.update(parse_listing(response["body"]))
+        else:
+            super()._parse_payload(response, shape, member_shapes, final_parsed)  # type: ignore[misc] # not in the stubs
+
+
+def spare_listings(events: "BaseEventHooks") -> None:
+    """Let a listing pass the SDK's look for errors in answers that say 200, which reads all of it once more.
+
+    What does not begin as a listing is looked at as ever.
+    """
+
+    def look(operation_model: Any, response_dict: "Mapping[str, Any]", **rest: Any) -> None:
+        if operation_model.name != "ListObjectsV2" or _BEGINS not in response_dict["body"][:_HEAD_BYTES]:
+            _handle_200_error(operation_model, response_dict, **rest)
+
+    events.unregister(_LOOK, _handle_200_error)
+    events.register_first(_LOOK, look)
+
+
+def parse_listing(body: bytes) -> dict[str, Any]:
+    """The answer to ListObjectsV2, as the SDK gives it, without what the driver does not take from it.
+
+    Raises:
+        ResponseParserError: it is no listing; the SDK's own error for that.
+    """
+    parsed: dict[str, Any] = {}
+    contents: list[dict[str, Any]] = []
+    directories: list[dict[str, str]] = []
+    try:
+        # Of a server that is trusted with the data itself; expat bounds what entities may grow to.
+        root = ElementTree.fromstring(body)  # noqa: S314
+        space = root.tag.rpartition("}")[0]
+        space += "}" if space else ""
+        names = tuple(space + name for name in ("Key", "Size", "ETag", "LastModified"))
+        for element in root:
+            name = element.tag.removeprefix(space)
+            if name == "Contents":
+                key, size, etag, modified = map(element.findtext, names)
+                if key is None or size is None or etag is None or modified is None:
+                    raise ValueError("an object without key, size, ETag or date")
+                contents.append({"Key": key, "Size": int(size), "ETag": etag, "LastModified": timestamp_of(modified)})
+            elif name == "CommonPrefixes":
+                directories += [{"Prefix": prefix.text or ""} for prefix in element]
+            elif name == "IsTruncated":
+                parsed[name] = element.text == "true"
+            elif name in _TEXTS:
+                parsed[name] = element.text or ""
+    except (ElementTree.ParseError, ValueError) as error:
+        raise ResponseParserError(f"unable to parse a listing: {error!r}, in {body[:200]!r}") from error
+    if parsed.pop("EncodingType", None) == "url":  # read here, as the SDK would do it for each name
+        for entry in contents:
+            if "%" in entry["Key"] or "+" in entry["Key"]:
+                entry["Key"] = unquote_plus(entry["Key"])
+        directories = [{"Prefix": unquote_plus(entry["Prefix"])} for entry in directories]
+    if contents:
+        parsed["Contents"] = contents
+    if directories:
+        parsed["CommonPrefixes"] = directories
+    return parsed
+
+
+def timestamp_of(text: str) -> datetime:
+    """A date of a listing (ISO 8601) or of a header (RFC 9110), of any form the SDK would take.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        found = parsedate_to_datetime(text)
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
