@@ -13,31 +13,18 @@ Exits with 1 where a goal is missed; `--no-gate` only prints.
 """
 
 import argparse
-import random
-import struct
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
-from io import BytesIO
 from pathlib import Path
 from typing import Final
 
-from aiokafka.record.default_records import DefaultRecordBatchBuilder
-from awscrt.checksums import crc32c
 from pyspark.sql.datasource import Filter, GreaterThanOrEqual, LessThan
 
+from bench.made_archives import CLUSTER, RECORDS_A_BATCH, TIME, ship, small_records, template_segment
 from bench.pairs import Goal, print_goals, print_table
-from bench.records import json_value, key
-from ts_common.commit import Commit, encode_log_start
-from ts_common.epochs import EpochLine
-from ts_common.log_format.index_files import TimeIndex
-from ts_common.log_format.scan import scan_segment
-from ts_common.model import TopicPartition
-from ts_common.object_keys import ClusterKeys, SegmentName
-from ts_common.probe import metadata_of
 from ts_common.store.contract import ByteRange, ObjectStore, ObjectStream
 from ts_common.store.factory import open_store
 from ts_common.store.wrapped import WrappedStore
@@ -47,13 +34,10 @@ from ts_spark.options import parse_options
 from ts_spark.planning import plan_query
 
 SHARE: Final = 2.0  # percent
-CLUSTER: Final = "bench"
-RECORDS_A_BATCH: Final = 51  # of 11 + 300 bytes and the fields around them: 16 KiB
 MINUTES: Final = 1440
 BATCHES_A_MINUTE: Final = 4
 MINUTE_MS: Final = 60_000
 BATCH_MS: Final = MINUTE_MS // BATCHES_A_MINUTE
-TIME: Final = 1_700_000_000_000
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 _COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 
@@ -90,60 +74,13 @@ class _CountingStream:
         return count
 
 
-def template(records: int) -> bytes:
-    """A batch of one producer, whose base offset and timestamps are still to be set."""
-    generator = random.Random(7)
-    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 30)
-    for index in range(records):
-        builder.append(index, TIME + index, key(index), json_value(generator, index), [])
-    return bytes(builder.build())
-
-
-def segment(pattern: bytes, base: int, records: int, batches: int, first_ms: int, batch_ms: int) -> tuple[bytes, ...]:
-    """`.log`, `.index` and `.timeindex` of so many batches, one after the other in time."""
-    log, index, timeindex = bytearray(), bytearray(), bytearray()
-    for number in range(batches):
-        batch = bytearray(pattern)
-        offset, time = base + number * records, first_ms + number * batch_ms
-        struct.pack_into(">q", batch, 0, offset)
-        struct.pack_into(">qq", batch, 27, time, time + records - 1)
-        struct.pack_into(">I", batch, 17, crc32c(bytes(batch[21:])))
-        if number:
-            last = offset + records - 1 - base
-            index += struct.pack(">ii", last, len(log))
-            timeindex += struct.pack(">qi", time + records - 1, last)
-        log += batch
-    return bytes(log), bytes(index), bytes(timeindex)
-
-
-def ship(store: ObjectStore, topic: str, segments: Sequence[tuple[int, tuple[bytes, ...]]], end: int) -> int:
-    """Put a partition there as the agent does; the bytes of its `.log` objects."""
-    keys = ClusterKeys(CLUSTER).partition(TopicPartition(topic, 0))
-    store.put(keys.log_start, encode_log_start(0))
-
-    def put(one: tuple[int, tuple[bytes, ...]]) -> int:
-        base, (log, index, timeindex) = one
-        name = SegmentName(base)
-        store.put(keys.segment(name, ".index"), index)
-        store.put(keys.segment(name, ".timeindex"), timeindex)
-        metadata = metadata_of(scan_segment(BytesIO(log), len(log), TimeIndex(base, timeindex)), base, topic)
-        store.put(keys.segment(name), log, metadata=metadata.encode())
-        return len(log)
-
-    with ThreadPoolExecutor(16) as pool:
-        total = sum(pool.map(put, segments))
-    commit = Commit(segments[-1][0], end, 0, EpochLine(((0, 0),)), None, None, 1, 0, "nonce")
-    store.put(keys.commit, commit.encode())
-    return total
-
-
 def day(store: ObjectStore, topic: str, records: int) -> int:
     """A segment for each minute."""
-    pattern, offsets = template(records), records * BATCHES_A_MINUTE
+    pattern, offsets = small_records(records), records * BATCHES_A_MINUTE
     segments = [
         (
             number * offsets,
-            segment(pattern, number * offsets, records, BATCHES_A_MINUTE, TIME + number * MINUTE_MS, BATCH_MS),
+            template_segment(pattern, number * offsets, records, BATCHES_A_MINUTE, TIME + number * MINUTE_MS, BATCH_MS),
         )
         for number in range(MINUTES)
     ]
@@ -171,7 +108,7 @@ def between(start: int, end: int) -> tuple[Filter, Filter]:
 def main() -> int:
     """Fill, ask, report."""
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--mebibytes", type=int, default=256, help="of the large segment")
+    arguments.add_argument("--mebibytes", type=int, default=1024, help="of the large segment")
     arguments.add_argument("--no-gate", action="store_true", help="exit with 0 also where a goal is missed")
     options = arguments.parse_args()
     goals, rows = [], []
@@ -193,10 +130,13 @@ def main() -> int:
             by_filters = share(store, topic, total, {}, between(*minute))
             ask(f"{topic}: a minute, filters", by_filters, asked, goal=records == 1)
 
-        pattern = template(RECORDS_A_BATCH)
+        pattern = small_records(RECORDS_A_BATCH)
         batches = (options.mebibytes << 20) // len(pattern)
         total = ship(
-            store, "large", [(0, segment(pattern, 0, RECORDS_A_BATCH, batches, TIME, 100))], batches * RECORDS_A_BATCH
+            store,
+            "large",
+            [(0, template_segment(pattern, 0, RECORDS_A_BATCH, batches, TIME, 100))],
+            batches * RECORDS_A_BATCH,
         )
         first, last = batches // 2, batches // 2 + batches // 100
         asked = (last - first) * RECORDS_A_BATCH

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import pruning
+from bench import made_archives, pruning
 from bench.agent_runs import AgentLog
 from bench.beside import Beside, losses, window
 from bench.paced_producer import Produced
@@ -97,13 +97,15 @@ def test_a_producer_that_catches_up_in_its_window_lost_nothing() -> None:
 def test_all_that_a_query_fetches_is_counted(tmp_path: Path) -> None:
     """By planning and by reading: a whole scan once, 1 % of a segment by time a little more than that."""
     store = pruning.CountingStore(open_store(tmp_path.as_uri()))
-    records, batches = pruning.RECORDS_A_BATCH, 500
-    made = pruning.segment(pruning.template(records), 0, records, batches, pruning.TIME, 100)
-    total = pruning.ship(store, "t", [(0, made)], records * batches)
+    records, batches = made_archives.RECORDS_A_BATCH, 500
+    made = made_archives.template_segment(
+        made_archives.small_records(records), 0, records, batches, made_archives.TIME, 100
+    )
+    total = made_archives.ship(store, "t", [(0, made)], records * batches)
     assert total == len(made[0]) > 8_000_000
     percent, rows = pruning.share(store, "t", total, {})
     assert (100 <= percent < 101, rows) == (True, records * batches)
-    middle = pruning.TIME + 100 * batches // 2
+    middle = made_archives.TIME + 100 * batches // 2
     options = {"startingTimestamp": middle, "endingTimestamp": middle + 100 * batches // 100}
     percent, rows = pruning.share(store, "t", total, options)
     assert rows == records * batches // 100

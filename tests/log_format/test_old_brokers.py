@@ -1,7 +1,6 @@
 """Segments that a real broker wrote in the formats of Kafka 0.9 and 0.10, against Kafka's Java consumer."""
 
 import os
-import socket
 import struct
 from collections.abc import Iterator
 
@@ -9,17 +8,25 @@ import pytest
 from awscrt.checksums import crc32
 
 from tests.log_format.build import message
+from tests.log_format.old_brokers import (
+    CODECS,
+    FORMATS,
+    OLD_PROTOCOL,
+    TIME,
+    closed,
+    headers,
+    produce_as_of_old,
+    produce_set,
+    records,
+)
 from tests.log_format.test_decode import Row, rows_of
-from tests.log_format.test_legacy import GZIP, LZ4, packed
+from tests.log_format.test_legacy import GZIP, packed
 from ts_common.log_format.columns import BufferPool, Projection
 from ts_common.log_format.decode import SegmentDecoder
-from ts_common.log_format.framing import BatchHeader, Trailing, parse_header
+from ts_common.log_format.framing import Trailing
 from ts_local.cluster import LocalCluster, Record, wait_for
 from ts_local.oracle import dump
 
-CODECS = ("none", "gzip", "snappy", "lz4")
-TIME = 1_700_000_000_000
-FORMATS = {0: "0.9.0", 1: "0.10.2"}
 SMALL = {"segment.bytes": "30000", "index.interval.bytes": "1000"}
 COMPACTED = {
     "segment.bytes": "60000",
@@ -32,59 +39,8 @@ COMPACTED = {
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
     """A broker of 3.9 that still writes old formats where a topic asks for them."""
-    properties = {"inter.broker.protocol.version": "2.8", "log.message.format.version": "2.8"}
-    with LocalCluster(properties=properties, name="old-formats") as cluster:
+    with LocalCluster(properties=OLD_PROTOCOL, name="old-formats") as cluster:
         yield cluster
-
-
-def records(count: int) -> list[Record]:
-    """Keys and values null and empty, timestamps that go back; then what fills a segment up."""
-    made = [
-        Record(
-            value=None if n % 7 == 0 else b"%d" % n * (n % 20),
-            key=None if n % 5 == 0 else b"key-%d" % n if n % 11 else b"",
-            timestamp=TIME + n * 1000 - (5000 if n % 10 == 0 else 0),
-        )
-        for n in range(count)
-    ]
-    return [*made, *(Record(os.urandom(4000), timestamp=TIME + count * 1000) for _ in range(15))]
-
-
-def produce_set(cluster: LocalCluster, topic: str, partition: int, message_set: bytes) -> None:
-    """Produce request, version 2, as a client of 0.10 sends it: the broker keeps the bytes where the format is 1."""
-    name = struct.pack(">h", len(topic)) + topic.encode()
-    request = struct.pack(">hhih", 0, 2, 1, -1) + struct.pack(">hii", -1, 30_000, 1) + name
-    request += struct.pack(">iii", 1, partition, len(message_set)) + message_set
-    address = ("127.0.0.1", cluster.brokers[1].port)
-    with socket.create_connection(address, 30) as connection, connection.makefile("rb") as answer:
-        connection.sendall(struct.pack(">i", len(request)) + request)
-        (size,) = struct.unpack(">i", answer.read(4))
-        body = answer.read(size)
-    (error,) = struct.unpack_from(">h", body, 4 + 4 + len(name) + 4 + 4)
-    assert error == 0, f"error code {error}"
-
-
-def produce_as_of_old(cluster: LocalCluster, topic: str, partition: int, magic: int, codec: int) -> None:
-    """Messages, or wrappers over 50 of them, as a client of old writes them."""
-    every = records(1000)
-    sets = [every[start : start + 50] for start in range(0, 1000, 50)] + [[one] for one in every[1000:]]
-    for number, few in enumerate(sets):
-        times = [record.timestamp or 0 for record in few]
-        inner = b"".join(message(magic, n, r.value, r.key, timestamp=r.timestamp or 0) for n, r in enumerate(few))
-        if not codec:
-            produce_set(cluster, topic, partition, inner)
-            continue
-        data = bytearray(packed(codec, inner))
-        if codec == LZ4 and magic:
-            data[6] = 0x82  # the header checksum as it should be
-        wrapper = message(magic, len(few) - 1, bytes(data), attributes=codec, timestamp=max(times) if number % 2 else 5)
-        produce_set(cluster, topic, partition, wrapper)
-
-
-def closed(cluster: LocalCluster, topic: str, partition: int) -> tuple[list[bytes], int]:
-    """A partition's closed segments, and the base offset of the active one."""
-    paths = sorted(cluster.brokers[1].partition_directory(topic, partition).glob("*.log"))
-    return [path.read_bytes() for path in paths[:-1]], int(paths[-1].stem)
 
 
 def shown(segments: list[bytes], chunk: int) -> list[Row]:
@@ -96,17 +52,6 @@ def shown(segments: list[bytes], chunk: int) -> list[Row]:
             rows += rows_of(columns)
         assert (decoder.trailing, decoder.valid_bytes) == (Trailing.NONE, len(data))
     return rows
-
-
-def headers(segments: list[bytes]) -> list[BatchHeader]:
-    """Of every batch and message."""
-    found = []
-    for data in segments:
-        position = 0
-        while isinstance(header := parse_header(data, position, len(data) - position), BatchHeader):
-            found.append(header)
-            position += header.size_in_bytes
-    return found
 
 
 def consumed(cluster: LocalCluster, topic: str) -> dict[int, list[Row]]:

@@ -1,0 +1,376 @@
+"""Every kind of topic that Kafka can write, through the whole system: the agent ships what a real broker wrote, Spark
+reads it, and no field of any record differs from what Kafka's Java consumer shows.
+
+The broker of 3.9 still writes the formats of 0.9 and 0.10. Each compacted topic has been through the real cleaner, some
+of them twice, so that tombstones and markers are gone too, and batches without a record remain.
+"""
+
+import os
+import random
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.log_format.old_brokers import CODECS as OLD_CODECS
+from tests.log_format.old_brokers import FORMATS, OLD_PROTOCOL, TIME, closed, headers, produce_as_of_old
+from tests.log_format.old_brokers import records as old_records
+from tests.spark.archives import oracle_records
+from ts_common.catalog import read_commit
+from ts_common.commit import Commit
+from ts_common.log_format.framing import BatchHeader
+from ts_common.model import TopicPartition
+from ts_common.object_keys import ClusterKeys
+from ts_common.store.factory import open_store
+from ts_local.agent import AgentProcess, write_config
+from ts_local.cluster import LocalCluster, Record, wait_for
+from ts_local.oracle import Isolation, OracleRecord, dump
+
+CODECS = (*OLD_CODECS, "zstd")
+CLUSTER = "kinds"
+ISOLATIONS: tuple[Isolation, ...] = ("read_uncommitted", "read_committed")
+SECONDS = 60.0
+NOTHING: Mapping[str, object] = {}
+
+Fill = Callable[[LocalCluster, str, int], None]  # the topic, and which round of filling it is
+Small = Mapping[str, str]
+
+SMALL: Small = {"segment.bytes": "20000", "index.interval.bytes": "1000"}
+APPENDED: Small = {"message.timestamp.type": "LogAppendTime"}
+COMPACTED: Small = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.01",
+    "segment.bytes": "40000",
+    "delete.retention.ms": "86400000",
+}
+FORGETFUL: Small = {**COMPACTED, "delete.retention.ms": "0"}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One topic of one partition.
+
+    Attributes:
+        fill: what is produced, in each round.
+        config: the topic's own.
+        rounds: how often it is filled; the cleaner has come to the active segment in between and in the end.
+        proof: what the batches of its closed segments must be, so that the topic is what its name says.
+    """
+
+    fill: Fill
+    config: Small
+    rounds: int
+    proof: Callable[[list[BatchHeader]], bool]
+
+    @property
+    def is_cleaned(self) -> bool:
+        """Whether the cleaner comes."""
+        return "cleanup.policy" in self.config
+
+
+def every_field(count: int) -> list[Record]:
+    """With all that a record can have, and timestamps that go back; then what fills segments up."""
+    made = []
+    for n in range(count):
+        pairs: list[tuple[str, bytes | None]] = [("h", b"%d" % n), ("h", None), ("\u00e9", b"")] if n % 3 == 0 else []
+        made.append(
+            Record(
+                value=None if n % 7 == 0 else b"%d" % n * (n % 20),
+                key=None if n % 5 == 0 else b"key-%d" % n if n % 11 else b"",
+                headers=pairs,
+                timestamp=TIME + n * 1000 - (5000 if n % 10 == 0 else 0),
+            )
+        )
+    return [*made, *(Record(os.urandom(4000), timestamp=TIME + count * 1000) for _ in range(15))]
+
+
+def plain(codec: str, cluster: LocalCluster, topic: str, _: int, config: Mapping[str, object] = NOTHING) -> None:
+    """A producer that compresses so."""
+    cluster.produce(topic, every_field(600), partition=0, config={"compression.type": codec, **config})
+
+
+def without_headers(codec: str, cluster: LocalCluster, topic: str, _: int) -> None:
+    """As `plain`, of what old formats can hold; the broker converts it."""
+    cluster.produce(topic, old_records(600), partition=0, config={"compression.type": codec})
+
+
+def of_old(magic: int, codec: str, cluster: LocalCluster, topic: str, _: int) -> None:
+    """A client of old, whose bytes the broker keeps."""
+    produce_as_of_old(cluster, topic, 0, magic, OLD_CODECS.index(codec))
+
+
+def keyed(codec: str, cluster: LocalCluster, topic: str, number: int, *, with_headers: bool = True) -> None:
+    """Keys that come again, and tombstones; what fills up has keys of its own, which stay."""
+    rows = [
+        Record(
+            None if n % 13 == 0 else b"%d-%d" % (number, n) * 5,
+            b"key-%d" % (n if n % 3 == 0 else n % 12),
+            headers=[("n", b"%d" % n)] if with_headers else [],
+            timestamp=TIME + n,
+        )
+        for n in range(600)
+    ]
+    filling = [Record(os.urandom(4000), b"filling-%d-%d" % (number, n), timestamp=TIME) for n in range(30)]
+    # Not idempotent: the last batch of a living producer would keep its place.
+    config = {"compression.type": codec, "enable.idempotence": "false", "batch.size": 4000}
+    cluster.produce(topic, rows + filling, partition=0, config=config)
+
+
+def transactional(codec: str, cluster: LocalCluster, topic: str, number: int) -> None:
+    """Three producers whose transactions interleave, commit and abort, some of them over several segments."""
+    draw = random.Random(f"{topic}-{number}")
+    config = {"compression.type": codec, "batch.size": 1000, "linger.ms": 0}
+    producers = [cluster.producer({**config, "transactional.id": f"{topic}-{number}-{n}"}) for n in range(3)]
+    for producer in producers:
+        producer.init_transactions(SECONDS)
+    began: set[int] = set()
+    for step in range(60):
+        which = draw.randrange(3)
+        if which not in began:
+            producers[which].begin_transaction()
+            began.add(which)
+        for n in range(draw.randrange(1, 8)):
+            value = None if draw.random() < 0.1 else b"%d-%d-%d" % (which, step, n) + os.urandom(draw.randrange(1000))
+            producers[which].produce(topic, value, b"key-%d" % draw.randrange(20), headers=[("n", b"%d" % n)])
+        producers[which].flush(SECONDS)
+        if draw.random() < (0.1 if which == 0 else 0.5):
+            end = producers[which].abort_transaction if draw.random() < 0.5 else producers[which].commit_transaction
+            end(SECONDS)
+            began.discard(which)
+    for which in began:
+        producers[which].abort_transaction(SECONDS)
+    # What one transaction alone left behind: a compacted one of which no record stays.
+    producers[1].begin_transaction()
+    producers[1].produce(topic, b"soon gone", b"key-1")
+    producers[1].commit_transaction(SECONDS)
+    keyed(codec, cluster, topic, number)
+
+
+def upgraded(cluster: LocalCluster, topic: str, number: int) -> None:
+    """One segment that begins in the format of 0.9, goes on in that of 0.10 and ends in today's; each codec."""
+    for version in ("0.9.0", "0.10.2", "2.8"):
+        cluster.alter_config(topic, {"message.format.version": version})
+        for codec in OLD_CODECS:
+            without_headers(codec, cluster, topic, number)
+
+
+def mixed(cluster: LocalCluster, topic: str, number: int) -> None:
+    """A codec after the other."""
+    for codec in CODECS:
+        cluster.produce(topic, every_field(50)[:50], partition=0, config={"compression.type": codec})
+    plain("none", cluster, topic, number)
+
+
+def large(cluster: LocalCluster, topic: str, _: int) -> None:
+    """Records of one megabyte, some of them of zeros, which compress to nothing."""
+    rows = [
+        Record(os.urandom(900_000) if n % 2 else bytes(900_000), b"%d" % n, [("h", bytes(50_000))]) for n in range(6)
+    ]
+    for codec in ("none", "zstd", "lz4"):
+        cluster.produce(topic, rows, partition=0, config={"compression.type": codec, "message.max.bytes": 2_000_000})
+
+
+def cut_below(cluster: LocalCluster, topic: str, number: int) -> None:
+    """DeleteRecords in the middle of a segment: the archive begins where the broker's oldest segment does."""
+    plain("lz4", cluster, topic, number)
+    cluster.delete_records(topic, {0: 411})
+
+
+def _has(codec: str, magic: int = 2, *, appended: bool = False) -> Callable[[list[BatchHeader]], bool]:
+    """Batches of that format only; some, or all but incompressible ones, of that codec."""
+
+    def proof(found: list[BatchHeader]) -> bool:
+        return (
+            {header.magic for header in found} == {magic}
+            and CODECS.index(codec) in {header.codec for header in found}
+            and {header.is_log_append_time for header in found} == {appended}
+        )
+
+    return proof
+
+
+def _both(*proofs: Callable[[list[BatchHeader]], bool]) -> Callable[[list[BatchHeader]], bool]:
+    return lambda found: all(proof(found) for proof in proofs)
+
+
+def _has_markers(found: list[BatchHeader]) -> bool:
+    return any(header.is_control for header in found)
+
+
+def _has_empty(found: list[BatchHeader]) -> bool:
+    return any(header.record_count == 0 for header in found)
+
+
+def kinds() -> dict[str, Kind]:
+    """Every topic, by name."""
+    made: dict[str, Kind] = {}
+    for codec in CODECS:
+        made[f"created-{codec}"] = Kind(partial(plain, codec), SMALL, 1, _has(codec))
+        made[f"appended-{codec}"] = Kind(partial(plain, codec), {**SMALL, **APPENDED}, 1, _has(codec, appended=True))
+        by_broker = {**SMALL, "compression.type": "uncompressed" if codec == "none" else codec}
+        made[f"by-broker-{codec}"] = Kind(
+            partial(plain, "gzip" if codec != "gzip" else "lz4"), by_broker, 1, _has(codec)
+        )
+        made[f"compacted-{codec}"] = Kind(partial(keyed, codec), COMPACTED, 1, _has(codec))
+        made[f"transactions-{codec}"] = Kind(partial(transactional, codec), SMALL, 1, _both(_has(codec), _has_markers))
+    for codec in ("none", "zstd"):
+        kept = _both(_has(codec), _has_markers)
+        made[f"compacted-transactions-{codec}"] = Kind(partial(transactional, codec), COMPACTED, 1, kept)
+        gone = _both(_has(codec), _has_empty)
+        made[f"forgotten-transactions-{codec}"] = Kind(partial(transactional, codec), FORGETFUL, 2, gone)
+        made[f"forgotten-{codec}"] = Kind(partial(keyed, codec), FORGETFUL, 2, _has(codec))
+    appended = {**COMPACTED, **APPENDED}
+    made["compacted-appended"] = Kind(partial(keyed, "snappy"), appended, 1, _has("snappy", appended=True))
+    for magic, version in FORMATS.items():
+        old = {"message.format.version": version}
+        for codec in OLD_CODECS:
+            converted = partial(without_headers, codec)
+            made[f"magic-{magic}-{codec}"] = Kind(converted, {**SMALL, **old}, 1, _has(codec, magic))
+            made[f"of-old-{magic}-{codec}"] = Kind(
+                partial(of_old, magic, codec), {**SMALL, **old}, 1, _has(codec, magic)
+            )
+        for codec in ("none", "gzip"):
+            cleaned = partial(keyed, codec, with_headers=False)
+            made[f"compacted-{magic}-{codec}"] = Kind(cleaned, {**COMPACTED, **old}, 1, _has(codec, magic))
+    for codec in ("none", "lz4"):
+        old = {**SMALL, **APPENDED, "message.format.version": FORMATS[1]}
+        proof = _has(codec, 1, appended=True)
+        made[f"appended-1-{codec}"] = Kind(partial(without_headers, codec), old, 1, proof)
+    upgrade = {"segment.bytes": "200000", "message.format.version": "0.9.0"}
+    made["upgraded"] = Kind(upgraded, upgrade, 1, lambda found: {header.magic for header in found} == {0, 1, 2})
+    made["mixed"] = Kind(mixed, SMALL, 1, lambda found: {header.codec for header in found} == {0, 1, 2, 3, 4})
+    megabytes = {"segment.bytes": "3000000", "max.message.bytes": "2000000"}
+    made["large"] = Kind(large, megabytes, 1, lambda found: max(header.size_in_bytes for header in found) > 900_000)
+    single: Fill = partial(plain, "lz4", config={"batch.num.messages": 1})
+    made["single"] = Kind(single, SMALL, 1, lambda found: {header.record_count for header in found} == {1})
+    # One batch as large as a segment is allowed to be.
+    whole: Fill = partial(plain, "zstd", config={"batch.size": 900_000, "linger.ms": 500})
+    bulk = {"segment.bytes": "60000"}
+    made["bulk"] = Kind(whole, bulk, 1, lambda found: max(header.record_count or 0 for header in found) > 300)
+    made["cut-below"] = Kind(cut_below, SMALL, 1, _has("lz4"))
+    return made
+
+
+KINDS = kinds()
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What the two readers show of every topic.
+
+    Attributes:
+        batches: of each topic's closed segments.
+        ends: each topic's next offset.
+        expected: what Kafka's Java consumer shows below it, by isolation and topic.
+        shown: what a query through Spark shows.
+    """
+
+    batches: dict[str, list[BatchHeader]]
+    ends: dict[str, int]
+    expected: dict[Isolation, dict[str, list[OracleRecord]]]
+    shown: dict[Isolation, dict[str, list[OracleRecord]]]
+
+
+@pytest.fixture(scope="module")
+def compared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Compared:
+    """The broker fills and cleans, the agent ships, both end; then Spark reads."""
+    directory = tmp_path_factory.mktemp("kinds")
+    location = (directory / "store").as_uri()
+    (directory / "store").mkdir()
+    with LocalCluster(properties={**OLD_PROTOCOL, "message.max.bytes": "2000000"}, name="kinds") as cluster:
+        for name, kind in KINDS.items():
+            cluster.create_topic(name, config=kind.config)
+        for number in range(2):
+            for name, kind in KINDS.items():
+                if number < kind.rounds:
+                    kind.fill(cluster, name, number)
+            _wait_for_the_cleaner(cluster)
+        ends = _ship(cluster, directory, location)
+        batches = {name: headers(closed(cluster, name, 0)[0]) for name in KINDS}
+        expected = {
+            isolation: _by_topic(dump(cluster.bootstrap, list(KINDS), isolation), ends) for isolation in ISOLATIONS
+        }
+    shown = {}
+    for isolation in ISOLATIONS:
+        table = (
+            spark.read.format("kafka_segments")
+            .option("cluster", CLUSTER)
+            .option("prefixEntropyBits", 3)
+            .option("subscribePattern", "[a-z].*")
+            .option("includeHeaders", "true")
+            .option("kafka.isolation.level", isolation)
+            .load(location)
+        )
+        shown[isolation] = _by_topic(oracle_records(table.toArrow().to_pylist()), ends)
+    return Compared(batches, ends, expected, shown)
+
+
+def _wait_for_the_cleaner(cluster: LocalCluster) -> None:
+    """Until it has come to the active segment of each topic that it cleans."""
+    checkpoint = cluster.brokers[1].log_dirs[0] / "cleaner-offset-checkpoint"
+
+    def left() -> list[str]:
+        lines = checkpoint.read_text().splitlines() if checkpoint.exists() else []
+        return [
+            name
+            for name, kind in KINDS.items()
+            if kind.is_cleaned and f"{name} 0 {closed(cluster, name, 0)[1]}" not in lines
+        ]
+
+    wait_for(lambda: not left(), "the cleaner to come to the active segments", 120, state=left)
+
+
+def _ship(cluster: LocalCluster, directory: Path, location: str) -> dict[str, int]:
+    """An agent ships all that is closed; each topic's next offset."""
+    config = {"storage.service.endpoint.url": location, "ts.segment.uploader.s3.prefix.entropy.bits": "3"}
+    write_config(directory / "conf", CLUSTER, config)
+    broker = cluster.brokers[1]
+    agent = AgentProcess(directory, cluster.logs, directory / "conf", broker.server_properties, CLUSTER)
+    keys = ClusterKeys(CLUSTER, 3)
+    with open_store(location) as store:
+
+        def next_offset(name: str) -> int | None:
+            commit, _ = read_commit(store, keys.partition(TopicPartition(name, 0)))
+            return commit.next_offset if isinstance(commit, Commit) else None
+
+        def left() -> list[str]:
+            return [name for name in KINDS if next_offset(name) != closed(cluster, name, 0)[1]]
+
+        agent.start()
+        try:
+            wait_for(lambda: not left(), "the agent to ship all that is closed", 120, state=left)
+        finally:
+            agent.stop()
+    return {name: closed(cluster, name, 0)[1] for name in KINDS}
+
+
+def _by_topic(records: list[OracleRecord], ends: Mapping[str, int]) -> dict[str, list[OracleRecord]]:
+    """Those below the next offsets, in the order in which they came."""
+    found: dict[str, list[OracleRecord]] = defaultdict(list)
+    for record in records:
+        if record.offset < ends[record.topic]:
+            found[record.topic].append(record)
+    return found
+
+
+def test_there_are_topics_enough() -> None:
+    """Of each kind, at least forty in all."""
+    assert len(KINDS) >= 40
+
+
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+@pytest.mark.parametrize("topic", KINDS)
+def test_no_field_of_any_topic_differs_from_the_java_consumers(
+    compared: Compared, topic: str, isolation: Isolation
+) -> None:
+    """The topic is what its name says, and of all its records every field is equal, in order, and once."""
+    found = compared.batches[topic]
+    assert KINDS[topic].proof(found), found[:10]
+    assert compared.shown[isolation][topic] == compared.expected[isolation][topic]
+    assert compared.expected["read_uncommitted"][topic]
+    fewer = len(compared.expected["read_committed"][topic]) < len(compared.expected["read_uncommitted"][topic])
+    assert fewer == ("transactions" in topic)
