@@ -6,8 +6,9 @@ a long object over a bad line is read as long as it makes progress; only a chunk
 repetition brings it back. One that changes while it is read is `CorruptData`: a `.log` never does.
 """
 
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from types import TracebackType
 from typing import Self
 
@@ -94,4 +95,16 @@ def fetch(store: ObjectStore, key: str, start: int = 0, *, chunk_bytes: int = CH
     """The bytes of an object from `start` on, in chunks of at most `chunk_bytes`; as `ResumableReader`."""
     with ResumableReader(store, key, start) as reader:
         while chunk := reader.read(chunk_bytes):
+            yield chunk
+
+
+def one_ahead(chunks: Generator[bytes, None, None]) -> Generator[bytes, None, None]:
+    """The same chunks; each is fetched, on a thread, while the caller is at work on the one before it.
+
+    Closing it waits for the chunk that is on its way. Whatever the chunks raise is raised in their order.
+    """
+    with closing(chunks), ThreadPoolExecutor(1, "fetch") as pool:
+        following = pool.submit(next, chunks, b"")
+        while chunk := following.result():
+            following = pool.submit(next, chunks, b"")
             yield chunk

@@ -17,7 +17,7 @@ from awscrt.checksums import crc32c
 
 from ts_common.catalog import SegmentCopy
 from ts_common.errors import CorruptData, ObjectNotFound
-from ts_common.fetch import CHUNK_BYTES, ResumableReader
+from ts_common.fetch import CHUNK_BYTES, ResumableReader, one_ahead
 from ts_common.log_format.columns import BufferPool, Projection, RecordColumns
 from ts_common.log_format.decode import MAX_BYTES, MAX_ROWS, SegmentDecoder
 from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, Trailing, parse_header
@@ -90,7 +90,8 @@ class SegmentReader:
         )
         usual = CHUNK_BYTES if end >= copy.end else _PARTIAL_CHUNK_BYTES
         body = _Body(self._store, copy, position, chunk_bytes or usual)
-        with closing(body.chunks()) as chunks:
+        # Whoever names a size may stop after any chunk, and pays for each.
+        with closing(body.chunks() if chunk_bytes else one_ahead(body.chunks())) as chunks:
             yield from decoder.decode(chunks)
             if decoder.trailing is None and not (position == 0 and end >= copy.end):
                 if copy.dense and decoder.position < min(end, copy.end):  # a changed base offset looks like the end
