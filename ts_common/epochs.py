@@ -45,16 +45,25 @@ class EpochLine:
         """This list for offsets below `at`, the other for those from `at` on.
 
         Where the other's epoch at `at` began before, its reign simply goes on. Pairs of the other that would make an
-        epoch fall are left out: an older reign cannot follow a newer one.
+        epoch fall are left out: an older reign cannot follow a newer one. An epoch that both know begins where the
+        earlier of the two says: it has one leader, in whose log it begins at one offset; a follower learns of it with
+        the first batch that compaction left.
         """
+        line = _lowered(other, [pair for pair in self.pairs if pair[1] >= at])
         pairs = list(self.below(at).pairs)
-        epoch = other.at(at)
+        epoch = line.at(at)
         tail = [(epoch, at)] if epoch is not None else []
-        tail += [pair for pair in other.pairs if pair[1] > at]
+        tail += [pair for pair in line.pairs if pair[1] > at]
         for pair in tail:
             if not pairs or pair[0] > pairs[-1][0]:
                 pairs.append(pair)
         return EpochLine(tuple(pairs))
+
+    def with_next(self, other: "EpochLine", at: int) -> "EpochLine":
+        """This list below `at`, and what the other says of later epochs that begin from there on."""
+        pairs = self.below(at).pairs
+        last = pairs[-1][0] if pairs else NO_EPOCH
+        return EpochLine((*pairs, *(pair for pair in other.pairs if pair[1] >= at and pair[0] > last)))
 
     def end_of(self, epoch: int, log_end: int) -> tuple[int, int]:
         """What a leader with this list answers to "where did `epoch` end?" (Kafka's OffsetsForLeaderEpoch).
@@ -148,3 +157,15 @@ class EpochLine:
         if index == len(self.pairs) or self.pairs[index][0] != epoch:
             return 0, 0
         return self.pairs[index][1], self.pairs[index + 1][1] if index + 1 < len(self.pairs) else inf
+
+
+def _lowered(line: EpochLine, known: Iterable[tuple[int, int]]) -> EpochLine:
+    """A list in which no epoch begins later than is known; what would then begin behind a later epoch is left out."""
+    starts = dict(known)
+    pairs: list[tuple[int, int]] = []
+    for epoch, start in line.pairs:
+        begin = min(start, starts.get(epoch, start))
+        while pairs and pairs[-1][1] >= begin:
+            pairs.pop()
+        pairs.append((epoch, begin))
+    return EpochLine(tuple(pairs))

@@ -315,7 +315,8 @@ def next_commit(position: Position, run: Sequence[Shipped], reign: Reign, broker
                 f"{shipped.partition}: segment {shipped.base} has epochs {shipped.epochs}, which cannot continue "
                 f"{epochs.pairs} from offset {next_offset} on; committed, readers would drop its records"
             )
-        epochs = continued.below(shipped.end)
+        # A commit that was taken back names reigns that begin further on; where, the segments may not show any more.
+        epochs = continued.with_next(epochs, shipped.end)
         next_offset = shipped.end
         highest = shipped.base if highest is None else max(highest, shipped.base)
     before = position.commit if isinstance(position.commit, Commit) else None

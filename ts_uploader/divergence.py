@@ -218,7 +218,7 @@ def shared_end_by_bytes(store: ObjectStore, catalog: PartitionCatalog, next_offs
 
 def rewound(epochs: EpochLine, end: int, local: EpochLine | None) -> EpochLine:
     """A run's epochs up to `end`, continued from the local checkpoint."""
-    return epochs.below(end).continued(local or EpochLine(), end)
+    return epochs.continued(local or EpochLine(), end)
 
 
 WHAT_TO_DO = (

@@ -66,7 +66,7 @@ def describe_loss(
     if local.pairs:  # retention cut it off below what the log still holds
         epochs = epochs.continued(local, max(start, local.pairs[0][1]))
     # The epoch that begins right where the commit will end stays: another leader's log is compared by it.
-    epochs = epochs.below(end + 1)
+    epochs = epochs.with_next(position.epochs, end + 1)
     steps = unite(copies, epochs, start, end)
     return Loss(
         gaps=merged((step.start, step.end) for step in steps if isinstance(step, Hole)),

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,6 +37,65 @@ def test_a_continuation_keeps_the_past_and_takes_the_rest() -> None:
     local = EpochLine(((0, 0), (3, 120), (9, 300)))
     assert LINE.continued(local, 250) == EpochLine(((0, 0), (3, 100), (9, 300)))
     assert EpochLine().continued(local, 130) == EpochLine(((3, 130), (9, 300)))
+
+
+def test_an_epoch_begins_where_the_earlier_of_two_lists_says() -> None:
+    """A follower learns of an epoch with the first batch of it that compaction left, so its list may say too much."""
+    known = EpochLine(((3, 8), (4, 11), (7, 14)))
+    assert known.continued(EpochLine(((3, 4), (4, 12), (7, 15), (9, 20))), 11).pairs == (
+        (3, 8),
+        (4, 11),
+        (7, 14),
+        (9, 20),
+    )
+    assert EpochLine(((0, 0), (4, 11))).continued(EpochLine(((3, 12), (4, 13))), 10).pairs == ((0, 0), (4, 11))
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 6)), min_size=1, max_size=8), st.data())
+def test_a_continuation_of_two_lists_of_one_line_knows_what_either_knows(
+    steps: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    """Each may have epochs begin too late, or miss some; together they never say more than is so."""
+    line, epoch, start = [], 0, 0
+    for rise, length in steps:
+        line.append((epoch, start))
+        epoch, start = epoch + rise, start + length
+    starts = [first for _, first in line] + [start]
+
+    def seen() -> EpochLine:
+        late = [data.draw(st.integers(first, following)) for first, following in pairwise(starts)]
+        return EpochLine(
+            tuple(
+                (epoch, at) for (epoch, _), at, following in zip(line, late, starts[1:], strict=True) if at < following
+            )
+        )
+
+    first, second, whole = seen(), seen(), EpochLine(tuple(line))
+    at = data.draw(st.integers(0, start))
+    continued = first.continued(second, at)
+    both = {epoch for epoch, _ in first} & {epoch for epoch, _ in second}
+    for offset in range(at, start):
+        truth, found, known = whole.at(offset), continued.at(offset), second.at(offset)
+        assert truth is not None
+        assert found is None or found <= truth
+        assert known is None or (found is not None and found >= known)
+        if first.at(offset) in both:
+            assert found is not None
+            assert found >= (first.at(offset) or 0)
+
+
+def test_reigns_that_begin_further_on_stay_named() -> None:
+    """What lies below is one list's, later epochs from there on the other's."""
+    future = EpochLine(((3, 8), (4, 11), (7, 14), (14, 17)))
+    assert EpochLine(((3, 8), (4, 11), (5, 12))).with_next(future, 13).pairs == (
+        (3, 8),
+        (4, 11),
+        (5, 12),
+        (7, 14),
+        (14, 17),
+    )
+    assert EpochLine(((3, 8), (15, 11))).with_next(future, 13).pairs == ((3, 8), (15, 11))
+    assert EpochLine().with_next(future, 14).pairs == ((7, 14), (14, 17))
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=30).map(sorted), st.data())

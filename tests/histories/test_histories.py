@@ -169,10 +169,13 @@ class Histories(RuleBasedStateMachine):
                 self.check_view(closed=range(0))
 
     def nobody_knows(self, offset: int, epoch: int) -> bool:
-        """Retention cuts a broker's epochs too: of what an election lost below its log start only commits tell."""
-        start = self.cluster.brokers[self.cluster.leader].start
+        """Retention cuts a broker's epochs too, and a follower learns of an epoch with the first batch that compaction
+        left: of what an election lost where the leader itself does not know, only commits tell.
+        """
+        leader = self.cluster.brokers[self.cluster.leader]
+        ignorant = offset < leader.start or (EpochLine(tuple(leader.epochs)).at(offset) or 0) <= epoch
         known = any((line.at(offset) or 0) > epoch for line in self.lines)
-        return self.cluster.lossy is not None and offset < start and not known
+        return self.cluster.lossy is not None and ignorant and not known
 
     def check_view(self, closed: range) -> None:
         """Every row is the line's; what is not shown was compacted, or is a recorded gap that no segment here fills."""

@@ -223,3 +223,12 @@ def test_the_first_line_stays_the_highest_base_of_the_run() -> None:
     position = replace(POSITION, next_offset=200, highest_base=100)
     commit = next_commit(position, [shipped(90, 250, (2, 90))], REIGN, 1)
     assert (commit.highest_base, commit.next_offset) == (100, 250)
+
+
+def test_a_commit_names_the_reigns_further_on_until_it_has_passed_them() -> None:
+    """After an election that lost records they say which are dead; segments may not, where the cleaner was."""
+    position = replace(POSITION, epochs=EpochLine(((2, 0), (3, 120), (4, 150))))
+    commit = next_commit(position, [shipped(100, 130, (2, 100), (3, 125))], REIGN, 1)
+    assert commit.epochs.pairs == ((2, 0), (3, 120), (4, 150))
+    later = replace(position, epochs=commit.epochs, next_offset=130)
+    assert next_commit(later, [shipped(130, 200, (3, 130), (4, 160))], REIGN, 1).epochs.pairs == commit.epochs.pairs
