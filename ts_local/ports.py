@@ -5,6 +5,7 @@ or by any outgoing connection, which the system gives a port from its ephemeral 
 range, and each is locked, as one byte of a file that all processes share, until this process ends.
 """
 
+import errno
 import fcntl
 import os
 import random
@@ -41,6 +42,21 @@ def free_port() -> int:
                 _held.add(port)
                 return port
     raise NoFreePortError(f"no free port on {LOOPBACK} from {_LOWEST} to {highest}: {_CANDIDATES} were taken")
+
+
+def listen(backlog: int) -> socket.socket:
+    """A socket that listens on a free loopback port: one that somebody bound a moment before is passed over.
+
+    Raises:
+        NoFreePortError: as `free_port`.
+    """
+    while True:
+        port = free_port()
+        try:
+            return socket.create_server((LOOPBACK, port), backlog=backlog)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
 
 
 def free_ports(count: int) -> list[int]:

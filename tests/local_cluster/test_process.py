@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from ts_local import ports
 from ts_local.jars import LINES, ToolMissingError, build_once, kafka_jars, oracle_classes
 from ts_local.ports import free_ports
 from ts_local.process import Server, ServerDiedError, ServerNotRunningError
@@ -170,6 +171,15 @@ def test_free_ports_are_all_different_and_below_the_ephemeral_range() -> None:
     assert len(set(ports)) == 200
     ephemeral = Path("/proc/sys/net/ipv4/ip_local_port_range")
     assert max(ports) < int(ephemeral.read_text().split()[0])
+
+
+def test_a_port_that_was_just_taken_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between being found free and being bound it may go to anybody."""
+    with ports.listen(1) as first:
+        handed_out = iter([first.getsockname()[1], *free_ports(1)])
+        monkeypatch.setattr(ports, "free_port", lambda: next(handed_out))
+        with ports.listen(1) as second:
+            assert second.getsockname()[1] != first.getsockname()[1]
 
 
 def test_a_build_is_done_once_by_many_and_again_when_its_source_changed(tmp_path: Path) -> None:

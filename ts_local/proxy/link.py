@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Self, TypeVar
 
-from ts_local.ports import LOOPBACK, free_port
+from ts_local.ports import LOOPBACK, listen
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class LinkProxy:
     def __init__(self, name: str, port: int) -> None:
         self.name = name
         self._target = (LOOPBACK, port)
-        listener = socket.create_server((LOOPBACK, free_port()), backlog=_BACKLOG)
+        listener = listen(_BACKLOG)
         listener.setblocking(False)
         self._listener = listener
         self.port: int = listener.getsockname()[1]

@@ -28,7 +28,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Self
 
-from ts_local.ports import LOOPBACK, free_port
+from ts_local.ports import LOOPBACK, listen
 from ts_local.proxy.actions import Answer
 from ts_local.proxy.exchange import DropRequest, Exchange, Hook, Surroundings
 from ts_local.proxy.journal import Request
@@ -53,7 +53,7 @@ class S3FaultProxy:
         self._s3 = s3
         self._script = Script()
         self._around = Surroundings((LOOPBACK, s3.port))
-        self._listener = socket.create_server((LOOPBACK, free_port()), backlog=_CONNECTIONS)
+        self._listener = listen(_CONNECTIONS)
         self.port: int = self._listener.getsockname()[1]
         self.endpoint = f"http://{LOOPBACK}:{self.port}"
         self._threads = ThreadPoolExecutor(_CONNECTIONS + 1, thread_name_prefix=f"s3-proxy-{self.port}")
