@@ -27,6 +27,7 @@ from ts_common.segment_metadata import SegmentMetadata
 from ts_common.store.contract import ByteRange, ObjectStore
 
 _PARTIAL_CHUNK_BYTES = 1 << 20  # of a range that ends before its segment: the last chunk is mostly for nothing
+_LONG_BYTES = 16 << 20
 
 
 class SegmentReader:
@@ -90,8 +91,8 @@ class SegmentReader:
         )
         usual = CHUNK_BYTES if end >= copy.end else _PARTIAL_CHUNK_BYTES
         body = _Body(self._store, copy, position, chunk_bytes or usual)
-        # Whoever names a size may stop after any chunk, and pays for each.
-        with closing(body.chunks() if chunk_bytes else one_ahead(body.chunks())) as chunks:
+        chunks_of = one_ahead(body.chunks()) if chunk_bytes is None and _is_long(copy, start, end) else body.chunks()
+        with closing(chunks_of) as chunks:
             yield from decoder.decode(chunks)
             if decoder.trailing is None and not (position == 0 and end >= copy.end):
                 if copy.dense and decoder.position < min(end, copy.end):  # a changed base offset looks like the end
@@ -168,6 +169,12 @@ class SegmentReader:
         # A wrapper of an older magic names its last offset only, so what stands in it may begin before.
         trusted = header is not None and header.magic >= 2 and copy.base < header.base_offset <= start
         return position if trusted else 0
+
+
+def _is_long(copy: SegmentCopy, start: int, end: int) -> bool:
+    """Whether a chunk that is fetched for nothing, where a range ends early, is little beside the range."""
+    share = (min(end, copy.end) - max(start, copy.base)) / max(copy.end - copy.base, 1)
+    return end >= copy.end or copy.segment.size * share >= _LONG_BYTES
 
 
 def known_crc32c(metadata: SegmentMetadata) -> int | None:

@@ -88,9 +88,16 @@ class Broker:
         self.held[active] = [offset for offset in self.held[active] if offset < end]
         del self.history[end:]
         self._rewrite(active)
-        self.epochs = [pair for pair in self.epochs if pair[1] < end]
-        self._write_epochs()
+        self.forget_empty_reigns()
         self.high_watermark = min(self.high_watermark, end)
+
+    def forget_empty_reigns(self) -> None:
+        """Drop epochs that begin at the log's end, of reigns without a record: a follower does before it fetches.
+
+        Source: Kafka's `UnifiedLog.truncateTo`, which always truncates the epoch cache.
+        """
+        self.epochs = [pair for pair in self.epochs if pair[1] < self.end]
+        self._write_epochs()
 
     def begin_at(self, history: list[Entry], epochs: list[tuple[int, int]]) -> None:
         """Drop everything and begin where the leader's log begins, as a follower does that is too far behind."""
@@ -235,6 +242,8 @@ class Cluster:
         parted = replica.parts_from(leader)
         if parted < replica.end:
             replica.truncate(max(parted, replica.start))
+        else:
+            replica.forget_empty_reigns()
         if replica.end < leader.start or parted < replica.start:
             below = [pair for pair in leader.epochs if pair[1] <= leader.start][-1:]
             replica.begin_at(leader.history[: leader.start], below)
