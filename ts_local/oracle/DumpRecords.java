@@ -48,6 +48,8 @@ public final class DumpRecords {
         properties.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "none");
         properties.put(ConsumerConfig.ALLOW_AUTO_CREATE_TOPICS_CONFIG, "false");
         properties.put(ConsumerConfig.MAX_POLL_RECORDS_CONFIG, "10000");
+        // The fetch that waits at one partition's end holds up the first one of the next.
+        properties.put(ConsumerConfig.FETCH_MAX_WAIT_MS_CONFIG, "10");
 
         ByteArrayDeserializer bytes = new ByteArrayDeserializer();
         try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(properties, bytes, bytes);
