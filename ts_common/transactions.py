@@ -10,28 +10,24 @@ Source of the search's end: Kafka's `UnifiedLog.collectAbortedTransactions`, whi
 offset reaches what is asked for.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import structlog
 from awscrt.checksums import crc32c
 
 from ts_common.catalog import SegmentCopy
-from ts_common.errors import CorruptData, ObjectNotFound
-from ts_common.fetch import CHUNK_BYTES, ResumableReader
-from ts_common.log_format.framing import (
-    HEADER_SIZE,
-    NO_PRODUCER,
-    BatchHeader,
-    batch_crc,
-    crc_start,
-    parse_header,
-)
+from ts_common.errors import ObjectNotFound
 from ts_common.log_format.index_files import AbortedTransaction, read_transaction_index
 from ts_common.log_format.markers import ABORT, COMMIT, read_markers
+from ts_common.lost_markers import Batch, may_be_lost, uncounted
 from ts_common.plan import Hole, ReadRange
 from ts_common.segment_metadata import TxnIndexState
 from ts_common.store.contract import ObjectStore
+from ts_common.transactional import read_transactional
 from ts_common.view import PartitionView
+
+log = structlog.get_logger()
 
 
 def stable_end(store: ObjectStore, view: PartitionView) -> int:
@@ -44,6 +40,9 @@ def stable_end(store: ObjectStore, view: PartitionView) -> int:
         return min(view.last_stable_offset, view.end)
     steps = [step for step in view.plan(view.start, view.end) if not isinstance(step, Hole)]
     events, walk = _Events(store, steps), _Walk()
+    if may_be_lost(view.copies):
+        lost = uncounted(store, view, steps, view.start, view.end, events.next_marker)
+        events = _Events(store, steps, frozenset(lost))
     for number in range(len(steps)):
         walk.take(events.of(number))
     return min([*walk.open.values(), view.end])
@@ -51,6 +50,9 @@ def stable_end(store: ObjectStore, view: PartitionView) -> int:
 
 def find_aborted(store: ObjectStore, view: PartitionView, start: int, stop: int) -> tuple[AbortedTransaction, ...]:
     """The aborted transactions that have records in `[start, stop)`, as far as the view shows their markers.
+
+    With them come batches that do not count because their marker was compacted away (`ts_common.lost_markers`), as
+    transactions of their own.
 
     Args:
         store: where the segments lie.
@@ -82,12 +84,21 @@ def find_aborted(store: ObjectStore, view: PartitionView, start: int, stop: int)
             walk = _Walk()  # commits here are not known, so what was open may not be any more
             if any(entry.last_stable_offset >= stop for entry in living):
                 break
-    inside = {
-        (entry.producer_id, entry.last_offset): entry
-        for entry in found
-        if entry.first_offset < stop and entry.last_offset >= start
-    }
-    return tuple(inside[key] for key in sorted(inside))
+    if may_be_lost(view.copies):
+        lost = uncounted(store, view, steps, start, stop, events.next_marker)
+        if lost:
+            log.info("transactions whose end was compacted away", partition=str(view.partition), batches=len(lost))
+        found += [AbortedTransaction(batch.producer_id, batch.first, batch.last, -1) for batch in lost]
+    return _apart(entry for entry in found if entry.first_offset < stop and entry.last_offset >= start)
+
+
+def _apart(entries: Iterable[AbortedTransaction]) -> tuple[AbortedTransaction, ...]:
+    """By producer and offset; what lies inside another one of the same producer is left out."""
+    kept: list[AbortedTransaction] = []
+    for entry in sorted(entries, key=lambda entry: (entry.producer_id, entry.first_offset, -entry.last_offset)):
+        if not kept or kept[-1].producer_id != entry.producer_id or entry.last_offset > kept[-1].last_offset:
+            kept.append(entry)
+    return tuple(kept)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -140,17 +151,32 @@ class _Walk:
 class _Events:
     """Beginnings and ends of transactions in each of some ranges, by all its copies, in order; each is read once."""
 
-    def __init__(self, store: ObjectStore, steps: Sequence[ReadRange]) -> None:
+    def __init__(
+        self, store: ObjectStore, steps: Sequence[ReadRange], uncounted: frozenset[Batch] = frozenset()
+    ) -> None:
         self._store = store
         self._steps = steps
+        self._uncounted = uncounted
         self._read: dict[int, list[_Event]] = {}
 
     def of(self, number: int) -> list[_Event]:
         if number not in self._read:
             step = self._steps[number]
-            found = {event for copy in step.copies for event in _events_of(self._store, copy, step.start, step.end)}
+            found = {
+                event
+                for copy in step.copies
+                for event in _events_of(self._store, copy, step.start, step.end, self._uncounted)
+            }
             self._read[number] = sorted(found)
         return self._read[number]
+
+    def next_marker(self, number: int, producer_id: int, offset: int) -> int | None:
+        """The first marker of a producer behind an offset, in range `number` or above; None where there is none."""
+        for above in range(number, len(self._steps)):
+            for event in self.of(above):
+                if event.kind is not None and event.producer_id == producer_id and event.offset > offset:
+                    return event.offset
+        return None
 
 
 def _began(events: _Events, number: int, producer_id: int, first: int) -> int:
@@ -182,11 +208,18 @@ def _indexed(store: ObjectStore, copy: SegmentCopy) -> tuple[AbortedTransaction,
     return read_transaction_index(data) if crc32c(data) == crc else None
 
 
-def _events_of(store: ObjectStore, copy: SegmentCopy, start: int, end: int) -> Iterator[_Event]:
+def _events_of(
+    store: ObjectStore, copy: SegmentCopy, start: int, end: int, uncounted: frozenset[Batch]
+) -> Iterator[_Event]:
     begun: set[int] = set()
-    for header, body in _transactional(store, copy, start, end):
+    for header, body in read_transactional(store, copy, start, end):
         offset = max(header.base_offset, start)
         if not header.is_control:
+            # What the cleaner emptied was decided before: it never comes as far as an open transaction.
+            if header.record_count == 0:
+                continue
+            if uncounted and Batch(header.producer_id, header.base_offset, header.last_offset) in uncounted:
+                continue
             if header.producer_id not in begun:
                 begun.add(header.producer_id)
                 yield _Event(offset, header.producer_id, None)
@@ -195,35 +228,3 @@ def _events_of(store: ObjectStore, copy: SegmentCopy, start: int, end: int) -> I
             if kind in {ABORT, COMMIT}:
                 begun.discard(header.producer_id)
                 yield _Event(marker, header.producer_id, kind)
-
-
-def _transactional(store: ObjectStore, copy: SegmentCopy, start: int, end: int) -> Iterator[tuple[BatchHeader, bytes]]:
-    """Headers of transactional batches in `[start, end)`, with the records of markers."""
-    where, size = copy.key, copy.segment.size
-    with ResumableReader(store, where) as reader:
-        position, data = 0, memoryview(b"")
-        while position < size:
-            if len(data) < min(HEADER_SIZE, size - position):
-                data = memoryview(bytes(data) + _next_chunk(reader, where, position))
-                continue
-            try:
-                header = parse_header(data, 0, size - position, position)
-            except CorruptData as error:
-                raise CorruptData(f"{where} in {store.location}: {error}") from error
-            if not isinstance(header, BatchHeader) or header.base_offset >= end:
-                return
-            while len(data) < header.size_in_bytes:
-                data = memoryview(bytes(data) + _next_chunk(reader, where, position))
-            if batch_crc(header.magic, data[crc_start(header.magic) : header.size_in_bytes]) != header.crc:
-                raise CorruptData(f"{where} in {store.location}: wrong CRC in the batch at position {position}")
-            if header.is_transactional and header.producer_id != NO_PRODUCER and header.last_offset >= start:
-                yield header, bytes(data[HEADER_SIZE : header.size_in_bytes]) if header.is_control else b""
-            data = data[header.size_in_bytes :]
-            position += header.size_in_bytes
-
-
-def _next_chunk(reader: ResumableReader, where: str, position: int) -> bytes:
-    data = reader.read(CHUNK_BYTES)
-    if not data:
-        raise CorruptData(f"{where}: ends in the batch at position {position}")
-    return data

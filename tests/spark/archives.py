@@ -65,20 +65,30 @@ class Archive:
         index: bytes | None = None,
         timeindex: bytes | None = None,
         variant: bool = False,
+        txnindex: bytes | None = None,
+        late: bool = False,
     ) -> None:
-        """A segment with the metadata of `log`; `body` is what the object then really holds."""
+        """A segment with the metadata of `log`; `body` is what the object then really holds.
+
+        With `late` it was shipped when markers may have been gone; `txnindex` is complete otherwise.
+        """
         scan = scan_segment(_Reader(log), len(log), None if timeindex is None else TimeIndex(base, timeindex))
         metadata = metadata_of(scan, base, "hand-made")
         if end is not None:
             metadata = SegmentMetadata(
                 end, metadata.epochs, metadata.records, metadata.time_max, metadata.time_min, metadata.crc32c
             )
+        if late or txnindex is not None:
+            state = TxnIndexState.LATE if late else TxnIndexState.COMPLETE
+            metadata = replace(metadata, txnindex=(crc32c(txnindex or b""), state))
         name = SegmentName(base, scan.epochs[-1][0], scan.crc32c) if variant else SegmentName(base)
         keys = self.partition(topic, partition)
         if index is not None:
             self.store.put(keys.segment(name, ".index"), index)
         if timeindex is not None:
             self.store.put(keys.segment(name, ".timeindex"), timeindex)
+        if txnindex is not None:
+            self.store.put(keys.segment(name, ".txnindex"), txnindex)
         self.store.put(keys.segment(name), log if body is None else body, metadata=metadata.encode())
 
     def commit(
