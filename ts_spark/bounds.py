@@ -71,7 +71,7 @@ def find_bounds(store: ObjectStore, view: PartitionView, options: QueryOptions) 
     else:
         start = _starting_offset(store, view, options)
         end = _ending_offset(store, view, options)
-    return _inside(view, start, end)
+    return _inside(view, start, end, read_committed=options.read_committed)
 
 
 def _starting_offset(store: ObjectStore, view: PartitionView, options: QueryOptions) -> int:
@@ -114,9 +114,14 @@ def _offset(view: PartitionView, bound: Bound) -> int:
     return view.start if bound is Edge.EARLIEST else view.end
 
 
-def _inside(view: PartitionView, start: int, end: int) -> Bounds:
+def _inside(view: PartitionView, start: int, end: int, *, read_committed: bool) -> Bounds:
     lost = []
     unshipped = f"are not in the store: the next offset is {view.end} (not shipped yet, or an election lost them)"
+    if read_committed:
+        unshipped = (
+            f"are not shown: the last stable offset is {view.end} (not decided or not shipped yet, or an election lost "
+            f"them)"
+        )
     if start < (below := min(view.start, end)):
         lost.append((start, below, f"are lost: below the log's start {view.start}"))
     if end > (beyond := max(view.end, start)):

@@ -87,6 +87,16 @@ def test_offsets_outside_the_view_are_data_loss(three: Archive, start: int, end:
     assert three.offsets(**options, failOnDataLoss="false") == expected
 
 
+def test_offsets_behind_the_last_stable_one_are_called_so(three: Archive) -> None:
+    """They may be in the store; `read_committed` shows nothing that is undecided."""
+    three.commit("t", 260, highest_base=100, last_stable_offset=200)
+    options = {"subscribe": "t", "startingOffsets": json_of(0), "kafka.isolation.level": "read_committed"}
+    with pytest.raises(
+        DataLoss, match=r"offsets 200 to 249 are not shown: the last stable offset is 200 \(not decided"
+    ):
+        three.plan(**options, endingOffsets=json_of(250))
+
+
 @pytest.mark.parametrize("start", [0, 1000, 1001, 1015, 1099, 1100, 1150, 1259])
 @pytest.mark.parametrize("end", [1000, 1100, 1155, 1260, 9999])
 def test_timestamps_bound_a_query(three: Archive, start: int, end: int) -> None:
