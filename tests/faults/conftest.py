@@ -119,3 +119,9 @@ def pairs(request: pytest.FixtureRequest, past: Past) -> list[tuple[Step, Step]]
     """All pairs of steps, or a few of them by a fixed seed."""
     every = list(itertools.combinations_with_replacement(past.steps, 2))
     return every if request.param == "all" else Random(SEED).sample(every, SOME)
+
+
+@pytest.fixture
+def pairs_to_pause(pairs: list[tuple[Step, Step]]) -> list[tuple[Step, Step]]:
+    """A third of the pairs, where there are many: what a pause adds to a kill is one thing at each step, not at two."""
+    return pairs if len(pairs) <= SOME else Random(SEED).sample(pairs, len(pairs) // 3)

@@ -1,4 +1,4 @@
-"""A pause at every step of the protocol, and a second agent that is killed meanwhile at another (fault U31)."""
+"""A pause at a step of the protocol, and a second agent that is killed meanwhile at another (fault U31)."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,11 +7,11 @@ from tests.faults.lives import History, Past, live_pairs, struck_twice
 
 
 def test_u31_an_agent_paused_at_a_step_while_a_second_one_is_killed_at_another(
-    past: Past, history_of: Callable[..., History], pairs: Sequence[tuple[Step, Step]]
+    past: Past, history_of: Callable[..., History], pairs_to_pause: Sequence[tuple[Step, Step]]
 ) -> None:
     """What wakes up goes on with what it believed before, and nothing is lost or doubled."""
     live_pairs(
-        pairs,
+        pairs_to_pause,
         history_of,
         lambda history, steps, random: struck_twice(history, past, steps, random, fate="pause", completes=0),
     )
