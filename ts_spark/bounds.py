@@ -13,7 +13,6 @@ from ts_common.errors import QueryError
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_common.view import PartitionView
-from ts_spark.first_offset import first_offset_at
 from ts_spark.query import Bound, Edge, Offsets, QueryOptions, Timestamp, Timestamps
 from ts_spark.topics import Topic
 
@@ -78,7 +77,7 @@ def _starting_offset(store: ObjectStore, view: PartitionView, options: QueryOpti
     milliseconds = _milliseconds(view, options.start)
     if milliseconds is None:
         return _offset(view, options.start)
-    found = first_offset_at(store, view, milliseconds, tolerant=not options.tolerance.fails)
+    found = _first_offset_at(store, view, milliseconds, options)
     if found is not None:
         return found
     if options.start_without_match is Edge.LATEST:
@@ -93,8 +92,17 @@ def _ending_offset(store: ObjectStore, view: PartitionView, options: QueryOption
     milliseconds = _milliseconds(view, options.end)
     if milliseconds is None:
         return _offset(view, options.end)
-    found = first_offset_at(store, view, milliseconds, after_hole=False, tolerant=not options.tolerance.fails)
+    found = _first_offset_at(store, view, milliseconds, options, after_hole=False)
     return view.end if found is None else found
+
+
+def _first_offset_at(
+    store: ObjectStore, view: PartitionView, milliseconds: int, options: QueryOptions, *, after_hole: bool = True
+) -> int | None:
+    # It decodes, and numba takes 0.4 s to load: most queries name no timestamp.
+    from ts_spark.first_offset import first_offset_at  # noqa: PLC0415
+
+    return first_offset_at(store, view, milliseconds, after_hole=after_hole, tolerant=not options.tolerance.fails)
 
 
 def _milliseconds(view: PartitionView, bound: Bound) -> int | None:

@@ -120,6 +120,13 @@ def test_spark_finds_the_source_without_loading_what_is_heavy() -> None:
     assert {"numba", "boto3", "pydantic", "structlog"}.isdisjoint(said)
 
 
+def test_planning_loads_no_decoder() -> None:
+    """numba takes 0.4 s to load, in each process that Spark plans in; most queries name no timestamp."""
+    code = "import sys, ts_spark.locations, ts_spark.streaming.driver; print(*sys.modules)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert {"numba", "pyarrow"}.isdisjoint(said)
+
+
 def test_r10_odd_names_are_read_through_spark_from_s3(spark: SparkSession, on_s3: Shipped) -> None:
     """A pattern over all of them, in one query."""
     options = on_s3.archive.options(subscribePattern="_under|a.b|t.*", includeHeaders="true")
