@@ -54,9 +54,10 @@ class ChapterWriter:
         self._store_of = store_of
         self._is_throttled = is_throttled
         self._every = every
-        self._due: WorkQueue[tuple[PartitionKeys, int]] = WorkQueue()
+        self._due: WorkQueue[PartitionKeys] = WorkQueue()
         self._lock = threading.Lock()  # guards what follows
-        self._passed: dict[str, int] = {}  # segments since the last attempt, by the partition's prefix
+        # By the partition's prefix: segments since the last attempt, and the next offset as last committed.
+        self._passed: dict[str, tuple[int, int]] = {}
         self._waiting: set[str] = set()  # what is in the queue
 
     @property
@@ -74,21 +75,23 @@ class ChapterWriter:
             segments: how many the commit has passed.
         """
         with self._lock:
-            passed = self._passed[keys.prefix] = self._passed.get(keys.prefix, 0) + segments
+            passed, latest = self._passed.get(keys.prefix, (0, next_offset))
+            passed += segments
+            self._passed[keys.prefix] = passed, max(latest, next_offset)
             if passed < self._every or keys.prefix in self._waiting:
                 return
             self._waiting.add(keys.prefix)
-        self._due.put(keys.prefix, (keys, next_offset))
+        self._due.put(keys.prefix, keys)
 
     def run(self) -> None:
         """Write what is due, until `close`."""
-        while (due := self._due.get()) is not None:
-            keys, next_offset = due
+        while (keys := self._due.get()) is not None:
             with self._lock:
                 self._waiting.discard(keys.prefix)
                 if self._is_throttled():
                     continue  # the count stays, so that the next commit is the next attempt
-                self._passed.pop(keys.prefix, None)
+                # As far as is committed by now: it may be further than when this became due.
+                _, next_offset = self._passed.pop(keys.prefix)
             try:
                 added = write_chapter(self._store_of(keys.partition.topic), keys, next_offset)
             except (TieredStorageError, OSError) as error:

@@ -169,6 +169,16 @@ def test_commits_make_a_chapter_due_by_the_segments_they_passed(store: ObjectSto
     assert chapters(store) == {0: [number * 10 for number in range(EVERY)]}
 
 
+def test_an_attempt_takes_in_what_was_committed_while_it_waited(store: ObjectStore) -> None:
+    """A writer that is behind leaves nothing out: these segments are counted for no later attempt."""
+    running = Running(store)
+    for number in range(2 * EVERY):
+        running.writer.committed(KEYS, put_segments(store, number), 1)
+    with running:
+        wait_for(lambda: chapters(store), "a chapter")
+    assert chapters(store) == {0: [number * 10 for number in range(2 * EVERY)]}
+
+
 @pytest.mark.parametrize("fault", ["before", "after"])
 def test_a_chapter_that_fails_is_made_up_for_by_the_next(store: ObjectStore, fault: str) -> None:
     """The store takes it or not; the writer goes on, and nobody is told anything else meanwhile."""
