@@ -172,9 +172,9 @@ class SegmentReader:
 
 
 def _is_long(copy: SegmentCopy, start: int, end: int) -> bool:
-    """Whether a chunk that is fetched for nothing, where a range ends early, is little beside the range."""
+    """Whether a thread is worth its while, and a chunk that is fetched for nothing is little beside the range."""
     share = (min(end, copy.end) - max(start, copy.base)) / max(copy.end - copy.base, 1)
-    return end >= copy.end or copy.segment.size * share >= _LONG_BYTES
+    return copy.segment.size * share >= _LONG_BYTES
 
 
 def known_crc32c(metadata: SegmentMetadata) -> int | None:

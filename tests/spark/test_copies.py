@@ -1,6 +1,7 @@
 """Segments that overlap, disagree, are damaged, or lead astray: each offset once, in order, and nothing dead."""
 
 import struct
+import threading
 
 import cramjam
 import pytest
@@ -148,6 +149,28 @@ def test_bytes_behind_the_range_are_not_fetched(archive: Archive, monkeypatch: p
     fetched.clear()
     assert archive.offsets(**from_offset(105)) == list(range(105, 200))
     assert sum(fetched) == len(log) - front
+
+
+def test_a_long_range_is_fetched_ahead_on_a_thread(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every byte once, and the same rows; a short range is not worth a thread."""
+    log = batches(*steps(0, 300), value=b"x" * 70_000)
+    archive.put_segment("t", 0, log)
+    archive.commit("t", 300)
+    fetched: list[tuple[bool, int]] = []
+    read = ResumableReader.read
+
+    def noted(self: ResumableReader, size: int) -> bytes:
+        data = read(self, size)
+        fetched.append((threading.current_thread() is threading.main_thread(), len(data)))
+        return data
+
+    monkeypatch.setattr(ResumableReader, "read", noted)
+    assert archive.offsets(subscribe="t") == list(range(300))
+    assert sum(size for _, size in fetched) == len(log)
+    assert not any(here for here, _ in fetched)
+    fetched.clear()
+    assert archive.offsets(**from_offset(0, 15)) == list(range(15))
+    assert all(here for here, _ in fetched)
 
 
 HONEST = len(batches(*steps(0, 30)))
