@@ -89,7 +89,7 @@ def _search(store: ObjectStore, milliseconds: int) -> _Search:
 def _tolerant_search(store: ObjectStore, view: PartitionView, milliseconds: int) -> _Search:
     reader = TolerantReader(store, ("offset", "timestamp"), silent=True)
 
-    def search(part: ReadRange, first_too: bool) -> tuple[int | None, int | None]:  # noqa: ARG001  (all is read)
+    def search(part: ReadRange, _: bool) -> tuple[int | None, int | None]:  # all is read
         first: int | None = None
         (supported,) = with_spares([part], view.copies, view.epochs)
         for rows in reader.read(supported):

@@ -1,32 +1,18 @@
 """Real brokers that still write old formats: what clients of old send them, and the segments they have closed."""
 
-import os
 import socket
 import struct
 
+from tests.every_field import every_field
 from tests.log_format.build import message
 from tests.log_format.test_legacy import LZ4, packed
 from ts_common.log_format.framing import BatchHeader, parse_header
-from ts_local.cluster import LocalCluster, Record
+from ts_local.cluster import LocalCluster
 
 CODECS = ("none", "gzip", "snappy", "lz4")
-TIME = 1_700_000_000_000
 FORMATS = {0: "0.9.0", 1: "0.10.2"}
 # What makes a broker of 3.9 write old formats where a topic's `message.format.version` asks for them.
 OLD_PROTOCOL = {"inter.broker.protocol.version": "2.8", "log.message.format.version": "2.8"}
-
-
-def records(count: int) -> list[Record]:
-    """Keys and values null and empty, timestamps that go back; then what fills a segment up."""
-    made = [
-        Record(
-            value=None if n % 7 == 0 else b"%d" % n * (n % 20),
-            key=None if n % 5 == 0 else b"key-%d" % n if n % 11 else b"",
-            timestamp=TIME + n * 1000 - (5000 if n % 10 == 0 else 0),
-        )
-        for n in range(count)
-    ]
-    return [*made, *(Record(os.urandom(4000), timestamp=TIME + count * 1000) for _ in range(15))]
 
 
 def produce_set(cluster: LocalCluster, topic: str, partition: int, message_set: bytes) -> None:
@@ -45,7 +31,7 @@ def produce_set(cluster: LocalCluster, topic: str, partition: int, message_set: 
 
 def produce_as_of_old(cluster: LocalCluster, topic: str, partition: int, magic: int, codec: int) -> None:
     """Messages, or wrappers over 50 of them, as a client of old writes them."""
-    every = records(1000)
+    every = every_field(1000, with_headers=False)
     sets = [every[start : start + 50] for start in range(0, 1000, 50)] + [[one] for one in every[1000:]]
     for number, few in enumerate(sets):
         times = [record.timestamp or 0 for record in few]

@@ -7,17 +7,16 @@ from collections.abc import Iterator
 import pytest
 from awscrt.checksums import crc32
 
+from tests.every_field import TIME, every_field
 from tests.log_format.build import message
 from tests.log_format.old_brokers import (
     CODECS,
     FORMATS,
     OLD_PROTOCOL,
-    TIME,
     closed,
     headers,
     produce_as_of_old,
     produce_set,
-    records,
 )
 from tests.log_format.test_decode import Row, rows_of
 from tests.log_format.test_legacy import GZIP, packed
@@ -87,7 +86,9 @@ def test_r06_old_formats_of_a_real_broker_read_as_the_java_consumer_reads_them(
     config = {**SMALL, "message.format.version": FORMATS[magic], "message.timestamp.type": kind}
     cluster.create_topic(topic, partitions=2 * len(CODECS), config=config)
     for partition, codec in enumerate(CODECS):
-        cluster.produce(topic, records(1000), partition=partition, config={"compression.type": codec})
+        cluster.produce(
+            topic, every_field(1000, with_headers=False), partition=partition, config={"compression.type": codec}
+        )
         produce_as_of_old(cluster, topic, partition + len(CODECS), magic, partition)
     for partition, codec in enumerate(CODECS * 2):
         found = headers(closed(cluster, topic, partition)[0])
@@ -157,7 +158,12 @@ def test_r06_a_topic_that_was_upgraded_reads_as_the_java_consumer_reads_it(clust
     for version in ("0.9.0", "0.10.2", "2.8", "0.10.2", "2.8"):
         cluster.alter_config("upgraded", {"message.format.version": version})
         for partition, codec in enumerate(CODECS):
-            cluster.produce("upgraded", records(100)[:100], partition=partition, config={"compression.type": codec})
+            cluster.produce(
+                "upgraded",
+                every_field(100, with_headers=False)[:100],
+                partition=partition,
+                config={"compression.type": codec},
+            )
     for partition in range(len(CODECS)):
         cluster.produce("upgraded", [Record(os.urandom(9000)) for _ in range(30)], partition=partition)
         first = headers(closed(cluster, "upgraded", partition)[0][:1])

@@ -1,6 +1,5 @@
 """One cluster whose topics the oracle compares, the archives of its closed segments, and one Spark session."""
 
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from tests.every_field import every_field
 from tests.spark.archives import Archive
 from ts_local.cluster import LocalCluster, Record
 from ts_local.oracle import OracleRecord, dump
@@ -18,7 +18,6 @@ BUCKET = "history"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 NAMES = ("_under", "a-b", "a.b", "t", "t-1", "t-10")  # partition 0 of t-1 beside partition 1 of t, and so on
 _SEGMENTS = {"segment.bytes": "20000", "index.interval.bytes": "1000"}
-_TIME = 1_700_000_000_000
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -52,8 +51,8 @@ def cluster() -> Iterator[LocalCluster]:
             "appended", config={**_SEGMENTS, "message.timestamp.type": "LogAppendTime", "compression.type": "lz4"}
         )
         for partition, codec in enumerate(CODECS):
-            cluster.produce("fields", _records(1000), partition=partition, config={"compression.type": codec})
-        cluster.produce("appended", _records(1000), partition=0)
+            cluster.produce("fields", every_field(1000), partition=partition, config={"compression.type": codec})
+        cluster.produce("appended", every_field(1000), partition=0)
         for name in NAMES:
             count = 11 if name == "t" else 1
             cluster.create_topic(name, partitions=count, config={"segment.bytes": "2000"})
@@ -113,22 +112,6 @@ def spark(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> It
 def archive(tmp_path: Path) -> Archive:
     """An empty one, to be filled by hand."""
     return Archive(tmp_path / "store")
-
-
-def _records(count: int) -> list[Record]:
-    """With all that a record can have, and timestamps that go back now and then."""
-    records = []
-    for n in range(count):
-        headers: list[tuple[str, bytes | None]] = [("h", b"%d" % n), ("h", None), ("\u00e9", b"")] if n % 3 == 0 else []
-        records.append(
-            Record(
-                value=None if n % 7 == 0 else b"%d" % n * (n % 20),
-                key=None if n % 5 == 0 else b"key-%d" % n if n % 11 else b"",
-                headers=headers,
-                timestamp=_TIME + n * 1000 - (5000 if n % 10 == 0 else 0),
-            )
-        )
-    return [*records, *(Record(os.urandom(4000), timestamp=_TIME + count * 1000) for _ in range(15))]
 
 
 def _ship(cluster: LocalCluster, oracle: list[OracleRecord], archive: Archive) -> Shipped:

@@ -1,7 +1,7 @@
 """Planning by chapters: the same plan as without them, whatever they say, for fewer requests."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from hashlib import md5
@@ -154,7 +154,9 @@ def _signed(text: bytes) -> bytes:
     "spoil",
     [_damaged, _foreign, _of_other_sizes, _of_other_objects, _of_a_later_version, _too_large, lambda _: b""],
 )
-def test_a_chapter_that_cannot_be_believed_costs_time_and_no_rows(archive: Archive, spoil) -> None:  # type: ignore[no-untyped-def]
+def test_a_chapter_that_cannot_be_believed_costs_time_and_no_rows(
+    archive: Archive, spoil: Callable[[bytes], bytes]
+) -> None:
     """Damaged, of another partition, of other objects, or not understood: the segments are asked themselves."""
     filled(archive)
     expected = archive.plan(subscribe="t")

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.every_field import TIME, every_field
 from tests.log_format.old_brokers import CODECS as OLD_CODECS
-from tests.log_format.old_brokers import FORMATS, OLD_PROTOCOL, TIME, closed, headers, produce_as_of_old
-from tests.log_format.old_brokers import records as old_records
+from tests.log_format.old_brokers import FORMATS, OLD_PROTOCOL, closed, headers, produce_as_of_old
 from tests.spark.archives import oracle_records
 from ts_common.catalog import read_commit
 from ts_common.commit import Commit
@@ -73,22 +73,6 @@ class Kind:
         return "cleanup.policy" in self.config
 
 
-def every_field(count: int) -> list[Record]:
-    """With all that a record can have, and timestamps that go back; then what fills segments up."""
-    made = []
-    for n in range(count):
-        pairs: list[tuple[str, bytes | None]] = [("h", b"%d" % n), ("h", None), ("\u00e9", b"")] if n % 3 == 0 else []
-        made.append(
-            Record(
-                value=None if n % 7 == 0 else b"%d" % n * (n % 20),
-                key=None if n % 5 == 0 else b"key-%d" % n if n % 11 else b"",
-                headers=pairs,
-                timestamp=TIME + n * 1000 - (5000 if n % 10 == 0 else 0),
-            )
-        )
-    return [*made, *(Record(os.urandom(4000), timestamp=TIME + count * 1000) for _ in range(15))]
-
-
 def plain(codec: str, cluster: LocalCluster, topic: str, _: int, config: Mapping[str, object] = NOTHING) -> None:
     """A producer that compresses so."""
     cluster.produce(topic, every_field(600), partition=0, config={"compression.type": codec, **config})
@@ -96,7 +80,7 @@ def plain(codec: str, cluster: LocalCluster, topic: str, _: int, config: Mapping
 
 def without_headers(codec: str, cluster: LocalCluster, topic: str, _: int) -> None:
     """As `plain`, of what old formats can hold; the broker converts it."""
-    cluster.produce(topic, old_records(600), partition=0, config={"compression.type": codec})
+    cluster.produce(topic, every_field(600, with_headers=False), partition=0, config={"compression.type": codec})
 
 
 def of_old(magic: int, codec: str, cluster: LocalCluster, topic: str, _: int) -> None:
@@ -318,17 +302,22 @@ def compared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> C
     return Compared(batches, ends, expected, shown)
 
 
+def _ends(cluster: LocalCluster) -> dict[str, int]:
+    """The base offset of each topic's active segment; nobody produces any more."""
+    return {
+        name: max(int(path.stem) for path in cluster.brokers[1].partition_directory(name, 0).glob("*.log"))
+        for name in KINDS
+    }
+
+
 def _wait_for_the_cleaner(cluster: LocalCluster) -> None:
     """Until it has come to the active segment of each topic that it cleans."""
     checkpoint = cluster.brokers[1].log_dirs[0] / "cleaner-offset-checkpoint"
+    wanted = {name: f"{name} 0 {end}" for name, end in _ends(cluster).items() if KINDS[name].is_cleaned}
 
     def left() -> list[str]:
         lines = checkpoint.read_text().splitlines() if checkpoint.exists() else []
-        return [
-            name
-            for name, kind in KINDS.items()
-            if kind.is_cleaned and f"{name} 0 {closed(cluster, name, 0)[1]}" not in lines
-        ]
+        return [name for name, line in wanted.items() if line not in lines]
 
     wait_for(lambda: not left(), "the cleaner to come to the active segments", 120, state=left)
 
@@ -339,7 +328,7 @@ def _ship(cluster: LocalCluster, directory: Path, location: str) -> dict[str, in
     write_config(directory / "conf", CLUSTER, config)
     broker = cluster.brokers[1]
     agent = AgentProcess(directory, cluster.logs, directory / "conf", broker.server_properties, CLUSTER)
-    keys = ClusterKeys(CLUSTER, 3)
+    keys, ends = ClusterKeys(CLUSTER, 3), _ends(cluster)
     with open_store(location) as store:
 
         def next_offset(name: str) -> int | None:
@@ -347,14 +336,14 @@ def _ship(cluster: LocalCluster, directory: Path, location: str) -> dict[str, in
             return commit.next_offset if isinstance(commit, Commit) else None
 
         def left() -> list[str]:
-            return [name for name in KINDS if next_offset(name) != closed(cluster, name, 0)[1]]
+            return [name for name, end in ends.items() if next_offset(name) != end]
 
         agent.start()
         try:
             wait_for(lambda: not left(), "the agent to ship all that is closed", 120, state=left)
         finally:
             agent.stop()
-    return {name: closed(cluster, name, 0)[1] for name in KINDS}
+    return ends
 
 
 def _by_topic(records: list[OracleRecord], ends: Mapping[str, int]) -> dict[str, list[OracleRecord]]:
