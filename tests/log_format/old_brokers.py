@@ -7,7 +7,7 @@ from tests.every_field import every_field
 from tests.log_format.build import message
 from tests.log_format.test_legacy import LZ4, packed
 from ts_common.log_format.framing import BatchHeader, parse_header
-from ts_local.cluster import LocalCluster
+from ts_local.cluster import LocalCluster, Record, wait_for
 
 CODECS = ("none", "gzip", "snappy", "lz4")
 FORMATS = {0: "0.9.0", 1: "0.10.2"}
@@ -61,3 +61,16 @@ def headers(segments: list[bytes]) -> list[BatchHeader]:
             found.append(header)
             position += header.size_in_bytes
     return found
+
+
+def write_in(cluster: LocalCluster, topic: str, magic: int, partitions: int = 1) -> None:
+    """Have a topic written in another format: the broker takes the change when it comes to it, so records are sent."""
+    cluster.alter_config(topic, {"message.format.version": FORMATS.get(magic, "2.8")})
+
+    def taken(partition: int) -> bool:
+        cluster.produce(topic, [Record(b"in which format?")], partition=partition)
+        active = max(cluster.brokers[1].partition_directory(topic, partition).glob("*.log"))
+        return headers([active.read_bytes()])[-1].magic == magic
+
+    for partition in range(partitions):
+        wait_for(lambda: taken(partition), f"{topic}-{partition} to be written with magic {magic}", 60)  # noqa: B023

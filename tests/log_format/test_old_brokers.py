@@ -17,6 +17,7 @@ from tests.log_format.old_brokers import (
     headers,
     produce_as_of_old,
     produce_set,
+    write_in,
 )
 from tests.log_format.test_decode import Row, rows_of
 from tests.log_format.test_legacy import GZIP, packed
@@ -155,8 +156,8 @@ def test_r06_a_topic_that_was_upgraded_reads_as_the_java_consumer_reads_it(clust
     cluster.create_topic(
         "upgraded", partitions=len(CODECS), config={"segment.bytes": "200000", "message.format.version": "0.9.0"}
     )
-    for version in ("0.9.0", "0.10.2", "2.8", "0.10.2", "2.8"):
-        cluster.alter_config("upgraded", {"message.format.version": version})
+    for magic in (0, 1, 2, 1, 2):
+        write_in(cluster, "upgraded", magic, len(CODECS))
         for partition, codec in enumerate(CODECS):
             cluster.produce(
                 "upgraded",

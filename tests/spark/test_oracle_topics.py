@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from tests.every_field import TIME, every_field
 from tests.log_format.old_brokers import CODECS as OLD_CODECS
-from tests.log_format.old_brokers import FORMATS, OLD_PROTOCOL, closed, headers, produce_as_of_old
+from tests.log_format.old_brokers import FORMATS, OLD_PROTOCOL, closed, headers, produce_as_of_old, write_in
 from tests.spark.archives import oracle_records
 from ts_common.catalog import read_commit
 from ts_common.commit import Commit
@@ -137,8 +137,8 @@ def transactional(codec: str, cluster: LocalCluster, topic: str, number: int) ->
 
 def upgraded(cluster: LocalCluster, topic: str, number: int) -> None:
     """One segment that begins in the format of 0.9, goes on in that of 0.10 and ends in today's; each codec."""
-    for version in ("0.9.0", "0.10.2", "2.8"):
-        cluster.alter_config(topic, {"message.format.version": version})
+    for magic in (0, 1, 2):
+        write_in(cluster, topic, magic)
         for codec in OLD_CODECS:
             without_headers(codec, cluster, topic, number)
 
