@@ -43,6 +43,9 @@ def in_byte_order(infos: Iterator[ObjectInfo], start: int) -> Iterator[ObjectInf
     held: list[ObjectInfo] = []
     directory = ""
     for info in infos:
+        if not held and info.key.find("/", start) < 0:  # nearly all of a partition's
+            yield info
+            continue
         name, slash, _ = info.key[start:].partition("/")
         if held and not (name.startswith(directory) and name[len(directory) :] < "/"):
             yield from sorted(held, key=_key)

@@ -6,6 +6,7 @@ there. Here such an answer is read for what the driver takes from it, twenty tim
 but with one form of date.
 """
 
+import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,9 @@ _LOOK = "before-parse.s3.*"
 _BEGINS = b"<ListBucketResult"
 _HEAD_BYTES = 200  # an XML declaration is shorter
 _TEXTS = frozenset({"NextContinuationToken", "EncodingType"})
+_KEY, _SIZE, _ETAG, _MODIFIED = (
+    re.compile(f"<{name}>([^<]+)</{name}>").search for name in ("Key", "Size", "ETag", "LastModified")
+)
 
 
 class QuickParsers(ResponseParserFactory):
@@ -86,30 +90,25 @@ def parse_listing(body: bytes) -> dict[str, Any]:
     Raises:
         ResponseParserError: it is no listing; the SDK's own error for that.
     """
-    parsed: dict[str, Any] = {}
-    contents: list[dict[str, Any]] = []
-    directories: list[dict[str, str]] = []
     try:
+        listing = _split(body.decode()) or (body, None)
         # Of a server that is trusted with the data itself; expat bounds what entities may grow to.
-        root = ElementTree.fromstring(body)  # noqa: S314
+        root = ElementTree.fromstring(listing[0])  # noqa: S314
         space = root.tag.rpartition("}")[0]
         space += "}" if space else ""
-        names = tuple(space + name for name in ("Key", "Size", "ETag", "LastModified"))
-        for element in root:
-            name = element.tag.removeprefix(space)
-            if name == "Contents":
-                key, size, etag, modified = map(element.findtext, names)
-                if key is None or size is None or etag is None or modified is None:
-                    raise ValueError("an object without key, size, ETag or date")
-                contents.append({"Key": key, "Size": int(size), "ETag": etag, "LastModified": timestamp_of(modified)})
-            elif name == "CommonPrefixes":
-                directories += [{"Prefix": prefix.text or ""} for prefix in element]
-            elif name == "IsTruncated":
-                parsed[name] = element.text == "true"
-            elif name in _TEXTS:
-                parsed[name] = element.text or ""
+        contents = listing[1] if listing[1] is not None else [_entry(e, space) for e in root.iter(f"{space}Contents")]
     except (ElementTree.ParseError, ValueError) as error:
         raise ResponseParserError(f"unable to parse a listing: {error!r}, in {body[:200]!r}") from error
+    parsed: dict[str, Any] = {}
+    directories: list[dict[str, str]] = []
+    for element in root:
+        name = element.tag.removeprefix(space)
+        if name == "CommonPrefixes":
+            directories += [{"Prefix": prefix.text or ""} for prefix in element]
+        elif name == "IsTruncated":
+            parsed[name] = element.text == "true"
+        elif name in _TEXTS:
+            parsed[name] = element.text or ""
     if parsed.pop("EncodingType", None) == "url":  # read here, as the SDK would do it for each name
         for entry in contents:
             if "%" in entry["Key"] or "+" in entry["Key"]:
@@ -120,6 +119,35 @@ def parse_listing(body: bytes) -> dict[str, Any]:
     if directories:
         parsed["CommonPrefixes"] = directories
     return parsed
+
+
+def _split(text: str) -> tuple[str, list[dict[str, Any]]] | None:
+    """A listing without its objects, and these; None where a tree has to be made of it to be sure what it says.
+
+    An object is the same few elements again and again, and finding four of them is five times as fast as a tree. Where
+    anything stands there that could mean something else (a comment, CDATA, an entity in a key), this answers None.
+    """
+    shell, *parts = text.split("<Contents>")
+    contents = []
+    for part in parts:
+        entry, end, after = part.partition("</Contents>")
+        shell += after
+        key, size, etag, modified = _KEY(entry), _SIZE(entry), _ETAG(entry), _MODIFIED(entry)
+        if not (end and key and size and etag and modified) or "&" in key[1]:
+            return None
+        tag = etag[1].replace("&#34;", '"').replace("&quot;", '"')
+        if "&" in tag:
+            return None
+        contents.append({"Key": key[1], "Size": int(size[1]), "ETag": tag, "LastModified": timestamp_of(modified[1])})
+    return None if "<!" in text or "Contents" in shell else (shell, contents)
+
+
+def _entry(element: ElementTree.Element, space: str) -> dict[str, Any]:
+    """An object of a listing."""
+    key, size, etag, modified = (element.findtext(space + name) for name in ("Key", "Size", "ETag", "LastModified"))
+    if key is None or size is None or etag is None or modified is None:
+        raise ValueError("an object without key, size, ETag or date")
+    return {"Key": key, "Size": int(size), "ETag": etag, "LastModified": timestamp_of(modified)}
 
 
 def timestamp_of(text: str) -> datetime:
