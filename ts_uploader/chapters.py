@@ -2,8 +2,9 @@
 
 No part of the protocol: whatever happens here, shipping neither waits nor fails, and a chapter that was not written
 costs readers time. So a thread of its own writes them, one attempt each, once a partition's commits have passed enough
-segments; the next attempt makes up for one that failed. Nothing is remembered of a partition but how many segments its
-commits have passed since the last attempt: what chapters there are and what they lack, the store says.
+segments; the next attempt makes up for one that failed. Of a partition little is remembered: how many segments its
+commits have passed since the last attempt, and which chapter was the newest, to spare a listing. What chapters there
+are and what they lack, the store says.
 
 A chapter is written over the one that was read, or where there is none. Two agents that write at once (a former leader
 may) disturb nobody: each entry is true by itself, and the second is refused.
@@ -11,6 +12,7 @@ may) disturb nobody: each entry is true by itself, and the second is refused.
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 
 import structlog
@@ -23,7 +25,7 @@ from ts_common.chapters import (
     encode_chapter,
     parse_chapter_name,
 )
-from ts_common.errors import CorruptData, TieredStorageError
+from ts_common.errors import CorruptData, ObjectNotFound, TieredStorageError
 from ts_common.object_keys import LOG_SUFFIX, PartitionKeys, SegmentName
 from ts_common.segment_metadata import decode_metadata
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectInfo, ObjectStore
@@ -31,9 +33,9 @@ from ts_uploader.work_queue import WorkQueue
 
 log = structlog.get_logger()
 
-# Readers ask for what no chapter holds yet: 1.5 segments of each partition on average. An attempt takes four small
-# requests and one for each segment; shipping four segments takes at least twenty.
-SEGMENTS_PER_CHAPTER_WRITE = 4
+# Readers ask for what no chapter holds yet: half a segment of each partition on average. An attempt takes a GET, a
+# listing, a PUT and a HEAD for each segment; shipping two segments takes at least ten requests, eight of them PUTs.
+SEGMENTS_PER_CHAPTER_WRITE = 2
 
 
 class ChapterWriter:
@@ -59,6 +61,7 @@ class ChapterWriter:
         # By the partition's prefix: segments since the last attempt, and the next offset as last committed.
         self._passed: dict[str, tuple[int, int]] = {}
         self._waiting: set[str] = set()  # what is in the queue
+        self._newest: dict[str, int] = {}  # the newest chapter's first base by prefix; touched by `run` alone
 
     @property
     def waiting(self) -> int:
@@ -93,10 +96,14 @@ class ChapterWriter:
                 # As far as is committed by now: it may be further than when this became due.
                 _, next_offset = self._passed.pop(keys.prefix)
             try:
-                added = write_chapter(self._store_of(keys.partition.topic), keys, next_offset)
+                first, added = write_chapter(
+                    self._store_of(keys.partition.topic), keys, next_offset, self._newest.pop(keys.prefix, None)
+                )
             except (TieredStorageError, OSError) as error:
                 log.info("chapter not written; readers ask for each segment", key=keys.chapters, reason=str(error))
                 continue
+            if first is not None:
+                self._newest[keys.prefix] = first
             if added > self._every:  # more may stand there, from before there were chapters or after failures
                 self.committed(keys, next_offset, self._every)
 
@@ -105,54 +112,80 @@ class ChapterWriter:
         self._due.close()
 
 
-def write_chapter(store: ObjectStore, keys: PartitionKeys, next_offset: int) -> int:
+def write_chapter(
+    store: ObjectStore, keys: PartitionKeys, next_offset: int, newest: int | None = None
+) -> tuple[int | None, int]:
     """Bring a partition's newest chapter up to date, or begin the next one; at most one chapter at a time.
 
     What stands at or above the next offset is left for later: one before it may still be under way.
 
+    Args:
+        store: where they lie.
+        keys: of the partition.
+        next_offset: as committed.
+        newest: first base of what was the newest chapter; it still is if it is not full. None where nobody knows.
+
     Returns:
-        How many segments were added.
+        The first base of what is the newest chapter now (None where there is none), and how many segments were added.
 
     Raises:
         PreconditionFailed, OutcomeUnknown: another agent does the same.
         StoreUnavailable, AccessDenied, BucketMissing, ObjectNotFound: the store's.
     """
-    first, known, etag = _newest(store, keys)
-    after = ""
-    if known:
-        after = keys.segment(known[-1].name)
-    elif first is not None:
-        after = keys.segment(SegmentName(first), "")  # a damaged one is made again
-    if len(known) >= CHAPTER_SEGMENTS:
-        first, known, etag = None, [], None
+    found = None if newest is None else _read(store, keys, newest)
+    if found is None or len(found.entries) >= CHAPTER_SEGMENTS:
+        found = _find_newest(store, keys)
+    after, begun = "", found
+    if found is not None:  # a damaged one is made again
+        after = keys.segment(found.entries[-1].name) if found.entries else keys.segment(SegmentName(found.first), "")
+        if len(found.entries) >= CHAPTER_SEGMENTS:
+            begun = None
+    known = begun.entries if begun else []
     added = [
         _entry(store, name, info)
         for name, info in islice(_logs(store, keys, after, next_offset), CHAPTER_SEGMENTS - len(known))
     ]
     if not added:
-        return 0
+        return (found.first if found else None), 0
+    first = begun.first if begun else added[0].name.base
     store.put(
-        keys.chapter(added[0].name.base if first is None else first),
+        keys.chapter(first),
         encode_chapter(keys, [*known, *added]),
-        condition=IfAbsent() if etag is None else IfMatch(etag),
+        condition=IfMatch(begun.etag) if begun else IfAbsent(),
     )
-    return len(added)
+    return first, len(added)
 
 
-def _newest(store: ObjectStore, keys: PartitionKeys) -> tuple[int | None, list[ChapterEntry], str | None]:
-    """First base, entries and etag of the newest chapter; no entries where it is damaged, None where there is none."""
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A chapter in the store; without entries where it is damaged."""
+
+    first: int
+    entries: list[ChapterEntry]
+    etag: str
+
+
+def _find_newest(store: ObjectStore, keys: PartitionKeys) -> _Found | None:
     found = {parse_chapter_name(info.key.removeprefix(keys.chapters)): info for info in store.list(keys.chapters)}
     first = max((first for first in found if first is not None), default=None)
     if first is None:
-        return None, [], None
+        return None
     if found[first].size > CHAPTER_BYTES:
-        return first, [], found[first].etag
+        return _Found(first, [], found[first].etag)
+    return _read(store, keys, first)
+
+
+def _read(store: ObjectStore, keys: PartitionKeys, first: int) -> _Found | None:
+    """A chapter; None where somebody took it away."""
     key = keys.chapter(first)
-    data, info = store.get(key)
     try:
-        return first, Chapter(data, keys, key).entries(), info.etag
+        data, info = store.get(key)
+    except ObjectNotFound:
+        return None
+    try:
+        return _Found(first, Chapter(data, keys, key).entries(), info.etag)
     except CorruptData:
-        return first, [], info.etag
+        return _Found(first, [], info.etag)
 
 
 def _logs(

@@ -61,7 +61,7 @@ def filled(archive: Archive, segments: int = SEGMENTS) -> Archive:
 
 def write_all(archive: Archive, next_offset: int) -> None:
     """As many chapters as it takes."""
-    while write_chapter(archive.store, archive.partition("t"), next_offset):
+    while write_chapter(archive.store, archive.partition("t"), next_offset)[1]:
         pass
 
 

@@ -73,6 +73,19 @@ class Failing(WrappedStore):
         return info
 
 
+class Asked(WrappedStore):
+    """Notes which prefixes are listed."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner, threads=1)
+        self.listed: list[str] = []
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """As ever."""
+        self.listed.append(prefix)
+        return super().list(prefix, start_after=start_after)
+
+
 class Running:
     """A writer on its thread, as the agent runs it."""
 
@@ -94,13 +107,13 @@ class Running:
 def test_a_chapter_grows_with_the_run_and_a_full_one_is_followed_by_the_next(store: ObjectStore) -> None:
     """Each segment below the next offset stands in one chapter; what stands above is left for later."""
     end = put_segments(store, 0, 1, 2, 3)
-    assert write_chapter(store, KEYS, end - 10) == 3
+    assert write_chapter(store, KEYS, end - 10)[1] == 3
     assert chapters(store) == {0: [0, 10, 20]}
     put_segments(store, *range(4, CHAPTER_SEGMENTS + 2))
     end = (CHAPTER_SEGMENTS + 2) * 10
-    assert write_chapter(store, KEYS, end) == CHAPTER_SEGMENTS - 3
-    assert write_chapter(store, KEYS, end) == 2
-    assert write_chapter(store, KEYS, end) == 0
+    assert write_chapter(store, KEYS, end)[1] == CHAPTER_SEGMENTS - 3
+    assert write_chapter(store, KEYS, end)[1] == 2
+    assert write_chapter(store, KEYS, end)[1] == 0
     bases = [number * 10 for number in range(CHAPTER_SEGMENTS + 2)]
     assert chapters(store) == {0: bases[:CHAPTER_SEGMENTS], bases[CHAPTER_SEGMENTS]: bases[CHAPTER_SEGMENTS:]}
     assert_true(store)
@@ -111,8 +124,8 @@ def test_a_java_uploaders_segments_are_passed_once(store: ObjectStore) -> None:
     for number in range(3):
         store.put(KEYS.segment(SegmentName(number * 10)), batches((number * 10, number * 10 + 10)))
     end = put_segments(store, 3, 4)
-    assert write_chapter(store, KEYS, end) == 5
-    assert write_chapter(store, KEYS, end) == 0
+    assert write_chapter(store, KEYS, end)[1] == 5
+    assert write_chapter(store, KEYS, end)[1] == 0
     assert chapters(store) == {0: [0, 10, 20, 30, 40]}
     assert_true(store)
 
@@ -124,7 +137,7 @@ def test_a_damaged_chapter_is_made_again(store: ObjectStore, damaged: bytes) -> 
     write_chapter(store, KEYS, end)
     store.put(KEYS.chapter(0), damaged)
     assert_true(store)
-    assert write_chapter(store, KEYS, put_segments(store, 3)) == 4
+    assert write_chapter(store, KEYS, put_segments(store, 3))[1] == 4
     assert chapters(store) == {0: [0, 10, 20, 30]}
     assert_true(store)
 
@@ -177,6 +190,29 @@ def test_an_attempt_takes_in_what_was_committed_while_it_waited(store: ObjectSto
     with running:
         wait_for(lambda: chapters(store), "a chapter")
     assert chapters(store) == {0: [number * 10 for number in range(2 * EVERY)]}
+
+
+def test_chapters_are_not_listed_again_while_the_newest_has_room(store: ObjectStore) -> None:
+    """One listing more would be a quarter of what a chapter costs; where it is gone or full, they are looked for."""
+    asked = Asked(store)
+    with Running(asked) as writer:
+
+        def grown(*numbers: int) -> int:
+            """How often chapters were listed until these segments stand in one."""
+            asked.listed.clear()
+            writer.committed(KEYS, put_segments(store, *numbers), len(numbers))
+            wait_for(lambda: any(numbers[-1] * 10 in bases for bases in chapters(store).values()), "the chapter")
+            return asked.listed.count(KEYS.chapters)
+
+        assert grown(*range(EVERY)) == 1
+        assert grown(*range(EVERY, 2 * EVERY)) == 0
+        store.delete([KEYS.chapter(0)])
+        assert grown(*range(2 * EVERY, 3 * EVERY)) == 1
+        assert chapters(store) == {0: [number * 10 for number in range(3 * EVERY)]}
+        grown(*range(3 * EVERY, CHAPTER_SEGMENTS))
+        assert grown(*range(CHAPTER_SEGMENTS, CHAPTER_SEGMENTS + EVERY)) == 1
+    assert sorted(chapters(store)) == [0, CHAPTER_SEGMENTS * 10]
+    assert_true(store)
 
 
 @pytest.mark.parametrize("fault", ["before", "after"])
