@@ -135,6 +135,10 @@ class EpochLine:
         starts = [(epoch, first) for epoch, first in copy if first < end]
         if not starts:  # a segment that compaction emptied
             return end
+        if len(starts) == 1:  # nearly all; what follows says the same of them
+            begun, ended = self._stretch(starts[0][0])
+            if begun <= starts[0][1] and end <= ended:
+                return end
         ends = [first for _, first in starts[1:]] + [end]
         stretches = [(epoch, first, last) for (epoch, first), last in zip(starts, ends, strict=True)]
         for epoch, first, last in stretches:

@@ -53,7 +53,8 @@ def in_time(store: ObjectStore, parts: Iterable[ReadRange], milliseconds: Ranges
             start = max(start, min(first_that_may_reach(store, copy, milliseconds[0][0]) for copy in copies))
         if start < part.end:
             may_begin = False
-            yield replace(part, start=start, copies=copies)
+            as_it_was = start == part.start and len(copies) == len(part.copies)
+            yield part if as_it_was else replace(part, start=start, copies=copies)
 
 
 def first_that_may_reach(store: ObjectStore, copy: SegmentCopy, milliseconds: int) -> int:
