@@ -46,17 +46,18 @@ class ReadyBatches(DataSource):
         """As the Kafka source's."""
         return full_schema(include_headers=False)
 
-    def reader(self, schema: StructType) -> "ReadyBatchesReader":  # noqa: ARG002 - it is always the same
-        """The reader."""
-        return ReadyBatchesReader(int(self.options["partitions"]), int(self.options["rows"]))
+    def reader(self, schema: StructType) -> "ReadyBatchesReader":
+        """The reader of the columns that are asked for."""
+        return ReadyBatchesReader(int(self.options["partitions"]), int(self.options["rows"]), schema.fieldNames())
 
 
 class ReadyBatchesReader(DataSourceReader):
     """Yields the batch as often as it takes."""
 
-    def __init__(self, partitions: int, rows: int) -> None:
+    def __init__(self, partitions: int, rows: int, names: Sequence[str]) -> None:
         self._partitions = partitions
         self._rows = rows
+        self._names = tuple(names)
 
     def partitions(self) -> Sequence[InputPartition]:
         """As many rows for each, give or take one."""
@@ -67,7 +68,7 @@ class ReadyBatchesReader(DataSourceReader):
         """The rows of a task."""
         if not isinstance(partition, Share):
             return
-        batch = _batch(partition.partition)
+        batch = _batch(partition.partition).select(list(self._names))
         for first in range(0, partition.rows, ROWS):
             yield batch.slice(0, min(ROWS, partition.rows - first))
 

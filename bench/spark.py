@@ -6,10 +6,13 @@ the topic with a Java consumer:
 
 - `kafka_segments` from S3, and from the directory; and again with a schema of offset and timestamp only;
 - Spark's own Kafka source, from the broker;
-- ready-made Arrow batches (`bench.ready_batches`): the ceiling of the interface that Python data sources have;
+- ready-made Arrow batches (`bench.ready_batches`): the ceiling of the interface that Python data sources have; and one
+  row of them, which is what any query takes through that interface;
+- the same `.log` objects fetched from S3 on two threads, and nothing done with them: server and client share the cores;
 - Kafka's Java consumer without Spark, warm.
 
-gzip and snappy have no goals. Exits with 1 where a goal is missed; `--no-gate` only prints.
+gzip and snappy have no goals. Ratios beyond what any query takes are printed too, and have none. Exits with 1 where a
+goal is missed; `--no-gate` only prints.
 """
 
 import argparse
@@ -20,11 +23,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as sql
 
 from bench.agent_runs import CLUSTER, ship_with_agent
@@ -32,6 +37,9 @@ from bench.java_parts import JavaConsumer, spark_kafka_jars
 from bench.pairs import Goal, median_ratio, print_goals, print_table, rounds
 from bench.ready_batches import ReadyBatches
 from bench.topics import SEGMENT_BYTES, ClosedPart, close_last, produce
+from ts_common.model import TopicPartition
+from ts_common.object_keys import ClusterKeys
+from ts_common.store.factory import open_store
 from ts_local.cluster import LocalCluster
 
 CEILING_RATIO = {"none": 0.75, "lz4": 0.75, "zstd": 0.65}
@@ -42,7 +50,10 @@ CODECS = ("none", "lz4", "zstd", "gzip", "snappy")
 PARTITIONS = 2
 OURS_S3, OURS_FILE = "kafka_segments, S3", "kafka_segments, directory"
 NARROW = ", offset and timestamp only"
+NARROW_SCHEMA = "offset bigint, timestamp timestamp"
 KAFKA_SOURCE, CEILING, CONSUMER = "Spark's Kafka source", "ready Arrow batches", "Java consumer (no Spark)"
+ANY_QUERY, FETCHING = "one row of ready Arrow batches", "fetching from S3 (no Spark)"
+_CHUNK_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -114,16 +125,21 @@ def sources(
 
     def narrow(location: str) -> Callable[[], Scan]:
         reader = spark.read.format("kafka_segments").option("cluster", CLUSTER).option("subscribe", topic)
-        return lambda: narrow_scan(reader.schema("offset bigint, timestamp timestamp").load(location))
+        return lambda: narrow_scan(reader.schema(NARROW_SCHEMA).load(location))
 
     def kafka() -> Scan:
         reader = spark.read.format("kafka").option("kafka.bootstrap.servers", cluster.bootstrap)
         reader = reader.option("subscribe", topic).option("startingOffsets", "earliest")
         return scan(reader.option("endingOffsets", json.dumps({topic: ends})).load())
 
-    def ready() -> Scan:
-        reader = spark.read.format("ready_batches").option("partitions", str(PARTITIONS))
-        return scan(reader.option("rows", str(sum(ends.values()))).load())
+    def ready(rows: int) -> Scan:
+        return scan(ready_rows(rows).load())
+
+    def ready_narrow() -> Scan:
+        return narrow_scan(ready_rows(sum(ends.values())).schema(NARROW_SCHEMA).load())
+
+    def ready_rows(rows: int) -> DataFrameReader:
+        return spark.read.format("ready_batches").option("partitions", str(PARTITIONS)).option("rows", str(rows))
 
     on_s3, on_disk = f"s3://{BUCKET}/spark", directory.as_uri()
     return {
@@ -132,8 +148,30 @@ def sources(
         OURS_S3 + NARROW: narrow(on_s3),
         OURS_FILE + NARROW: narrow(on_disk),
         KAFKA_SOURCE: kafka,
-        CEILING: ready,
+        CEILING: partial(ready, sum(ends.values())),
+        CEILING + NARROW: ready_narrow,
+        ANY_QUERY: partial(ready, 1),
+        FETCHING: partial(fetch, on_s3, topic),
     }
+
+
+def fetch(location: str, topic: str) -> Scan:
+    """Fetch a topic's `.log` objects, a partition on each thread."""
+
+    def fetch_partition(number: int) -> int:
+        prefix, size = ClusterKeys(CLUSTER).partition(TopicPartition(topic, number)).prefix, 0
+        buffer = memoryview(bytearray(_CHUNK_BYTES))
+        for info in store.list(prefix):
+            if info.key.endswith(".log"):
+                with store.open(info.key) as stream:
+                    while count := stream.readinto(buffer):
+                        size += count
+        return size
+
+    with open_store(location) as store, ThreadPoolExecutor(PARTITIONS) as pool:
+        began = time.perf_counter()
+        size = sum(pool.map(fetch_partition, range(PARTITIONS)))
+        return Scan(0, size, 0, time.perf_counter() - began)
 
 
 def fill_and_ship(cluster: LocalCluster, topic: str, codec: str, records: int, directory: Path) -> list[ClosedPart]:
@@ -156,9 +194,10 @@ def check(found: dict[str, list[Scan]], parts: Sequence[ClosedPart]) -> None:
         RuntimeError: they did not.
     """
     records = sum(part.end for part in parts)
-    whole = [scans for name, scans in found.items() if name != CEILING and not name.endswith(NARROW)]
+    whole = [found[name] for name in (OURS_S3, OURS_FILE, KAFKA_SOURCE, CONSUMER)]
     seen = {(one.size, one.greatest_offset) for scans in whole for one in scans}
-    wrong = {name: one.records for name, scans in found.items() for one in scans if one.records != records}
+    counted = {name: scans for name, scans in found.items() if name not in (ANY_QUERY, FETCHING)}
+    wrong = {name: one.records for name, scans in counted.items() for one in scans if one.records != records}
     if wrong or len(seen) != 1:
         raise RuntimeError(f"{records} records were shipped; seen were {wrong or records} of {seen}")
 
@@ -166,12 +205,25 @@ def check(found: dict[str, list[Scan]], parts: Sequence[ClosedPart]) -> None:
 def report(codec: str, found: dict[str, list[Scan]], records: int) -> list[Goal]:
     """Print the rates; the goals of this codec."""
     seconds = {name: [one.seconds for one in scans] for name, scans in found.items()}
-    rows = []
+    rows: list[tuple[object, ...]] = []
     for name, times in seconds.items():
+        if name in (ANY_QUERY, FETCHING):
+            rows.append((name, statistics.median(times), "", "", ""))
+            continue
         rates = [records / one / 1e6 for one in times]
-        ratio = median_ratio(seconds[CEILING], times)
-        rows.append((name, statistics.median(rates), f"{min(rates):.2f} to {max(rates):.2f}", ratio))
-    print_table((codec, "M records/s", "range", "/ ceiling"), rows)
+        rate, span = statistics.median(rates), f"{min(rates):.2f} to {max(rates):.2f}"
+        rows.append((name, statistics.median(times), rate, span, median_ratio(seconds[CEILING], times)))
+    print_table((codec, "seconds", "M records/s", "range", "/ ceiling"), rows)
+    beyond = {
+        name: [one - least for one, least in zip(times, seconds[ANY_QUERY], strict=True)]
+        for name, times in seconds.items()
+    }
+    print("beyond what any query takes:")
+    for ours in (OURS_S3, OURS_FILE, CEILING):
+        ceiling, narrow = median_ratio(beyond[CEILING], beyond[ours]), median_ratio(beyond[ours], beyond[ours + NARROW])
+        print(f"  {ours}: {ceiling:.2f} of the ceiling; two columns / all {narrow:.2f}")
+    both = [one + other for one, other in zip(seconds[CEILING], seconds[FETCHING], strict=True)]
+    print(f"ceiling, then fetching / {OURS_S3}: {median_ratio(both, seconds[OURS_S3]):.2f}")
     print(flush=True)
     goals = []
     for ours in (OURS_S3, OURS_FILE):
