@@ -338,23 +338,65 @@ def read_incarnations(store: ObjectStore, keys: ClusterKeys, topic: str) -> tupl
     return decode_incarnations(data, topic, key), info.etag
 
 
-def list_topics(store: ObjectStore, keys: ClusterKeys) -> dict[str, frozenset[int]]:
-    """Every topic of a cluster that the store knows under this entropy width, with its partitions.
+@dataclass(frozen=True, slots=True)
+class TopicDirectories:
+    """What the names of a cluster's directories tell of a topic.
 
-    Later incarnations count for their topic; one that has only its incarnations object has no partitions. Where such a
-    topic is called `t-1`, its directory cannot be told from partition 1 of `t` by name: read both before believing it.
+    Attributes:
+        partitions: that any incarnation has; none where there is only the list of incarnations.
+        later: the directories of later incarnations, without `-<partition>`.
     """
-    topics: dict[str, set[int]] = {}
+
+    partitions: frozenset[int] = frozenset()
+    later: frozenset[str] = frozenset()
+
+    def check_all_listed(self, incarnations: Incarnations, key: str) -> None:
+        """Refuse a list of incarnations that lacks one which the store holds: which is the newest, nobody can tell.
+
+        An incarnation is listed before anything of it is written, so this list was removed, or an old one put back.
+
+        Args:
+            incarnations: read after the names of the directories.
+            key: of the list, for the message.
+
+        Raises:
+            CorruptData: it lacks one.
+        """
+        lacking = sorted(self.later - {entry.directory for entry in incarnations.entries})
+        if lacking:
+            raise CorruptData(
+                f"{key} does not name {', '.join(lacking)}, of which the store holds objects: it was removed, or an "
+                f"old one put back, and nobody can tell which life of {incarnations.topic} is the newest. Put back its "
+                "last version"
+            )
+
+
+NO_DIRECTORIES = TopicDirectories()
+
+
+def list_topics(store: ObjectStore, keys: ClusterKeys) -> dict[str, TopicDirectories]:
+    """Every topic of a cluster that the store knows under this entropy width.
+
+    Later incarnations count for their topic. Where a topic that has only its incarnations object is called `t-1`, its
+    directory cannot be told from partition 1 of `t` by name: read both before believing it.
+    """
+    topics: dict[str, tuple[set[int], set[str]]] = {}
     for prefix in _cluster_prefixes(store, keys.cluster, keys.entropy_bits):
         for directory in store.list_directories(prefix):
             name = directory.rstrip("/")
             topic, tilde, later = name.partition("~")
             partition = TopicPartition.parse(f"{topic}-{later.rpartition('-')[2]}" if tilde else name)
             if partition is not None and keys.partition(partition).prefix.startswith(prefix):
-                topics.setdefault(partition.topic, set()).add(partition.partition)
+                partitions, directories = topics.setdefault(partition.topic, (set(), set()))
+                partitions.add(partition.partition)
+                if tilde:
+                    directories.add(name.rpartition("-")[0])
             elif not tilde and keys.incarnations(name).startswith(prefix):
-                topics.setdefault(name, set())
-    return {topic: frozenset(partitions) for topic, partitions in topics.items()}
+                topics.setdefault(name, (set(), set()))
+    return {
+        topic: TopicDirectories(frozenset(partitions), frozenset(later))
+        for topic, (partitions, later) in topics.items()
+    }
 
 
 def entropy_widths(store: ObjectStore, cluster: str) -> frozenset[int]:

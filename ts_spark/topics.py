@@ -10,8 +10,17 @@ import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ts_common.catalog import PartitionCatalog, entropy_widths, list_topics, read_catalog, read_incarnations
+from ts_common.catalog import (
+    NO_DIRECTORIES,
+    PartitionCatalog,
+    TopicDirectories,
+    entropy_widths,
+    list_topics,
+    read_catalog,
+    read_incarnations,
+)
 from ts_common.errors import QueryError
+from ts_common.incarnations import Incarnations
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys
 from ts_common.store.contract import ObjectStore
@@ -50,7 +59,7 @@ def find_topics(store: ObjectStore, options: QueryOptions) -> tuple[Topic, ...]:
             f"{where(options)}, which holds {_some(known)}"
         )
 
-    topics = read_topics(store, keys, {name: known.get(name, frozenset()) for name in asked}, options.incarnation)
+    topics = read_topics(store, keys, {name: known.get(name, NO_DIRECTORIES) for name in asked}, options.incarnation)
     found = []
     for name in asked:
         if name in topics:
@@ -60,8 +69,8 @@ def find_topics(store: ObjectStore, options: QueryOptions) -> tuple[Topic, ...]:
     return tuple(found)
 
 
-def list_known(store: ObjectStore, options: QueryOptions) -> dict[str, frozenset[int]]:
-    """Every topic of the cluster with the partitions that any incarnation of it has; never empty.
+def list_known(store: ObjectStore, options: QueryOptions) -> dict[str, TopicDirectories]:
+    """Every topic of the cluster; never empty.
 
     Raises:
         QueryError: the store does not hold the cluster under this width.
@@ -98,32 +107,50 @@ def missing_partitions(topic: str, missing: Iterable[int], held: Iterable[int]) 
 
 
 def read_topics(
-    store: ObjectStore, keys: ClusterKeys, numbers: Mapping[str, frozenset[int]], incarnation: str = NEWEST
+    store: ObjectStore, keys: ClusterKeys, listed: Mapping[str, TopicDirectories], incarnation: str = NEWEST
 ) -> dict[str, Topic]:
     """Topics with all their partitions, as far as the store knows them.
 
     Args:
         store: where they lie.
         keys: of the cluster.
-        numbers: for each topic, the partitions that any incarnation of it has.
+        listed: the topics, as `list_topics` says.
         incarnation: which one; as the option of that name.
 
     Raises:
         QueryError: a topic that has no such incarnation.
         CorruptData, StoreUnavailable, AccessDenied, BucketMissing: as `find_topics`.
     """
-    lists = in_threads(lambda name: read_incarnations(store, keys, name), numbers)
-    known = {name: found for name, found in zip(numbers, lists, strict=True) if found[1] is not None or numbers[name]}
+    lists = in_threads(lambda name: read_lives(store, keys, name, listed[name]), listed)
+    known = {
+        name: found
+        for name, found in zip(listed, lists, strict=True)
+        if found[1] is not None or listed[name].partitions
+    }
     lying = [
         keys.partition(TopicPartition(name, number), directory_of(incarnations, incarnation))
         for name, (incarnations, _) in known.items()
-        for number in sorted(numbers[name])
+        for number in sorted(listed[name].partitions)
     ]
     held: dict[str, list[PartitionCatalog]] = {name: [] for name in known}
     for catalog in in_threads(lambda partition: read_catalog(store, partition), lying, telling="list"):
         if _holds_anything(catalog):
             held[catalog.keys.partition.topic].append(catalog)
     return {name: Topic(name, tuple(held[name])) for name, (_, etag) in known.items() if held[name] or etag is not None}
+
+
+def read_lives(
+    store: ObjectStore, keys: ClusterKeys, topic: str, listed: TopicDirectories
+) -> tuple[Incarnations, str | None]:
+    """As `read_incarnations`, checked against the names of the directories.
+
+    Raises:
+        CorruptData: the list is none, or lacks an incarnation that the store holds.
+        StoreUnavailable, AccessDenied: the store's.
+    """
+    incarnations, etag = read_incarnations(store, keys, topic)
+    listed.check_all_listed(incarnations, keys.incarnations(topic))
+    return incarnations, etag
 
 
 def _only(topic: Topic, numbers: Iterable[int] | None) -> Topic:

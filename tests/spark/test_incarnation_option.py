@@ -4,7 +4,7 @@ import pytest
 
 from tests.spark.archives import Archive, batches
 from ts_common.commit import encode_log_start
-from ts_common.errors import ConfigurationError, QueryError
+from ts_common.errors import ConfigurationError, CorruptData, QueryError
 from ts_common.incarnations import Incarnation, Incarnations
 from ts_common.model import TopicPartition
 from ts_spark.options import parse_options
@@ -116,3 +116,25 @@ def test_what_names_no_life_is_refused(text: str) -> None:
     """With what is accepted."""
     with pytest.raises(ConfigurationError, match=r"newest, oldest, a number .* or a topic id of 22 characters"):
         parse_options({"path": "s3://bucket", "cluster": "prod", "subscribe": "t", "incarnation": text})
+
+
+@pytest.mark.parametrize("listed", [0, 1, 2])
+@pytest.mark.parametrize("options", [{}, {"incarnation": "oldest"}, {"incarnation": IDS[2]}])
+def test_u30_a_list_that_lacks_a_life_is_not_believed(lives: Archive, listed: int, options: dict[str, str]) -> None:
+    """Removed, or an old version put back: an earlier life is never shown as the newest, and the list is named."""
+    key = lives.keys.incarnations("t")
+    incarnations = Incarnations("t")
+    for number, topic_id in enumerate(IDS[:listed]):
+        incarnations = incarnations.opened(topic_id, SEEN + number, lives.keys)
+    lives.store.delete([key])
+    if listed:
+        lives.store.put(key, incarnations.encode())
+    with pytest.raises(CorruptData, match=rf"{key} does not name .*t~{IDS[2]},.* of which the store holds"):
+        lives.rows(subscribe="t", **options)
+
+
+def test_a_topic_of_one_life_needs_no_list(archive: Archive) -> None:
+    """A Java uploader writes none."""
+    archive.put_segment("t", 0, batches((0, 9)))
+    archive.commit("t", 9)
+    assert len(archive.rows(subscribe="t")) == 9

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from tests.log_format import build
 from tests.uploader.local_directory import CLUSTER, ID, TP, LocalDirectory
-from ts_common.catalog import list_topics, read_commit
+from ts_common.catalog import TopicDirectories, list_topics, read_commit
 from ts_common.commit import Commit
 from ts_common.config import OffsetReset
 from ts_common.model import TopicPartition
@@ -110,4 +110,4 @@ def test_a_topic_whose_name_begins_with_a_dot_is_shipped_and_listed(
     commit, _ = read_commit(store, keys.partition(partition))
     assert isinstance(commit, Commit)
     assert commit.next_offset == 10
-    assert list_topics(store, keys) == {topic: frozenset({0})}
+    assert list_topics(store, keys) == {topic: TopicDirectories(frozenset({0}))}

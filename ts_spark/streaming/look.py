@@ -9,10 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ts_common.catalog import (
+    NO_DIRECTORIES,
     NOTHING_KNOWN,
     PartitionCatalog,
     SegmentCopy,
     StoredSegment,
+    TopicDirectories,
     read_catalog,
     read_commit,
     read_incarnations,
@@ -26,7 +28,7 @@ from ts_common.transactions import stable_end
 from ts_common.view import PartitionView, open_view
 from ts_spark.parallel import in_threads
 from ts_spark.query import QueryOptions
-from ts_spark.topics import asked_names, list_known, missing_partitions, read_topics, unknown_topic
+from ts_spark.topics import asked_names, list_known, missing_partitions, read_lives, read_topics, unknown_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ class Observer:
         asked = asked_names(self._options, known)
 
         def one(name: str) -> TopicLook | None:
-            return self._topic(name, known.get(name, frozenset()), asked[name])
+            return self._topic(name, known.get(name, NO_DIRECTORIES), asked[name])
 
         topics: dict[str, TopicLook] = {}
         for name, topic in zip(asked, in_threads(one, asked), strict=True):
@@ -164,13 +166,13 @@ class Observer:
         taken, self._damaged = sorted(set(self._damaged)), []
         return taken
 
-    def _topic(self, name: str, numbers: frozenset[int], wanted: Iterable[int] | None) -> TopicLook | None:
-        incarnations, etag = read_incarnations(self._store, self._keys, name)
+    def _topic(self, name: str, listed: TopicDirectories, wanted: Iterable[int] | None) -> TopicLook | None:
+        incarnations, etag = read_lives(self._store, self._keys, name, listed)
         directory = incarnations.newest_directory
-        asked = sorted(numbers if wanted is None else numbers & set(wanted))
+        asked = sorted(listed.partitions if wanted is None else listed.partitions & set(wanted))
         keys = [self._keys.partition(TopicPartition(name, number), directory) for number in asked]
         ends = {end.keys.partition: end for end in in_threads(self._end, keys) if end is not None}
-        if not ends and etag is None and not read_topics(self._store, self._keys, {name: numbers}):
+        if not ends and etag is None and not read_topics(self._store, self._keys, {name: listed}):
             return None
         topic_id = incarnations.entries[-1].topic_id if incarnations.entries else None
         return TopicLook(topic_id, directory == name, ends)
