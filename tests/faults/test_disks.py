@@ -1,0 +1,193 @@
+"""U11: brokers with two log dirs. Partitions move between disks while they are shipped, and a disk fails."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.faults.conftest import ArchiveOf
+from tests.faults.leaders import PATIENCE, Load, assert_shown, bases, wait_led, wait_reign_shipped
+from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES, Archive
+from ts_local.cluster import LocalCluster, Record, wait_for
+from ts_local.jvm import java_command
+from ts_local.proxy.actions import Hold
+from ts_local.proxy.s3 import Rule, S3FaultProxy
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    """Two brokers of two log dirs each."""
+    properties = {
+        **SMALL_FETCHES,
+        "replica.high.watermark.checkpoint.interval.ms": "500",
+        "zookeeper.session.timeout.ms": "2000",
+        "offsets.topic.replication.factor": "2",
+        "log.segment.delete.delay.ms": "2000",
+    }
+    with LocalCluster(
+        brokers=2,
+        s3=True,
+        buckets=[BUCKET],
+        log_dirs=2,
+        properties={
+            **properties,
+            "zookeeper.session.timeout.ms": "2000",
+            "offsets.topic.replication.factor": "2",
+            "log.segment.delete.delay.ms": "2000",
+        },
+        broker_properties=ROLLS,
+        name="disks",
+    ) as cluster:
+        yield cluster
+
+
+def log_dir(cluster: LocalCluster, topic: str, broker: int = 1) -> Path:
+    """Where a broker has partition 0; a directory that is still being filled does not count."""
+    return cluster.brokers[broker].partition_directory(topic, 0).parent
+
+
+def order_move(cluster: LocalCluster, directory: Path, topic: str, brokers: list[int], to: Path) -> None:
+    """Have broker 1 move partition 0 to another log dir of its own; the leader and the other replica stay."""
+    places = [str(to) if broker == 1 else "any" for broker in brokers]
+    plan = directory / "move.json"
+    plan.write_text(
+        json.dumps(
+            {
+                "version": 1,
+                "partitions": [{"topic": topic, "partition": 0, "replicas": brokers, "log_dirs": places}],
+            }
+        )
+    )
+    arguments = ["--bootstrap-server", cluster.bootstrap, "--reassignment-json-file", str(plan), "--execute"]
+    command = java_command("3.9", "org.apache.kafka.tools.reassign.ReassignPartitionsCommand", arguments)
+    subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
+
+
+def move(cluster: LocalCluster, directory: Path, topic: str, brokers: list[int], to: Path) -> None:
+    """The same, and wait until the directory has moved."""
+
+    def moved() -> bool:
+        if log_dir(cluster, topic) == to:
+            return True
+        order_move(cluster, directory, topic, brokers, to)
+        return False
+
+    wait_for(moved, f"{topic}-0 to lie in {to}", PATIENCE, state=lambda: log_dir(cluster, topic))
+
+
+def other(cluster: LocalCluster, topic: str) -> Path:
+    """The log dir of broker 1 that does not hold the partition."""
+    here = log_dir(cluster, topic)
+    return next(path for path in cluster.brokers[1].log_dirs if path != here)
+
+
+def fill(cluster: LocalCluster, topic: str, start: int) -> dict[int, bytes]:
+    """Some segments more: values by offset. Nobody writes while a directory moves.
+
+    Kafka flushes a segment some time after it was rolled, and takes a disk for failed where the log that the flush is
+    of has moved from there meanwhile.
+    """
+    rows = [Record(b"%07d-" % number + Random(number).randbytes(200)) for number in range(start, start + 1500)]
+    cluster.produce(topic, rows, partition=0)
+    return {start + number: row.value or b"" for number, row in enumerate(rows)}
+
+
+def assert_shipped_once(
+    cluster: LocalCluster, archive: Archive, proxy: S3FaultProxy, acknowledged: dict[int, bytes]
+) -> None:
+    """All that is closed is shown; no segment went up twice or under a second name, and no gap was recorded."""
+    end = wait_reign_shipped(archive, 1)
+    assert_shown(archive, acknowledged, end)
+    assert [key for key in archive.objects() if "/gaps/" in key] == []
+    puts = [request for request in proxy.requests() if request.method == "PUT" and request.path.endswith(".log")]
+    landed = [Path(request.path).name for request in puts if request.server_status == 200]
+    assert len(landed) == len({name.split(".")[0] for name in landed}), landed
+    assert [f"{base:020d}.log" for base in bases(cluster, 1, archive.topic)[:-1]] == sorted(landed)
+
+
+@pytest.mark.parametrize("moves", [2, pytest.param(12, marks=(pytest.mark.full, pytest.mark.timeout(900)))])
+def test_u11_a_partition_that_moves_between_disks_is_shipped_once(
+    cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf, tmp_path: Path, moves: int
+) -> None:
+    """Forth and back while it is shipped: each segment goes up once, from wherever it is, without a gap or a twin."""
+    topic = f"moved-{moves}"
+    archive = archive_of(topic, proxy=proxy)
+    cluster.create_topic(topic, assignment=[[1, 2]])
+    archive.agent(1)
+    acknowledged: dict[int, bytes] = {}
+    for _ in range(moves):
+        acknowledged |= fill(cluster, topic, len(acknowledged))
+        move(cluster, tmp_path, topic, [1, 2], other(cluster, topic))
+    acknowledged |= fill(cluster, topic, len(acknowledged))
+    assert_shipped_once(cluster, archive, proxy, acknowledged)
+
+
+def test_u11_a_partition_that_moves_while_its_segment_goes_up_is_shipped_once(
+    cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf, tmp_path: Path
+) -> None:
+    """A PUT is held until its file has gone from the disk: what was being read is whole, or goes up anew."""
+    topic = "held"
+    archive = archive_of(topic, proxy=proxy)
+    cluster.create_topic(topic, assignment=[[1, 2]])
+    held = Hold()
+    proxy.script(Rule(held, methods={"PUT"}, target=r"\.log$", skip=1))
+    archive.agent(1)
+    acknowledged = fill(cluster, topic, 0)
+    wait_for(lambda: held.fired > 0, "a segment on its way up", PATIENCE)
+    here = log_dir(cluster, topic)
+    move(cluster, tmp_path, topic, [1, 2], other(cluster, topic))
+    wait_for(lambda: not list(here.glob(f"{topic}-0*")), "the old directory to be gone", 2 * PATIENCE)
+    held.release()
+    acknowledged |= fill(cluster, topic, len(acknowledged))
+    assert_shipped_once(cluster, archive, proxy, acknowledged)
+
+
+@pytest.fixture
+def repaired(cluster: LocalCluster) -> Iterator[None]:
+    """After the test broker 1 has its disks again."""
+    yield
+    broker = cluster.brokers[1]
+    broker.kill()
+    for gone in broker.directory.glob("*.gone"):
+        gone.rename(gone.with_suffix(""))
+    broker.start()
+
+
+@pytest.mark.usefixtures("repaired")
+def test_u11_a_disk_that_fails_takes_nothing_of_the_other_with_it(
+    cluster: LocalCluster, archive_of: ArchiveOf, tmp_path: Path
+) -> None:
+    """Broker 1 loses a log dir: what lies on the other is shipped on, the rest by the agent beside the new leader."""
+    topic = "failing"
+    archive = archive_of(topic)
+    cluster.create_topic(topic, assignment=[[1, 2], [1, 2]])
+    agents = [archive.agent(broker) for broker in (1, 2)]
+    broker = cluster.brokers[1]
+    failing, healthy = 0, 1
+    if log_dir(cluster, topic) == broker.partition_directory(topic, healthy).parent:
+        move(cluster, tmp_path, topic, [1, 2], other(cluster, topic))
+    disk = log_dir(cluster, topic)
+    with Load(cluster, topic, 2) as load:
+        wait_further(archive, failing, healthy)
+        disk.rename(disk.with_name(f"{disk.name}.gone"))
+        wait_led(cluster, topic, 2, failing)
+        wait_led(cluster, topic, 1, healthy)
+        wait_further(archive, failing, healthy)
+    for partition, leader in ((failing, 2), (healthy, 1)):
+        end = wait_reign_shipped(archive, leader, partition)
+        assert_shown(archive, load.acknowledged[partition], end, partition)
+    assert [agent.health()["dead_threads"] for agent in agents] == [[], []]
+
+
+def wait_further(archive: Archive, *partitions: int) -> None:
+    """Until some more of each partition is committed."""
+    seen = {partition: archive.next_offset(partition) for partition in partitions}
+    wait_for(
+        lambda: all(archive.next_offset(partition) > before for partition, before in seen.items()),
+        "more of each partition to be shipped",
+        PATIENCE,
+        state=lambda: seen,
+    )
