@@ -32,12 +32,7 @@ def cluster() -> Iterator[LocalCluster]:
         s3=True,
         buckets=[BUCKET],
         log_dirs=2,
-        properties={
-            **properties,
-            "zookeeper.session.timeout.ms": "2000",
-            "offsets.topic.replication.factor": "2",
-            "log.segment.delete.delay.ms": "2000",
-        },
+        properties=properties,
         broker_properties=ROLLS,
         name="disks",
     ) as cluster:
