@@ -188,7 +188,6 @@ class BrokerClient:
     def _overrides(self, resources: list[ConfigResource]) -> dict[ConfigResource, dict[str, str] | None]:
         answers = self._admin.describe_configs(resources, request_timeout=self._answer_seconds, broker=self._id)
         found, failed = self._collect(answers)
-        self._admin.poll(0)  # serves the callback for errors
         # Errors of librdkafka itself are below 0, those that a broker answers are above.
         if not found and all(code < 0 for code in failed.values()):
             raise BrokerAway(self._last_error)
@@ -211,6 +210,7 @@ class BrokerClient:
         found, failed = {}, {}
         # librdkafka ends each request at its time-out; this waits a little longer, and for all of them together.
         concurrent.futures.wait(answers.values(), self._answer_seconds + _LEAST_SECONDS)
+        self._admin.poll(0)  # serves the callback for errors
         for asked, answer in answers.items():
             try:
                 found[asked] = answer.result(0)
@@ -224,7 +224,9 @@ class BrokerClient:
         return found, failed
 
     def _take_error(self, error: KafkaError) -> None:
-        self._last_error = error.str()
+        # That all are down is said beside the reason, and says less.
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or not self._last_error:
+            self._last_error = error.str()
 
     def _away(self, error: KafkaException) -> BrokerAway:
         return BrokerAway(self._last_error or error.args[0].str())
