@@ -20,6 +20,7 @@ from ts_common.errors import ConfigurationError
 from ts_common.object_keys import MAX_ENTROPY_BITS
 
 _UPLOADER = "ts.segment.uploader."
+KAFKA_CLIENT = _UPLOADER + "kafka.client."
 _MILLISECONDS = 1000
 
 _JAVA_LEADERSHIP = {
@@ -50,10 +51,8 @@ def _leadership(value: object) -> str | None:
     if value is None:
         return None
     name = _JAVA_LEADERSHIP.get(str(value), str(value))
-    if name == "kraft":
-        raise ValueError("leadership from KRaft is not built yet; use zookeeper, or your own class as module:Class")
-    if name != "zookeeper" and not re.fullmatch(r"[\w.]+:\w+", name):
-        raise ValueError(f"{value!r} is none of zookeeper, module:Class")
+    if name not in {"zookeeper", "kraft"} and not re.fullmatch(r"[\w.]+:\w+", name):
+        raise ValueError(f"{value!r} is none of zookeeper, kraft, module:Class")
     return name
 
 
@@ -109,13 +108,24 @@ class ClusterConfig(BaseModel):
     leadership: Annotated[str | None, BeforeValidator(_leadership)] = Field(
         None,
         alias="ts.segment.uploader.leadership.watcher.class",
-        description="Where leadership is read: zookeeper, or module:Class; absent: as the broker's own file says.",
+        description=(
+            "Where leadership is read: zookeeper, kraft, or module:Class; absent: as the broker's own file says."
+        ),
     )
     leadership_poll_seconds: float = Field(
         60.0,
         gt=0,
         alias="ts.segment.uploader.leadership.watcher.poll.interval.seconds",
         description="Seconds between the safety re-reads of leadership beside the watches.",
+    )
+    kafka_client: dict[str, str] = Field(
+        {},
+        repr=False,  # passwords
+        alias="ts.segment.uploader.kafka.client.*",
+        description=(
+            "With leadership from kraft: settings of librdkafka, handed to it as they are, where those of the broker's "
+            "own file do not do."
+        ),
     )
     endpoint_provider: str | None = Field(
         None,
@@ -230,7 +240,9 @@ def parse_config(properties: Mapping[str, str], source: str) -> tuple[ClusterCon
     warnings: list[str] = []
     known: dict[str, Any] = {}
     for key, value in properties.items():
-        if key in KEYS:
+        if key.startswith(KAFKA_CLIENT):
+            known.setdefault(KAFKA_CLIENT + "*", {})[key.removeprefix(KAFKA_CLIENT)] = value.strip()
+        elif key in KEYS:
             known[key] = value.strip()
         elif (foreign := _foreign(key)) is not None:
             if foreign.accepts(value.strip()):
@@ -277,7 +289,7 @@ def reference_page() -> str:
             default = str(default).lower()
         if isinstance(default, tuple):
             default = ",".join(pattern.pattern for pattern in default)
-        shown = "" if default in {None, ""} else f"`{default}`"
+        shown = f"`{default}`" if default or default == 0 else ""
         if name == "entropy_bits":
             shown = "none"
         lines.append(f"| `{info.alias}` | {shown} | {info.description} |")

@@ -13,6 +13,7 @@ ends the process with a non-zero code, so that its supervisor starts it anew: ne
 """
 
 import queue
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -49,6 +50,7 @@ from ts_uploader.events import (
 )
 from ts_uploader.health import HealthServer
 from ts_uploader.leadership.contract import LeadershipSource, Said
+from ts_uploader.leadership.listener import client_settings
 from ts_uploader.leadership.zookeeper import ZookeeperLeadership
 from ts_uploader.metrics import BacklogCollector, Metrics
 from ts_uploader.retention import BrokerSettings, TopicSettings
@@ -379,9 +381,10 @@ def _leadership(environment: Environment, config: ClusterConfig, emit: Callable[
     name = config.leadership or ("kraft" if environment.kraft else "zookeeper")
     key = "ts.segment.uploader.leadership.watcher.class"
     if name == "kraft":
-        raise ConfigurationError(
-            key, ["the broker runs in KRaft mode, and leadership from KRaft is not built yet; or give module:Class"]
-        )
+        from ts_uploader.leadership.kraft import KraftLeadership  # noqa: PLC0415  (librdkafka, only where it is used)
+
+        client = client_settings(environment.broker_properties, config.kafka_client, socket.getfqdn())
+        return KraftLeadership(environment, emit, config.leadership_poll_seconds, client)
     if name != "zookeeper":
         source: type[LeadershipSource] = load_class(name, LeadershipSource, key)  # type: ignore[type-abstract]
         return source(environment, emit, config.leadership_poll_seconds)

@@ -47,7 +47,8 @@ def _commands(
 def run(
     config_dir: Annotated[Path, typer.Argument(help="Holds <clusterId>.properties.", metavar="CONFIG_DIR")],
     server_properties: Annotated[
-        Path | None, typer.Option(help="The broker's own file: broker.id or node.id, log.dirs, zookeeper.connect.")
+        Path | None,
+        typer.Option(help="The broker's own file: broker.id or node.id, log.dirs, zookeeper.connect or listeners."),
     ] = None,
     cluster_id: Annotated[
         str | None, typer.Option(help="Names the properties file and stands in every key; else from meta.properties.")

@@ -1,4 +1,4 @@
-"""The broker's surroundings: its id, its log dirs, its ZooKeeper. By default they come from the broker's own file.
+"""The broker's surroundings: its id, its log dirs, how it is reached. By default they come from the broker's own file.
 
 A provider of your own (`--environment-provider module:Class`) is called with the path given as `--server-properties`
 (or None) and the cluster id given as `--cluster-id` (or None), and answers `load()`.
@@ -33,6 +33,7 @@ class Environment:
         zookeeper_connect: `host:port,host:port/chroot`; empty for a broker without ZooKeeper.
         kraft: whether the broker runs in KRaft mode.
         defaults: what counts for topics without settings of their own, before the broker's dynamic settings.
+        broker_properties: the broker's own file, passwords included: a client of this broker is set up from it.
     """
 
     cluster_id: str
@@ -41,6 +42,7 @@ class Environment:
     zookeeper_connect: str
     kraft: bool
     defaults: BrokerDefaults = field(default_factory=BrokerDefaults)
+    broker_properties: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
 
 class EnvironmentProvider(ABC):
@@ -118,6 +120,7 @@ class ServerPropertiesEnvironment(EnvironmentProvider):
             zookeeper_connect=properties.get("zookeeper.connect", "").strip(),
             kraft=kraft,
             defaults=defaults,
+            broker_properties=properties,
         )
 
 

@@ -17,7 +17,7 @@ def test_all_problems_are_told_at_once_with_key_and_reason() -> None:
                 "ts.segment.uploader.upload.thread.cont": "3",
                 "ts.segment.uploader.upload.thread.count": "many",
                 "ts.segment.uploader.kafka.topics.include": "a,(",
-                "ts.segment.uploader.leadership.watcher.class": "kraft",
+                "ts.segment.uploader.leadership.watcher.class": "craft",
                 "ts.segment.uploader.offset.reset.strategy": "MIDDLE",
             },
             "prod.properties",
@@ -27,8 +27,16 @@ def test_all_problems_are_told_at_once_with_key_and_reason() -> None:
     assert "did you mean ts.segment.uploader.upload.thread.count?" in text
     assert "thread.count=many" in text
     assert "'(' is no regular expression" in text
-    assert "KRaft is not built yet" in text
+    assert "'craft' is none of zookeeper, kraft, module:Class" in text
     assert "EARLIEST" in text
+
+
+def test_settings_of_librdkafka_are_handed_on_and_not_shown() -> None:
+    """Each key behind the prefix, whatever it is; a password among them is in no text of the configuration."""
+    prefix = "ts.segment.uploader.kafka.client."
+    config, _ = parse_config({prefix + "sasl.password": "hush", prefix + "sasl.username": "u "}, "prod.properties")
+    assert config.kafka_client == {"sasl.password": "hush", "sasl.username": "u"}
+    assert "hush" not in f"{config} {config!r}"
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from kazoo.client import KazooClient
 from kazoo.security import ACL, OPEN_ACL_UNSAFE, Id
 from structlog.testing import capture_logs
 
+from tests.uploader.listening import Listener
 from ts_common.errors import ConfigurationError
 from ts_common.model import TopicPartition
 from ts_local.cluster import LocalCluster
@@ -19,7 +20,6 @@ from ts_local.waiting import wait_for
 from ts_local.zookeeper import ZooKeeper
 from ts_uploader.environment import Environment
 from ts_uploader.events import Led, NotLed, Reign
-from ts_uploader.leadership.contract import Said
 from ts_uploader.leadership.knowledge import Knowledge, Node, settings_path, state_path, topic_path
 from ts_uploader.leadership.zookeeper import ZookeeperLeadership
 from ts_uploader.retention import BrokerSettings, TopicSettings
@@ -44,58 +44,14 @@ class Impatient(ZookeeperLeadership):
     give_up_seconds = 1.0
 
 
-class Listener:
-    """A source in its thread, and what it said: of leadership, and of settings."""
-
-    def __init__(
-        self, connect: str, kind: type[ZookeeperLeadership] = ZookeeperLeadership, poll_seconds: float = NEVER
-    ) -> None:
-        self.said: list[Led | NotLed] = []
-        self.settings: list[TopicSettings | BrokerSettings] = []
-        environment = Environment("c", BROKER, (), connect, kraft=False)
-        self.source = kind(environment, self.take, poll_seconds)
-        self.thread = threading.Thread(target=self.source.run)
-
-    def take(self, said: Said) -> None:
-        if isinstance(said, Led | NotLed):
-            self.said.append(said)
-        else:
-            self.settings.append(said)
-
-    def watch(self, *partitions: TopicPartition) -> None:
-        self.source.watch(frozenset(partitions))
-
-    def last(self, partition: TopicPartition) -> Led | NotLed | None:
-        return next((said for said in reversed(self.said) if said.partition == partition), None)
-
-    def reign(self, partition: TopicPartition) -> tuple[int, str | None] | None:
-        last = self.last(partition)
-        return (last.reign.epoch, last.reign.topic_id) if isinstance(last, Led) else None
-
-    def wait_reign(self, partition: TopicPartition, epoch: int, topic_id: str | None) -> Reign:
-        wait_for(lambda: self.reign(partition) == (epoch, topic_id), f"{partition} at {epoch}", state=lambda: self.said)
-        last = self.last(partition)
-        assert isinstance(last, Led)
-        return last.reign
-
-    def overrides(self, topic: str | None) -> dict[str, str] | None:
-        """What was last said of a topic's settings, or with None of the broker's; None where nothing was."""
-        for said in reversed(self.settings):
-            if (said.topic if isinstance(said, TopicSettings) else None) == topic:
-                return dict(said.overrides)
-        return None
-
-    def wait_overrides(self, topic: str | None, expected: dict[str, str]) -> None:
-        wait_for(lambda: self.overrides(topic) == expected, f"{topic}: {expected}", state=lambda: self.settings)
-
-    def close(self) -> None:
-        self.source.stop()
-        if self.thread.ident is not None:
-            self.thread.join(20)
-        assert not self.thread.is_alive()
-
-
 Listen = Callable[..., Listener]
+
+
+def listener_of(
+    connect: str, kind: type[ZookeeperLeadership] = ZookeeperLeadership, poll_seconds: float = NEVER
+) -> Listener:
+    environment = Environment("c", BROKER, (), connect, kraft=False)
+    return Listener(lambda emit: kind(environment, emit, poll_seconds))
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +81,7 @@ def listen() -> Iterator[Listen]:
     def start(
         connect: str, kind: type[ZookeeperLeadership] = ZookeeperLeadership, poll_seconds: float = NEVER
     ) -> Listener:
-        started.append(Listener(connect, kind, poll_seconds))
+        started.append(listener_of(connect, kind, poll_seconds))
         started[-1].thread.start()
         return started[-1]
 
@@ -236,20 +192,6 @@ def test_a_topic_id_that_comes_later_is_a_new_reign(zookeeper: ZooKeeper, nodes:
         listener.wait_reign(partition, 0, "id")
 
 
-def test_what_is_no_longer_wanted_is_not_said(zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen) -> None:
-    """Later changes of a partition that left are ignored; the others of its topic stay."""
-    create(nodes, "t", "id", partitions=2)
-    stays, leaves = all_of("t", 2)
-    listener = listen(zookeeper.connect)
-    listener.watch(stays, leaves)
-    listener.wait_reign(leaves, 0, "id")
-    listener.watch(stays)
-    nodes.set(state_path(leaves), state(BROKER, 1))
-    nodes.set(state_path(stays), state(BROKER, 1))
-    listener.wait_reign(stays, 1, "id")
-    assert listener.reign(leaves) == (0, "id")
-
-
 def test_u16_a_session_that_expired(zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen) -> None:
     """Nothing is said while ZooKeeper is silent; after it all is said again, and an unchanged reign is the same."""
     create(nodes, "t", "id", partitions=5, epoch=2)
@@ -304,24 +246,6 @@ def test_u16_stop_does_not_wait_for_zookeeper(listen: Listen) -> None:
             listener.thread.join(20)
         assert time.monotonic() < stopped_at + 8
         assert [listener.said for listener in listeners] == [[], []]
-
-
-def test_u18_quick_flaps_end_in_what_is_so(zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen) -> None:
-    """Of a leadership that changes hundreds of times the last state is said, and epochs never went back."""
-    create(nodes, "t", "id", partitions=20)
-    listener = listen(zookeeper.connect)
-    listener.watch(*all_of("t", 20))
-    flaps = [
-        nodes.set_async(state_path(partition), state(BROKER + epoch % 2, epoch))
-        for epoch in range(1, 41)
-        for partition in all_of("t", 20)
-    ]
-    for flap in flaps:
-        flap.get(timeout=30)
-    for partition in all_of("t", 20):
-        listener.wait_reign(partition, 40, "id")
-        epochs = [said.reign.epoch for said in listener.said if isinstance(said, Led) and said.partition == partition]
-        assert epochs == sorted(epochs)
 
 
 def test_a_change_of_a_topics_settings_is_said_by_its_watch(
@@ -521,7 +445,7 @@ def test_u18_threads_do_not_grow(zookeeper: ZooKeeper, nodes: KazooClient, liste
 def test_a_bad_address_is_a_configuration_error(connect: str) -> None:
     """What kazoo cannot take is refused at once, with the key and the value."""
     with pytest.raises(ConfigurationError) as refused:
-        Listener(connect)
+        listener_of(connect)
     assert refused.value.source == "zookeeper.connect"
     assert repr(connect) in str(refused.value)
 

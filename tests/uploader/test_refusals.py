@@ -15,6 +15,7 @@ from ts_uploader.cli import EXIT_BROKEN, EXIT_REFUSED, EXIT_TRY_AGAIN
 
 URL = "storage.service.endpoint.url"
 BITS = "ts.segment.uploader.s3.prefix.entropy.bits"
+CLIENT = "ts.segment.uploader.kafka.client."
 LEADERSHIP = "ts.segment.uploader.leadership.watcher.class"
 CHECKOUT = Path(__file__).parents[2]
 
@@ -119,13 +120,17 @@ def test_u21_another_entropy_width_than_the_bucket_holds_is_refused(command: Com
     command.refuses(ended, BITS + "=5", "with 3 bits")
 
 
-def test_kraft_is_refused_with_a_clear_word(command: Command, tmp_path: Path) -> None:
-    """As a setting, and where the broker's own file says so."""
-    command.refuses(command.run({URL: command.location, LEADERSHIP: "kraft"}), "KRaft is not built yet")
+def test_u21_a_kraft_broker_that_cannot_be_reached_by_its_file_is_told(command: Command, tmp_path: Path) -> None:
+    """What of its file cannot be taken over, and what librdkafka refuses of the operator's own settings."""
     kraft = tmp_path / "server.properties"
     kraft.write_text(f"process.roles=broker\nnode.id=1\nlog.dirs={tmp_path}\n")
     ended = command.run({URL: command.location}, server_properties=kraft)
-    command.refuses(ended, "KRaft is not built yet", "module:Class")
+    command.refuses(ended, "listeners names no listener for brokers", CLIENT + "bootstrap.servers")
+    ended = command.run({URL: command.location, CLIENT + "no.such.key": "1"}, server_properties=kraft)
+    command.refuses(ended, "listeners names no listener for brokers")
+    own = {CLIENT + "bootstrap.servers": "127.0.0.1:9", CLIENT + "no.such.key": "1"}
+    ended = command.run({URL: command.location, **own}, server_properties=kraft)
+    command.refuses(ended, "no.such.key", CLIENT)
 
 
 def test_a_wrong_broker_file_is_told_with_all_its_problems(command: Command, tmp_path: Path) -> None:

@@ -1,0 +1,162 @@
+"""Metadata, disk and replica that are not of one mind: instants that no real broker can be held in."""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.uploader.listening import Listener
+from ts_common.model import TopicPartition
+from ts_local.waiting import wait_for
+from ts_uploader.environment import Environment
+from ts_uploader.events import Led, NotLed
+from ts_uploader.leadership import kraft
+from ts_uploader.leadership.broker_client import AnsweredByAnother, Refused
+from ts_uploader.leadership.kraft import KraftLeadership
+
+BROKER = 1
+TP = TopicPartition("t", 0)
+FIRST, SECOND = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
+
+
+class Hasty(KraftLeadership):
+    round_seconds = 0.01
+
+
+class Told:
+    """What a broker would answer; takes the place of `BrokerClient`."""
+
+    bootstrap = "b:1"
+
+    def __init__(self) -> None:
+        self.leader = BROKER
+        self.ids = {"t": FIRST}
+        self.led: dict[TopicPartition, int] = {}
+        self.before_epochs: Callable[[], None] = lambda: None
+        self.refusal: Exception | None = None
+        self.rounds = 0
+
+    def leaders(self, topic: str) -> dict[int, int] | None:
+        if self.refusal is not None:
+            raise self.refusal
+        return {0: self.leader}
+
+    def topic_ids(self, topics: Iterable[str]) -> Mapping[str, str]:
+        return self.ids
+
+    def epochs(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        self.before_epochs()
+        return self.led
+
+    def topic_settings(self, topics: Sequence[str]) -> Mapping[str, dict[str, str] | None]:
+        self.rounds += 1
+        return {}
+
+    def broker_settings(self) -> dict[str, str] | None:
+        return {}
+
+    def close(self, seconds: float) -> None:
+        """It holds nothing."""
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Told:
+    told = Told()
+    monkeypatch.setattr(kraft, "BrokerClient", lambda *_: told)
+    return told
+
+
+@pytest.fixture
+def listener(told: Told, tmp_path: Path) -> Iterator[Listener]:
+    environment = Environment("c", BROKER, (tmp_path,), "", kraft=True)
+    listener = Listener(lambda emit: Hasty(environment, emit, 3600.0, {}))
+    listener.watch(TP)
+    listener.thread = threading.Thread(target=listener.source.run)
+    yield listener
+    listener.close()
+
+
+def write(log_dir: Path, topic_id: str, *epochs: int) -> Path:
+    """A directory of the partition, whose list of epochs is replaced as Kafka does it."""
+    directory = log_dir / "t-0"
+    directory.mkdir(exist_ok=True)
+    (directory / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
+    lines = "".join(f"{epoch} {start}\n" for start, epoch in enumerate(epochs))
+    (directory / "new").write_text(f"0\n{len(epochs)}\n{lines}")
+    (directory / "new").rename(directory / "leader-epoch-checkpoint")
+    return directory
+
+
+def some_rounds(told: Told) -> None:
+    now = told.rounds
+    wait_for(lambda: told.rounds > now + 3, "some rounds")
+
+
+def test_the_epoch_on_the_disk_is_believed_when_the_replica_tells_the_same(
+    told: Told, listener: Listener, tmp_path: Path
+) -> None:
+    """A broker publishes that it leads before it writes its epoch: what stands there until then is another's."""
+    write(tmp_path, FIRST, 3, 4)
+    listener.thread.start()
+    some_rounds(told)  # the replica is a follower yet
+    assert listener.said == []
+    told.led = {TP: 5}  # it leads, and the list that we read was the follower's
+    some_rounds(told)
+    assert listener.said == []
+    write(tmp_path, FIRST, 3, 4, 5)
+    listener.wait_reign(TP, 5, FIRST)
+    assert {said.reign.epoch for said in listener.said if isinstance(said, Led)} == {5}
+
+
+def test_u09_an_id_that_the_cluster_does_not_tell_is_not_believed(
+    told: Told, listener: Listener, tmp_path: Path
+) -> None:
+    """A directory of a topic's former life is left, and the epochs of both lives are the same."""
+    told.ids, told.led = {"t": SECOND}, {TP: 0}
+    write(tmp_path, FIRST, 0)
+    listener.thread.start()
+    some_rounds(told)
+    assert listener.said == []
+    write(tmp_path, SECOND, 0)
+    listener.wait_reign(TP, 0, SECOND)
+
+
+def test_u09_a_directory_that_was_replaced_before_the_answer_is_read_again(
+    told: Told, listener: Listener, tmp_path: Path
+) -> None:
+    """The replica that answers is that of the new directory; what was read in the old one is not said."""
+    told.led = {TP: 0}
+    write(tmp_path, FIRST, 0)
+
+    def re_create() -> None:
+        told.before_epochs = lambda: None
+        (tmp_path / "t-0").rename(tmp_path / "t-0.0123456789abcdef-delete")
+        write(tmp_path, SECOND, 0)
+        told.ids = {"t": SECOND}
+
+    told.before_epochs = re_create
+    told.ids = {"t": FIRST}
+    listener.thread.start()
+    listener.wait_reign(TP, 0, SECOND)
+    assert {said.reign.topic_id for said in listener.said if isinstance(said, Led)} == {SECOND}
+
+
+@pytest.mark.parametrize("refusal", [AnsweredByAnother("broker 2 answered"), Refused("no permission")])
+def test_an_answer_that_does_not_count_says_nothing(
+    told: Told, listener: Listener, tmp_path: Path, refusal: Exception
+) -> None:
+    """Not knowing is not "not leader": the reign that was said stays, and the broker is there."""
+    told.led = {TP: 7}
+    write(tmp_path, FIRST, 7)
+    listener.thread.start()
+    listener.wait_reign(TP, 7, FIRST)
+    told.leader, told.refusal = 2, refusal
+    some_rounds(told)
+    said = len(listener.said)
+    some_rounds(told)
+    assert len(listener.said) == said
+    assert isinstance(listener.last(TP), Led)
+    assert listener.source.connected
+    told.refusal = None
+    wait_for(lambda: listener.last(TP) == NotLed(TP), "the other leader")
