@@ -18,7 +18,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from ts_common.errors import ConfigurationError
 from ts_common.object_keys import MAX_ENTROPY_BITS
 from ts_common.spelling import nearest
-from ts_common.store.options import OPTIONS, PREFIX, options_of, parse_options
+from ts_common.store.option_table import OPTIONS, options_of, parse_options
+from ts_common.store.options import PREFIX
 
 _UPLOADER = "ts.segment.uploader."
 _MILLISECONDS = 1000
@@ -142,7 +143,7 @@ class ClusterConfig(BaseModel):
             "then overwrite each other unnoticed."
         ),
     )
-    # Below `PREFIX`, as `ts_common.store.options` describes them; a proxy's password may be among them.
+    # Below `PREFIX`, as `ts_common.store.option_table` describes them; a proxy's password may be among them.
     storage: dict[str, str] = Field(default_factory=dict, repr=False)
 
     @property

@@ -9,8 +9,8 @@ docs/endpoints.md.
 
 What a topic's location is must not change while its objects are to be found: a provider is read once, at start.
 
-Options of S3 in the properties file (`ts_common.store.options`) hold for all topics, whatever the provider; the file
-of `json` may say others for an endpoint or a topic.
+Options of S3 in the properties file (`ts_common.store.option_table`) hold for all topics, whatever the provider; the
+file of `json` may say others for an endpoint or a topic.
 """
 
 from abc import ABC, abstractmethod
@@ -21,7 +21,8 @@ from ts_common.endpoints_file import JSON_PATH_KEY, read_endpoints
 from ts_common.errors import ConfigurationError
 from ts_common.plugins import load_class
 from ts_common.store.factory import Scheme, parse_location
-from ts_common.store.options import PREFIX, Endpoint, options_of, parse_options, refuse_for_directory
+from ts_common.store.option_table import options_of, parse_options
+from ts_common.store.options import PREFIX, Endpoint, refuse_for_directory
 
 PROVIDER_KEY = "storage.service.endpoint.provider.class"
 URL_KEY = "storage.service.endpoint.url"

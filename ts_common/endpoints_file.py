@@ -19,7 +19,8 @@ from typing import Any
 from ts_common.errors import ConfigurationError
 from ts_common.spelling import nearest
 from ts_common.store.factory import parse_location
-from ts_common.store.options import Endpoint, StorageOptions, parse_options
+from ts_common.store.option_table import parse_options
+from ts_common.store.options import Endpoint, StorageOptions
 
 JSON_PATH_KEY = "storage.service.endpoint.json.path"
 

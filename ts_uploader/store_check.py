@@ -30,7 +30,8 @@ from ts_common.errors import (
 )
 from ts_common.object_keys import PROBE_NAME, ClusterKeys
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
-from ts_common.store.options import NAME_OF, PREFIX, Endpoint, StorageOptions
+from ts_common.store.option_table import NAME_OF
+from ts_common.store.options import PREFIX, Endpoint, StorageOptions
 from ts_common.store.unconditional import WHAT_IS_LOST
 
 CONDITIONAL_KEY = "storage.service.conditional.writes"

@@ -7,17 +7,8 @@ import pytest
 from ts_common.config import parse_config
 from ts_common.errors import ConfigurationError
 from ts_common.store.checksums import ChecksumAlgorithm
-from ts_common.store.options import (
-    NO_OPTIONS,
-    OPTIONS,
-    Acl,
-    AddressingStyle,
-    Connection,
-    Encryption,
-    StorageOptions,
-    Storing,
-    parse_options,
-)
+from ts_common.store.option_table import OPTIONS, parse_options
+from ts_common.store.options import NO_OPTIONS, Acl, AddressingStyle, Connection, Encryption, StorageOptions, Storing
 
 ROLE = "arn:aws:iam::123456789012:role/archive"
 SECRET = "hunter2"
@@ -131,6 +122,16 @@ def test_a_value_that_is_none_is_refused_with_what_is_accepted(name: str, value:
 
 
 @pytest.mark.parametrize(
+    ("name", "value", "said"), [("external.id", "x", "2 to 1224"), ("role.session.name", "a b", "2 to 64")]
+)
+def test_what_sts_would_refuse_of_a_role_is_refused_here(name: str, value: str, said: str) -> None:
+    """By the rules of its API; the SDK would say so at the first request only."""
+    (problem,) = problems_of({"role.arn": ROLE, name: value})
+    assert problem.startswith(f"x.{name}")
+    assert said in problem
+
+
+@pytest.mark.parametrize(
     ("given", "said"),
     [
         (
@@ -139,7 +140,7 @@ def test_a_value_that_is_none_is_refused_with_what_is_accepted(name: str, value:
         ),
         ({"kms.key.id": "k"}, "nothing of server.side.encryption is given"),
         ({"server.side.encryption": "aws:kms:dsse", "bucket.key.enabled": "true"}, "bucket.key.enabled: it needs"),
-        ({"external.id": "x"}, "external.id: there is no role.arn"),
+        ({"external.id": "theirs"}, "external.id: there is no role.arn"),
         ({"role.session.name": "me"}, "role.session.name: there is no role.arn"),
         ({"client.key": "k.pem"}, "client.key: there is no client.certificate"),
         ({"ca.bundle": "ca.pem", "tls.verify": "insecure"}, "looks at no certificate"),
@@ -176,9 +177,13 @@ def test_all_problems_of_a_file_are_told_at_once() -> None:
 
 def test_secrets_are_in_no_message_and_no_text_of_a_value() -> None:
     """A proxy's password and an external id stay where they were written."""
-    given = {"proxy": f"ftp://me:{SECRET}@proxy", "external.id": SECRET, "endpoint.url": f"https://me:{SECRET}@s3"}
+    given = {
+        "proxy": f"ftp://me:{SECRET}@proxy",
+        "external.id": f"<{SECRET}>",
+        "endpoint.url": f"https://me:{SECRET}@s3",
+    }
     told = problems_of(given)
-    assert len(told) == 3
+    assert len(told) == 4
     assert SECRET not in str(told)
     properties = {
         "storage.service.endpoint.s3.proxy": f"http://me:{SECRET}@proxy:1",

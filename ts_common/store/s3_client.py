@@ -30,7 +30,8 @@ from botocore.config import Config
 from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 
 from ts_common.errors import ConfigurationError
-from ts_common.store.options import NAME_OF, PREFIX, AddressingStyle, Connection
+from ts_common.store.option_table import NAME_OF
+from ts_common.store.options import PREFIX, AddressingStyle, Connection
 from ts_common.store.s3_parsing import QuickParsers, spare_listings
 from ts_common.store.s3_roles import assume_role
 

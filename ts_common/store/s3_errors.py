@@ -104,6 +104,7 @@ CREDENTIALS = (
     sdk.LoginError,
     sdk.RefreshWithMFAUnsupportedError,
 )
+CERTIFICATE_ALERTS = ("ALERT_CERTIFICATE_REQUIRED", "ALERT_UNKNOWN_CA", "ALERT_BAD_CERTIFICATE")
 NO_ANSWER = (sdk.HTTPClientError, sdk.ConnectionError, sdk.IncompleteReadError, ResponseParserError)
 
 
@@ -149,6 +150,11 @@ def translate(error: Exception, call: Call) -> TieredStorageError:
         return OperatorError(
             f"{said}: {error}; set AWS_CA_BUNDLE or storage.service.endpoint.s3.ca.bundle to the authority that signed "
             "the certificate"
+        )
+    if isinstance(error, sdk.SSLError) and any(alert in str(error) for alert in CERTIFICATE_ALERTS):
+        return OperatorError(
+            f"{said}: {error}; the server asks for a certificate of this side: set "
+            "storage.service.endpoint.s3.client.certificate to one that it believes"
         )
     if isinstance(error, NO_ANSWER):
         return call.no_answer(f"{said}: no answer: {error}")

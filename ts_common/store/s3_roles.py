@@ -5,6 +5,7 @@ A profile of the AWS configuration files can name a role too (`role_arn`, with `
 fetcher asks STS, and its refreshable credentials ask again a quarter of an hour before a session ends.
 """
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,16 @@ from botocore.exceptions import NoCredentialsError
 from botocore.session import Session
 
 from ts_common.store.options import Connection
+
+
+def _in_one_line(record: logging.LogRecord) -> bool:
+    """The SDK logs each failed renewal with its traceback, and raises the same error to us, who tell it."""
+    if record.exc_info:
+        record.msg, record.exc_info = f"{record.msg} {record.exc_info[1]}", None
+    return True
+
+
+logging.getLogger("botocore.credentials").addFilter(_in_one_line)
 
 
 class _AssumedRole(CredentialProvider):

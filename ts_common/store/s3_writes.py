@@ -11,7 +11,8 @@ from urllib.parse import urlencode
 
 from ts_common.errors import OperatorError
 from ts_common.object_keys import PROBE_NAME, SegmentName
-from ts_common.store.options import NAME_OF, PREFIX, Storing
+from ts_common.store.option_table import NAME_OF
+from ts_common.store.options import PREFIX, Storing
 
 
 def storing_arguments(storing: Storing, key: str) -> dict[str, Any]:
