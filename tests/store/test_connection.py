@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 from botocore.exceptions import SSLError
@@ -231,6 +232,12 @@ def test_a_role_is_assumed_anew_before_its_session_ends(fake: FakeServer) -> Non
             store.check()
     signers = [headers["authorization"].split("Credential=")[1].split("/")[0] for headers in fake.headers]
     assert signers == ["who", "short", "who", "long", "long"]
+    asked = parse_qs(fake.bodies[0].decode())
+    assert {name: asked[name] for name in ("RoleArn", "ExternalId", "RoleSessionName")} == {
+        "RoleArn": [ROLE],
+        "ExternalId": ["theirs"],
+        "RoleSessionName": ["broker-1"],
+    }
     assert [headers.get("x-amz-security-token") for headers in fake.headers][3] == f"token-{SECRET}"
 
 
