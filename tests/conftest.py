@@ -1,7 +1,12 @@
 """What every folder of the suite shares: server logs in the report of a test that fails, and how examples are drawn."""
 
+from collections.abc import Iterator
+
+import pytest
+from botocore.loaders import create_loader
 from hypothesis import settings
 
+from ts_local.moto import MotoServer
 from ts_local.pytest_logs import pytest_runtest_makereport
 
 __all__ = ["pytest_runtest_makereport"]
@@ -9,3 +14,24 @@ __all__ = ["pytest_runtest_makereport"]
 # A change is refused for what it does, not for an example that nobody drew before: `make test` draws the same ones each
 # time. `make test-full` looks for new ones.
 settings.register_profile("repeatable", derandomize=True)
+
+
+@pytest.fixture(scope="session")
+def one_loader() -> Iterator[None]:
+    """The SDK reads its description of S3 once, and not for each store."""
+    loader = create_loader()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("botocore.session.create_loader", lambda *_: loader)
+        yield
+
+
+@pytest.fixture(scope="session")
+def moto_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MotoServer]:
+    """moto's server, for what SeaweedFS does not know; started where a test asks for it."""
+    directory = tmp_path_factory.mktemp("moto")
+    server = MotoServer(directory, directory)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()

@@ -1,12 +1,14 @@
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ts_common.endpoints import EndpointProvider, open_provider
 from ts_common.errors import ConfigurationError
+from ts_common.store.options import Connection, Encryption, Endpoint, StorageOptions, Storing
 
 CLUSTER = "events"
 JAVA_CLASS = "com.pinterest.kafka.tieredstorage.common.discovery.s3.ExampleS3StorageServiceEndpointProvider"
@@ -135,7 +137,7 @@ def test_every_problem_of_a_table_is_told_at_once(tmp_path: Path) -> None:
         "'defaults'",
         "topics.a:",
         "topics.b ",
-        "topics.c ",
+        "topics.c: there is no endpoint",
         "topics.d:",
         "topics.e:",
     ):
@@ -227,3 +229,91 @@ def test_an_operators_class_that_cannot_serve_is_a_configuration_error(name: str
     """Absent, failing, half a provider, or naming no stores: each is refused at start in its own words."""
     with pytest.raises(ConfigurationError, match=re.escape(said)):
         open_provider(f"{__name__}:{name}", CLUSTER, tmp_path, {})
+
+
+S3 = "storage.service.endpoint.s3."
+
+
+def test_options_of_the_properties_file_hold_for_every_provider(tmp_path: Path) -> None:
+    """For the one URL, for each of a table, and for an operator's class that never heard of them."""
+    said = {S3 + "storage.class": "STANDARD_IA", S3 + "region": "eu-west-1"}
+    _write(tmp_path, {"default": {"bucket": "archive"}, "topics": {"payments": {"bucket": "restricted"}}})
+    for name, own in (
+        ("url", {"storage.service.endpoint.url": "s3://bucket/base"}),
+        ("json", {}),
+        (f"{__name__}:ByTeam", {"team.bucket": "team"}),
+    ):
+        provider = open_provider(name, CLUSTER, tmp_path, {**said, **own})
+        endpoints = provider.endpoints() | {provider.endpoint("a"), provider.endpoint("b")}
+        assert {endpoint.location for endpoint in endpoints} == provider.locations()
+        assert {endpoint.options for endpoint in endpoints} == {
+            StorageOptions(Connection(region="eu-west-1"), Storing(storage_class="STANDARD_IA"))
+        }
+
+
+def test_a_tables_endpoints_have_names_and_options_of_their_own(tmp_path: Path) -> None:
+    """A topic chooses one by name, alone or with options that count first; null takes one of the outer ones back."""
+    kms = {"server.side.encryption": "aws:kms", "kms.key.id": "alias/archive"}
+    _write(
+        tmp_path,
+        {
+            "endpoints": {"restricted": {"bucket": "restricted", "prefix": "p", "s3": kms}},
+            "default": {"bucket": "archive", "s3": {"storage.class": None}},
+            "topics": {
+                "payments": "restricted",
+                "audit": {"endpoint": "restricted", "s3": {"tags": {"team": "audit"}, "kms.key.id": None}},
+            },
+        },
+    )
+    provider = open_provider("json", CLUSTER, tmp_path, {S3 + "storage.class": "STANDARD_IA", S3 + "region": "r"})
+    plain = Connection(region="r")
+    storing = Storing(Encryption.SSE_KMS, kms_key_id="alias/archive", storage_class="STANDARD_IA")
+    payments = Endpoint("s3://restricted/p", StorageOptions(plain, storing))
+    of_audit = replace(storing, kms_key_id=None, tags=(("team", "audit"),))
+    audit = Endpoint("s3://restricted/p", StorageOptions(plain, of_audit))
+    default = Endpoint("s3://archive", StorageOptions(plain))
+    assert [provider.endpoint(topic) for topic in ("payments", "audit", "x")] == [payments, audit, default]
+    assert provider.endpoints() == {payments, audit, default}
+    assert provider.locations() == {"s3://restricted/p", "s3://archive"}
+
+
+def test_every_problem_of_a_tables_endpoints_and_options_is_told_at_once(tmp_path: Path) -> None:
+    """By the name of the entry; a proxy's password is in none of them."""
+    _write(
+        tmp_path,
+        {
+            "endpoints": {
+                "restricted": {"bucket": "restricted", "s3": {"acl": "open"}},
+                "gone": {"s3": {"proxy": "http://me:hunter2@proxy"}},
+                "fine": {"bucket": "fine", "s3": {"server.side.encryption": "AES256"}},
+            },
+            "default": "restrictet",
+            "topics": {
+                "a": {"endpoint": "fine", "s3": {"kms.key.id": "k"}},
+                "b": {"endpoint": "fine", "bucket": "too"},
+                "c": {"bucket": "okay", "s3": ["acl"]},
+                "d": "restricted",
+                "e": 5,
+            },
+        },
+    )
+    problems = _problems("json", tmp_path, {})
+    assert "hunter2" not in str(problems)
+    for expected in (
+        "endpoints.restricted.s3.acl=open: accepted are private",
+        'endpoints.gone is {"s3": "..."}: accepted is {"bucket"',
+        "default: there is no endpoint 'restrictet'; did you mean restricted?",
+        "topics.a.s3.kms.key.id: it needs server.side.encryption=aws:kms",
+        "topics.b is ",
+        'topics.c.s3 is ["acl"], not an object of options',
+        "topics.e is 5: accepted are",
+    ):
+        assert any(problem.startswith(expected) for problem in problems), expected
+    assert len(problems) == 7
+
+
+def test_a_directory_takes_no_options_of_s3(tmp_path: Path) -> None:
+    """Whoever asks a directory for encryption would wait for it in vain."""
+    (problem,) = _problems("url", tmp_path, {"storage.service.endpoint.url": "file:///archive", S3 + "acl": "private"})
+    assert problem.startswith("storage.service.endpoint.url: ")
+    assert "drop them" in problem

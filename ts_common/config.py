@@ -5,7 +5,6 @@ The description (`KEYS`) is what reads the file, refuses what is wrong in it, an
 have a meaning here keep it, keys that have none are accepted with a warning that says why.
 """
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +17,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from ts_common.errors import ConfigurationError
 from ts_common.object_keys import MAX_ENTROPY_BITS
+from ts_common.spelling import nearest
+from ts_common.store.option_table import OPTIONS, options_of, parse_options
+from ts_common.store.options import PREFIX
 
 _UPLOADER = "ts.segment.uploader."
 KAFKA_CLIENT = _UPLOADER + "kafka.client."
@@ -151,6 +153,8 @@ class ClusterConfig(BaseModel):
             "then overwrite each other unnoticed."
         ),
     )
+    # Below `PREFIX`, as `ts_common.store.option_table` describes them; a proxy's password may be among them.
+    storage: dict[str, str] = Field(default_factory=dict, repr=False)
 
     @property
     def upload_timeout_seconds(self) -> float:
@@ -159,10 +163,10 @@ class ClusterConfig(BaseModel):
 
     @property
     def endpoint_properties(self) -> dict[str, str]:
-        """What the file says of endpoints, by key."""
+        """What the file says of endpoints and of S3, by key."""
         said = {"storage.service.endpoint.url": self.endpoint_url}
         said["storage.service.endpoint.json.path"] = self.endpoint_json_path
-        return {key: value for key, value in said.items() if value is not None}
+        return {**{key: value for key, value in said.items() if value is not None}, **self.storage}
 
     def ships(self, topic: str) -> bool:
         """Whether a topic is shipped: included, and not excluded."""
@@ -208,6 +212,7 @@ JAVA_ONLY = (
 )
 
 KEYS: Mapping[str, str] = {info.alias: name for name, info in ClusterConfig.model_fields.items() if info.alias}
+_ALL_KEYS = (*KEYS, *(PREFIX + option.name for option in OPTIONS))
 
 
 def load_config(path: Path) -> tuple[ClusterConfig, tuple[str, ...]]:
@@ -239,21 +244,25 @@ def parse_config(properties: Mapping[str, str], source: str) -> tuple[ClusterCon
     problems: list[str] = []
     warnings: list[str] = []
     known: dict[str, Any] = {}
+    storage = {key: value.strip() for key, value in properties.items() if key.startswith(PREFIX)}
+    parse_options(options_of(storage), PREFIX, problems)
     for key, value in properties.items():
         if key.startswith(KAFKA_CLIENT):
             known.setdefault(KAFKA_CLIENT + "*", {})[key.removeprefix(KAFKA_CLIENT)] = value.strip()
         elif key in KEYS:
             known[key] = value.strip()
+        elif key in storage:
+            continue
         elif (foreign := _foreign(key)) is not None:
             if foreign.accepts(value.strip()):
                 warnings.append(f"{key} has no effect: {foreign.reason}")
             else:
                 problems.append(f"{key}={value}: no such class here; remove the key: {foreign.reason}")
         else:
-            problems.append(f"{key}: unknown key{nearest(key, KEYS)}")
+            problems.append(f"{key}: unknown key{nearest(key, _ALL_KEYS)}")
     config = None
     try:
-        config = ClusterConfig.model_validate(known)
+        config = ClusterConfig.model_validate({**known, "storage": storage})
     except ValidationError as error:
         for problem in error.errors():
             key = str(problem["loc"][0])
@@ -264,12 +273,6 @@ def parse_config(properties: Mapping[str, str], source: str) -> tuple[ClusterCon
     return config, tuple(warnings)
 
 
-def nearest(name: str, known: Mapping[str, object] | tuple[str, ...]) -> str:
-    """`; did you mean X?` where some known name is like this one, else nothing."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f"; did you mean {close[0]}?" if close else ""
-
-
 def reference_page() -> str:
     """The configuration reference as Markdown, from the descriptions above."""
     lines = [
@@ -278,12 +281,14 @@ def reference_page() -> str:
         "Generated from `ts_common/config.py`; `make docs` writes it anew.",
         "",
         "Each cluster has one file, `<clusterId>.properties`, in the form of Java properties.",
-        "An unknown key is an error. Endpoint, region and credentials of S3 come from the ordinary AWS chain.",
+        "An unknown key is an error. Credentials of S3 come from the ordinary AWS chain, never from this file.",
         "",
         "| key | default | meaning |",
         "| --- | --- | --- |",
     ]
     for name, info in ClusterConfig.model_fields.items():
+        if info.alias is None:
+            continue
         default = getattr(info.default, "value", info.default)
         if isinstance(default, bool):
             default = str(default).lower()
@@ -293,6 +298,16 @@ def reference_page() -> str:
         if name == "entropy_bits":
             shown = "none"
         lines.append(f"| `{info.alias}` | {shown} | {info.description} |")
+    lines += [
+        "",
+        "How S3 is spoken to, and how objects are stored there, for all topics; the file of the provider json may say",
+        "others for an endpoint or a topic (see [endpoints.md](endpoints.md)). What is absent is left to the AWS chain",
+        "and to the bucket. [store.md](store.md) says what each was checked against.",
+        "",
+        "| key | meaning |",
+        "| --- | --- |",
+    ]
+    lines += [f"| `{PREFIX}{option.name}` | {option.doc} |" for option in OPTIONS]
     lines += [
         "",
         "Keys of the Java uploader that are accepted with a warning:",

@@ -1,4 +1,5 @@
-"""Where each topic's objects go: a store URL with its base prefix, by topic. See docs/endpoints.md.
+"""Where and how each topic's objects are stored: a store URL with its base prefix, and options of S3, by topic. See
+docs/endpoints.md.
 
 `storage.service.endpoint.provider.class` selects a provider::
 
@@ -7,28 +8,35 @@
     module:Class       a class of the operator's, called as Class(cluster_id, config_dir, properties)
 
 What a topic's location is must not change while its objects are to be found: a provider is read once, at start.
+
+Options of S3 in the properties file (`ts_common.store.option_table`) hold for all topics, whatever the provider; the
+file of `json` may say others for an endpoint or a topic.
 """
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from ts_common.endpoints_file import JSON_PATH_KEY, read_endpoints
 from ts_common.errors import ConfigurationError
 from ts_common.plugins import load_class
-from ts_common.store.factory import parse_location
+from ts_common.store.factory import Scheme, parse_location
+from ts_common.store.option_table import options_of, parse_options
+from ts_common.store.options import PREFIX, Endpoint, refuse_for_directory
 
 PROVIDER_KEY = "storage.service.endpoint.provider.class"
 URL_KEY = "storage.service.endpoint.url"
-JSON_PATH_KEY = "storage.service.endpoint.json.path"
 
 _JAVA_EXAMPLE = "ExampleS3StorageServiceEndpointProvider"
-_JAVA_KEYS = {"bucket_public", "bucket_pii", "prefix", "topics"}
 
 
 class EndpointProvider(ABC):
-    """Names the store of each topic. Both methods answer the same whenever they are asked, from any thread.
+    """Names the store of each topic. Every method answers the same whenever it is asked, from any thread.
+
+    A provider that knows locations only need not think of options: those of the properties file hold for all of them.
+
+    Attributes:
+        options: what the properties file says of S3.
 
     Args:
         cluster_id: of Kafka.
@@ -43,6 +51,10 @@ class EndpointProvider(ABC):
         self.cluster_id = cluster_id
         self.config_dir = config_dir
         self.properties = properties
+        problems: list[str] = []
+        self.options = parse_options(options_of(properties), PREFIX, problems)
+        if problems:
+            raise ConfigurationError(_source(cluster_id, config_dir), problems)
 
     @abstractmethod
     def location(self, topic: str) -> str:
@@ -56,6 +68,18 @@ class EndpointProvider(ABC):
     def locations(self) -> frozenset[str]:
         """Every URL that `location` may return, to be checked at start."""
 
+    def endpoint(self, topic: str) -> Endpoint:
+        """Where and how the topic's objects are stored.
+
+        Raises:
+            ConfigurationError: the topic has no place.
+        """
+        return Endpoint(self.location(topic), self.options)
+
+    def endpoints(self) -> frozenset[Endpoint]:
+        """All that `endpoint` may return, to be checked at start."""
+        return frozenset(Endpoint(location, self.options) for location in self.locations())
+
 
 class UrlEndpointProvider(EndpointProvider):
     """One URL for all topics."""
@@ -68,9 +92,12 @@ class UrlEndpointProvider(EndpointProvider):
             missing = f"{URL_KEY} is missing: say where objects go, as in s3://bucket/base/prefix"
             raise ConfigurationError(source, [missing])
         try:
-            self._url = str(parse_location(url))
+            location = parse_location(url)
+            if location.scheme is Scheme.FILE:
+                refuse_for_directory(url, self.options)
         except ConfigurationError as error:
             raise ConfigurationError(source, [f"{URL_KEY}: {problem}" for problem in error.problems]) from error
+        self._url = str(location)
 
     def location(self, topic: str) -> str:  # noqa: ARG002 - the same for all
         """The one URL."""
@@ -82,30 +109,22 @@ class UrlEndpointProvider(EndpointProvider):
 
 
 class JsonEndpointProvider(EndpointProvider):
-    """A bucket and prefix by topic, and perhaps one for all other topics, from a file."""
+    """A bucket, a prefix and options by topic, and perhaps one for all other topics, from a file."""
 
     def __init__(self, cluster_id: str, config_dir: Path, properties: Mapping[str, str]) -> None:
         super().__init__(cluster_id, config_dir, properties)
         self._path = config_dir / (properties.get(JSON_PATH_KEY) or f"{cluster_id}.endpoints.json")
-        problems: list[str] = []
-        content = _read_object(self._path)
-        if {"bucket_public", "bucket_pii"} & content.keys():
-            content = _from_java(self._path, content)
-        problems += [
-            f"unknown key {key!r}: known are default and topics"
-            for key in sorted(content.keys() - {"default", "topics"})
-        ]
-        topics = _topics(content, problems)
-        if not topics and "default" not in content:
-            problems.append(
-                'no topic has a place: name one in topics, or say "default": {"bucket": ..., "prefix": ...}'
-            )
-        self._default = _entry("default", content["default"], problems) if "default" in content else None
-        self._topics = {topic: _entry(f"topics.{topic}", entry, problems) for topic, entry in topics.items()}
-        if problems:
-            raise ConfigurationError(str(self._path), problems)
+        self._default, self._topics = read_endpoints(self._path, options_of(properties))
 
     def location(self, topic: str) -> str:
+        """The topic's own, or else the default's."""
+        return self.endpoint(topic).location
+
+    def locations(self) -> frozenset[str]:
+        """All that the file names."""
+        return frozenset(endpoint.location for endpoint in self.endpoints())
+
+    def endpoint(self, topic: str) -> Endpoint:
         """The topic's own, or else the default."""
         found = self._topics.get(topic, self._default)
         if found is None:
@@ -115,8 +134,8 @@ class JsonEndpointProvider(EndpointProvider):
             raise ConfigurationError(str(self._path), [problem])
         return found
 
-    def locations(self) -> frozenset[str]:
-        """All that the file names."""
+    def endpoints(self) -> frozenset[Endpoint]:
+        """All that the file gives to topics."""
         return frozenset(self._topics.values()) | ({self._default} if self._default is not None else set())
 
 
@@ -176,60 +195,3 @@ def _open_class(name: str, cluster_id: str, config_dir: Path, properties: Mappin
     if problems:
         raise ConfigurationError(source, problems)
     return provider
-
-
-def _read_object(path: Path) -> Mapping[str, Any]:
-    """A file's JSON object."""
-    try:
-        content = json.loads(path.read_bytes())
-    except OSError as error:
-        raise ConfigurationError(str(path), [f"cannot be read: {error}; {JSON_PATH_KEY} names another file"]) from error
-    except ValueError as error:
-        raise ConfigurationError(str(path), [f"is not JSON: {error}"]) from error
-    if not isinstance(content, dict):
-        raise ConfigurationError(str(path), ["is not a JSON object"])
-    return content
-
-
-def _topics(content: Mapping[str, Any], problems: list[str]) -> Mapping[str, Any]:
-    topics = content.get("topics", {})
-    if isinstance(topics, dict):
-        return topics
-    problems.append(f"topics is {json.dumps(topics)}, not an object of topic names")
-    return {}
-
-
-def _entry(name: str, entry: Any, problems: list[str]) -> str:
-    """The URL of one `{"bucket": ..., "prefix": ...}`; empty, and a problem more, where it is none."""
-    if not isinstance(entry, dict) or not {"bucket"} <= entry.keys() <= {"bucket", "prefix"}:
-        problems.append(f'{name} is {json.dumps(entry)}: accepted is {{"bucket": ..., "prefix": ...}}')
-        return ""
-    bucket, prefix = entry["bucket"], entry.get("prefix", "")
-    if not isinstance(bucket, str) or not isinstance(prefix, str):
-        problems.append(f"{name}: bucket and prefix are texts, not {json.dumps(entry)}")
-        return ""
-    try:
-        return str(parse_location(f"s3://{bucket}/{prefix.strip('/')}"))
-    except ConfigurationError as error:
-        problems += [f"{name}: {problem}" for problem in error.problems]
-        return ""
-
-
-def _from_java(path: Path, content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The Java example provider's file in our form: two buckets, and a flag by topic that chooses; public without."""
-    beside = "in a file with bucket_public and bucket_pii"
-    problems = [f"{key} is missing {beside}" for key in sorted(_JAVA_KEYS - content.keys())]
-    problems += [f"unknown key {key!r} {beside}" for key in sorted(content.keys() - _JAVA_KEYS)]
-    flags = _topics(content, problems)
-    problems += [
-        f'topics.{topic} is {json.dumps(flag)}: accepted are {{"pii": true}} and {{"pii": false}}'
-        for topic, flag in flags.items()
-        if not (isinstance(flag, dict) and flag.keys() == {"pii"} and isinstance(flag["pii"], bool))
-    ]
-    if problems:
-        raise ConfigurationError(str(path), problems)
-    private = {"bucket": content["bucket_pii"], "prefix": content["prefix"]}
-    return {
-        "default": {"bucket": content["bucket_public"], "prefix": content["prefix"]},
-        "topics": {topic: private for topic, flag in flags.items() if flag["pii"]},
-    }

@@ -11,6 +11,7 @@
     <entropy bits>/<cluster>/<topic>-<partition>/chapters/00000000000000000100.json    metadata of segments from 100 on
     <entropy bits>/<cluster>/<topic>/incarnations.json                 under the entropy bits of partition 0
     <entropy bits>/<cluster>/<topic>~<topic id>-<partition>/...        a later incarnation, bits of the plain name
+    ts-uploader~probe                                                  no partition's: what an agent writes at its start
 
 The layout, the entropy bits and the 20-digit names are those of the Java uploader; `tests/data/entropy.csv` holds what
 the Java original computed.
@@ -28,6 +29,8 @@ LOG_START_NAME = "log.start"
 GAPS_DIRECTORY = "gaps/"
 CHAPTERS_DIRECTORY = "chapters/"
 INCARNATIONS_NAME = "incarnations.json"
+# `~` is no legal character of a cluster id, and it is no directory: no listing of clusters or topics meets it.
+PROBE_NAME = "ts-uploader~probe"
 LOG_SUFFIX = ".log"
 INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
 

@@ -21,6 +21,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from ts_local.certificates import Certificates
 from ts_local.ports import LOOPBACK, free_port
 from ts_local.process import Server
 
@@ -46,9 +47,16 @@ class S3Server(Server):
         directory: for its data.
         logs: directory of its log.
         restricted_buckets: what the restricted identity may use; a name may end in `*`.
+        certificates: serve https with these, to clients that show one of the same authority.
     """
 
-    def __init__(self, directory: Path, logs: Path, restricted_buckets: Sequence[str] = ("*",)) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        logs: Path,
+        restricted_buckets: Sequence[str] = ("*",),
+        certificates: Certificates | None = None,
+    ) -> None:
         super().__init__("s3", directory, logs / "s3.log")
         self.admin = Identity("local-admin", "local-admin-secret")
         self.restricted = Identity("local-restricted", "local-restricted-secret")
@@ -56,7 +64,8 @@ class S3Server(Server):
         # Each has a gRPC port too, by default its own plus 10,000, which another server may hold.
         self._ports = {part: (free_port(), free_port()) for part in ("master", "volume", "filer", "s3")}
         self.port = self._ports["s3"][0]
-        self.endpoint = f"http://{LOOPBACK}:{self.port}"
+        self._certificates = certificates
+        self.endpoint = f"http{'s' if certificates else ''}://{LOOPBACK}:{self.port}"
         self._identities = directory / "identities.json"
 
     def prepare(self) -> None:
@@ -88,6 +97,18 @@ class S3Server(Server):
             "-volume.preStopSeconds=0",
             # Relative to `directory`: a socket's path has at most 107 bytes. By default these lie in /tmp.
             *("-s3.localSocket=s3.sock", "-filer.localSocket=filer.sock"),
+            # Buckets in the host's name too: <bucket>.localhost is the loopback by RFC 6761.
+            "-s3.domainName=localhost",
+            *self._tls(),
+        ]
+
+    def _tls(self) -> list[str]:
+        if self._certificates is None:
+            return []
+        files = self._certificates
+        return [
+            *(f"-s3.cert.file={files.server}", f"-s3.key.file={files.server_key}"),
+            *(f"-s3.cacert.file={files.authority}", "-s3.tlsVerifyClientCert=true"),
         ]
 
     def variables(self) -> Mapping[str, str]:
@@ -149,13 +170,15 @@ class S3Server(Server):
         }
 
     def _client(self, identity: Identity, config: Config) -> "S3Client":
+        files = self._certificates
         return boto3.client(
             "s3",
             endpoint_url=self.endpoint,
             aws_access_key_id=identity.access_key,
             aws_secret_access_key=identity.secret_key,
             region_name=REGION,
-            config=config,
+            config=config.merge(Config(client_cert=(str(files.client), str(files.client_key)))) if files else config,
+            verify=str(files.authority) if files else None,
         )
 
 

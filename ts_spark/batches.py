@@ -18,6 +18,7 @@ from ts_common.log_format.decode import MAX_ROWS
 from ts_common.plan import ReadRange
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
+from ts_common.store.options import BY_ENVIRONMENT, Connection, StorageOptions
 from ts_spark.reading import SegmentReader
 from ts_spark.split import Split
 
@@ -25,9 +26,9 @@ _OFFSET = "offset"
 
 
 @lru_cache(maxsize=8)
-def shared_store(location: str) -> ObjectStore:
+def shared_store(location: str, connection: Connection = BY_ENVIRONMENT) -> ObjectStore:
     """The store of a location, opened once per Python worker and left open: workers are used again."""
-    return open_store(location)
+    return open_store(location, StorageOptions(connection))
 
 
 @lru_cache(maxsize=1)

@@ -1,7 +1,8 @@
 """The option `config`: a cluster's properties file, the agent's own, so that a query need not repeat what stands there.
 
 Read on the driver only, by the agent's parser: the cluster (the file's name), the entropy bits and, through the
-endpoint provider, the location of each topic. Executors get locations alone.
+endpoint provider, where each topic lies and how S3 is spoken to there. Executors get the latter two alone; how objects
+are stored means nothing to readers.
 """
 
 from collections.abc import Iterable
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from ts_common.errors import ConfigurationError
 from ts_common.model import is_cluster_id
 from ts_common.store.factory import parse_location
+from ts_common.store.options import BY_ENVIRONMENT, Connection, Endpoint, StorageOptions
 
 if TYPE_CHECKING:
     from ts_common.endpoints import EndpointProvider
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 OPTION: Final = "config"
 _SUFFIX: Final = ".properties"
 
-Locations = tuple[tuple[str, tuple[str, ...]], ...]
+Locations = tuple[tuple[Endpoint, tuple[str, ...]], ...]
 
 _T = TypeVar("_T")
 
@@ -32,13 +34,15 @@ class Place:
         location: of the store, a URL.
         cluster: whose topics.
         entropy_bits: of the store's keys; 0 means none.
-        topics_elsewhere: other locations and the topics that lie there; the other topics lie in `location`.
+        topics_elsewhere: other endpoints and the topics that lie there; the other topics lie in `location`.
+        connection: how S3 is spoken to for `location`.
     """
 
     location: str | None
     cluster: str | None
     entropy_bits: int | None
     topics_elsewhere: Locations = ()
+    connection: Connection = BY_ENVIRONMENT
 
 
 def completed(place: Place, file: str, topics: Iterable[str] | None, problems: list[str]) -> Place:
@@ -79,36 +83,43 @@ def completed(place: Place, file: str, topics: Iterable[str] | None, problems: l
         return said if stated is None else stated
 
     if place.location is not None and len(found) > 1:
-        several = ", ".join(f"{location} for {' and '.join(names)}" for location, names in found)
+        several = ", ".join(f"{endpoint.location} for {' and '.join(names)}" for endpoint, names in found)
         problems.append(f"path={place.location}: {OPTION}={file} says {several}; drop one of the two")
-    location = found[0][0] if found else None
+    location = found[0][0].location if found else None
     return Place(
         location if len(found) > 1 else agreed("path", place.location, location),
         agreed("cluster", place.cluster, path.stem),
         agreed("prefixEntropyBits", place.entropy_bits, max(0, config.entropy_bits)),
         found[1:],
+        found[0][0].options.connection if found else BY_ENVIRONMENT,
     )
 
 
 def _locations(endpoints: "EndpointProvider", topics: Iterable[str] | None, path: Path) -> Locations:
-    """The locations of the topics, each with those that lie there; none where no topic is named.
+    """The endpoints of the topics, each with those that lie there; none where no topic is named.
 
     Raises:
         ConfigurationError: a topic has no place, or a pattern could find topics in several.
     """
     if topics is None:
-        known = {str(parse_location(url)) for url in endpoints.locations()}
+        known = {_for_reading(endpoint) for endpoint in endpoints.endpoints()}
         if len(known) == 1:
             return ((known.pop(), ()),)
-        told = f"topics lie in {', '.join(sorted(known))}, and a pattern is looked for in one location: use subscribe"
+        said = ", ".join(sorted(endpoint.location for endpoint in known))
+        told = f"topics lie in {said}, and a pattern is looked for in one location: use subscribe"
         raise ConfigurationError(str(path), [told])
-    by_location: dict[str, list[str]] = {}
+    by_endpoint: dict[Endpoint, list[str]] = {}
     homeless: list[str] = []
     for topic in topics:
         try:
-            by_location.setdefault(str(parse_location(endpoints.location(topic))), []).append(topic)
+            by_endpoint.setdefault(_for_reading(endpoints.endpoint(topic)), []).append(topic)
         except ConfigurationError as error:
             homeless += error.problems
     if homeless:
         raise ConfigurationError(str(path), homeless)
-    return tuple((location, tuple(names)) for location, names in by_location.items())
+    return tuple((endpoint, tuple(names)) for endpoint, names in by_endpoint.items())
+
+
+def _for_reading(endpoint: Endpoint) -> Endpoint:
+    """Where, and how S3 is spoken to; how objects are stored there matters to writers alone."""
+    return Endpoint(str(parse_location(endpoint.location)), StorageOptions(endpoint.options.connection))

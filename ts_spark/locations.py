@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ts_common.store.factory import open_store
+from ts_common.store.options import Endpoint, StorageOptions
 from ts_spark.filters import Wanted
 from ts_spark.planning import QueryPlan, plan_query
 from ts_spark.query import Bound, Offsets, QueryOptions, Timestamps
@@ -20,7 +21,7 @@ def plan_everywhere(query: QueryOptions, wanted: Wanted) -> QueryPlan:
     """
     plans = []
     for part in by_location(query):
-        with open_store(part.location) as store:
+        with open_store(part.location, StorageOptions(part.connection)) as store:
             plans.append(plan_query(store, part, wanted))
     return QueryPlan(
         splits=tuple(split for plan in plans for split in plan.splits),
@@ -35,7 +36,8 @@ def plan_everywhere(query: QueryOptions, wanted: Wanted) -> QueryPlan:
 def by_location(query: QueryOptions) -> Iterator[QueryOptions]:
     """A query for each location, of the topics that lie there. What names other topics stays with the first."""
     elsewhere = {topic for _, topics in query.topics_elsewhere for topic in topics}
-    for location, topics in ((query.location, None), *query.topics_elsewhere):
+    first = Endpoint(query.location, StorageOptions(query.connection))
+    for endpoint, topics in ((first, None), *query.topics_elsewhere):
 
         def lies_here(topic: str, topics: tuple[str, ...] | None = topics) -> bool:
             return topic not in elsewhere if topics is None else topic in topics
@@ -55,7 +57,8 @@ def by_location(query: QueryOptions) -> Iterator[QueryOptions]:
         asked = query.subscription
         yield replace(
             query,
-            location=location,
+            location=endpoint.location,
+            connection=endpoint.options.connection,
             topics_elsewhere=(),
             subscription=replace(
                 asked,

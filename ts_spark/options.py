@@ -85,7 +85,7 @@ def parse_options(given: Mapping[str, str], kind: Kind | None = Kind.BATCH) -> Q
     if kind is Kind.STREAM and (incarnation or NEWEST) != NEWEST:
         reader.problems.append("incarnation: a stream follows the newest one; drop it, or use spark.read")
     if kind is Kind.STREAM and place.topics_elsewhere:
-        there = "; ".join(f"{', '.join(names)} in {url}" for url, names in place.topics_elsewhere)
+        there = "; ".join(f"{', '.join(names)} in {endpoint.location}" for endpoint, names in place.topics_elsewhere)
         reader.problems.append(
             f"config: a stream reads one location, and the topics lie in several ({there}): start one each"
         )
@@ -111,6 +111,7 @@ def parse_options(given: Mapping[str, str], kind: Kind | None = Kind.BATCH) -> Q
         incarnation=incarnation or NEWEST,
         push_down_predicate=bool(push_down),
         topics_elsewhere=place.topics_elsewhere,
+        connection=place.connection,
         rates=rates,
         ignored=tuple(name for name in _RATES if reader.given(name)) if kind is Kind.BATCH else (),
         tolerance=Tolerance(mode, corrupt_column if mode is Mode.PERMISSIVE else None),

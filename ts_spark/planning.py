@@ -13,6 +13,7 @@ from ts_common.errors import DataLoss
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.plan import Hole, with_spares
 from ts_common.store.contract import ObjectStore
+from ts_common.store.options import BY_ENVIRONMENT
 from ts_common.transactions import find_aborted, stable_end
 from ts_common.view import PartitionView, open_view
 from ts_spark.bounds import check_named_partitions, find_bounds
@@ -134,8 +135,12 @@ def splits_of(store: ObjectStore, partitions: Sequence[PartitionRanges], options
         StoreUnavailable, AccessDenied: from reading indexes of segments that are cut.
     """
     if options.view is View.LATEST:
-        return whole_partitions(store, partitions, options.tolerance)
-    return make_splits(store, partitions, options.limits, options.tolerance)
+        splits = whole_partitions(store, partitions, options.tolerance)
+    else:
+        splits = make_splits(store, partitions, options.limits, options.tolerance)
+    if options.connection == BY_ENVIRONMENT:
+        return splits
+    return tuple(replace(split, connection=options.connection) for split in splits)
 
 
 def plan_partition(

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from ts_common.store.options import BY_ENVIRONMENT, Connection
 from ts_spark.cluster_config import Locations
 from ts_spark.incarnation import NEWEST
 from ts_spark.modes import STRICT, Tolerance, View
@@ -96,7 +97,8 @@ class QueryOptions:
         limits: how large a task may be.
         incarnation: which life of each topic, as `ts_spark.incarnation.parse_incarnation` says.
         push_down_predicate: whether filters may leave out what they do not want; see `ts_spark.filters`.
-        topics_elsewhere: other locations and the topics that lie there; see `ts_spark.locations`.
+        connection: how S3 is spoken to for `location`.
+        topics_elsewhere: other endpoints and the topics that lie there; see `ts_spark.locations`.
         rates: how large a stream's batch may be.
         ignored: options that mean nothing to a query of this kind, and harm nothing.
         tolerance: what is done with corrupt batches.
@@ -119,5 +121,6 @@ class QueryOptions:
     incarnation: str = NEWEST
     push_down_predicate: bool = False
     topics_elsewhere: Locations = ()
+    connection: Connection = BY_ENVIRONMENT
     tolerance: Tolerance = STRICT
     view: View = View.LOG

@@ -99,7 +99,9 @@ class KafkaSegmentsReader(DataSourceReader):
             log.warning(warning)
         log.info(
             "query planned",
-            location=", ".join([self._query.location, *(location for location, _ in self._query.topics_elsewhere)]),
+            location=", ".join(
+                [self._query.location, *(endpoint.location for endpoint, _ in self._query.topics_elsewhere)]
+            ),
             cluster=self._query.cluster,
             segments=plan.segments,
             of_segments=plan.all_segments,
@@ -132,7 +134,7 @@ def _read(partition: InputPartition | None, names: Sequence[str]) -> "Iterator[p
 
     if isinstance(partition, Split):
         with _message_first():
-            yield from read_task(shared_store(partition.location), partition, names)
+            yield from read_task(shared_store(partition.location, partition.connection), partition, names)
         settle_process()
 
 

@@ -6,6 +6,7 @@ from pyspark.sql.datasource import InputPartition
 
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.plan import ReadRange
+from ts_common.store.options import BY_ENVIRONMENT, Connection
 from ts_spark.modes import STRICT, Tolerance, View
 
 
@@ -19,6 +20,7 @@ class Split(InputPartition):
         aborted: transactions whose records are not shown.
         tolerance: what is done with corrupt batches.
         view: which records are rows; of `LATEST` a split is a whole partition.
+        connection: how S3 is spoken to.
     """
 
     location: str
@@ -26,6 +28,7 @@ class Split(InputPartition):
     aborted: tuple[AbortedTransaction, ...] = ()
     tolerance: Tolerance = STRICT
     view: View = View.LOG
+    connection: Connection = BY_ENVIRONMENT
 
 
 def bytes_of(part: ReadRange) -> int:

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 
 import structlog
 
-from ts_common.catalog import entropy_widths
 from ts_common.config import ClusterConfig
 from ts_common.endpoints import EndpointProvider
 from ts_common.errors import ConfigurationError, RetryError, TieredStorageError
@@ -32,6 +31,7 @@ from ts_common.object_keys import ClusterKeys
 from ts_common.plugins import load_class
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
+from ts_common.store.options import Endpoint, StorageOptions
 from ts_common.store.paced import Pace, PacedStore
 from ts_common.store.unconditional import WHAT_IS_LOST
 from ts_uploader.backlog import Backlog, BytesBehind, retention_left
@@ -55,6 +55,7 @@ from ts_uploader.leadership.zookeeper import ZookeeperLeadership
 from ts_uploader.metrics import BacklogCollector, Metrics
 from ts_uploader.retention import BrokerSettings, TopicSettings
 from ts_uploader.settings import Settings
+from ts_uploader.store_check import problems_of
 from ts_uploader.tracker import Tracker
 from ts_uploader.uploader import Uploader
 from ts_uploader.watch.watcher import LogDirectoryWatcher
@@ -109,57 +110,59 @@ class Stores:
         self._endpoints = endpoints
         self._config = config
         self._lock = threading.Lock()
-        self._opened: dict[str, ObjectStore] = {}
+        self._opened: dict[Endpoint, ObjectStore] = {}
         self.pace = Pace()
 
     def of(self, topic: str) -> ObjectStore:
         """The store that holds a topic's objects."""
-        return self._open(self._endpoints.location(topic))
+        return self._open(self._endpoints.endpoint(topic))
 
     def check(self, keys: ClusterKeys) -> None:
-        """Refuse to start where a store cannot be used, or holds this cluster under another entropy width.
+        """Refuse to start where a store does not do as configured, or holds this cluster under another entropy width.
 
         Raises:
             ConfigurationError: all problems at once.
             StoreUnavailable: a store does not answer at this moment.
         """
-        problems = []
-        for location in sorted(self._endpoints.locations()):
+        problems: list[str] = []
+        for endpoint in sorted(self._endpoints.endpoints(), key=repr):
+
+            def open_with(options: StorageOptions, location: str = endpoint.location) -> ObjectStore:
+                return self._new(Endpoint(location, options))
+
             try:
-                store = self._open(location)
-                store.check()
-                widths = entropy_widths(store, keys.cluster)
+                store = self._open(endpoint)
+                problems += problems_of(store, keys, endpoint, open_with, conditional=self._config.conditional_writes)
             except RetryError:
                 raise  # not a matter of configuration: the supervisor tries again
+            except ConfigurationError as error:
+                problems += error.problems
             except TieredStorageError as error:
-                problems.append(str(error) if location in str(error) else f"{location}: {error}")
-                continue
-            if widths and max(keys.entropy_bits, 0) not in widths:
-                held = ", ".join(str(width) for width in sorted(widths))
-                problems.append(
-                    f"ts.segment.uploader.s3.prefix.entropy.bits={keys.entropy_bits}: {location} holds cluster "
-                    f"{keys.cluster} with {held} bits (0: none); with another width readers would not find both"
-                )
+                problems.append(str(error) if endpoint.location in str(error) else f"{endpoint.location}: {error}")
         if problems:
-            raise ConfigurationError("the object store", problems)
+            raise ConfigurationError("the object store", list(dict.fromkeys(problems)))
 
     def close(self) -> None:
         """Close every store."""
         for store in self._opened.values():
             store.close()
 
-    def _open(self, location: str) -> ObjectStore:
+    def _open(self, endpoint: Endpoint) -> ObjectStore:
         with self._lock:
-            if location not in self._opened:
-                threads = self._config.upload_threads + _COMMIT_THREADS
-                store = open_store(
-                    location,
-                    timeout_seconds=self._config.upload_timeout_seconds,
-                    threads=threads,
-                    conditional_writes=self._config.conditional_writes,
-                )
-                self._opened[location] = PacedStore(store, self.pace, threads=threads)
-            return self._opened[location]
+            if endpoint not in self._opened:
+                self._opened[endpoint] = self._new(endpoint)
+            return self._opened[endpoint]
+
+    def _new(self, endpoint: Endpoint) -> ObjectStore:
+        threads = self._config.upload_threads + _COMMIT_THREADS
+        store = open_store(
+            endpoint.location,
+            endpoint.options,
+            timeout_seconds=self._config.upload_timeout_seconds,
+            threads=threads,
+            conditional_writes=self._config.conditional_writes,
+        )
+        return PacedStore(store, self.pace, threads=threads)
 
 
 class Agent:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from tests.faults.store_faults import key_of
 from tests.uploader.beside import Archive
+from ts_common.object_keys import PROBE_NAME
 from ts_local.agent import AgentProcess
 from ts_local.process import ServerNotRunningError
 from ts_local.proxy.s3 import DropRequest, Request, S3FaultProxy
@@ -46,7 +47,7 @@ class Step:
 def step_of(archive: Archive, request: Request) -> Step | None:
     """The step that a request is; None where it is none."""
     key = key_of(archive, request)
-    if request.method != "PUT" or not key:
+    if request.method != "PUT" or key in {"", PROBE_NAME}:
         return None
     *_, directory, name = key.split("/")
     return Step(directory, name, "if-none-match" in request.headers)

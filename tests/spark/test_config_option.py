@@ -1,6 +1,9 @@
 """The option `config`: what the agent's file says need not be said again."""
 
 import json
+import pickle
+import uuid
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -8,13 +11,16 @@ import pytest
 from tests.spark.archives import CLUSTER, Archive, batches
 from ts_common.endpoints import EndpointProvider
 from ts_common.errors import ConfigurationError, QueryError
+from ts_common.store.options import AddressingStyle, Connection, Endpoint
+from ts_local.moto import MotoServer
 from ts_spark.filters import EVERYTHING
-from ts_spark.locations import plan_everywhere
+from ts_spark.locations import by_location, plan_everywhere
 from ts_spark.options import parse_options
 from ts_spark.planning import plan_query
 from ts_spark.query import Kind, QueryOptions
 from ts_spark.schema import full_schema
 from ts_spark.source import KafkaSegmentsSource
+from ts_spark.streaming.driver import StreamDriver
 
 URL = "storage.service.endpoint.url"
 PROVIDER = "storage.service.endpoint.provider.class"
@@ -203,3 +209,55 @@ def test_a_stream_reads_one_location_and_the_newest_incarnation(several: Path) -
         "config: a stream reads one location, and the topics lie in several (pii in s3://private/base): start one each",
     )
     assert parse_options({**given, "subscribe": "pii,cards"}, Kind.STREAM).location == "s3://private/base"
+
+
+S3 = "storage.service.endpoint.s3."
+
+
+def test_the_file_says_how_s3_is_spoken_to(tmp_path: Path) -> None:
+    """Connection, not storage: topics that are stored differently in one place are read as one."""
+    connection = {"region": "eu-west-1", "addressing.style": "path"}
+    content = {
+        "endpoints": {"one": {"bucket": "archive", "s3": connection}},
+        "default": {"bucket": "other"},
+        "topics": {"a": "one", "b": {"endpoint": "one", "s3": {"storage.class": "STANDARD_IA", "acl": "private"}}},
+    }
+    (tmp_path / f"{CLUSTER}.endpoints.json").write_text(json.dumps(content))
+    file = written(tmp_path, **{PROVIDER: "json", S3 + "tags": "team=data"})
+    spoken = Connection(region="eu-west-1", addressing_style=AddressingStyle.PATH)
+    query = parsed(file, subscribe="a,b")
+    assert (query.location, query.connection, query.topics_elsewhere) == ("s3://archive", spoken, ())
+    both = parsed(file, subscribe="b,t")
+    assert (both.connection, both.topics_elsewhere) == (spoken, ((Endpoint("s3://other"), ("t",)),))
+    assert [part.connection for part in by_location(both)] == [spoken, Connection()]
+    assert problems(file, subscribe="b", path="s3://elsewhere") == (
+        f"path=s3://elsewhere: config={file} says s3://archive; drop one of the two",
+    )
+
+
+def test_a_service_that_only_the_file_names_is_read(
+    moto_server: MotoServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """On the driver and in the tasks, which are sent the connection as Spark sends it; a stream's driver likewise."""
+    for name, value in moto_server.environment().items():
+        monkeypatch.setenv(name, value)
+    bucket = f"read-{uuid.uuid4().hex[:12]}"
+    with closing(moto_server.client()) as client:
+        client.create_bucket(Bucket=bucket)
+    archive = Archive(f"s3://{bucket}/base")
+    archive.put_segment("t", 0, batches((0, 9)))
+    archive.commit("t", 9)
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    said = {S3 + "endpoint.url": moto_server.endpoint, S3 + "addressing.style": "path", S3 + "storage.class": "X"}
+    options = {"config": str(written(tmp_path, **{URL: archive.location}, **said)), "subscribe": "t"}
+    reader = KafkaSegmentsSource(options).reader(full_schema(include_headers=False))
+    splits = pickle.loads(pickle.dumps(reader.partitions()))
+    rows = [row for split in splits for batch in reader.read(split) for row in batch.to_pylist()]
+    assert [row["offset"] for row in rows] == list(range(9))
+    stream = StreamDriver(parse_options({**options, "startingOffsets": "earliest"}, Kind.STREAM))
+    try:
+        (split,) = stream.plan(stream.initial_offset(), stream.latest_offset())
+    finally:
+        stream.stop()
+    assert split.connection == Connection(AddressingStyle.PATH, moto_server.endpoint)

@@ -14,6 +14,7 @@ from pathlib import Path
 from ts_common.errors import ConfigurationError
 from ts_common.store.arguments import check_key
 from ts_common.store.contract import ObjectStore
+from ts_common.store.options import NO_OPTIONS, StorageOptions, refuse_for_directory
 from ts_common.store.unconditional import UnconditionalStore
 
 SOURCE = "storage location"
@@ -62,33 +63,42 @@ def parse_location(url: str) -> Location:
 
 
 def open_store(
-    url: str, *, timeout_seconds: float = 60.0, threads: int = 4, conditional_writes: bool = True
+    url: str,
+    options: StorageOptions = NO_OPTIONS,
+    *,
+    timeout_seconds: float = 60.0,
+    threads: int = 4,
+    conditional_writes: bool = True,
 ) -> ObjectStore:
     """An open store; it has not been asked for anything yet (`check` does).
 
     Args:
         url: see the module's page.
+        options: of S3; a directory takes none.
         timeout_seconds: how long a request may stand still. A directory knows no such thing.
         threads: how many asynchronous puts run at once.
         conditional_writes: False for a store that knows none; see `ts_common.store.unconditional` for what is lost.
 
     Raises:
-        ConfigurationError: the URL is not one.
+        ConfigurationError: the URL is not one, or the options are not for it.
         OperatorError: the SDK's own configuration is not usable.
     """
-    store = _open(parse_location(url), timeout_seconds, threads)
+    store = _open(parse_location(url), options, timeout_seconds, threads)
     return store if conditional_writes else UnconditionalStore(store, threads=threads)
 
 
-def _open(location: Location, timeout_seconds: float, threads: int) -> ObjectStore:
+def _open(location: Location, options: StorageOptions, timeout_seconds: float, threads: int) -> ObjectStore:
     match location.scheme:
         case Scheme.S3:
             from ts_common.store.s3 import S3Store  # noqa: PLC0415 - boto3 takes half a second and 40 MB
 
-            return S3Store(location.bucket, location.path, timeout_seconds=timeout_seconds, threads=threads)
+            return S3Store(
+                location.bucket, location.path, options=options, timeout_seconds=timeout_seconds, threads=threads
+            )
         case Scheme.FILE:
             from ts_common.store.file import FileStore  # noqa: PLC0415 - as its sibling
 
+            refuse_for_directory(location, options)
             return FileStore(Path(location.path), threads=threads)
 
 

@@ -1,14 +1,13 @@
 """The driver for S3 and what speaks like it.
 
-Endpoint, region, credentials, proxies and certificates come from where every AWS tool takes them: environment,
-profiles, roles. Nothing here creates a bucket. `s3_client` says what the SDK repeats, signs and checks, and how long it
-waits; `s3_errors`, what its errors mean.
+Endpoint, region, credentials, proxies and certificates come from where every AWS tool takes them (environment,
+profiles, roles) unless `options` say otherwise. Nothing here creates a bucket. `s3_client` says what the SDK repeats,
+signs and checks, and how long it waits; `s3_errors`, what its errors mean; `s3_writes`, how objects are stored.
 
 Stores that walk directories list in another order than S3: see `listing`.
 Objects under keys that are none of ours (the `dir/` markers of consoles) are not listed.
 """
 
-import base64
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -16,7 +15,6 @@ from email.utils import parsedate_to_datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from awscrt.checksums import crc32c as crc32c_of
 from botocore import exceptions as sdk
 from botocore.response import StreamingBody
 from urllib3.exceptions import HTTPError
@@ -38,6 +36,7 @@ from ts_common.store.arguments import (
     check_prefix,
     is_key,
 )
+from ts_common.store.checksums import checksum_argument
 from ts_common.store.contract import (
     NO_METADATA,
     Body,
@@ -50,14 +49,15 @@ from ts_common.store.contract import (
     ObjectStream,
 )
 from ts_common.store.listing import in_byte_order, resume_after
+from ts_common.store.options import NO_OPTIONS, StorageOptions
 from ts_common.store.s3_client import open_clients
 from ts_common.store.s3_errors import BY_CODE, Call, needed_permission, status_of, translated
+from ts_common.store.s3_writes import check_encrypted, storing_arguments
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.type_defs import ErrorTypeDef, GetObjectOutputTypeDef
 
 _DELETED_AT_ONCE = 1000
-_CHECKSUM_BLOCK = 1 << 20
 # Reads run on threads of the caller's, which the driver cannot count.
 _READ_CONNECTIONS = 32
 
@@ -68,19 +68,33 @@ class S3Store(ObjectStore):
     Args:
         bucket: its name.
         prefix: where keys begin, without outer slashes; empty for the whole bucket.
+        options: how S3 is spoken to, and how objects are stored.
         timeout_seconds: how long a server may be silent.
         threads: how many asynchronous puts run at once.
+
+    Raises:
+        OperatorError: the SDK cannot do what the environment or `options` say.
     """
 
-    def __init__(self, bucket: str, prefix: str = "", *, timeout_seconds: float = 60, threads: int = 4) -> None:
+    def __init__(
+        self,
+        bucket: str,
+        prefix: str = "",
+        *,
+        options: StorageOptions = NO_OPTIONS,
+        timeout_seconds: float = 60,
+        threads: int = 4,
+    ) -> None:
         super().__init__(f"s3://{bucket}/{prefix}".rstrip("/"), async_threads=threads)
         self._bucket = bucket
         self._base = f"{prefix}/" if prefix else ""
+        self._storing = options.storing
         # Asked for once: buckets do not go while they are used, and a 404 must not cost two requests each time.
         self._bucket_seen = False
         try:
             with translated(Call("CreateClient", self.location)):
-                self._reads, self._writes = open_clients(timeout_seconds, max(_READ_CONNECTIONS, threads))
+                connections = max(_READ_CONNECTIONS, threads)
+                self._reads, self._writes = open_clients(options.connection, timeout_seconds, connections)
         except ValueError as error:
             # botocore has no error of its own for an endpoint that is no URL.
             raise OperatorError(
@@ -114,9 +128,8 @@ class S3Store(ObjectStore):
                 request["IfMatch"] = etag
         sized = None if isinstance(body, bytes) else SizedBody(body, length, call.target)
         sent: Any = sized or body
-        if crc32c is None:
-            crc32c = crc32c_of(body) if isinstance(body, bytes) else _crc32c_of_reader(sent)
-        request["ChecksumCRC32C"] = base64.b64encode(crc32c.to_bytes(4, "big")).decode()
+        request |= storing_arguments(self._storing, key)
+        request |= checksum_argument(self._storing.checksum_algorithm, sent, crc32c, call.target)
         try:
             with sized.failing_as_it_did() if sized else nullcontext(), translated(call):
                 answer = self._writes.put_object(Bucket=self._bucket, Key=self._base + key, Body=sent, **request)
@@ -124,6 +137,7 @@ class S3Store(ObjectStore):
             # A store may say so of a bucket that is not there.
             self._tell_missing_bucket()
             raise
+        check_encrypted(self._storing, answer, call.target)
         headers = answer["ResponseMetadata"]["HTTPHeaders"]
         return ObjectInfo(key, length, answer["ETag"], _date(headers), dict(metadata))
 
@@ -350,14 +364,6 @@ class _EmptyStream:
     def readinto(self, _buffer: memoryview, /) -> int:
         """Nothing."""
         return 0
-
-
-def _crc32c_of_reader(body: SizedBody) -> int:
-    crc = 0
-    while piece := body.read(_CHECKSUM_BLOCK):
-        crc = crc32c_of(piece, crc)
-    body.seek(0)
-    return crc
 
 
 def _range_header(byte_range: ByteRange) -> str:

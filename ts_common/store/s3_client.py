@@ -12,10 +12,14 @@ they read (CRC in metadata and batches), so botocore does not on a GET.
 
 `timeout_seconds` is both timeouts of urllib3: its connect timeout also holds for each send of the request (128 KiB of
 a body), its read timeout for each receive.
+
+What a `Connection` says holds for the session, so that STS is asked through the same proxy, and believed by the same
+authorities; but for what is of the S3 service alone: its URL, the client's certificate, and `tls.verify`.
 """
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import boto3
@@ -25,7 +29,11 @@ import botocore.session
 from botocore.config import Config
 from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 
+from ts_common.errors import ConfigurationError
+from ts_common.store.option_table import NAME_OF
+from ts_common.store.options import PREFIX, AddressingStyle, Connection
 from ts_common.store.s3_parsing import QuickParsers, spare_listings
+from ts_common.store.s3_roles import assume_role
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -33,19 +41,38 @@ if TYPE_CHECKING:
 READ_ATTEMPTS = 3
 
 
-def open_clients(timeout_seconds: float, connections: int) -> "tuple[S3Client, S3Client]":
+def open_clients(connection: Connection, timeout_seconds: float, connections: int) -> "tuple[S3Client, S3Client]":
     """The client for reads and deletes, and the one for puts.
 
     Args:
+        connection: how S3 is spoken to.
         timeout_seconds: how long a connect, a send or a receive may stand still.
         connections: how many each keeps for reuse.
+
+    Raises:
+        ConfigurationError: a file that `connection` names is not there.
     """
-    parts = botocore.session.get_session()
+    _check_files(connection)
+    parts = _session(connection)
+    if connection.role_arn is not None:
+        assume_role(parts, _session(connection), connection.role_arn, connection)
     parts.register_component("response_parser_factory", QuickParsers())
     session = boto3.session.Session(botocore_session=parts)
     # boto3 does not know AWS_REGION, which every other SDK reads. Without any, S3 means us-east-1.
     region = session.region_name or os.environ.get("AWS_REGION")
+    certificate: Any = connection.client_certificate
+    if connection.client_key is not None:
+        certificate = (connection.client_certificate, connection.client_key)
+    service: Any = {
+        "region_name": region,
+        "endpoint_url": connection.endpoint_url,
+        "verify": None if connection.tls_verify else False,
+    }
+    style = connection.addressing_style
+    addressing: Any = {} if style is AddressingStyle.AUTO else {"addressing_style": style.value}
     common = Config(
+        client_cert=certificate,
+        s3=addressing or None,
         connect_timeout=timeout_seconds,
         read_timeout=timeout_seconds,
         max_pool_connections=connections,
@@ -56,9 +83,9 @@ def open_clients(timeout_seconds: float, connections: int) -> "tuple[S3Client, S
         user_agent=f"ts-uploader Boto3/{boto3.__version__} Botocore/{botocore.__version__}",
         parameter_validation=False,
     )
-    reads = session.client(
+    reads: S3Client = session.client(
         "s3",
-        region_name=region,
+        **service,
         config=common.merge(Config(retries={"mode": "standard", "total_max_attempts": READ_ATTEMPTS})),
     )
     spare_listings(reads.meta.events)
@@ -68,7 +95,30 @@ def open_clients(timeout_seconds: float, connections: int) -> "tuple[S3Client, S
     if reads.meta.endpoint_url.startswith("https:"):
         options.setdefault("payload_signing_enabled", False)
     once = Config(retries={"mode": "standard", "total_max_attempts": 1}, s3=options)
-    return reads, session.client("s3", region_name=region, config=common.merge(once))
+    return reads, session.client("s3", **service, config=common.merge(once))
+
+
+def _session(connection: Connection) -> botocore.session.Session:
+    """A session of the SDK, and so what STS is asked with too."""
+    session = botocore.session.Session(profile=connection.profile)
+    for name, value in (("region", connection.region), ("ca_bundle", connection.ca_bundle)):
+        if value is not None:
+            session.set_config_variable(name, value)
+    if connection.proxy is not None:
+        proxies = {"http": connection.proxy, "https": connection.proxy}
+        session.set_default_client_config(Config(proxies=proxies))
+    return session
+
+
+def _check_files(connection: Connection) -> None:
+    """The SDK looks at them when it first connects, and then says that there is no connection."""
+    problems = [
+        f"{PREFIX}{NAME_OF[attribute]}={path}: there is no such file"
+        for attribute in ("ca_bundle", "client_certificate", "client_key")
+        if (path := getattr(connection, attribute)) is not None and not Path(path).is_file()
+    ]
+    if problems:
+        raise ConfigurationError("S3", problems)
 
 
 def _not_after_timeout(caught_exception: Exception | None = None, **_: object) -> bool | None:

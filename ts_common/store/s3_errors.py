@@ -37,6 +37,12 @@ NEEDED_PERMISSION = {
 }
 
 GIVE_CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or give the machine a role"
+SET_REGION = "set AWS_REGION or storage.service.endpoint.s3.region"
+ASSUME_ROLE = "AssumeRole"
+CHECK_ROLE = (
+    "storage.service.endpoint.s3.role.arn cannot be assumed: allow this identity sts:AssumeRole on it, and look at its "
+    "trust policy (external.id?)"
+)
 WAY_OUT = {
     "InvalidAccessKeyId": "the store does not know this access key: " + GIVE_CREDENTIALS,
     "SignatureDoesNotMatch": "the secret key is not the one of this access key, or a proxy rewrites the Host header",
@@ -45,8 +51,8 @@ WAY_OUT = {
     "RequestTimeTooSkewed": "set the clock of this machine",
     "InvalidObjectState": "the object lies in an archive storage class: restore it first",
     "NotImplemented": "this store lacks what was asked for (conditional writes?)",
-    "PermanentRedirect": "the bucket is in another region: set AWS_REGION",
-    "AuthorizationHeaderMalformed": "the bucket is in another region: set AWS_REGION",
+    "PermanentRedirect": "the bucket is in another region: " + SET_REGION,
+    "AuthorizationHeaderMalformed": "the bucket is in another region: " + SET_REGION,
 }
 
 BY_CODE: dict[str, type[TieredStorageError]] = {
@@ -98,6 +104,7 @@ CREDENTIALS = (
     sdk.LoginError,
     sdk.RefreshWithMFAUnsupportedError,
 )
+CERTIFICATE_ALERTS = ("ALERT_CERTIFICATE_REQUIRED", "ALERT_UNKNOWN_CA", "ALERT_BAD_CERTIFICATE")
 NO_ANSWER = (sdk.HTTPClientError, sdk.ConnectionError, sdk.IncompleteReadError, ResponseParserError)
 
 
@@ -140,7 +147,15 @@ def translate(error: Exception, call: Call) -> TieredStorageError:
     if isinstance(error, CREDENTIALS):
         return AccessDenied(f"{said}: no credentials: {error}; {GIVE_CREDENTIALS}")
     if isinstance(error, sdk.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
-        return OperatorError(f"{said}: {error}; set AWS_CA_BUNDLE to the authority that signed the certificate")
+        return OperatorError(
+            f"{said}: {error}; set AWS_CA_BUNDLE or storage.service.endpoint.s3.ca.bundle to the authority that signed "
+            "the certificate"
+        )
+    if isinstance(error, sdk.SSLError) and any(alert in str(error) for alert in CERTIFICATE_ALERTS):
+        return OperatorError(
+            f"{said}: {error}; the server asks for a certificate of this side: set "
+            "storage.service.endpoint.s3.client.certificate to one that it believes"
+        )
     if isinstance(error, NO_ANSWER):
         return call.no_answer(f"{said}: no answer: {error}")
     return OperatorError(f"{said}: the SDK refuses: {error}")
@@ -157,9 +172,12 @@ def _answered(error: sdk.ClientError, call: Call) -> TieredStorageError:
     answer = error.response.get("Error", {})
     code = answer.get("Code", "")
     request_id = error.response.get("ResponseMetadata", {}).get("RequestId", "none")
-    said = (
-        f"{call.operation} {call.target}: {code} (HTTP {status}, request id {request_id}): {answer.get('Message', '')}"
-    )
+    asked = call.operation if error.operation_name != ASSUME_ROLE else f"{ASSUME_ROLE} for {call.operation}"
+    said = f"{asked} {call.target}: {code} (HTTP {status}, request id {request_id}): {answer.get('Message', '')}"
+    if error.operation_name == ASSUME_ROLE:  # asked before the request, which never went out
+        if status >= 500 or BY_CODE.get(code) is StoreThrottled:
+            return StoreUnavailable(f"{said}: no role for {call.target}")
+        return AccessDenied(f"{said}; {CHECK_ROLE}")
     if code in UNDECIDED_CODES or status in UNDECIDED_STATUS:
         return call.no_answer(said)
     kind = BY_CODE.get(code) or BY_STATUS.get(status)

@@ -21,6 +21,7 @@ import structlog
 from ts_common.errors import QueryError
 from ts_common.object_keys import PartitionKeys
 from ts_common.store.factory import open_store
+from ts_common.store.options import StorageOptions
 from ts_common.transactions import stable_end
 from ts_common.view import PartitionView
 from ts_spark.bounds import check_named_partitions, find_bounds
@@ -68,7 +69,7 @@ class StreamDriver:
         self._options = options
         self._clock = clock
         self._sleep = sleep
-        self._store = open_store(options.location)
+        self._store = open_store(options.location, StorageOptions(options.connection))
         self._observer = Observer(self._store, options)
         self._patience = Patience(options.rates)
         self._initial: StreamOffset | None = None
