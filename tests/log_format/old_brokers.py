@@ -2,6 +2,7 @@
 
 import socket
 import struct
+from functools import partial
 
 from tests.every_field import every_field
 from tests.log_format.build import message
@@ -73,4 +74,4 @@ def write_in(cluster: LocalCluster, topic: str, magic: int, partitions: int = 1)
         return headers([active.read_bytes()])[-1].magic == magic
 
     for partition in range(partitions):
-        wait_for(lambda: taken(partition), f"{topic}-{partition} to be written with magic {magic}", 60)  # noqa: B023
+        wait_for(partial(taken, partition), f"{topic}-{partition} to be written with magic {magic}", 60)

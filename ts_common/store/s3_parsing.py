@@ -91,12 +91,13 @@ def parse_listing(body: bytes) -> dict[str, Any]:
         ResponseParserError: it is no listing; the SDK's own error for that.
     """
     try:
-        listing = _split(body.decode()) or (body, None)
+        shell, contents = _split(body.decode()) or (body, None)
         # Of a server that is trusted with the data itself; expat bounds what entities may grow to.
-        root = ElementTree.fromstring(listing[0])  # noqa: S314
+        root = ElementTree.fromstring(shell)  # noqa: S314
         space = root.tag.rpartition("}")[0]
         space += "}" if space else ""
-        contents = listing[1] if listing[1] is not None else [_entry(e, space) for e in root.iter(f"{space}Contents")]
+        if contents is None:
+            contents = [_entry(element, space) for element in root.iter(f"{space}Contents")]
     except (ElementTree.ParseError, ValueError) as error:
         raise ResponseParserError(f"unable to parse a listing: {error!r}, in {body[:200]!r}") from error
     parsed: dict[str, Any] = {}
