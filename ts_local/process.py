@@ -32,7 +32,7 @@ from ts_local.waiting import WaitTimedOutError, wait_for
 _FORKER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="server-forker")
 
 TAIL_LINES = 30
-_TAIL_COLUMNS = 300
+_TAIL_COLUMNS = 200
 
 
 class ServerDiedError(RuntimeError):
