@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import javaproperties
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
 
 from ts_common.errors import ConfigurationError
 from ts_common.object_keys import MAX_ENTROPY_BITS
 
 _UPLOADER = "ts.segment.uploader."
 _MILLISECONDS = 1000
+
+_CHANGEABLE: dict[str, JsonValue] = {"changeable": True}  # takes effect while the agent runs, see `is_changeable`
 
 _JAVA_LEADERSHIP = {
     "com.pinterest.kafka.tieredstorage.uploader.leadership.ZookeeperLeadershipWatcher": "zookeeper",
@@ -99,6 +101,16 @@ class ClusterConfig(BaseModel):
         ge=100,
         alias="ts.segment.uploader.upload.timeout.ms",
         description="Milliseconds without progress after which one upload is cut and tried again.",
+    )
+    upload_max_bytes_per_second: int | None = Field(
+        None,
+        ge=1024,
+        alias="ts.segment.uploader.upload.max.bytes.per.second",
+        description=(
+            "The most that the whole agent sends, in bytes per second of what it uploads, over all threads and stores. "
+            "Absent: no limit."
+        ),
+        json_schema_extra=_CHANGEABLE,
     )
     entropy_bits: int = Field(
         -1,
@@ -200,6 +212,11 @@ JAVA_ONLY = (
 KEYS: Mapping[str, str] = {info.alias: name for name, info in ClusterConfig.model_fields.items() if info.alias}
 
 
+def is_changeable(name: str) -> bool:
+    """Whether a field of `ClusterConfig` takes effect when the file is read again (SIGHUP), without a restart."""
+    return ClusterConfig.model_fields[name].json_schema_extra == _CHANGEABLE
+
+
 def load_config(path: Path) -> tuple[ClusterConfig, tuple[str, ...]]:
     """Read a cluster's properties file.
 
@@ -267,6 +284,8 @@ def reference_page() -> str:
         "",
         "Each cluster has one file, `<clusterId>.properties`, in the form of Java properties.",
         "An unknown key is an error. Endpoint, region and credentials of S3 come from the ordinary AWS chain.",
+        "On SIGHUP the agent reads the file again: what is changeable takes effect, what else differs is said in the",
+        "log as needing a restart, and a file with errors changes nothing.",
         "",
         "| key | default | meaning |",
         "| --- | --- | --- |",
@@ -280,7 +299,8 @@ def reference_page() -> str:
         shown = "" if default in {None, ""} else f"`{default}`"
         if name == "entropy_bits":
             shown = "none"
-        lines.append(f"| `{info.alias}` | {shown} | {info.description} |")
+        changeable = " Changeable while the agent runs." if is_changeable(name) else ""
+        lines.append(f"| `{info.alias}` | {shown} | {info.description}{changeable} |")
     lines += [
         "",
         "Keys of the Java uploader that are accepted with a warning:",

@@ -29,6 +29,7 @@ from ts_common.errors import ConfigurationError, RetryError, TieredStorageError
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys
 from ts_common.plugins import load_class
+from ts_common.store.allowance import Allowance
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.paced import Pace, PacedStore
@@ -51,6 +52,7 @@ from ts_uploader.health import HealthServer
 from ts_uploader.leadership.contract import LeadershipSource, Said
 from ts_uploader.leadership.zookeeper import ZookeeperLeadership
 from ts_uploader.metrics import BacklogCollector, Metrics
+from ts_uploader.reload import Reread, reload
 from ts_uploader.retention import BrokerSettings, TopicSettings
 from ts_uploader.settings import Settings
 from ts_uploader.tracker import Tracker
@@ -86,6 +88,11 @@ class _Stop:
 
 
 @dataclass(frozen=True, slots=True)
+class _Reload:
+    """Somebody asked for the configuration to be read again."""
+
+
+@dataclass(frozen=True, slots=True)
 class _BacklogWanted:
     """Another thread wants to know what waits."""
 
@@ -97,6 +104,7 @@ class Stores:
 
     Attributes:
         pace: the one rate of requests to all of them.
+        allowance: the one rate of bytes to all of them.
 
     Args:
         endpoints: where each topic's objects go.
@@ -109,6 +117,7 @@ class Stores:
         self._lock = threading.Lock()
         self._opened: dict[str, ObjectStore] = {}
         self.pace = Pace()
+        self.allowance = Allowance(config.upload_max_bytes_per_second)
 
     def of(self, topic: str) -> ObjectStore:
         """The store that holds a topic's objects."""
@@ -155,6 +164,7 @@ class Stores:
                     timeout_seconds=self._config.upload_timeout_seconds,
                     threads=threads,
                     conditional_writes=self._config.conditional_writes,
+                    allowance=self.allowance,
                 )
                 self._opened[location] = PacedStore(store, self.pace, threads=threads)
             return self._opened[location]
@@ -168,13 +178,19 @@ class Agent:
         config: the cluster's settings.
         endpoints: where each topic's objects go.
         http_address: where `/metrics` and `/healthz` are served, `host:port`.
+        reread: reads the cluster's settings again.
 
     Raises:
         ConfigurationError: something that only shows when the parts are put together.
     """
 
     def __init__(
-        self, environment: Environment, config: ClusterConfig, endpoints: EndpointProvider, http_address: str
+        self,
+        environment: Environment,
+        config: ClusterConfig,
+        endpoints: EndpointProvider,
+        http_address: str,
+        reread: Reread,
     ) -> None:
         self._inbox: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._keys = ClusterKeys(environment.cluster_id, config.entropy_bits)
@@ -208,6 +224,7 @@ class Agent:
         ]
         self._environment = environment
         self._config = config
+        self._reread = reread
         self._local: set[TopicPartition] = set()  # partitions with a directory here
         self._local_changed = False
         self._behind = BytesBehind()
@@ -245,6 +262,10 @@ class Agent:
         """End `run` soon; safe in a signal handler and from any thread."""
         self._inbox.put(_Stop(reason))
 
+    def reload(self) -> None:
+        """Have the configuration read again soon; safe in a signal handler and from any thread."""
+        self._inbox.put(_Reload())
+
     def _loop(self) -> None:
         next_tick = time.monotonic()
         while True:
@@ -261,6 +282,9 @@ class Agent:
                 self._dispatch(self._tracker.conclude(message))
             elif isinstance(message, BrokerSettings | TopicSettings):
                 self._settings.take(message)
+            elif isinstance(message, _Reload):
+                self._config = reload(self._config, self._reread)
+                self._stores.allowance.change(self._config.upload_max_bytes_per_second)
             elif isinstance(message, _BacklogWanted):
                 message.answer.set_result(self._tracker.backlog())
             elif isinstance(message, _Died):
@@ -304,6 +328,8 @@ class Agent:
         self._metrics.leadership_connected.set(self._leadership.connected)
         self._metrics.throttled.set(self._stores.pace.refused)
         self._metrics.request_limit.set(self._stores.pace.limit or float("inf"))
+        self._metrics.upload_limit.set(self._stores.allowance.limit or float("inf"))
+        self._metrics.upload_waited.set(self._stores.allowance.waited_seconds)
         if not self._local_changed:  # the leadership source knows by now whom it need not tell of any more
             self._tracker.forget_absent()
         waiting = self._tracker.backlog().items()

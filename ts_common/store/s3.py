@@ -29,6 +29,7 @@ from ts_common.errors import (
     StoreUnavailable,
     TieredStorageError,
 )
+from ts_common.store.allowance import UNLIMITED, Allowance
 from ts_common.store.arguments import (
     SizedBody,
     body_size,
@@ -70,9 +71,18 @@ class S3Store(ObjectStore):
         prefix: where keys begin, without outer slashes; empty for the whole bucket.
         timeout_seconds: how long a server may be silent.
         threads: how many asynchronous puts run at once.
+        allowance: what the bodies of puts are taken from.
     """
 
-    def __init__(self, bucket: str, prefix: str = "", *, timeout_seconds: float = 60, threads: int = 4) -> None:
+    def __init__(
+        self,
+        bucket: str,
+        prefix: str = "",
+        *,
+        timeout_seconds: float = 60,
+        threads: int = 4,
+        allowance: Allowance = UNLIMITED,
+    ) -> None:
         super().__init__(f"s3://{bucket}/{prefix}".rstrip("/"), async_threads=threads)
         self._bucket = bucket
         self._base = f"{prefix}/" if prefix else ""
@@ -80,7 +90,7 @@ class S3Store(ObjectStore):
         self._bucket_seen = False
         try:
             with translated(Call("CreateClient", self.location)):
-                self._reads, self._writes = open_clients(timeout_seconds, max(_READ_CONNECTIONS, threads))
+                self._reads, self._writes = open_clients(timeout_seconds, max(_READ_CONNECTIONS, threads), allowance)
         except ValueError as error:
             # botocore has no error of its own for an endpoint that is no URL.
             raise OperatorError(

@@ -25,6 +25,7 @@ import botocore.session
 from botocore.config import Config
 from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 
+from ts_common.store.allowance import Allowance, RationedBody
 from ts_common.store.s3_parsing import QuickParsers, spare_listings
 
 if TYPE_CHECKING:
@@ -33,12 +34,13 @@ if TYPE_CHECKING:
 READ_ATTEMPTS = 3
 
 
-def open_clients(timeout_seconds: float, connections: int) -> "tuple[S3Client, S3Client]":
+def open_clients(timeout_seconds: float, connections: int, allowance: Allowance) -> "tuple[S3Client, S3Client]":
     """The client for reads and deletes, and the one for puts.
 
     Args:
         timeout_seconds: how long a connect, a send or a receive may stand still.
         connections: how many each keeps for reuse.
+        allowance: what the bodies of puts are taken from.
     """
     parts = botocore.session.get_session()
     parts.register_component("response_parser_factory", QuickParsers())
@@ -68,7 +70,15 @@ def open_clients(timeout_seconds: float, connections: int) -> "tuple[S3Client, S
     if reads.meta.endpoint_url.startswith("https:"):
         options.setdefault("payload_signing_enabled", False)
     once = Config(retries={"mode": "standard", "total_max_attempts": 1}, s3=options)
-    return reads, session.client("s3", region_name=region, config=common.merge(once))
+    writes = session.client("s3", region_name=region, config=common.merge(once))
+
+    def ration(request: Any, **_: object) -> None:  # an AWSPreparedRequest, whose stubs know no readers of others
+        # Here the body was signed already: over http botocore reads all of it for that, and nothing is sent then.
+        if request.body:
+            request.body = RationedBody(request.body, int(request.headers["Content-Length"]), allowance)
+
+    writes.meta.events.register("before-send.s3.PutObject", cast("Callable[..., None]", ration))
+    return reads, writes
 
 
 def _not_after_timeout(caught_exception: Exception | None = None, **_: object) -> bool | None:
