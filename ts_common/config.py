@@ -59,6 +59,13 @@ def _leadership(value: object) -> str | None:
     return name
 
 
+def _ionice(value: object) -> str:
+    text = str(value).strip().lower()
+    if not re.fullmatch(r"none|idle|best-effort:[0-7]", text):
+        raise ValueError(f"{value!r} is none of idle, best-effort:0 to best-effort:7, none")
+    return text
+
+
 def _upper(value: object) -> str:
     return str(value).strip().upper()
 
@@ -111,6 +118,25 @@ class ClusterConfig(BaseModel):
             "Absent: no limit."
         ),
         json_schema_extra=_CHANGEABLE,
+    )
+    nice: int = Field(
+        10,
+        ge=0,
+        le=19,
+        alias="ts.segment.uploader.nice",
+        description=(
+            "The nice value that the agent gives itself at its start, so that the broker goes first where both want "
+            "the CPU. Never lower than the one it is started with."
+        ),
+    )
+    ionice: Annotated[str, BeforeValidator(_ionice)] = Field(
+        "best-effort:7",
+        alias="ts.segment.uploader.ionice.class",
+        description=(
+            "The class of I/O that the agent gives itself at its start: best-effort:0 to best-effort:7 (the least), "
+            "idle (only while nobody else wants the disk: beside a broker that is always busy, shipping may never "
+            "catch up), or none (as it is started). Never one that goes before that."
+        ),
     )
     entropy_bits: int = Field(
         -1,

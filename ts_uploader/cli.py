@@ -19,6 +19,7 @@ from ts_common.plugins import load_class
 from ts_uploader.agent import Agent
 from ts_uploader.arenas import bound_arenas
 from ts_uploader.environment import EnvironmentProvider, ServerPropertiesEnvironment
+from ts_uploader.priority import step_back
 
 EXIT_REFUSED = 2  # somebody must act: the message says on what
 EXIT_BROKEN = 70  # EX_SOFTWARE: the supervisor should start the agent again
@@ -97,6 +98,7 @@ def _build(
         return config
 
     config = read()
+    step_back(config)
     endpoints = open_provider(config.endpoint_provider, environment.cluster_id, config_dir, config.endpoint_properties)
     return Agent(environment, config, endpoints, http_address, read)
 
