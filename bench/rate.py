@@ -20,7 +20,7 @@ from ts_local.cluster import LocalCluster, wait_for
 from ts_local.proxy.link import LinkProxy
 
 WITHIN = 0.05
-LIMITS = (2_000_000, 10_000_000)
+LIMITS = (2_000_000, 6_000_000)
 _SETTLE_SECONDS = 5.0
 _SECONDS = 120.0
 _KEY = "ts.segment.uploader.upload.max.bytes.per.second"
@@ -48,7 +48,12 @@ def measure(cluster: LocalCluster, limit: int, seconds: int, threads: int) -> Ke
         raise ValueError("a cluster without an S3 server")
     name = f"rate-{limit}"
     with LinkProxy(name, cluster.s3.port) as link:
-        environment = {**cluster.s3.environment(), "AWS_ENDPOINT_URL": f"http://{link.address}"}
+        endpoint = f"http://{link.address}"
+        environment = {
+            **cluster.s3.environment(),
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_ENDPOINT_URL_S3": endpoint,
+        }
         agent = bench_agent(
             cluster,
             f"s3://{BUCKET}/{name}",
