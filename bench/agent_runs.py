@@ -86,6 +86,7 @@ def bench_agent(
     broker: int = 1,
     threads: int = 3,
     environment: Mapping[str, str],
+    properties: Mapping[str, str] | None = None,
 ) -> AgentProcess:
     """An agent that was not started yet.
 
@@ -97,14 +98,16 @@ def bench_agent(
         broker: beside which it runs.
         threads: of uploads.
         environment: S3's.
+        properties: further ones of its configuration.
     """
     config_dir = cluster.directory / name / "conf"
-    properties = {
+    said = {
         "storage.service.endpoint.url": url,
         "ts.segment.uploader.kafka.topics.include": topics,
         "ts.segment.uploader.upload.thread.count": str(threads),
+        **(properties or {}),
     }
-    write_config(config_dir, CLUSTER, properties)
+    write_config(config_dir, CLUSTER, said)
     return AgentProcess(
         cluster.directory / name,
         cluster.logs,

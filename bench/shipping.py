@@ -48,9 +48,9 @@ class Shipping:
         self._threads = threads
         self._runs = 0
 
-    def bare(self) -> Cost:
-        """Bare boto3, in a Python process of its own."""
-        prefix = self._settle("bare")
+    def bare(self, *, settled: bool = True) -> Cost:
+        """Bare boto3, in a Python process of its own. Unless `settled`, the page cache is left as it is."""
+        prefix = self._next_prefix("bare", settled=settled)
         script = Path(__file__).with_name("bare_boto3.py")
         files = [str(file) for part in self._parts for file in part.files]
         process = subprocess.Popen(
@@ -73,9 +73,9 @@ class Shipping:
             time.sleep(0.1)  # two samples more
         return Cost(began, ended, watch.cpu_seconds(began, ended), watch.peak_mib)
 
-    def agent(self) -> Cost:
-        """The agent, as it is installed."""
-        prefix = self._settle("agent")
+    def agent(self, *, settled: bool = True) -> Cost:
+        """The agent, as it is installed. Unless `settled`, the page cache is left as it is."""
+        prefix = self._next_prefix("agent", settled=settled)
         return ship_with_agent(
             self._cluster,
             f"s3://{BUCKET}/{prefix}",
@@ -86,12 +86,13 @@ class Shipping:
             environment=self._s3.environment(),
         )
 
-    def _settle(self, name: str) -> str:
-        """Files in the page cache, nothing waiting to be written; the next prefix."""
-        for part in self._parts:
-            for file in part.files:
-                file.read_bytes()
-        os.sync()
+    def _next_prefix(self, name: str, *, settled: bool) -> str:
+        """The next prefix; with files in the page cache, and nothing waiting to be written."""
+        if settled:
+            for part in self._parts:
+                for file in part.files:
+                    file.read_bytes()
+            os.sync()
         self._runs += 1
         return f"{name}-{self._runs}"
 

@@ -2,18 +2,21 @@
 
 import os
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
-from bench import made_archives, pruning
+from bench import made_archives, page_cache, pruning
 from bench.agent_runs import AgentLog
 from bench.beside import Beside, losses, window
 from bench.paced_producer import Produced
 from bench.pairs import Goal, median_ratio, print_goals, quantile, rounds
 from bench.processes import ProcessWatch
 from ts_common.store.factory import open_store
+from ts_local.cached_pages import PAGE_BYTES, cache, uncache
 
 
 def test_rounds_turn_their_order_and_drop_the_warm_up() -> None:
@@ -92,6 +95,28 @@ def test_a_producers_rate_and_latencies_are_those_inside_the_window() -> None:
 def test_a_producer_that_catches_up_in_its_window_lost_nothing() -> None:
     """A loss is what it falls short of the rate that was asked for, in percent of that."""
     assert losses([Beside(rate, 0.0, 1.0) for rate in (75.0, 100.0, 130.0)], 100.0) == [25.0, 0.0, 0.0]
+
+
+def test_what_a_shipper_leaves_of_the_page_cache_is_told() -> None:
+    """One that reads nothing, one that leaves what it read, and one that drops all; below the checkout, on a disk."""
+    build = Path(__file__).parents[1] / "build"
+    build.mkdir(exist_ok=True)
+    with TemporaryDirectory(dir=build, prefix="bench-") as directory:
+        log, beside = Path(directory, "log"), Path(directory, "beside")
+        for path in (log, beside):
+            path.write_bytes(bytes(100 * PAGE_BYTES))
+
+        def left(ship: Callable[[Path], None]) -> tuple[float, float, float]:
+            def timed() -> float:
+                ship(log)
+                return 1.0
+
+            found = page_cache.measure(timed, [log], beside, 1)
+            return found.kept, found.pulled_in, found.beside
+
+        assert left(lambda _: None) == pytest.approx((1.0, 0.0, 1.0), abs=0.1)  # the host may take some by itself
+        assert left(lambda log: cache(log, 0, 25 * PAGE_BYTES)) == pytest.approx((1.0, 0.5, 1.0), abs=0.1)
+        assert left(uncache) == pytest.approx((0.0, 0.0, 1.0), abs=0.1)
 
 
 def test_all_that_a_query_fetches_is_counted(tmp_path: Path) -> None:

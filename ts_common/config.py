@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import javaproperties
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
 
 from ts_common.errors import ConfigurationError
 from ts_common.object_keys import MAX_ENTROPY_BITS
@@ -24,6 +24,8 @@ from ts_common.store.options import PREFIX
 _UPLOADER = "ts.segment.uploader."
 KAFKA_CLIENT = _UPLOADER + "kafka.client."
 _MILLISECONDS = 1000
+
+_CHANGEABLE: dict[str, JsonValue] = {"changeable": True}  # takes effect while the agent runs, see `is_changeable`
 
 _JAVA_LEADERSHIP = {
     "com.pinterest.kafka.tieredstorage.uploader.leadership.ZookeeperLeadershipWatcher": "zookeeper",
@@ -56,6 +58,13 @@ def _leadership(value: object) -> str | None:
     if name not in {"zookeeper", "kraft"} and not re.fullmatch(r"[\w.]+:\w+", name):
         raise ValueError(f"{value!r} is none of zookeeper, kraft, module:Class")
     return name
+
+
+def _ionice(value: object) -> str:
+    text = str(value).strip().lower()
+    if not re.fullmatch(r"none|idle|best-effort:[0-7]", text):
+        raise ValueError(f"{value!r} is none of idle, best-effort:0 to best-effort:7, none")
+    return text
 
 
 def _upper(value: object) -> str:
@@ -100,6 +109,35 @@ class ClusterConfig(BaseModel):
         ge=100,
         alias="ts.segment.uploader.upload.timeout.ms",
         description="Milliseconds without progress after which one upload is cut and tried again.",
+    )
+    upload_max_bytes_per_second: int | None = Field(
+        None,
+        ge=1024,
+        alias="ts.segment.uploader.upload.max.bytes.per.second",
+        description=(
+            "The most that the whole agent sends, in bytes per second of what it uploads, over all threads and stores. "
+            "Absent: no limit."
+        ),
+        json_schema_extra=_CHANGEABLE,
+    )
+    nice: int = Field(
+        10,
+        ge=0,
+        le=19,
+        alias="ts.segment.uploader.nice",
+        description=(
+            "The nice value that the agent gives itself at its start, so that the broker goes first where both want "
+            "the CPU. Never lower than the one it is started with."
+        ),
+    )
+    ionice: Annotated[str, BeforeValidator(_ionice)] = Field(
+        "best-effort:7",
+        alias="ts.segment.uploader.ionice.class",
+        description=(
+            "The class of I/O that the agent gives itself at its start: best-effort:0 to best-effort:7 (the least), "
+            "idle (only while nobody else wants the disk: beside a broker that is always busy, shipping may never "
+            "catch up), or none (as it is started). Never one that goes before that."
+        ),
     )
     entropy_bits: int = Field(
         -1,
@@ -215,6 +253,11 @@ KEYS: Mapping[str, str] = {info.alias: name for name, info in ClusterConfig.mode
 _ALL_KEYS = (*KEYS, *(PREFIX + option.name for option in OPTIONS))
 
 
+def is_changeable(name: str) -> bool:
+    """Whether a field of `ClusterConfig` takes effect when the file is read again (SIGHUP), without a restart."""
+    return ClusterConfig.model_fields[name].json_schema_extra == _CHANGEABLE
+
+
 def load_config(path: Path) -> tuple[ClusterConfig, tuple[str, ...]]:
     """Read a cluster's properties file.
 
@@ -282,6 +325,8 @@ def reference_page() -> str:
         "",
         "Each cluster has one file, `<clusterId>.properties`, in the form of Java properties.",
         "An unknown key is an error. Credentials of S3 come from the ordinary AWS chain, never from this file.",
+        "On SIGHUP the agent reads the file again: what is changeable takes effect, what else differs is said in the",
+        "log as needing a restart, and a file with errors changes nothing.",
         "",
         "| key | default | meaning |",
         "| --- | --- | --- |",
@@ -297,7 +342,8 @@ def reference_page() -> str:
         shown = f"`{default}`" if default or default == 0 else ""
         if name == "entropy_bits":
             shown = "none"
-        lines.append(f"| `{info.alias}` | {shown} | {info.description} |")
+        changeable = " Changeable while the agent runs." if is_changeable(name) else ""
+        lines.append(f"| `{info.alias}` | {shown} | {info.description}{changeable} |")
     lines += [
         "",
         "How S3 is spoken to, and how objects are stored there, for all topics; the file of the provider json may say",

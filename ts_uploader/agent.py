@@ -29,6 +29,7 @@ from ts_common.errors import ConfigurationError, RetryError, TieredStorageError
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys
 from ts_common.plugins import load_class
+from ts_common.store.allowance import Allowance
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.options import Endpoint, StorageOptions
@@ -53,6 +54,7 @@ from ts_uploader.leadership.contract import LeadershipSource, Said
 from ts_uploader.leadership.listener import client_settings
 from ts_uploader.leadership.zookeeper import ZookeeperLeadership
 from ts_uploader.metrics import BacklogCollector, Metrics
+from ts_uploader.reload import Reread, reload
 from ts_uploader.retention import BrokerSettings, TopicSettings
 from ts_uploader.settings import Settings
 from ts_uploader.store_check import problems_of
@@ -89,6 +91,11 @@ class _Stop:
 
 
 @dataclass(frozen=True, slots=True)
+class _Reload:
+    """Somebody asked for the configuration to be read again."""
+
+
+@dataclass(frozen=True, slots=True)
 class _BacklogWanted:
     """Another thread wants to know what waits."""
 
@@ -100,6 +107,7 @@ class Stores:
 
     Attributes:
         pace: the one rate of requests to all of them.
+        allowance: the one rate of bytes to all of them.
 
     Args:
         endpoints: where each topic's objects go.
@@ -112,6 +120,7 @@ class Stores:
         self._lock = threading.Lock()
         self._opened: dict[Endpoint, ObjectStore] = {}
         self.pace = Pace()
+        self.allowance = Allowance(config.upload_max_bytes_per_second)
 
     def of(self, topic: str) -> ObjectStore:
         """The store that holds a topic's objects."""
@@ -161,6 +170,7 @@ class Stores:
             timeout_seconds=self._config.upload_timeout_seconds,
             threads=threads,
             conditional_writes=self._config.conditional_writes,
+            allowance=self.allowance,
         )
         return PacedStore(store, self.pace, threads=threads)
 
@@ -173,13 +183,19 @@ class Agent:
         config: the cluster's settings.
         endpoints: where each topic's objects go.
         http_address: where `/metrics` and `/healthz` are served, `host:port`.
+        reread: reads the cluster's settings again.
 
     Raises:
         ConfigurationError: something that only shows when the parts are put together.
     """
 
     def __init__(
-        self, environment: Environment, config: ClusterConfig, endpoints: EndpointProvider, http_address: str
+        self,
+        environment: Environment,
+        config: ClusterConfig,
+        endpoints: EndpointProvider,
+        http_address: str,
+        reread: Reread,
     ) -> None:
         self._inbox: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._keys = ClusterKeys(environment.cluster_id, config.entropy_bits)
@@ -213,6 +229,7 @@ class Agent:
         ]
         self._environment = environment
         self._config = config
+        self._reread = reread
         self._local: set[TopicPartition] = set()  # partitions with a directory here
         self._local_changed = False
         self._behind = BytesBehind()
@@ -250,6 +267,10 @@ class Agent:
         """End `run` soon; safe in a signal handler and from any thread."""
         self._inbox.put(_Stop(reason))
 
+    def reload(self) -> None:
+        """Have the configuration read again soon; safe in a signal handler and from any thread."""
+        self._inbox.put(_Reload())
+
     def _loop(self) -> None:
         next_tick = time.monotonic()
         while True:
@@ -266,6 +287,9 @@ class Agent:
                 self._dispatch(self._tracker.conclude(message))
             elif isinstance(message, BrokerSettings | TopicSettings):
                 self._settings.take(message)
+            elif isinstance(message, _Reload):
+                self._config = reload(self._config, self._reread)
+                self._stores.allowance.change(self._config.upload_max_bytes_per_second)
             elif isinstance(message, _BacklogWanted):
                 message.answer.set_result(self._tracker.backlog())
             elif isinstance(message, _Died):
@@ -309,6 +333,8 @@ class Agent:
         self._metrics.leadership_connected.set(self._leadership.connected)
         self._metrics.throttled.set(self._stores.pace.refused)
         self._metrics.request_limit.set(self._stores.pace.limit or float("inf"))
+        self._metrics.upload_limit.set(self._stores.allowance.limit or float("inf"))
+        self._metrics.upload_waited.set(self._stores.allowance.waited_seconds)
         if not self._local_changed:  # the leadership source knows by now whom it need not tell of any more
             self._tracker.forget_absent()
         waiting = self._tracker.backlog().items()

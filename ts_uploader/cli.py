@@ -10,7 +10,7 @@ from typing import Annotated
 import structlog
 import typer
 
-from ts_common.config import load_config
+from ts_common.config import ClusterConfig, load_config
 from ts_common.endpoints import open_provider
 from ts_common.errors import ConfigurationError, OperatorError, RetryError
 from ts_common.logs import LogFormat, configure_logs
@@ -19,6 +19,7 @@ from ts_common.plugins import load_class
 from ts_uploader.agent import Agent
 from ts_uploader.arenas import bound_arenas
 from ts_uploader.environment import EnvironmentProvider, ServerPropertiesEnvironment
+from ts_uploader.priority import step_back
 
 EXIT_REFUSED = 2  # somebody must act: the message says on what
 EXIT_BROKEN = 70  # EX_SOFTWARE: the supervisor should start the agent again
@@ -59,12 +60,14 @@ def run(
     http_address: Annotated[str, typer.Option(help="host:port of /metrics and /healthz.")] = "127.0.0.1:9464",
     log_format: Annotated[LogFormat, typer.Option(help="One event a line, as text or JSON.")] = LogFormat.TEXT,
 ) -> None:
-    """Run the agent beside a broker until SIGTERM."""
+    """Run the agent beside a broker until SIGTERM; on SIGHUP its configuration is read again."""
     bound_arenas()
     configure_logs(log_format)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what it asks for is about to be done
     agent = _build(config_dir, server_properties, cluster_id, environment_provider, http_address)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda received, _: agent.stop(signal.Signals(received).name))
+    signal.signal(signal.SIGHUP, lambda *_: agent.reload())
     agent.run()
 
 
@@ -88,11 +91,17 @@ def _build(
         raise ConfigurationError(str(config_dir), ["this is a file; give the directory that holds it"])
     if not config_dir.is_dir():
         raise ConfigurationError(str(config_dir), ["no such directory; it holds <clusterId>.properties"])
-    config, warnings = load_config(path)
-    for warning in warnings:
-        log.warning(warning)
+
+    def read() -> ClusterConfig:
+        config, warnings = load_config(path)
+        for warning in warnings:
+            log.warning(warning)
+        return config
+
+    config = read()
+    step_back(config)
     endpoints = open_provider(config.endpoint_provider, environment.cluster_id, config_dir, config.endpoint_properties)
-    return Agent(environment, config, endpoints, http_address)
+    return Agent(environment, config, endpoints, http_address, read)
 
 
 def main() -> None:

@@ -26,7 +26,8 @@ from ts_common.log_format.index_files import position_for_offset, read_offset_in
 from ts_common.object_keys import PartitionKeys
 from ts_common.store.contract import ObjectStore
 from ts_uploader.events import Listing, Position, Reign
-from ts_uploader.local_log import OpenLog, last_index_entries, local_epochs, log_end, open_log
+from ts_uploader.local_log import last_index_entries, local_epochs, log_end
+from ts_uploader.segment_file import OpenLog, open_log
 
 _log = structlog.get_logger()
 
@@ -277,7 +278,7 @@ def _local_batch(listing: Listing, last_offset: int) -> bytes | None:
         if found is None or found[0].last_offset != last_offset:
             return None
         header, begin = found
-        return log.reader(begin).read(header.size_in_bytes)
+        return log.read_at(begin, header.size_in_bytes)
 
 
 def _first_batch(listing: Listing, offset: int, below: float = inf) -> BatchHeader | None:
@@ -321,7 +322,7 @@ def _first_ending_at(log: OpenLog, position: int, offset: int) -> tuple[BatchHea
     while True:
         if position > log.size:
             raise CorruptData(f"{log.path}: ends at {log.size}, and a batch is said to begin at {position}")
-        head = log.reader(position).read(min(HEADER_SIZE, log.size - position))
+        head = log.read_at(position, min(HEADER_SIZE, log.size - position))
         header = _header(head, log.size - position, position, str(log.path))
         if header is None:
             return None

@@ -75,6 +75,16 @@ class Metrics:
             "Requests per second that the agent allows itself since then; +Inf while no store refuses any.",
             registry=self.registry,
         )
+        self.upload_limit = Gauge(
+            f"{_PREFIX}_upload_limit_bytes_per_second",
+            "The most that the agent sends, as its configuration says; +Inf without a limit.",
+            registry=self.registry,
+        )
+        self.upload_waited = Gauge(
+            f"{_PREFIX}_upload_waited_seconds",
+            "Seconds that uploads waited since the start because of that limit, all threads together.",
+            registry=self.registry,
+        )
         self.late_segments = Counter(
             f"{_PREFIX}_late_segments",
             "Segments of compacted topics shipped after delete.retention.ms: tombstones or transaction markers may be "

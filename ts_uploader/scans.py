@@ -10,7 +10,7 @@ from collections import OrderedDict
 from typing import Final, NamedTuple
 
 from ts_common.log_format.scan import SegmentScan
-from ts_uploader.local_log import OpenLog
+from ts_uploader.segment_file import OpenLog
 
 # A scan takes some 900 bytes, and 120 for each pair in it. So this is 4 MB, and fewer than 4096 segments.
 _SCAN_WEIGHT: Final = 8

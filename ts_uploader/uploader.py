@@ -32,10 +32,11 @@ from ts_common.object_keys import LOG_SUFFIX, SegmentName
 from ts_common.segment_metadata import SegmentMetadata, TxnIndexState, decode_metadata
 from ts_common.store.contract import IfAbsent, ObjectInfo, ObjectStore
 from ts_uploader.events import Listing, Ship, Shipped
-from ts_uploader.local_log import OpenLog, last_stable_offset, local_epochs, open_log, read_indexes
+from ts_uploader.local_log import last_stable_offset, local_epochs, read_indexes
 from ts_uploader.reign import check_reign
 from ts_uploader.retention import TopicRetention, is_late
 from ts_uploader.scans import RememberedScans, file_state
+from ts_uploader.segment_file import OpenLog, open_log
 from ts_uploader.watch.scan import list_partition
 
 # Of a stored object that is compared with ours: small, since each upload thread's allocator keeps what it once had.

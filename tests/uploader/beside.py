@@ -59,7 +59,7 @@ class Archive:
         self.keys = ClusterKeys(cluster_id, entropy_bits)
         self.location = f"s3://{BUCKET}/{directory.name}"
         self._directory = directory
-        self._properties = {
+        self.properties = {
             PREFIX + "kafka.topics.include": topic,
             PREFIX + "s3.prefix.entropy.bits": str(entropy_bits),
             "storage.service.endpoint.url": self.location,
@@ -86,7 +86,7 @@ class Archive:
             prefix: a command that runs it, `setpriv` with fewer rights.
         """
         config = self._directory / "conf"
-        write_config(config, self.keys.cluster, self._properties)
+        write_config(config, self.keys.cluster, self.properties)
         agent = AgentProcess(
             self._directory,
             self.cluster.logs,

@@ -12,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from ts_common.errors import ConfigurationError
+from ts_common.store.allowance import UNLIMITED, Allowance
 from ts_common.store.arguments import check_key
 from ts_common.store.contract import ObjectStore
 from ts_common.store.options import NO_OPTIONS, StorageOptions, refuse_for_directory
@@ -69,6 +70,7 @@ def open_store(
     timeout_seconds: float = 60.0,
     threads: int = 4,
     conditional_writes: bool = True,
+    allowance: Allowance = UNLIMITED,
 ) -> ObjectStore:
     """An open store; it has not been asked for anything yet (`check` does).
 
@@ -78,28 +80,36 @@ def open_store(
         timeout_seconds: how long a request may stand still. A directory knows no such thing.
         threads: how many asynchronous puts run at once.
         conditional_writes: False for a store that knows none; see `ts_common.store.unconditional` for what is lost.
+        allowance: what the bodies of puts are taken from; the stores of a process share one.
 
     Raises:
         ConfigurationError: the URL is not one, or the options are not for it.
         OperatorError: the SDK's own configuration is not usable.
     """
-    store = _open(parse_location(url), options, timeout_seconds, threads)
+    store = _open(parse_location(url), options, timeout_seconds, threads, allowance)
     return store if conditional_writes else UnconditionalStore(store, threads=threads)
 
 
-def _open(location: Location, options: StorageOptions, timeout_seconds: float, threads: int) -> ObjectStore:
+def _open(
+    location: Location, options: StorageOptions, timeout_seconds: float, threads: int, allowance: Allowance
+) -> ObjectStore:
     match location.scheme:
         case Scheme.S3:
             from ts_common.store.s3 import S3Store  # noqa: PLC0415 - boto3 takes half a second and 40 MB
 
             return S3Store(
-                location.bucket, location.path, options=options, timeout_seconds=timeout_seconds, threads=threads
+                location.bucket,
+                location.path,
+                options=options,
+                timeout_seconds=timeout_seconds,
+                threads=threads,
+                allowance=allowance,
             )
         case Scheme.FILE:
             from ts_common.store.file import FileStore  # noqa: PLC0415 - as its sibling
 
             refuse_for_directory(location, options)
-            return FileStore(Path(location.path), threads=threads)
+            return FileStore(Path(location.path), threads=threads, allowance=allowance)
 
 
 def _parse(url: str) -> Location:

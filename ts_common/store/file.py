@@ -36,6 +36,7 @@ from ts_common.errors import (
     StoreUnavailable,
     TieredStorageError,
 )
+from ts_common.store.allowance import UNLIMITED, Allowance, RationedBody
 from ts_common.store.arguments import (
     KeyRefused,
     SizedBody,
@@ -77,9 +78,11 @@ class FileStore(ObjectStore):
     Args:
         root: the directory, which must exist.
         threads: how many asynchronous puts run at once.
+        allowance: what the bodies of puts are taken from.
     """
 
-    def __init__(self, root: Path, *, threads: int = 4) -> None:
+    def __init__(self, root: Path, *, threads: int = 4, allowance: Allowance = UNLIMITED) -> None:
+        self._allowance = allowance
         self._root = root.absolute()
         super().__init__(f"file://{self._root}", async_threads=threads)
         # Directories that were looked through for what killed writers left. Only ever grows; a race looks twice.
@@ -105,13 +108,15 @@ class FileStore(ObjectStore):
         """Write beside, sync, link or rename, sync the directory."""
         path = self._path(key)
         check_metadata(metadata)
-        sized = SizedBody(io.BytesIO(body) if isinstance(body, bytes) else body, body_size(body, size), self._name(key))
+        length = body_size(body, size)
+        sized = SizedBody(io.BytesIO(body) if isinstance(body, bytes) else body, length, self._name(key))
+        rationed = RationedBody(sized, length, self._allowance)
         with sized.failing_as_it_did(), self._translated("put", key):
             self._make_directories(path.parent)
             temporary = path.with_name(f"{WRITING}{uuid.uuid4().hex}-{path.name}")
             sidecar: Path | None = None
             try:
-                sidecar = write_beside(path, temporary, sized, metadata, crc32c)
+                sidecar = write_beside(path, temporary, rationed, metadata, crc32c)
                 written = temporary.stat()
                 publish(temporary, path, condition, self._name(key))
                 sidecar = None

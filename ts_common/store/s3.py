@@ -27,6 +27,7 @@ from ts_common.errors import (
     StoreUnavailable,
     TieredStorageError,
 )
+from ts_common.store.allowance import UNLIMITED, Allowance
 from ts_common.store.arguments import (
     SizedBody,
     body_size,
@@ -71,6 +72,7 @@ class S3Store(ObjectStore):
         options: how S3 is spoken to, and how objects are stored.
         timeout_seconds: how long a server may be silent.
         threads: how many asynchronous puts run at once.
+        allowance: what the bodies of puts are taken from.
 
     Raises:
         OperatorError: the SDK cannot do what the environment or `options` say.
@@ -84,6 +86,7 @@ class S3Store(ObjectStore):
         options: StorageOptions = NO_OPTIONS,
         timeout_seconds: float = 60,
         threads: int = 4,
+        allowance: Allowance = UNLIMITED,
     ) -> None:
         super().__init__(f"s3://{bucket}/{prefix}".rstrip("/"), async_threads=threads)
         self._bucket = bucket
@@ -94,7 +97,7 @@ class S3Store(ObjectStore):
         try:
             with translated(Call("CreateClient", self.location)):
                 connections = max(_READ_CONNECTIONS, threads)
-                self._reads, self._writes = open_clients(options.connection, timeout_seconds, connections)
+                self._reads, self._writes = open_clients(options.connection, timeout_seconds, connections, allowance)
         except ValueError as error:
             # botocore has no error of its own for an endpoint that is no URL.
             raise OperatorError(

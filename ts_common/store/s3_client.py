@@ -30,6 +30,7 @@ from botocore.config import Config
 from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 
 from ts_common.errors import ConfigurationError
+from ts_common.store.allowance import Allowance, RationedBody
 from ts_common.store.option_table import NAME_OF
 from ts_common.store.options import PREFIX, AddressingStyle, Connection
 from ts_common.store.s3_parsing import QuickParsers, spare_listings
@@ -41,13 +42,16 @@ if TYPE_CHECKING:
 READ_ATTEMPTS = 3
 
 
-def open_clients(connection: Connection, timeout_seconds: float, connections: int) -> "tuple[S3Client, S3Client]":
+def open_clients(
+    connection: Connection, timeout_seconds: float, connections: int, allowance: Allowance
+) -> "tuple[S3Client, S3Client]":
     """The client for reads and deletes, and the one for puts.
 
     Args:
         connection: how S3 is spoken to.
         timeout_seconds: how long a connect, a send or a receive may stand still.
         connections: how many each keeps for reuse.
+        allowance: what the bodies of puts are taken from.
 
     Raises:
         ConfigurationError: a file that `connection` names is not there.
@@ -95,7 +99,15 @@ def open_clients(connection: Connection, timeout_seconds: float, connections: in
     if reads.meta.endpoint_url.startswith("https:"):
         options.setdefault("payload_signing_enabled", False)
     once = Config(retries={"mode": "standard", "total_max_attempts": 1}, s3=options)
-    return reads, session.client("s3", **service, config=common.merge(once))
+    writes = session.client("s3", **service, config=common.merge(once))
+
+    def ration(request: Any, **_: object) -> None:  # an AWSPreparedRequest, whose stubs know no readers of others
+        # Here the body was signed already: over http botocore reads all of it for that, and nothing is sent then.
+        if request.body:
+            request.body = RationedBody(request.body, int(request.headers["Content-Length"]), allowance)
+
+    writes.meta.events.register("before-send.s3.PutObject", cast("Callable[..., None]", ration))
+    return reads, writes
 
 
 def _session(connection: Connection) -> botocore.session.Session:

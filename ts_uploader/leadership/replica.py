@@ -13,7 +13,8 @@ from pathlib import Path
 from ts_common.errors import CorruptData
 from ts_common.log_format.checkpoints import parse_partition_metadata
 from ts_common.model import TopicPartition
-from ts_uploader.local_log import local_epochs, read_file
+from ts_uploader.local_log import local_epochs
+from ts_uploader.segment_file import read_file
 
 _EPOCHS = "leader-epoch-checkpoint"
 _METADATA = "partition.metadata"

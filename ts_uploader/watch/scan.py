@@ -15,7 +15,7 @@ from ts_common.errors import CorruptData
 from ts_common.log_format.checkpoints import parse_offset_checkpoint, parse_partition_metadata
 from ts_common.model import TopicPartition
 from ts_uploader.events import HighWatermarks, Listing
-from ts_uploader.local_log import open_file, read_file
+from ts_uploader.segment_file import open_file, read_all, read_file
 
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 _LOG = re.compile(r"([0-9]{20})\.log")
@@ -84,10 +84,10 @@ def list_partition(partition: TopicPartition, directory: Path, log_dir: Path) ->
 def read_high_watermarks(log_dir: Path) -> HighWatermarks | None:
     """The log dir's checkpoint; None where there is none, or none that can be read (the broker will write another)."""
     try:
-        with open_file(log_dir / HIGH_WATERMARK_CHECKPOINT) as file:
+        with open_file(log_dir / HIGH_WATERMARK_CHECKPOINT) as checkpoint:
             # Of the open file: the broker replaces it by a rename, and time and content must be of one.
-            written_at = os.fstat(file.fileno()).st_mtime_ns
-            return HighWatermarks(log_dir, written_at, parse_offset_checkpoint(file.read()))
+            written_at = os.fstat(checkpoint).st_mtime_ns
+            return HighWatermarks(log_dir, written_at, parse_offset_checkpoint(read_all(checkpoint)))
     except (FileNotFoundError, CorruptData):
         return None
 
