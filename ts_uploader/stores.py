@@ -1,0 +1,89 @@
+"""The stores of a cluster's topics, behind one rate of requests and one of bytes."""
+
+import threading
+
+from ts_common.config import ClusterConfig
+from ts_common.endpoints import EndpointProvider
+from ts_common.errors import ConfigurationError, RetryError, TieredStorageError
+from ts_common.object_keys import ClusterKeys
+from ts_common.store.allowance import Allowance
+from ts_common.store.contract import ObjectStore
+from ts_common.store.factory import open_store
+from ts_common.store.options import Endpoint, StorageOptions
+from ts_common.store.paced import Pace, PacedStore
+from ts_uploader.store_check import problems_of
+
+COMMIT_THREADS = 2  # of the agent, which write beside its upload threads
+
+
+class Stores:
+    """The stores of a cluster's topics, opened at first use and shared.
+
+    Attributes:
+        pace: the one rate of requests to all of them.
+        allowance: the one rate of bytes to all of them.
+
+    Args:
+        endpoints: where each topic's objects go.
+        config: time-outs and threads.
+    """
+
+    def __init__(self, endpoints: EndpointProvider, config: ClusterConfig) -> None:
+        self._endpoints = endpoints
+        self._config = config
+        self._lock = threading.Lock()
+        self._opened: dict[Endpoint, ObjectStore] = {}
+        self.pace = Pace()
+        self.allowance = Allowance(config.upload_max_bytes_per_second)
+
+    def of(self, topic: str) -> ObjectStore:
+        """The store that holds a topic's objects."""
+        return self._open(self._endpoints.endpoint(topic))
+
+    def check(self, keys: ClusterKeys) -> None:
+        """Refuse to start where a store does not do as configured, or holds this cluster under another entropy width.
+
+        Raises:
+            ConfigurationError: all problems at once.
+            StoreUnavailable: a store does not answer at this moment.
+        """
+        problems: list[str] = []
+        for endpoint in sorted(self._endpoints.endpoints(), key=repr):
+
+            def open_with(options: StorageOptions, location: str = endpoint.location) -> ObjectStore:
+                return self._new(Endpoint(location, options))
+
+            try:
+                store = self._open(endpoint)
+                problems += problems_of(store, keys, endpoint, open_with, conditional=self._config.conditional_writes)
+            except RetryError:
+                raise  # not a matter of configuration: the supervisor tries again
+            except ConfigurationError as error:
+                problems += error.problems
+            except TieredStorageError as error:
+                problems.append(str(error) if endpoint.location in str(error) else f"{endpoint.location}: {error}")
+        if problems:
+            raise ConfigurationError("the object store", list(dict.fromkeys(problems)))
+
+    def close(self) -> None:
+        """Close every store."""
+        for store in self._opened.values():
+            store.close()
+
+    def _open(self, endpoint: Endpoint) -> ObjectStore:
+        with self._lock:
+            if endpoint not in self._opened:
+                self._opened[endpoint] = self._new(endpoint)
+            return self._opened[endpoint]
+
+    def _new(self, endpoint: Endpoint) -> ObjectStore:
+        threads = self._config.upload_threads + COMMIT_THREADS
+        store = open_store(
+            endpoint.location,
+            endpoint.options,
+            timeout_seconds=self._config.upload_timeout_seconds,
+            threads=threads,
+            conditional_writes=self._config.conditional_writes,
+            allowance=self.allowance,
+        )
+        return PacedStore(store, self.pace, threads=threads)
