@@ -1,6 +1,7 @@
 """How S3 is spoken to: where a request goes, through what, and as whom."""
 
 import http.client
+import io
 import socket
 import uuid
 from collections.abc import Iterator
@@ -12,11 +13,13 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
+from awscrt.checksums import crc32c
 from botocore.exceptions import SSLError
 from urllib3.exceptions import InsecureRequestWarning
 
 from tests.store.servers import FakeServer, answer
 from ts_common.errors import AccessDenied, ConfigurationError, OperatorError, StoreUnavailable, TieredStorageError
+from ts_common.store.allowance import Allowance
 from ts_common.store.contract import IfAbsent, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.options import AddressingStyle, Connection, StorageOptions
@@ -132,6 +135,16 @@ def test_a_server_of_an_own_authority_is_believed_and_believes_us(mutual: Connec
         assert store.get("a")[0] == b"over TLS"
     with closing(secure.client()) as client:
         assert client.get_object(Bucket="archive", Key="tls/a")["Body"].read() == b"over TLS"
+
+
+def test_bodies_over_tls_take_their_turns_too(mutual: Connection) -> None:
+    """A body is not read for its signature there, but sent as the allowance lets it go; it arrives whole."""
+    content = bytes(range(256)) * 2_000
+    allowance = Allowance(len(content) // 2)  # in twenty pieces, five of them at once
+    with open_store("s3://archive/tls", StorageOptions(mutual), allowance=allowance) as store:
+        store.put("rationed", io.BytesIO(content), size=len(content), crc32c=crc32c(content))
+        assert store.get("rationed")[0] == content
+    assert allowance.waited_seconds > 0
 
 
 def test_certificate_and_key_may_be_one_file(mutual: Connection, certificates: Certificates, tmp_path: Path) -> None:
