@@ -137,7 +137,9 @@ class Archive:
             lambda: self.next_offset(partition) >= offset,
             f"{self.topic}-{partition} shipped up to {offset}",
             seconds,
-            state=lambda: f"next offset {self.next_offset(partition)}",
+            state=lambda: "\n".join(
+                [f"next offset {self.next_offset(partition)}", *(a.tail(10) for a in self._agents)]
+            ),
         )
 
     def wait_until_shipped(self, broker: int = 1, partition: int = 0) -> int:
