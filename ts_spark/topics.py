@@ -10,15 +10,8 @@ import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ts_common.catalog import (
-    NO_DIRECTORIES,
-    PartitionCatalog,
-    TopicDirectories,
-    entropy_widths,
-    list_topics,
-    read_catalog,
-    read_incarnations,
-)
+from ts_common.catalog import PartitionCatalog, read_catalog, read_incarnations
+from ts_common.directories import NO_DIRECTORIES, TopicDirectories, entropy_widths, list_topics
 from ts_common.errors import QueryError
 from ts_common.incarnations import Incarnations
 from ts_common.model import TopicPartition

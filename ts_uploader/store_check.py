@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 
-from ts_common.catalog import entropy_widths
+from ts_common.directories import entropy_widths
 from ts_common.errors import (
     LookFirstError,
     ObjectNotFound,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ts_common.catalog import entropy_widths, list_topics
+from ts_common.directories import entropy_widths, list_topics
 from ts_common.errors import StoreUnavailable, TieredStorageError
 from ts_common.object_keys import PROBE_NAME, ClusterKeys
 from ts_common.store.contract import NO_METADATA, Body, Condition, IfAbsent, IfMatch, ObjectInfo, ObjectStore

@@ -7,9 +7,10 @@ from structlog.testing import capture_logs
 
 from tests.log_format import build
 from tests.uploader.local_directory import CLUSTER, ID, TP, LocalDirectory
-from ts_common.catalog import TopicDirectories, list_topics, read_commit
+from ts_common.catalog import read_commit
 from ts_common.commit import Commit
 from ts_common.config import OffsetReset
+from ts_common.directories import TopicDirectories, list_topics
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys
 from ts_common.store.contract import ObjectStore

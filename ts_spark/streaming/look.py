@@ -9,17 +9,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ts_common.catalog import (
-    NO_DIRECTORIES,
     NOTHING_KNOWN,
     PartitionCatalog,
     SegmentCopy,
     StoredSegment,
-    TopicDirectories,
     read_catalog,
     read_commit,
     read_incarnations,
 )
 from ts_common.commit import Commit, ForeignCommit
+from ts_common.directories import NO_DIRECTORIES, TopicDirectories
 from ts_common.epochs import EpochLine
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys, PartitionKeys
