@@ -64,6 +64,13 @@ def test_every_object_is_encrypted_as_asked(bucket: str, moto: MotoServer, serve
         assert head.get("SSEKMSKeyId") == key_id, key
 
 
+def test_every_object_is_encrypted_twice_as_asked(bucket: str, server: Any) -> None:
+    """DSSE-KMS, which knows no bucket key; of its key moto says nothing."""
+    put_every_kind(bucket, Storing(server_side_encryption=Encryption.DSSE_KMS))
+    for key in EVERY_KIND:
+        assert server.head_object(Bucket=bucket, Key=f"base/{key}")["ServerSideEncryption"] == "aws:kms:dsse", key
+
+
 def test_every_object_is_encrypted_by_the_servers_own_key(bucket: str, server: Any) -> None:
     """SSE-S3."""
     put_every_kind(bucket, Storing(server_side_encryption=Encryption.SSE_S3))
