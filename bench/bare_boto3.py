@@ -1,10 +1,12 @@
 """The shipper to compare with: `put_object` of boto3 with its defaults, on some threads, and nothing else.
 
-    python bare_boto3.py BUCKET PREFIX THREADS FILE...
+    python bare_boto3.py BUCKET PREFIX THREADS files|memory FILE...
 
+With `memory` it sends noise of each file's size and opens none: what the store alone does to the host.
 Waits for a line on standard input once it is ready, and prints when it began and when it ended (seconds since 1970).
 """
 
+import os
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,17 +14,25 @@ from pathlib import Path
 
 import boto3
 
+_MIB = 1 << 20
+
 
 def main() -> None:
     """Put the files."""
-    bucket, prefix, threads, *files = sys.argv[1:]
+    bucket, prefix, threads, source, *files = sys.argv[1:]
+    noise = os.urandom(_MIB)
     client = boto3.client("s3")
     client.head_bucket(Bucket=bucket)
 
     def put(name: str) -> None:
         path = Path(name)
-        with path.open("rb") as body:
-            client.put_object(Bucket=bucket, Key=f"{prefix}/{path.parent.name}/{path.name}", Body=body)
+        key = f"{prefix}/{path.parent.name}/{path.name}"
+        if source == "memory":
+            size = path.stat().st_size
+            client.put_object(Bucket=bucket, Key=key, Body=(noise * (size // _MIB + 1))[:size])
+        else:
+            with path.open("rb") as body:
+                client.put_object(Bucket=bucket, Key=key, Body=body)
 
     print("ready", flush=True)
     sys.stdin.readline()

@@ -48,13 +48,16 @@ class Shipping:
         self._threads = threads
         self._runs = 0
 
-    def bare(self, *, settled: bool = True) -> Cost:
-        """Bare boto3, in a Python process of its own. Unless `settled`, the page cache is left as it is."""
+    def bare(self, *, settled: bool = True, source: str = "files") -> Cost:
+        """Bare boto3, in a Python process of its own. Unless `settled`, the page cache is left as it is.
+
+        From the source `memory` it sends as much without opening a file.
+        """
         prefix = self._next_prefix("bare", settled=settled)
         script = Path(__file__).with_name("bare_boto3.py")
         files = [str(file) for part in self._parts for file in part.files]
         process = subprocess.Popen(
-            [sys.executable, str(script), BUCKET, prefix, str(self._threads), *files],
+            [sys.executable, str(script), BUCKET, prefix, str(self._threads), source, *files],
             env={**os.environ, **self._s3.environment()},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
