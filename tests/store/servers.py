@@ -18,6 +18,7 @@ class FakeServer:
         stalls: keep a connection open after its answer.
         requests: the first line of each.
         headers: of each, names in lower case.
+        bodies: of each that was answered.
     """
 
     def __init__(self) -> None:
@@ -27,6 +28,7 @@ class FakeServer:
         self.stalls = False
         self.requests: list[str] = []
         self.headers: list[dict[str, str]] = []
+        self.bodies: list[bytes] = []
         self._closed = threading.Event()
         self._threads: list[threading.Thread] = []
         self._acceptor = threading.Thread(target=self._accept)
@@ -69,15 +71,19 @@ class FakeServer:
                 return
             if headers.get("expect") == "100-continue":
                 connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-            reader.read(int(headers.get("content-length", 0)))
+            self.bodies.append(reader.read(int(headers.get("content-length", 0))))
             connection.sendall(answer)
             if self.stalls:
                 self._closed.wait()
 
 
 def answer(status: str, body: bytes = b"", **headers: str) -> bytes:
-    """A whole HTTP answer; `content_length` may be given to lie."""
-    fields = {"content-length": str(len(body)), **{name.replace("_", "-"): value for name, value in headers.items()}}
+    """A whole HTTP answer; `content_length` may be given to lie.
+
+    It says that the connection ends with it, or a client that is quicker than the close would ask on it again.
+    """
+    ends = {"content-length": str(len(body)), "connection": "close"}
+    fields = {**ends, **{name.replace("_", "-"): value for name, value in headers.items()}}
     lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in fields.items()), "", ""]
     return "\r\n".join(lines).encode() + body
 
