@@ -78,8 +78,12 @@ class FakeServer:
 
 
 def answer(status: str, body: bytes = b"", **headers: str) -> bytes:
-    """A whole HTTP answer; `content_length` may be given to lie."""
-    fields = {"content-length": str(len(body)), **{name.replace("_", "-"): value for name, value in headers.items()}}
+    """A whole HTTP answer; `content_length` may be given to lie.
+
+    It says that the connection ends with it, or a client that is quicker than the close would ask on it again.
+    """
+    ends = {"content-length": str(len(body)), "connection": "close"}
+    fields = {**ends, **{name.replace("_", "-"): value for name, value in headers.items()}}
     lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in fields.items()), "", ""]
     return "\r\n".join(lines).encode() + body
 
