@@ -103,7 +103,7 @@ def assert_shipped_once(
     assert [f"{base:020d}.log" for base in bases(cluster, 1, archive.topic)[:-1]] == sorted(landed)
 
 
-@pytest.mark.parametrize("moves", [2, pytest.param(12, marks=(pytest.mark.full, pytest.mark.timeout(900)))])
+@pytest.mark.parametrize("moves", [2, pytest.param(12, marks=pytest.mark.full)])
 def test_u11_a_partition_that_moves_between_disks_is_shipped_once(
     cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf, tmp_path: Path, moves: int
 ) -> None:

@@ -261,7 +261,6 @@ def test_u25_a_cleaner_that_stands_in_the_middle_of_its_renames(
     check_union(archive)
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("rounds", [1, pytest.param(10, marks=pytest.mark.full)])
 def test_u25_scans_in_the_middle_of_renames_pass_nothing_over(
     cluster: LocalCluster, archive_of: ArchiveOf, rounds: int

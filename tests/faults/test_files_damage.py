@@ -123,7 +123,6 @@ def test_u10_rolls_that_no_event_tells_of_are_found(cluster: LocalCluster, archi
 
 
 @pytest.mark.full
-@pytest.mark.timeout(900)
 def test_u10_thousands_of_real_rolls_overflow_the_queue(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
     """As above, and nothing but the broker's own files makes the events."""
     topic = "rolling"

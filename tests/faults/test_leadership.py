@@ -36,10 +36,9 @@ from ts_uploader.watch.scan import HIGH_WATERMARK_CHECKPOINT
 pytestmark = pytest.mark.usefixtures("mended")
 
 OTHER = {1: 2, 2: 1}
-FULL = (pytest.mark.full, pytest.mark.timeout(900))
 
 
-@pytest.mark.parametrize("moves", [4, pytest.param(20, marks=FULL)])
+@pytest.mark.parametrize("moves", [4, pytest.param(20, marks=pytest.mark.full)])
 def test_u04_leaders_moved_under_load_with_agents_killed_leave_no_hole(
     cluster: LocalCluster, archive_of: ArchiveOf, moves: int
 ) -> None:
@@ -129,7 +128,7 @@ def leads(agent: AgentProcess, topic: str, partition: int = 0) -> bool:
     return f'ts_uploader_hole{{partition="{partition}",topic="{topic}"}}' in agent.metrics()
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(10, marks=FULL)])
+@pytest.mark.parametrize("times", [1, pytest.param(10, marks=pytest.mark.full)])
 def test_u06_agents_stopped_in_mid_work_wake_up_behind_another_reign(
     cluster: LocalCluster, archive_of: ArchiveOf, times: int
 ) -> None:
@@ -300,7 +299,7 @@ def agent_sessions(cluster: LocalCluster) -> set[int]:
     return {session for session, timeout in open_sessions(zookeeper_of(cluster)).items() if timeout == agents}
 
 
-@pytest.mark.parametrize("flaps", [12, pytest.param(100, marks=FULL)])
+@pytest.mark.parametrize("flaps", [12, pytest.param(100, marks=pytest.mark.full)])
 def test_u18_flapping_leadership_leaks_nothing(cluster: LocalCluster, archive_of: ArchiveOf, flaps: int) -> None:
     """The leader moves faster than segments are shipped: no thread, descriptor or upload is left, no record missing."""
     topic = f"flapping-{flaps}"

@@ -133,7 +133,6 @@ def test_u02_no_log_stands_without_its_indexes(
 # --- U14: a store in trouble -------------------------------------------------------------------------------------
 
 
-@pytest.mark.timeout(600)  # a machine that does other work too
 @pytest.mark.parametrize(
     ("per_second", "segments", "partitions"), [(20, 12, 2), (3, 4, 1)], ids=["20 a second", "3 a second"]
 )

@@ -190,7 +190,6 @@ def _place(record: OracleRecord) -> tuple[int, int]:
     return record.partition, record.offset
 
 
-@pytest.mark.timeout(600)  # two drivers of its own, on a machine that does other work too
 def test_a_killed_driver_loses_and_repeats_nothing(spark: SparkSession, on_disk: Shipped, tmp_path: Path) -> None:
     """Killed with SIGKILL in its second batch, of many tasks; the sink then holds what Kafka's Java consumer read."""
     growing = Growing(on_disk, tmp_path)
