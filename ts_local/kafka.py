@@ -10,7 +10,8 @@ restart with other settings. The agent reads that file (`server_properties`).
       properties           dict[str, str], as rendered at the next start
       partition_directory(topic, partition)   where the broker keeps it, over all log dirs
       cluster_id()         from meta.properties
-    ZooKeeperBroker        also expire_session(): after kill(), leadership moves now and not at the session's time-out
+    ZooKeeperBroker        also expire_session(): after kill(), leadership moves now and not at the session's time-out;
+                           `ts_local.migration` moves it to KRaft
     KRaftBroker            also controller_port; the first one is broker and controller, others are brokers
 """
 
@@ -151,9 +152,14 @@ class Broker(Server):
 
 
 class ZooKeeperBroker(Broker):
-    """A broker of Kafka 3.9 whose metadata ZooKeeper keeps."""
+    """A broker of Kafka 3.9 whose metadata ZooKeeper keeps, until its `properties` name `process.roles`."""
 
     line: Line = "3.9"
+
+    @property
+    def migrated(self) -> bool:
+        """Whether it starts in KRaft mode."""
+        return "process.roles" in self.properties
 
     def __init__(
         self,
@@ -181,13 +187,13 @@ class ZooKeeperBroker(Broker):
         """Write `server.properties`, and free the broker's id where a killed process's session still holds it."""
         super().prepare()
         # Kafka refuses to start beside its own dead registration.
-        if self._process is not None and self._zookeeper.answers:
+        if self._process is not None and not self.migrated and self._zookeeper.answers:
             self.expire_session()
 
     def not_ready(self) -> str | None:
-        """As every broker, and registered in ZooKeeper."""
+        """As every broker, and registered in ZooKeeper where that is its mode."""
         missing = super().not_ready()
-        if missing is None and self.id not in self._zookeeper.registered_brokers():
+        if missing is None and not self.migrated and self.id not in self._zookeeper.registered_brokers():
             missing = f"/brokers/ids/{self.id} is absent"
         return missing
 
