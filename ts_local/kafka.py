@@ -1,4 +1,4 @@
-"""Real Kafka brokers: ZooKeeper mode on 3.9, KRaft on 4.x. One class each, on what they share.
+"""Real Kafka brokers: ZooKeeper mode on 3.9, KRaft on 4.x or 3.9. One class each, on what they share.
 
 A broker's `server.properties` is rendered before each start from `properties`, a plain dict: change it and restart to
 restart with other settings. The agent reads that file (`server_properties`).
@@ -12,7 +12,7 @@ restart with other settings. The agent reads that file (`server_properties`).
       cluster_id()         from meta.properties
     ZooKeeperBroker        also expire_session(): after kill(), leadership moves now and not at the session's time-out;
                            `ts_local.migration` moves it to KRaft
-    KRaftBroker            also controller_port; the first one is broker and controller, others are brokers
+    KRaftBroker            also controller_port; one without a controller is broker and controller
 """
 
 import subprocess
@@ -29,6 +29,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public 
     ClusterMetadata,
 )
 
+from ts_local.controller import Controller
 from ts_local.jars import Line
 from ts_local.jvm import java_command, temporary_files_in
 from ts_local.ports import LOOPBACK, free_port
@@ -220,9 +221,7 @@ def new_cluster_id() -> str:
 
 
 class KRaftBroker(Broker):
-    """A broker of Kafka 4.x; where `controller` is None it is the cluster's one controller too."""
-
-    line: Line = "4"
+    """A broker in KRaft mode, of Kafka 4.x; where `controller` is None it is the cluster's one controller too."""
 
     def __init__(
         self,
@@ -231,12 +230,17 @@ class KRaftBroker(Broker):
         logs: Path,
         cluster_id: str,
         properties: Mapping[str, str],
-        controller: "KRaftBroker | None" = None,
+        controller: "KRaftBroker | Controller | None" = None,
         log_dirs: int = 1,
+        line: Line = "4",
     ) -> None:
+        self.line = line
         self._format_id = cluster_id
         self._controller = controller
-        self.controller_port: int = free_port() if controller is None else controller.controller_port
+        if isinstance(controller, KRaftBroker):
+            self.controller_port: int = controller.controller_port
+        else:
+            self.controller_port = free_port() if controller is None else controller.port
         super().__init__(node_id, directory, logs, properties, log_dirs)
 
     def mode_properties(self) -> dict[str, str]:

@@ -10,94 +10,19 @@
         migration.finalise()               # 5. the controller restarted without the way back: ZooKeeper is stale
         cluster.zookeeper.stop()           # 6. and not needed any more
 
-`Controller` is the Server of step 1: `process.roles=controller` on a free port of its own.
+`controller` is the one of step 1.
 """
 
-import socket
-import subprocess
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from ts_local.cluster import LocalCluster
-from ts_local.jvm import java_command, temporary_files_in
-from ts_local.ports import LOOPBACK, free_port
-from ts_local.process import Server, ServerDiedError
+from ts_local.controller import Controller
 from ts_local.waiting import wait_for
-from ts_local.zookeeper import ZooKeeper
 
-CONTROLLER_ID = 3000
 _MIGRATION_ENABLED = {"zookeeper.metadata.migration.enable": "true"}
 _TAKEN_OVER = "Completed migration of metadata from ZooKeeper to KRaft"  # Kafka's `KRaftMigrationDriver`
 _TAKEN_OVER_SECONDS = 120.0
-
-
-class Controller(Server):
-    """A KRaft controller of Kafka 3.9, alone in its quorum; at first one that migrates.
-
-    Args:
-        directory: its data.
-        logs: directory of its log.
-        cluster_id: the migrating cluster's own.
-        zookeeper: where that cluster's metadata are.
-
-    Attributes:
-        properties: as rendered at the next start.
-    """
-
-    def __init__(self, directory: Path, logs: Path, cluster_id: str, zookeeper: ZooKeeper) -> None:
-        super().__init__("controller", directory, logs / "controller.log")
-        self._cluster_id = cluster_id
-        self._address = f"{LOOPBACK}:{free_port()}"
-        self._data = directory / "data"
-        self._file = directory / "controller.properties"
-        self.properties = {
-            "process.roles": "controller",
-            "node.id": str(CONTROLLER_ID),
-            "listeners": f"CONTROLLER://{self._address}",
-            "inter.broker.listener.name": "PLAINTEXT",  # where it finds brokers that are in ZooKeeper mode still
-            "log.dirs": str(self._data),
-            **self.quorum(),
-            **_MIGRATION_ENABLED,
-            "zookeeper.connect": zookeeper.connect,
-            "broker.session.timeout.ms": "6000",
-        }
-
-    def quorum(self) -> dict[str, str]:
-        """What brokers need to find it."""
-        return {
-            "controller.quorum.voters": f"{CONTROLLER_ID}@{self._address}",
-            "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        }
-
-    def prepare(self) -> None:
-        """Write its file, and format its directory before the first start.
-
-        Raises:
-            ServerDiedError: the storage tool failed; the message holds what it said.
-        """
-        self._file.write_text("".join(f"{key}={value}\n" for key, value in self.properties.items()))
-        if (self._data / "meta.properties").exists():
-            return
-        arguments = ["format", "--cluster-id", self._cluster_id, "--config", str(self._file)]
-        command = java_command("3.9", "kafka.tools.StorageTool", arguments)
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise ServerDiedError(f"{self.name} could not be formatted:\n{done.stdout}{done.stderr}")
-
-    def command(self) -> list[str]:
-        """Kafka's own main."""
-        return java_command("3.9", "kafka.Kafka", [str(self._file)], options=temporary_files_in(self.directory))
-
-    def not_ready(self) -> str | None:
-        """Listens; whether it leads its quorum of one, brokers find out."""
-        host, _, port = self._address.partition(":")
-        try:
-            socket.create_connection((host, int(port)), timeout=0.5).close()
-        except OSError as error:
-            return f"{self._address}: {error}"
-        return None
 
 
 class Migration:
@@ -114,9 +39,13 @@ class Migration:
         if cluster.zookeeper is None:
             raise ValueError("only a cluster with ZooKeeper can migrate")
         self._cluster = cluster
-        self.controller = Controller(
-            cluster.directory / "controller", cluster.logs, cluster.cluster_id, cluster.zookeeper
-        )
+        properties = {
+            **_MIGRATION_ENABLED,
+            "zookeeper.connect": cluster.zookeeper.connect,
+            "inter.broker.listener.name": "PLAINTEXT",  # where it finds brokers that are in ZooKeeper mode still
+        }
+        directory = cluster.directory / "controller"
+        self.controller = Controller(directory, cluster.logs, "3.9", cluster.cluster_id, properties)
 
     def __enter__(self) -> Self:
         return self
