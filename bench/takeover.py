@@ -1,17 +1,18 @@
 """`python -m bench.takeover`: leadership changes, and the new leader's agent ships what the former's did not.
 
-Two brokers in ZooKeeper mode with a replica each, an agent beside both. Broker 1 leads every partition, its agent has
-shipped and committed. Then, partition by partition, at random points between two checkpoints: that agent is paused, a
-segment is closed on both brokers, and the controller is told to make the preferred replica, broker 2, the leader.
-Counted is from the change of the partition's `state` in ZooKeeper (the node's own time) to the segment's `.log` object,
-by the log of the new leader's agent; the store is asked afterwards whether it holds it, and a commit of the new epoch.
+Two brokers with a replica each, an agent beside both. Broker 1 leads every partition, its agent has shipped and
+committed. Then, partition by partition, at random points between two checkpoints: that agent is paused, a segment is
+closed on both brokers, and the controller is told to make the preferred replica, broker 2, the leader. Counted is to
+the segment's `.log` object, by the log of the new leader's agent, from the change of the partition's `state` in
+ZooKeeper (the node's own time); with `--mode kraft` (Kafka 4, its controller apart) from the request, so the election
+counts too. The store is asked afterwards whether it holds the object, and a commit of the new epoch.
 
 The upload protocol believes a high watermark only from a checkpoint written after the reign began, so the broker's
 interval between checkpoints is part of that time. It is measured twice: with 200 ms between checkpoints, from the
 change; and with Kafka's default of 5 s, from the first checkpoint that the new leader's broker wrote after the change.
 
-The goals: under 2 s, with 200 ms p50 and maximum, with 5 s p50. Exits with 1 where one is missed; `--no-gate` only
-prints.
+The goals, with 200 ms p50 and maximum, with 5 s p50: under 2 s, in KRaft mode under 5 s. Exits with 1 where one is
+missed; `--no-gate` only prints.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -35,14 +36,14 @@ from ts_common.object_keys import ClusterKeys
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_local.agent import AgentProcess
-from ts_local.cluster import LocalCluster, Record, wait_for
-from ts_local.zookeeper import ZooKeeper
+from ts_local.cluster import LocalCluster, Mode, Record, wait_for
+from ts_uploader.local_log import local_epochs
 
 TOPIC = "bench"
 BUCKET = "bench"
 URL = f"s3://{BUCKET}/takeover"
 FORMER, NEW = 1, 2
-GOAL_SECONDS = 2.0
+GOAL_SECONDS: Mapping[Mode, float] = {"zookeeper": 2.0, "kraft": 5.0}
 QUICK_MS, DEFAULT_MS = 200, 5_000
 SEGMENT_BYTES = 256 << 10
 _RECORDS_A_BATCH = 40
@@ -56,7 +57,7 @@ class Move:
     """One change of leadership; instants as `time.time()` tells them.
 
     Attributes:
-        changed: the partition's state in ZooKeeper.
+        changed: the partition's state in ZooKeeper, or the request.
         checkpoint: the first that the new leader's broker wrote after that.
         shipped: the `.log` object of the first segment.
         committed: `offset.wm` of the new epoch.
@@ -78,10 +79,9 @@ class Takeover:
     """
 
     def __init__(self, cluster: LocalCluster, partitions: int, interval_seconds: float) -> None:
-        if cluster.s3 is None or cluster.zookeeper is None:
-            raise ValueError("a cluster with an S3 server and ZooKeeper is needed")
+        if cluster.s3 is None:
+            raise ValueError("a cluster with an S3 server is needed")
         self._cluster = cluster
-        self._zookeeper: ZooKeeper = cluster.zookeeper
         self._partitions = range(partitions)
         self._interval_seconds = interval_seconds
         self._generator = random.Random(7)
@@ -139,7 +139,8 @@ class Takeover:
         self._agents[FORMER].pause()
         self.close_segment(number)
         base = int(sorted(self._cluster.brokers[NEW].partition_directory(TOPIC, number).glob("*.log"))[-2].stem)
-        before = self._zookeeper.partition_state(TOPIC, number)
+        before = self._epoch(number, FORMER)
+        asked = time.time()
         self._elect(number)
         checkpoint = self._cluster.brokers[NEW].log_dirs[0] / _CHECKPOINT
         written: set[float] = set()
@@ -154,17 +155,15 @@ class Takeover:
             wait_for(partial(first, name), state, _SECONDS, every=0.01, state=self._agents[NEW].tail)
             for name in ("shipped", "committed")
         )
-        with self._zookeeper.client() as client:
-            _, stat = client.get(f"/brokers/topics/{TOPIC}/partitions/{number}/state")
-        changed = stat.last_modified
-        after = self._zookeeper.partition_state(TOPIC, number)
-        if before is None or after is None or after.leader != NEW or after.leader_epoch != before.leader_epoch + 1:
-            raise RuntimeError(f"{TOPIC}-{number}: leadership went from {before} to {after}")
+        changed = self._changed(number, asked)
+        after = self._epoch(number, NEW)
+        if self._cluster.leader(TOPIC, number) != NEW or after != before + 1:
+            raise RuntimeError(f"{TOPIC}-{number}: broker {NEW} does not lead in epoch {before + 1} but {after}")
         keys = ClusterKeys(CLUSTER).partition(model.TopicPartition(TOPIC, number))
         store.head(f"{keys.prefix}{base:020d}.log")
         commit, _ = read_commit(store, keys)
-        if not isinstance(commit, Commit) or commit.epoch != after.leader_epoch or commit.next_offset <= base:
-            raise RuntimeError(f"{keys.commit} holds {commit}, not a commit of epoch {after.leader_epoch}")
+        if not isinstance(commit, Commit) or commit.epoch != after or commit.next_offset <= base:
+            raise RuntimeError(f"{keys.commit} holds {commit}, not a commit of epoch {after}")
         self._agents[FORMER].resume()
         return Move(changed, min(at for at in written if at > changed), shipped, committed)
 
@@ -181,6 +180,18 @@ class Takeover:
             for agent in self._agents.values():
                 agent.kill()
 
+    def _changed(self, number: int, asked: float) -> float:
+        if self._cluster.zookeeper is None:
+            return asked
+        with self._cluster.zookeeper.client() as client:
+            _, stat = client.get(f"/brokers/topics/{TOPIC}/partitions/{number}/state")
+        return float(stat.last_modified)
+
+    def _epoch(self, number: int, broker: int) -> int:
+        """The last leader epoch on a broker's disk; a leader writes it there."""
+        epochs = local_epochs(self._cluster.brokers[broker].partition_directory(TOPIC, number))
+        return epochs.pairs[-1][0] if epochs is not None and epochs.pairs else -1
+
     def _elect(self, number: int) -> None:
         one = TopicPartition(TOPIC, number)
         admin = self._cluster.admin()
@@ -189,17 +200,25 @@ class Takeover:
             raise RuntimeError(f"{TOPIC}-{number}: the preferred leader was not elected: {error}")
 
 
-def measure(interval_ms: int, moves: int) -> list[Move]:
+def measure(interval_ms: int, moves: int, mode: Mode) -> list[Move]:
     """A cluster of its own, and the moves on it."""
     properties = {
         "replica.high.watermark.checkpoint.interval.ms": str(interval_ms),
         "auto.leader.rebalance.enable": "false",
     }
-    with LocalCluster(brokers=2, s3=True, buckets=[BUCKET], properties=properties, name="bench") as cluster:
+    with LocalCluster(
+        brokers=2,
+        mode=mode,
+        own_controller=mode == "kraft",
+        s3=True,
+        buckets=[BUCKET],
+        properties=properties,
+        name="bench",
+    ) as cluster:
         return Takeover(cluster, moves, interval_ms / 1000).run()
 
 
-def report(interval_ms: int, moves: Sequence[Move]) -> list[Goal]:
+def report(interval_ms: int, moves: Sequence[Move], goal_seconds: float) -> list[Goal]:
     """Print the table of one interval; its goals."""
     counted = {
         "change to checkpoint": [move.checkpoint - move.changed for move in moves],
@@ -212,7 +231,7 @@ def report(interval_ms: int, moves: Sequence[Move]) -> list[Goal]:
     print(flush=True)
 
     def goal(what: str, found: float) -> Goal:
-        return Goal(f"{interval_ms} ms: {what}", found, GOAL_SECONDS, at_least=False, unit=" s")
+        return Goal(f"{interval_ms} ms: {what}", found, goal_seconds, at_least=False, unit=" s")
 
     if interval_ms == QUICK_MS:
         found = counted["change to first shipped"]
@@ -224,11 +243,13 @@ def main() -> int:
     """Measure both intervals, report."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--moves", type=int, default=12, help="with each interval")
+    arguments.add_argument("--mode", choices=list(GOAL_SECONDS), default="zookeeper", help="of the cluster")
     arguments.add_argument("--no-gate", action="store_true", help="print only, never fail")
     options = arguments.parse_args()
     goals: list[Goal] = []
     for interval_ms in (QUICK_MS, DEFAULT_MS):
-        goals += report(interval_ms, measure(interval_ms, options.moves))
+        moves = measure(interval_ms, options.moves, options.mode)
+        goals += report(interval_ms, moves, GOAL_SECONDS[options.mode])
     missed = print_goals(goals)
     return 1 if missed and not options.no_gate else 0
 

@@ -9,6 +9,7 @@
 LocalCluster, beside the topic helpers of `ts_local.topics.Topics`
     brokers               dict[int, Broker] by id, from 1; each a Server: start, stop, kill, pause, resume, restart
     zookeeper             ZooKeeper, or None in KRaft mode
+    controller            Controller, where it was asked for; else None, and in KRaft mode broker 1 is it
     s3                    S3Server, or None unless asked for
     servers               all of them; those that others need come first
     links                 where proxied: LinkProxy by name, "broker-1:zookeeper" and "broker-1", to cut, stall and heal
@@ -31,7 +32,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from ts_local.jars import BUILD
+from ts_local.controller import Controller
+from ts_local.jars import BUILD, Line
 from ts_local.kafka import Broker, KRaftBroker, ZooKeeperBroker, new_cluster_id
 from ts_local.process import TAIL_LINES, Server
 from ts_local.proxy.cluster_links import agent_link_name, link_broker, write_agent_properties
@@ -64,10 +66,13 @@ class LocalCluster(Topics):
 
     Args:
         brokers: how many; their ids are 1, 2, ...
-        mode: "zookeeper" is Kafka 3.9 with ZooKeeper; "kraft" is Kafka 4 whose broker 1 is the controller too.
+        mode: "zookeeper" is Kafka 3.9 with ZooKeeper; "kraft" is Kafka 4, whose broker 1 is the controller too.
+        line: of Kafka in KRaft mode.
+        own_controller: in KRaft mode, the controller is a process of its own and no broker.
         s3: whether to start an S3 server.
         buckets: created at start, where there is an S3 server.
         properties: for every broker; they win over `ts_local.kafka.DEFAULTS`.
+        topic_config: for every topic that is created; a topic's own win.
         broker_properties: for single brokers, by id; they win over `properties`.
         log_dirs: how many log directories each broker has.
         proxied: put a link that can be cut before ZooKeeper and before each broker, for every broker of its own; see
@@ -85,10 +90,13 @@ class LocalCluster(Topics):
         brokers: int = 1,
         *,
         mode: Mode = "zookeeper",
+        line: Line = "4",
+        own_controller: bool = False,
         s3: bool = False,
         buckets: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
         broker_properties: Mapping[int, Mapping[str, str]] | None = None,
+        topic_config: Mapping[str, str] | None = None,
         log_dirs: int = 1,
         proxied: bool = False,
         name: str = "cluster",
@@ -106,22 +114,26 @@ class LocalCluster(Topics):
         self._buckets = tuple(buckets)
         kraft_id = new_cluster_id()
         made: dict[int, Broker] = {}
-        controller: KRaftBroker | None = None
+        self.controller = (
+            Controller(self.directory / "controller", self.logs, line, kraft_id, properties) if own_controller else None
+        )
+        controller: KRaftBroker | Controller | None = self.controller
         for number in range(1, brokers + 1):
             own = {**(properties or {}), **(broker_properties or {}).get(number, {})}
             directory = self.directory / f"broker-{number}"
             if self.zookeeper is not None:
                 made[number] = ZooKeeperBroker(number, directory, self.logs, self.zookeeper, own, log_dirs)
             else:
-                broker = KRaftBroker(number, directory, self.logs, kraft_id, own, controller, log_dirs)
+                broker = KRaftBroker(number, directory, self.logs, kraft_id, own, controller, log_dirs, line)
                 controller = controller or broker
                 made[number] = broker
-        super().__init__(made)
+        super().__init__(made, topic_config)
 
     @property
     def servers(self) -> list[Server]:
         """Every server; those that others need come first."""
-        return [server for server in (self.s3, self.zookeeper, *self.brokers.values()) if server is not None]
+        others = (self.s3, self.zookeeper, self.controller)
+        return [server for server in (*others, *self.brokers.values()) if server is not None]
 
     @property
     def cluster_id(self) -> str:
@@ -184,6 +196,8 @@ class LocalCluster(Topics):
             self.zookeeper.start()
             for number in self.brokers if self._proxied else ():
                 self.links.update(link_broker(self.zookeeper_broker(number), self.zookeeper))
+        if self.controller is not None:
+            self.controller.launch()
         with ThreadPoolExecutor(max(1, len(self.brokers))) as pool:  # KRaft formats each broker's log dirs first
             list(pool.map(lambda broker: broker.launch(), self.brokers.values()))
         for server in self.servers:

@@ -1,4 +1,4 @@
-"""Real Kafka brokers: ZooKeeper mode on 3.9, KRaft on 4.x. One class each, on what they share.
+"""Real Kafka brokers: ZooKeeper mode on 3.9, KRaft on 4.x or 3.9. One class each, on what they share.
 
 A broker's `server.properties` is rendered before each start from `properties`, a plain dict: change it and restart to
 restart with other settings. The agent reads that file (`server_properties`).
@@ -10,8 +10,9 @@ restart with other settings. The agent reads that file (`server_properties`).
       properties           dict[str, str], as rendered at the next start
       partition_directory(topic, partition)   where the broker keeps it, over all log dirs
       cluster_id()         from meta.properties
-    ZooKeeperBroker        also expire_session(): after kill(), leadership moves now and not at the session's time-out
-    KRaftBroker            also controller_port; the first one is broker and controller, others are brokers
+    ZooKeeperBroker        also expire_session(): after kill(), leadership moves now and not at the session's time-out;
+                           `ts_local.migration` moves it to KRaft
+    KRaftBroker            also controller_port; one without a controller is broker and controller
 """
 
 import subprocess
@@ -28,6 +29,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public 
     ClusterMetadata,
 )
 
+from ts_local.controller import Controller
 from ts_local.jars import Line
 from ts_local.jvm import java_command, temporary_files_in
 from ts_local.ports import LOOPBACK, free_port
@@ -151,9 +153,14 @@ class Broker(Server):
 
 
 class ZooKeeperBroker(Broker):
-    """A broker of Kafka 3.9 whose metadata ZooKeeper keeps."""
+    """A broker of Kafka 3.9 whose metadata ZooKeeper keeps, until its `properties` name `process.roles`."""
 
     line: Line = "3.9"
+
+    @property
+    def migrated(self) -> bool:
+        """Whether it starts in KRaft mode."""
+        return "process.roles" in self.properties
 
     def __init__(
         self,
@@ -181,13 +188,13 @@ class ZooKeeperBroker(Broker):
         """Write `server.properties`, and free the broker's id where a killed process's session still holds it."""
         super().prepare()
         # Kafka refuses to start beside its own dead registration.
-        if self._process is not None and self._zookeeper.answers:
+        if self._process is not None and not self.migrated and self._zookeeper.answers:
             self.expire_session()
 
     def not_ready(self) -> str | None:
-        """As every broker, and registered in ZooKeeper."""
+        """As every broker, and registered in ZooKeeper where that is its mode."""
         missing = super().not_ready()
-        if missing is None and self.id not in self._zookeeper.registered_brokers():
+        if missing is None and not self.migrated and self.id not in self._zookeeper.registered_brokers():
             missing = f"/brokers/ids/{self.id} is absent"
         return missing
 
@@ -214,9 +221,7 @@ def new_cluster_id() -> str:
 
 
 class KRaftBroker(Broker):
-    """A broker of Kafka 4.x; where `controller` is None it is the cluster's one controller too."""
-
-    line: Line = "4"
+    """A broker in KRaft mode, of Kafka 4.x; where `controller` is None it is the cluster's one controller too."""
 
     def __init__(
         self,
@@ -225,12 +230,17 @@ class KRaftBroker(Broker):
         logs: Path,
         cluster_id: str,
         properties: Mapping[str, str],
-        controller: "KRaftBroker | None" = None,
+        controller: "KRaftBroker | Controller | None" = None,
         log_dirs: int = 1,
+        line: Line = "4",
     ) -> None:
+        self.line = line
         self._format_id = cluster_id
         self._controller = controller
-        self.controller_port: int = free_port() if controller is None else controller.controller_port
+        if isinstance(controller, KRaftBroker):
+            self.controller_port: int = controller.controller_port
+        else:
+            self.controller_port = free_port() if controller is None else controller.port
         super().__init__(node_id, directory, logs, properties, log_dirs)
 
     def mode_properties(self) -> dict[str, str]:

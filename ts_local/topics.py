@@ -25,6 +25,7 @@ from ts_local.kafka import Broker
 from ts_local.waiting import wait_for
 
 _REQUEST_SECONDS = 30.0
+_LEAST_SEGMENT_BYTES = 1 << 20
 _Answer = TypeVar("_Answer")
 
 # What a broker answers whose metadata, or the asker's, is older than the last election.
@@ -59,8 +60,9 @@ class NotDeliveredError(RuntimeError):
 class Topics:
     """Topic helpers over running brokers."""
 
-    def __init__(self, brokers: Mapping[int, Broker]) -> None:
+    def __init__(self, brokers: Mapping[int, Broker], topic_config: Mapping[str, str] | None = None) -> None:
         self.brokers = dict(brokers)
+        self._topic_config = dict(topic_config or {})
 
     @property
     def bootstrap(self) -> str:
@@ -91,13 +93,13 @@ class Topics:
             name: the topic's.
             partitions: how many.
             replication: replicas of each.
-            config: the topic's own settings.
+            config: the topic's own settings; `segment.bytes` may be small on Kafka 4 too.
             assignment: broker ids per partition, the preferred leader first; in place of `replication`.
 
         Raises:
             KafkaException: the brokers refuse.
         """
-        settings = dict(config or {})
+        settings = self._as_kafka_takes_them({**self._topic_config, **(config or {})})
         if assignment is None:
             topic = NewTopic(name, partitions, replication_factor=replication, config=settings)
         else:
@@ -121,9 +123,10 @@ class Topics:
         )
 
     def alter_config(self, topic: str, config: Mapping[str, str]) -> None:
-        """Set some of a topic's settings; the others stay."""
+        """Set some of a topic's settings, as `create_topic` takes them; the others stay."""
         entries = [
-            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in config.items()
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+            for name, value in self._as_kafka_takes_them(config).items()
         ]
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
         self._ask_controller(
@@ -229,6 +232,14 @@ class Topics:
         """The ids of the partition's in-sync replicas; empty where the answering brokers differ."""
         known = {frozenset(state.isrs) for state in self._states(topic, partition)}
         return set(known.pop()) if len(known) == 1 else set()
+
+    def _as_kafka_takes_them(self, config: Mapping[str, str]) -> dict[str, str]:
+        # Kafka 4 takes segments below 1 MiB only under another name, "for testing only" (`LogConfig`).
+        small = int(config.get("segment.bytes", _LEAST_SEGMENT_BYTES)) < _LEAST_SEGMENT_BYTES
+        if not small or all(broker.line != "4" for broker in self.brokers.values()):
+            return dict(config)
+        others = {name: value for name, value in config.items() if name != "segment.bytes"}
+        return {**others, "internal.segment.bytes": config["segment.bytes"]}
 
     def _states(self, topic: str, partition: int) -> list[PartitionMetadata]:
         found = (self._partitions(broker, topic).get(partition) for broker in self._answering())

@@ -6,7 +6,7 @@ A provider of your own (`--environment-provider module:Class`) is called with th
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,6 +34,7 @@ class Environment:
         kraft: whether the broker runs in KRaft mode.
         defaults: what counts for topics without settings of their own, before the broker's dynamic settings.
         broker_properties: the broker's own file, passwords included: a client of this broker is set up from it.
+        reload: tells the environment as it is by now; None where that cannot be asked.
     """
 
     cluster_id: str
@@ -43,6 +44,14 @@ class Environment:
     kraft: bool
     defaults: BrokerDefaults = field(default_factory=BrokerDefaults)
     broker_properties: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    reload: "Callable[[], Environment] | None" = field(default=None, repr=False, compare=False)
+
+    def runs_kraft_now(self) -> bool:
+        """Whether the broker's file, read anew, says KRaft mode; a file that is just being written says nothing."""
+        try:
+            return self.reload is not None and self.reload().kraft
+        except ConfigurationError:
+            return False
 
 
 class EnvironmentProvider(ABC):
@@ -121,6 +130,7 @@ class ServerPropertiesEnvironment(EnvironmentProvider):
             kraft=kraft,
             defaults=defaults,
             broker_properties=properties,
+            reload=self.load,
         )
 
 

@@ -26,6 +26,11 @@ PREFIX = "ts.segment.uploader."
 SMALL_FETCHES = {"replica.fetch.max.bytes": "20000", "replica.fetch.response.max.bytes": "20000"}
 # Two brokers that roll their segments at different sizes.
 ROLLS = {1: {"log.segment.bytes": "60000"}, 2: {"log.segment.bytes": "97000"}}
+SMALL_SEGMENTS = {"segment.bytes": "60000"}
+# For a test that is given a `cluster`: in ZooKeeper mode, and in KRaft mode too.
+ON_BOTH = pytest.mark.parametrize(
+    "cluster", ["zookeeper", pytest.param("kraft", marks=pytest.mark.full)], indirect=True
+)
 _ENVIRONMENT = threading.Lock()  # of the process, which histories that live at once change to open their stores
 
 

@@ -1,11 +1,14 @@
-"""One cluster for the folder: two brokers that roll their segments at different sizes, and an S3 server."""
+"""One cluster for the folder: two brokers that roll their segments at different sizes, and an S3 server.
+
+Tests that say `ON_BOTH` run on such a cluster in KRaft mode too, in `make test-full`.
+"""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES, Archive, archives
+from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES, SMALL_SEGMENTS, Archive, archives
 from tests.uploader.local_directory import LocalDirectory
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
@@ -15,7 +18,7 @@ ArchiveOf = Callable[..., Archive]
 
 
 @pytest.fixture(scope="package")
-def cluster() -> Iterator[LocalCluster]:
+def zookeeper_cluster() -> Iterator[LocalCluster]:
     """See `SMALL_FETCHES` and `ROLLS`."""
     with LocalCluster(
         brokers=2,
@@ -30,6 +33,34 @@ def cluster() -> Iterator[LocalCluster]:
         name="agents",
     ) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="module")
+def kraft_cluster() -> Iterator[LocalCluster]:
+    """The same of Kafka 4, with a controller that no test stops. Sizes are those of topics there: `SMALL_SEGMENTS`."""
+    with LocalCluster(
+        brokers=2,
+        mode="kraft",
+        own_controller=True,
+        s3=True,
+        buckets=[BUCKET],
+        properties={
+            **SMALL_FETCHES,
+            "broker.session.timeout.ms": "2000",
+            "log.cleaner.backoff.ms": "500",
+        },
+        topic_config=SMALL_SEGMENTS,
+        name="kraft-agents",
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest) -> LocalCluster:
+    """With ZooKeeper, unless the test says `ON_BOTH`."""
+    mode = getattr(request, "param", "zookeeper")
+    found: LocalCluster = request.getfixturevalue(f"{mode}_cluster")
+    return found
 
 
 @pytest.fixture

@@ -1,9 +1,11 @@
 """Compacted topics: what the real log cleaner leaves is whole in the archive."""
 
+from tests.uploader.beside import ON_BOTH
 from tests.uploader.conftest import ArchiveOf
 from ts_local.cluster import LocalCluster, Record, wait_for
 
 
+@ON_BOTH
 def test_u12_segments_that_the_cleaner_emptied_do_not_stop_the_run(
     cluster: LocalCluster, archive_of: ArchiveOf
 ) -> None:

@@ -5,11 +5,13 @@ from random import Random
 
 import pytest
 
-from tests.uploader.beside import PREFIX, Archive
+from tests.uploader.beside import ON_BOTH, PREFIX, ROLLS, Archive
 from tests.uploader.conftest import ArchiveOf
 from ts_common.catalog import read_incarnations
 from ts_local.agent import AgentProcess
 from ts_local.cluster import LocalCluster, Record, wait_for
+
+pytestmark = ON_BOTH
 
 
 def records(count: int, *, size: int = 200, start: int = 0) -> list[Record]:
@@ -129,9 +131,11 @@ def test_u04_leaders_with_other_boundaries_leave_no_hole(cluster: LocalCluster, 
     for leader, follower in ((1, 2), (2, 1), (1, 2)):
         cluster.brokers[follower].stop()
         wait_for(lambda: cluster.leader("moved", 0) == leader, f"broker {leader} to lead")  # noqa: B023
+        cluster.alter_config("moved", {"segment.bytes": ROLLS[leader]["log.segment.bytes"]})
         cluster.produce("moved", records(1500, start=produced), partition=0)
         produced += 1500
         archive.wait_until_shipped(leader)
+        cluster.alter_config("moved", {"segment.bytes": ROLLS[follower]["log.segment.bytes"]})
         cluster.brokers[follower].start()
         wait_for(lambda: cluster.in_sync("moved", 0) == {1, 2}, "both brokers in sync")
     assert boundaries(cluster, 1) != boundaries(cluster, 2)

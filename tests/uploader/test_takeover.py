@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from tests.uploader.beside import Archive
+from tests.uploader.beside import ON_BOTH, Archive
 from tests.uploader.conftest import ArchiveOf
 from ts_common.catalog import read_commit
 from ts_common.commit import ForeignCommit
@@ -13,6 +13,7 @@ JAVA_BUCKET = Path(__file__).parents[1] / "data" / "java-uploader" / "bucket-arc
 COMMITTED_END = 287  # of the segment 200, which the Java uploader's watermark names; 287 itself is not committed
 
 
+@ON_BOTH
 def test_a_java_bucket_is_taken_over_without_loss_or_repetition(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
     """The run goes on where the Java uploader's ended, its objects stay as they are, and ours follow."""
     cluster.create_topic("appendtime", assignment=[[1]], config={"segment.bytes": "16384"})

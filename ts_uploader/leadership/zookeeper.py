@@ -10,6 +10,9 @@ Not kazoo's `DataWatch`: that starts a thread per watch after each reconnection.
 - Settings of topics and brokers are read last and are not worth an alarm: with `zookeeper.set.acl=true` the brokers'
   may be read by brokers only (Kafka's `ZkData.SensitiveRootPaths`). What is refused is unknown, warned of once, and
   asked for again with everything else.
+- The cluster goes over to KRaft: what stands in ZooKeeper is stale then (`migration`). Before anything else it is read
+  whether this is so; then nothing is said, as while ZooKeeper is away. Once the broker's own file says that it runs in
+  KRaft mode the process ends, and the one that its supervisor starts asks the broker.
 """
 
 import threading
@@ -23,11 +26,13 @@ from kazoo.exceptions import AuthFailedError, ConnectionLoss, NoAuthError, NoNod
 from kazoo.protocol.states import WatchedEvent
 from kazoo.retry import KazooRetry
 
-from ts_common.errors import ConfigurationError
+from ts_common.errors import ConfigurationError, RetryError
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment
+from ts_uploader.events import Led
 from ts_uploader.leadership.contract import LeadershipSource, Said
 from ts_uploader.leadership.knowledge import Knowledge, Node, topic_path
+from ts_uploader.leadership.migration import Registration
 
 log = structlog.get_logger()
 
@@ -36,6 +41,10 @@ _RETRY_SECONDS = 2.0  # also kazoo's between attempts to connect, where its own 
 _SLICE_SECONDS = 0.2  # between two looks whether to stop while an answer is awaited
 _CLOSE_SECONDS = 2.0
 _EVERYTHING = "/"  # noted like a path
+
+
+class BrokerMigrated(RetryError):
+    """The broker runs in KRaft mode now, by its own file: an agent that is started now asks the broker."""
 
 
 class ZookeeperLeadership(LeadershipSource):
@@ -57,6 +66,8 @@ class ZookeeperLeadership(LeadershipSource):
         self._wanted: Set[TopicPartition] | None = None  # what is to be followed from now on
         self._noted: set[str] = set()
         self._knowledge = Knowledge(environment.broker_id)
+        self._registration = Registration(environment.broker_id)
+        self._stale: bool | None = None  # not before the registration was read
         self._failed: set[str] = set()
         self._refused: set[str] = set()  # settings that were warned of
         self._retry_at = self._poll_at = 0.0
@@ -64,7 +75,11 @@ class ZookeeperLeadership(LeadershipSource):
 
     @property
     def connected(self) -> bool:
-        """Whether the session is up."""
+        """Whether the session is up, and ZooKeeper is where the broker's leadership is told."""
+        return self._in_session and self._stale is False
+
+    @property
+    def _in_session(self) -> bool:
         return bool(self._client.connected)
 
     def watch(self, partitions: Set[TopicPartition]) -> None:
@@ -79,7 +94,7 @@ class ZookeeperLeadership(LeadershipSource):
             self._client.start_async()
             while not self._stopping.is_set():
                 now = time.monotonic()
-                if self.connected:
+                if self._in_session:
                     self._lost_at = None
                     self._read_noted(now)
                     next_look = min(self._poll_at, self._retry_at) if self._failed else self._poll_at
@@ -110,15 +125,54 @@ class ZookeeperLeadership(LeadershipSource):
         if self._failed and now >= self._retry_at:
             noted, self._failed = noted | self._failed, set()
         if _EVERYTHING in noted or now >= self._poll_at:
-            noted, self._failed = self._knowledge.partitions.keys() | self._knowledge.settings, set()
+            noted = self._knowledge.partitions.keys() | self._knowledge.settings | self._registration.paths
+            self._failed = set()
             self._poll_at = now + self.poll_seconds
+        if not self._read_registration(noted & self._registration.paths):
+            self._read_soon(noted)
+            return
         ordered = sorted(path for path in noted if path in self._knowledge.partitions or path in self._knowledge.states)
         settings = sorted(noted & self._knowledge.settings)
         for read_and_say, paths in ((self._read_and_say, ordered), (self._read_and_say_settings, settings)):
             for at in range(0, len(paths), _IN_FLIGHT):
                 read_and_say(paths[at : at + _IN_FLIGHT])
-                if self._stopping.is_set() or not self.connected:
+                if self._stopping.is_set() or not self._in_session:
                     return  # the next connection notes everything
+
+    def _read_registration(self, paths: Set[str]) -> bool:
+        """Read these; whether what else stands in ZooKeeper may be said.
+
+        Raises:
+            BrokerMigrated: see the module's page.
+        """
+        answers, failures = self._read(sorted(paths))
+        self._say_failures(failures)
+        for path, node in answers.items():
+            self._registration.take(path, stands=node is not None)
+        if (paths - answers.keys()) | (self._failed & self._registration.paths):
+            return False
+        self._judge()
+        return not self._stale
+
+    def _judge(self) -> None:
+        reason, was_stale = self._registration.stale, self._stale
+        self._stale = reason is not None
+        if reason is not None and not was_stale:
+            log.error(
+                "zookeeper is not believed: leadership unknown, no new partition is taken up. The cluster migrates to "
+                "KRaft, and this broker restarts or runs in KRaft mode: then start the agent with the file that the "
+                "broker is started with, where process.roles stands",
+                broker=self.environment.broker_id,
+                reason=reason,
+            )
+        elif was_stale and reason is None:
+            log.info("the broker is registered in zookeeper again", broker=self.environment.broker_id)
+            self._note({_EVERYTHING})
+        if self._stale and self.environment.runs_kraft_now():
+            raise BrokerMigrated(
+                f"broker {self.environment.broker_id} runs in KRaft mode by its own file: leadership has to be asked "
+                "of the broker, and no longer of ZooKeeper"
+            )
 
     def _read_and_say(self, paths: list[str]) -> None:
         """Read these states, then their topics and these; say of each partition what is so."""
@@ -134,8 +188,14 @@ class ZookeeperLeadership(LeadershipSource):
                 said_nothing.add(state)
             elif state in answers:
                 said = self._knowledge.take_state(state, answers[state], time.time_ns())
+                if isinstance(said, Led):
+                    self._registration.take_led(said, self.environment.log_dirs)
+                    if self._registration.stale is not None:
+                        said_nothing.add(state)
+                        continue
                 if said is not None:
                     self.emit(said)
+        self._judge()
         self._read_soon(said_nothing)
 
     def _read_and_say_settings(self, paths: list[str]) -> None:
@@ -182,8 +242,8 @@ class ZookeeperLeadership(LeadershipSource):
         answers = {}
         for path, request in requests.items():
             try:
-                while not request.wait(_SLICE_SECONDS if self.connected else 0.0):
-                    if self._stopping.is_set() or not self.connected:
+                while not request.wait(_SLICE_SECONDS if self._in_session else 0.0):
+                    if self._stopping.is_set() or not self._in_session:
                         raise ConnectionLoss("the connection was lost before the answer came")
                 answers[path] = request.get(block=False)
             except Exception as error:  # noqa: BLE001  (kazoo also hands on whatever its decoder raised)
