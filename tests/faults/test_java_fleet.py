@@ -106,6 +106,7 @@ def test_u29_what_a_java_uploader_uploads_late_costs_nothing(
     assert_shown(archive, sent, end)
 
 
+@pytest.mark.full
 def test_u29_a_hole_below_a_java_uploaders_name_is_shipped(
     cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:

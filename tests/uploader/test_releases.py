@@ -28,6 +28,7 @@ def commit_text(archive: Archive) -> str:
     return archive.store.get(archive.partition_keys().commit)[0].decode()
 
 
+@pytest.mark.full
 def test_agents_of_two_releases_ship_one_cluster(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
     """The leader moves between brokers of which only one is upgraded: each goes on with what the other wrote."""
     topic = "two-releases"
