@@ -32,6 +32,9 @@ _ENVIRONMENT = threading.Lock()  # of the process, which histories that live at 
 class Archive:
     """One topic's archive under a prefix of its own, and the agents that ship to it.
 
+    Attributes:
+        properties: of its agents' configuration.
+
     Args:
         cluster: whose brokers are shipped; with an S3 server.
         directory: of the test.
@@ -59,7 +62,7 @@ class Archive:
         self.keys = ClusterKeys(cluster_id, entropy_bits)
         self.location = f"s3://{BUCKET}/{directory.name}"
         self._directory = directory
-        self._properties = {
+        self.properties = {
             PREFIX + "kafka.topics.include": topic,
             PREFIX + "s3.prefix.entropy.bits": str(entropy_bits),
             "storage.service.endpoint.url": self.location,
@@ -88,7 +91,7 @@ class Archive:
             arguments: further ones of `ts-uploader run`.
         """
         config = self._directory / "conf"
-        write_config(config, self.keys.cluster, self._properties)
+        write_config(config, self.keys.cluster, self.properties)
         agent = AgentProcess(
             self._directory,
             self.cluster.logs,
