@@ -21,7 +21,7 @@ import structlog
 
 from ts_common.chapters import CHAPTER_BYTES, Chapter, chapters_for, parse_chapter_name
 from ts_common.commit import Commit, ForeignCommit, decode_commit, decode_log_start, encode_log_start
-from ts_common.errors import CorruptData, ObjectNotFound
+from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound
 from ts_common.gaps import merged, parse_gap_name
 from ts_common.incarnations import Incarnations, decode_incarnations
 from ts_common.object_keys import (
@@ -237,6 +237,7 @@ def read_commit(store: ObjectStore, keys: PartitionKeys) -> tuple[Commit | Forei
 
     Raises:
         CorruptData: the object is no commit.
+        NewerFormat: it is a later release's.
     """
     try:
         data, info = store.get(keys.commit)
@@ -309,7 +310,7 @@ def _read_chapter(store: ObjectStore, keys: PartitionKeys, first: int) -> Chapte
     key = keys.chapter(first)
     try:
         return Chapter(store.get(key)[0], keys, key)
-    except (ObjectNotFound, CorruptData) as error:
+    except (ObjectNotFound, CorruptData, NewerFormat) as error:
         log.warning("a chapter is no help; its segments are asked one by one", key=key, reason=str(error))
         return None
 
@@ -326,6 +327,7 @@ def read_incarnations(store: ObjectStore, keys: ClusterKeys, topic: str) -> tupl
 
     Raises:
         CorruptData: the object is no such list.
+        NewerFormat: it is a later release's.
     """
     key = keys.incarnations(topic)
     try:

@@ -26,6 +26,7 @@ from typing import Any
 from awscrt.checksums import crc32c
 
 from ts_common.errors import CorruptData
+from ts_common.format_version import check_version
 from ts_common.object_keys import LOG_SUFFIX, PartitionKeys, SegmentName
 from ts_common.segment_metadata import SegmentMetadata, TxnIndexState
 
@@ -79,6 +80,7 @@ class Chapter:
 
     Raises:
         CorruptData: it is damaged, of another partition, or no chapter.
+        NewerFormat: it is a later release's.
     """
 
     def __init__(self, data: bytes, keys: PartitionKeys, key: str) -> None:
@@ -88,10 +90,11 @@ class Chapter:
             if int(checksum, 16) != crc32c(text):
                 raise ValueError("its CRC-32C does not fit")
             fields = json.loads(text)
+            check_version(fields, key)
             if fields["of"] != keys.directory:
                 raise ValueError(f"it is of {fields['of']}")
             self._rows: dict[str, list[Any]] = {row[0]: row for row in fields["segments"]}
-        except (ValueError, KeyError, TypeError, IndexError) as error:
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
             raise CorruptData(f"{key}: not a chapter: {error!r}; it can be removed, and is made again") from error
 
     def find(self, name: SegmentName, size: int, etag: str | None) -> SegmentMetadata | None:

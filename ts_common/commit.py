@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from ts_common.epochs import EpochLine
 from ts_common.errors import CorruptData
+from ts_common.format_version import check_version
 
 _FIRST_LINE = re.compile(r"[0-9]{20}")
 
@@ -80,6 +81,7 @@ def decode_commit(data: bytes, key: str) -> Commit | ForeignCommit:
 
     Raises:
         CorruptData: no 20-digit first line, or a second line that is not one of ours.
+        NewerFormat: the second line is a later release's.
     """
     try:
         first, _, second = data.decode("ascii").partition("\n")
@@ -88,6 +90,7 @@ def decode_commit(data: bytes, key: str) -> Commit | ForeignCommit:
         if not second.strip():
             return ForeignCommit(int(first))
         fields = json.loads(second)
+        check_version(fields, key)
         commit = Commit(
             highest_base=int(first),
             next_offset=_integer(fields, "next"),
@@ -100,7 +103,7 @@ def decode_commit(data: bytes, key: str) -> Commit | ForeignCommit:
             nonce=str(fields["nonce"]),
             tail=None if fields.get("tail") is None else (int(fields["tail"][0]), int(fields["tail"][1])),
         )
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise CorruptData(f"{key}: not a commit: {error!r}; the store holds {data[:80]!r}") from error
     return commit
 

@@ -4,6 +4,7 @@
 
     TieredStorageError
     ├── RetryError               the same call may succeed later, unchanged
+    │   ├── AddressInUse           another program listens there, perhaps an agent that is about to end
     │   └── StoreUnavailable
     │       └── StoreThrottled     asked too fast: everybody has to ask less
     ├── LookFirstError           read the state again, then decide
@@ -18,6 +19,7 @@
         ├── ConfigurationError     all problems of a configuration at once
         ├── AccessDenied           the store refuses this identity
         ├── BucketMissing          no such bucket or directory; nothing here creates one
+        ├── NewerFormat            an object of a later release: upgrade this one
         └── QueryError             a reader's option, topic or width that cannot be answered
 """
 
@@ -30,6 +32,10 @@ class TieredStorageError(Exception):
 
 class RetryError(TieredStorageError):
     """The same call may succeed later, unchanged."""
+
+
+class AddressInUse(RetryError):
+    """Another program listens on an address of ours; it may be a former agent that is about to end."""
 
 
 class StoreUnavailable(RetryError):
@@ -99,6 +105,10 @@ class AccessDenied(OperatorError):
 
 class BucketMissing(OperatorError):
     """The bucket (or the directory of a file store) does not exist, and nothing here creates it."""
+
+
+class NewerFormat(OperatorError):
+    """An object in the store is written in a way that only a later release knows; nothing was written over it."""
 
 
 class QueryError(OperatorError):

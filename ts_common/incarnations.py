@@ -9,6 +9,7 @@ import json
 from dataclasses import dataclass
 
 from ts_common.errors import CorruptData
+from ts_common.format_version import check_version
 from ts_common.object_keys import ClusterKeys
 
 
@@ -62,10 +63,13 @@ def decode_incarnations(data: bytes, topic: str, key: str) -> Incarnations:
 
     Raises:
         CorruptData: it is not that text.
+        NewerFormat: it is a later release's.
     """
     try:
-        rows = json.loads(data)["incarnations"]
+        fields = json.loads(data)
+        check_version(fields, key)
+        rows = fields["incarnations"]
         entries = tuple(Incarnation(str(r["topicId"]), int(r["firstSeen"]), str(r["directory"])) for r in rows)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptData(f"{key}: not a list of incarnations: {error!r}") from error
     return Incarnations(topic, entries)

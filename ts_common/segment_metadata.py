@@ -13,6 +13,7 @@ pairs (it is then absent: read the headers). Values are ASCII.
 `ts-txnindex`         `<crc32c>:complete`, `:late` or `:corrupt`; absent where there is no `.txnindex`
 `ts-timeindex`        CRC-32C of the `.timeindex`, 8 hex digits; absent unless the batch headers bear out all of it
 `ts-corrupt`          how many places in it are no whole batch; absent where there is none
+`ts-version`          of these fields (see `ts_common.format_version`); absent in version 1
 ====================  =================================================================================
 """
 
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ts_common.errors import CorruptData
+from ts_common.format_version import check_version
 
 MAX_EPOCHS = 16
 
@@ -86,10 +88,13 @@ def decode_metadata(fields: Mapping[str, str], key: str) -> SegmentMetadata | No
 
     Raises:
         CorruptData: it is ours and cannot be read.
+        NewerFormat: it is a later release's.
     """
-    if "ts-end" not in fields:
+    if "ts-end" not in fields and "ts-version" not in fields:
         return None
     try:
+        if "ts-version" in fields:
+            check_version({"version": int(fields["ts-version"])}, key)
         txnindex = None
         if (text := fields.get("ts-txnindex")) is not None:
             crc, _, state = text.partition(":")

@@ -49,6 +49,7 @@ from ts_uploader.leadership.contract import LeadershipSource, Said
 from ts_uploader.leadership.listener import client_settings
 from ts_uploader.leadership.zookeeper import ZookeeperLeadership
 from ts_uploader.metrics import BacklogCollector, Metrics
+from ts_uploader.neighbours import announce
 from ts_uploader.reload import Reread, reload
 from ts_uploader.retention import BrokerSettings, TopicSettings
 from ts_uploader.settings import Settings
@@ -138,6 +139,7 @@ class Agent:
             self._metrics,
             self._chapters,
         )
+        self._presence = announce(environment, endpoints)  # before another agent's HTTP address is found taken
         self._health = HealthServer(http_address, self._metrics.registry, self._say_health)
         self._metrics.registry.register(BacklogCollector(self._ask_backlog, self._settings.retention))
         self._threads = [
@@ -318,6 +320,7 @@ class Agent:
             if thread.is_alive():
                 thread.join(max(0.0, deadline - time.monotonic()))
         self._health.stop()
+        self._presence.close()
         running = [thread.name for thread in self._threads if thread.is_alive()]
         if running:
             # The process ends with them. An upload is one PUT: what is cut off never becomes an object, and the next

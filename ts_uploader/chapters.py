@@ -130,6 +130,7 @@ def write_chapter(
 
     Raises:
         PreconditionFailed, OutcomeUnknown: another agent does the same.
+        NewerFormat: the newest chapter is a later release's, and stays as it is.
         StoreUnavailable, AccessDenied, BucketMissing, ObjectNotFound: the store's.
     """
     found = None if newest is None else _read(store, keys, newest)

@@ -25,7 +25,8 @@ def reference_page() -> str:
         "| --- | --- |",
         "| 0 | stopped by SIGTERM or SIGINT |",
         "| 2 | refused: somebody must act, and the message says on what; nothing was written |",
-        "| 75 | the store did not answer at the start; nothing was written, and a supervisor should start it again |",
+        "| 75 | the store did not answer at the start, or another program listens on the HTTP address; nothing was "
+        "written, and a supervisor should start it again |",
         "| 70 | ended by an error that is not the user's; a supervisor should start the agent again |",
     ]
     return "\n".join(lines) + "\n"

@@ -30,6 +30,7 @@ from ts_common.errors import (
     PreconditionFailed,
     SegmentChanged,
 )
+from ts_common.gaps import merged
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys, PartitionKeys, SegmentName
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
@@ -51,7 +52,7 @@ from ts_uploader.gaps import describe_loss, fillable, record_gaps
 from ts_uploader.incarnation import IncarnationLog
 from ts_uploader.local_log import last_stable_offset, local_epochs
 from ts_uploader.reign import ReignOver, check_reign
-from ts_uploader.takeover import walk_run
+from ts_uploader.takeover import first_commit, walk_run
 from ts_uploader.watch.scan import list_partition
 
 log = structlog.get_logger()
@@ -112,7 +113,7 @@ class CommitLog:
             gaps = fillable(marks.gaps, commit.next_offset, listing.bases[0])
             start = commit.epochs.pairs[0][1] if commit.epochs.pairs else commit.next_offset
             position = Position(keys, start, commit.next_offset, commit.highest_base, commit.epochs, etag, commit, gaps)
-        return self._follow(store, task, listing, position)
+        return replace(self._follow(store, task, listing, position), foreign=isinstance(commit, ForeignCommit))
 
     def write(self, task: WriteCommit) -> Committed:
         """Move the commit to the end of the run.
@@ -218,7 +219,9 @@ class CommitLog:
                 next_offset=run.next_offset,
                 segments=len(catalog.segments),
             )
-        gaps = fillable(catalog.gaps, run.next_offset, listing.bases[0])
+        for start, end in run.holes:
+            log.error("a committed segment was written over", partition=str(task.partition), start=start, end=end)
+        gaps = fillable(merged([*catalog.gaps, *run.holes]), run.next_offset, listing.bases[0])
         return Position(
             keys, log_start, run.next_offset, run.highest_base, run.epochs, catalog.commit_etag, catalog.commit, gaps
         )
@@ -234,10 +237,13 @@ class CommitLog:
                 check_tail(position.commit, listing)
             position = replace(position, epochs=living_epochs(position, listing))
             commit = next_commit(position, (), task.reign, self._broker)
-            if position.commit is None:  # shipped in an earlier life, and never committed: readers wait for it
-                stable = last_stable_offset(listing.directory, next_offset)
-                position = self._put(task.partition, position, replace(commit, last_stable_offset=stable))
-            elif isinstance(position.commit, Commit) and position.commit.epoch < task.reign.epoch:
+            if isinstance(position.commit, ForeignCommit):
+                # Not while there is a hole below what it names: readers would see less than they do.
+                if (position.highest_base or 0) >= position.commit.highest_base:
+                    position = self._put(task.partition, position, first_commit(commit, task.known, listing))
+            elif position.commit is None:  # shipped in an earlier life, and never committed: readers wait for it
+                position = self._put(task.partition, position, first_commit(commit, None, listing))
+            elif position.commit.epoch < task.reign.epoch:
                 # The reign is made known before anything is shipped: what a former one has under way is refused then.
                 position = self._put(task.partition, position, commit)
             return Asked(task.partition, task.generation, task.reign, position)

@@ -245,10 +245,12 @@ class Asked(Task):
     Attributes:
         position: where to go on.
         lost: offsets `[from, to)` that were committed and that an election lost; None where it lost nothing.
+        foreign: a Java uploader's commit stood there. It may have more queued, also where its broker leads no more.
     """
 
     position: Position
     lost: tuple[int, int] | None = None
+    foreign: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """`/metrics` and `/healthz`, on loopback unless told otherwise."""
 
+import errno
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -10,7 +11,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from ts_common.errors import ConfigurationError
+from ts_common.errors import AddressInUse, ConfigurationError
 
 Health = Callable[[], tuple[bool, dict[str, object]]]
 
@@ -24,7 +25,8 @@ class HealthServer:
         health: whether all is well, and the facts that `/healthz` shows.
 
     Raises:
-        ConfigurationError: the address is none, or is taken.
+        ConfigurationError: the address is none, or not of this machine.
+        AddressInUse: another program listens there.
     """
 
     def __init__(self, address: str, registry: CollectorRegistry, health: Health) -> None:
@@ -72,6 +74,12 @@ class HealthServer:
         try:
             self._server = ThreadingHTTPServer((host, int(port)), Handler)
         except (OSError, OverflowError) as error:
+            if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+                # Where a former agent is about to end, this one has to come after it, and not to stay away for good.
+                raise AddressInUse(
+                    f"--http-address {address}: another program listens there, perhaps another agent; end it, or name "
+                    "another host:port"
+                ) from error
             reason = getattr(error, "strerror", None) or error
             raise ConfigurationError(
                 "--http-address", [f"cannot listen on {address}: {reason}; name another host:port"]

@@ -12,6 +12,10 @@ from ts_uploader.events import Listing, Position, Reign, Shipped
 
 # One failure is the ordinary course of things: the leadership source may be ahead of the broker's own files.
 _ANSWER_MISSED = 2
+# A Java uploader's late write comes soon, if it comes: looked for after this long, then after twice as long, and so on.
+_FIRST_LOOK_SECONDS = 30.0
+_LAST_LOOK_SECONDS = 3600.0
+_NANOSECONDS = 1_000_000_000
 
 
 @dataclass(slots=True)
@@ -39,6 +43,8 @@ class PartitionState:
     whole: Listing | None = None  # the last one in this reign with no renames under way
     taken: dict[int, int] = field(default_factory=dict)  # next base by base, of what retention renamed in this reign
     gap_since: int | None = None  # when the next offset was first listed below all that is held; ns since the epoch
+    look_seconds: float = 0.0  # between two looks whether a Java uploader wrote late; 0: none wrote here
+    looked_at: int | None = None  # when the store was last asked for that; ns since the epoch
     in_flight: set[int] = field(default_factory=set)
     shipped: dict[int, Shipped] = field(default_factory=dict)  # what continues the run, or may
     filling: dict[int, Shipped] = field(default_factory=dict)  # what lies in a gap that was recorded before
@@ -55,6 +61,7 @@ class PartitionState:
         self.whole = None
         self.taken.clear()
         self.gap_since = None
+        self.look_seconds = 0.0
         self.in_flight.clear()
         self.shipped.clear()
         self.filling.clear()
@@ -100,6 +107,29 @@ class PartitionState:
             del self.shipped[base]
         for base in [base for base in self.filling if not overlapping(position.gaps, base, self.filling[base].end)]:
             del self.filling[base]
+
+    def take_foreign(self) -> None:
+        """A Java uploader's commit stood in the store: what else it had queued may still come."""
+        self.look_seconds = _FIRST_LOOK_SECONDS
+        self.looked_at = None
+
+    def looks_again(self, now: int) -> bool:
+        """Whether it is time to see that no Java uploader wrote since; each time is twice as far off as the last.
+
+        Args:
+            now: when the directory was listed, ns since the epoch.
+        """
+        if not self.look_seconds or self.position is None or self.asking or self.committing:
+            return False
+        if self.looked_at is None:
+            self.looked_at = now
+        if now - self.looked_at < self.look_seconds * _NANOSECONDS:
+            return False
+        self.looked_at = now
+        self.look_seconds *= 2
+        if self.look_seconds > _LAST_LOOK_SECONDS:
+            self.look_seconds = 0.0
+        return True
 
     def take_filled(self) -> None:
         """The commit that says of a gap that it is filled stands, if that is what was under way."""

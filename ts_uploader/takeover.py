@@ -3,16 +3,23 @@
 Two cases: a Java uploader wrote the commit, which names a segment and no end; or segments stand without a commit, since
 the agent that shipped them was killed before its first one. Either way the end is never guessed: it is the end of the
 last segment that joins on without a hole, by what each segment says or holds.
+
+A Java uploader knows no conditions. On a broker that has just lost its leadership it goes on with what it had queued,
+and may write its own, shorter, segment over one that is committed here. Then a hole opens below the next offset: it is
+told, and the broker that holds these offsets ships them once more, as it fills a recorded gap.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ts_common.catalog import PartitionCatalog, describe
 from ts_common.commit import Commit, ForeignCommit
 from ts_common.epochs import EpochLine
+from ts_common.gaps import merged
 from ts_common.plan import Hole, unite
 from ts_common.store.contract import ObjectStore
 from ts_common.view import living_line
+from ts_uploader.events import Listing
+from ts_uploader.local_log import last_stable_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +30,13 @@ class Run:
         next_offset: the end of the last.
         highest_base: greatest base offset among them; None where there is none.
         epochs: of their batches.
+        holes: ranges `[from, to)` below it that our last commit held, and that no segment covers any more.
     """
 
     next_offset: int
     highest_base: int | None
     epochs: EpochLine
+    holes: tuple[tuple[int, int], ...] = ()
 
 
 def walk_run(store: ObjectStore, catalog: PartitionCatalog, start: int, known: Commit | None = None) -> Run:
@@ -46,13 +55,18 @@ def walk_run(store: ObjectStore, catalog: PartitionCatalog, start: int, known: C
     segments = catalog.segments
     if isinstance(catalog.commit, ForeignCommit):
         highest = catalog.commit.highest_base
+        if known is not None:
+            highest = max(highest, known.highest_base)
         segments = tuple(segment for segment in segments if segment.name.base <= highest)
     copies = describe(store, catalog.keys, segments)
     line = living_line(copies)
     position, highest_base = start, None
+    holes: list[tuple[int, int]] = []
     if known is not None:
         line = known.epochs.below(known.next_offset).continued(line, known.next_offset)
         position, highest_base = known.next_offset, known.highest_base
+        below = unite(copies, line, start, position, catalog.gaps)
+        holes = [(step.start, step.end) for step in below if isinstance(step, Hole) and not step.recorded]
     end = max((copy.end for copy in copies), default=position)
     for step in unite(copies, line, position, end, catalog.gaps):
         if isinstance(step, Hole):
@@ -63,4 +77,17 @@ def walk_run(store: ObjectStore, catalog: PartitionCatalog, start: int, known: C
             bases = [copy.base for copy in step.copies]
         position = step.end
         highest_base = max((base for base in (highest_base, *bases) if base is not None), default=None)
-    return Run(position, highest_base, line.below(position))
+    return Run(position, highest_base, line.below(position), merged(holes))
+
+
+def first_commit(commit: Commit, known: Commit | None, listing: Listing) -> Commit:
+    """The first commit of a run that was walked, with its last stable offset.
+
+    Args:
+        commit: with everything else.
+        known: our last one; what it says of the run's end stays true where the run still ends there.
+        listing: of the broker's log.
+    """
+    if known is not None and (known.next_offset, known.topic_id) == (commit.next_offset, commit.topic_id):
+        return replace(commit, last_stable_offset=known.last_stable_offset, tail=known.tail)
+    return replace(commit, last_stable_offset=last_stable_offset(listing.directory, commit.next_offset))

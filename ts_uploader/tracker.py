@@ -118,6 +118,8 @@ class Tracker:
                 state.asking = False
                 state.unanswered = 0
                 state.take_position(result.position)
+                if result.foreign:
+                    state.take_foreign()
             case Shipped():
                 state.in_flight.discard(result.base)
                 state.take_shipped(result)
@@ -201,6 +203,8 @@ class Tracker:
             state.directory = (listing.identity, listing.log_dir)
             state.appeared_at = listing.taken_at
         state.take_listing(listing)
+        if state.looks_again(listing.taken_at):
+            state.position = None
 
     def _on_led(self, state: PartitionState, reign: Reign) -> None:
         fenced = state.fenced

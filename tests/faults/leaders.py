@@ -202,7 +202,7 @@ def assert_shown(
     return seen
 
 
-class _Background:
+class Background:
     """A thread for the length of a `with`; what it raised comes out at the end."""
 
     def __init__(self) -> None:
@@ -227,7 +227,7 @@ class _Background:
             self._running.result()
 
 
-class CommitWatch(_Background):
+class CommitWatch(Background):
     """Asks for a partition's commit again and again.
 
     Attributes:
@@ -256,7 +256,7 @@ def _note(seen: list[T], value: T) -> None:
         seen.append(value)
 
 
-class Load(_Background):
+class Load(Background):
     """Produces to every partition of a topic without a pause, about four hundred records a second.
 
     Attributes:

@@ -37,6 +37,9 @@ _ENVIRONMENT = threading.Lock()  # of the process, which histories that live at 
 class Archive:
     """One topic's archive under a prefix of its own, and the agents that ship to it.
 
+    Attributes:
+        properties: of its agents' configuration.
+
     Args:
         cluster: whose brokers are shipped; with an S3 server.
         directory: of the test.
@@ -81,6 +84,7 @@ class Archive:
         environment: Mapping[str, str] | None = None,
         surroundings: Path | None = None,
         prefix: Sequence[str] = (),
+        arguments: Sequence[str] = (),
     ) -> AgentProcess:
         """A new agent beside a broker, up and answering.
 
@@ -89,6 +93,7 @@ class Archive:
             environment: of an S3 server other than the archive's, or of another proxy before it.
             surroundings: a file in place of the broker's own `server.properties`.
             prefix: a command that runs it, `setpriv` with fewer rights.
+            arguments: further ones of `ts-uploader run`.
         """
         config = self._directory / "conf"
         write_config(config, self.keys.cluster, self.properties)
@@ -100,6 +105,7 @@ class Archive:
             self.keys.cluster,
             environment=environment or self._environment,
             prefix=prefix,
+            arguments=arguments,
             name=f"agent-{self._directory.name}-{len(self._agents)}",
         )
         self._agents.append(agent)

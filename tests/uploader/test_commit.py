@@ -232,3 +232,53 @@ def test_a_commit_names_the_reigns_further_on_until_it_has_passed_them() -> None
     assert commit.epochs.pairs == ((2, 0), (3, 120), (4, 150))
     later = replace(position, epochs=commit.epochs, next_offset=130)
     assert next_commit(later, [shipped(130, 200, (3, 130), (4, 160))], REIGN, 1).epochs.pairs == commit.epochs.pairs
+
+
+def java(store: ObjectStore, highest: int) -> None:
+    """A Java uploader's commit, over whatever stands there."""
+    store.put(KEYS.commit, b"%020d" % highest)
+
+
+def test_u29_a_taken_over_run_is_committed_at_once(
+    commits: CommitLog, store: ObjectStore, listed: Callable[..., Listing]
+) -> None:
+    """Readers need not wait for the next segment, which may close days later, to see what they saw before."""
+    position = commits.write(write(commits.ask(ask(listed(0, 100))).position, shipped(0, 100, (5, 0)))).position
+    put_segment(store, 0, 100, (5, 0))
+    ours = position.commit
+    assert isinstance(ours, Commit)
+    java(store, 0)
+    asked = commits.ask(replace(ask(listed(0, 100)), known=ours))
+    found, etag = read_commit(store, KEYS)
+    assert asked.foreign
+    assert isinstance(found, Commit)
+    assert replace(found, nonce=ours.nonce, time=ours.time) == ours
+    assert asked.position.etag == etag
+    assert not commits.ask(ask(listed(0, 100))).foreign
+
+
+def test_u29_nothing_is_committed_over_a_java_uploaders_hole_before_it_is_shipped(
+    commits: CommitLog, store: ObjectStore, listed: Callable[..., Listing]
+) -> None:
+    """Its readers look beyond the hole; ours would see less until it is filled."""
+    for base, end in ((0, 100), (200, 300)):
+        put_segment(store, base, end, (5, base))
+    java(store, 200)
+    assert commits.ask(ask(listed(0, 100, 200, 300))).position.next_offset == 100
+    assert store.get(KEYS.commit)[0] == b"%020d" % 200
+
+
+def test_u29_what_was_written_over_is_shipped_once_more(
+    commits: CommitLog, store: ObjectStore, listed: Callable[..., Listing]
+) -> None:
+    """A late upload replaced a committed segment by a shorter one: the run stays, and the hole is to be filled."""
+    position = commits.ask(ask(listed(0, 100, 200))).position
+    for base in (0, 100):
+        position = commits.write(write(position, shipped(base, base + 100, (5, base)))).position
+    put_segment(store, 0, 60, (5, 0))
+    put_segment(store, 100, 200, (5, 100))
+    java(store, 0)
+    assert isinstance(position.commit, Commit)
+    after = commits.ask(replace(ask(listed(0, 100, 200)), known=position.commit)).position
+    assert after.next_offset == 200
+    assert after.gaps == ((60, 100),)

@@ -153,7 +153,8 @@ def test_a_store_location_that_is_none_is_told(command: Command) -> None:
 def test_a_taken_http_address_is_told(command: Command) -> None:
     """Two agents on one host need two ports, and the message says so."""
     taken = command.s3.port
-    command.refuses(command.run({URL: command.location}, "--http-address", f"127.0.0.1:{taken}"), str(taken))
+    ended = command.run({URL: command.location}, "--http-address", f"127.0.0.1:{taken}")
+    command.refuses(ended, str(taken), "another agent", "start it again", code=EXIT_TRY_AGAIN)
 
 
 def test_u20_a_thread_that_dies_ends_the_process(command: Command) -> None:

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -553,3 +554,36 @@ def test_our_last_commit_is_remembered_over_reigns() -> None:
     (again,) = led.tracker.observe(watermark(100, written_at=300))
     assert isinstance(again, AskStore)
     assert again.known == ours
+
+
+def test_u29_behind_a_java_uploader_the_store_is_asked_again_now_and_then() -> None:
+    """What it had queued may come late, also where nothing is shipped for days: after 30 s, a minute, and so on."""
+    led = Led1(0, 100)
+    led.tracker.conclude(replace(asked(led.ask, 0), foreign=True))
+    seconds, looks = 0, []
+    while seconds < 3 * 3600:
+        seconds += 10
+        again = [
+            task
+            for task in led.tracker.observe(listing(0, 100, taken_at=seconds * 10**9))
+            if isinstance(task, AskStore)
+        ]
+        if again:
+            looks.append(seconds)
+            led.tracker.conclude(asked(again[0], 0))
+    assert [later - look for look, later in pairwise([10, *looks])] == [30, 60, 120, 240, 480, 960, 1920]
+
+
+def test_u29_a_java_uploader_that_wrote_again_is_looked_for_as_soon_as_before() -> None:
+    """Each late write may not be the last; without one the store is not asked for that at all."""
+    led = Led1(0, 100)
+    led.tracker.conclude(replace(asked(led.ask, 0), foreign=True))
+    assert led.tracker.observe(listing(0, 100, taken_at=10**9)) == []
+    (again,) = led.tracker.observe(listing(0, 100, taken_at=31 * 10**9))
+    led.tracker.conclude(replace(asked(again, 0), foreign=True))
+    assert led.tracker.observe(listing(0, 100, taken_at=40 * 10**9)) == []
+    assert len(led.tracker.observe(listing(0, 100, taken_at=70 * 10**9))) == 1
+    ours = Led1(0, 100)
+    ours.at(0)
+    assert ours.tracker.observe(listing(0, 100, taken_at=10**9)) == []
+    assert ours.tracker.observe(listing(0, 100, taken_at=10**14)) == []

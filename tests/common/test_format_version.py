@@ -1,0 +1,135 @@
+"""What stands in the store across releases: the bytes of version 1, fields of later ones, and later versions."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from awscrt.checksums import crc32c
+
+from ts_common.chapters import Chapter, ChapterEntry, encode_chapter
+from ts_common.commit import Commit, decode_commit, decode_log_start, encode_log_start
+from ts_common.epochs import EpochLine
+from ts_common.errors import CorruptData, NewerFormat
+from ts_common.gaps import Gap
+from ts_common.incarnations import Incarnation, Incarnations, decode_incarnations
+from ts_common.model import TopicPartition
+from ts_common.object_keys import ClusterKeys, SegmentName
+from ts_common.segment_metadata import SegmentMetadata, TxnIndexState, decode_metadata
+
+KEYS = ClusterKeys("c").partition(TopicPartition("t", 0))
+KEY = "the/key"
+ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+
+# As release 0.1.0 writes them. Never change one: every later release has to read these, and a release that writes
+# others, or of which 0.1.0 could not read what it writes, needs a version (see `ts_common.format_version`).
+COMMIT = (
+    b'00000000000000000100\n{"next":250,"epoch":4,"epochs":[[0,0],[4,120]],"lso":240,"topicId":"' + ID.encode() + b'",'
+    b'"broker":2,"time":1700000000000,"nonce":"00ff","tail":[249,7]}\n'
+)
+INCARNATIONS = (
+    b'{\n "incarnations": [\n  {\n   "topicId": "' + ID.encode() + b'",\n   "firstSeen": 1700000000000,\n'
+    b'   "directory": "t"\n  }\n ]\n}\n'
+)
+CHAPTER = (
+    b'e1aa8885\n{"of":"t-0","segments":[["00000000000000000000",151,"\\"e\\"",10,[[3,0]],10,1009,1000,123,'
+    b'[9,"complete"],0,8],["00000000000000000010",7,"\\"f\\""]]}\n'
+)
+LOG_START = b"00000000000000000050\n"
+GAP = b'{"from":100,"to":200,"reason":"gone","time":1700000000000,"broker":1}\n'
+METADATA = {
+    "ts-end": "250",
+    "ts-crc32c": "0000007b",
+    "ts-epochs": "0:100,4:120",
+    "ts-records": "150",
+    "ts-time-max": "1009",
+    "ts-time-min": "1000",
+    "ts-corrupt": "1",
+    "ts-txnindex": "00000009:late",
+    "ts-timeindex": "00000008",
+}
+
+WRITTEN = Commit(100, 250, 4, EpochLine(((0, 0), (4, 120))), 240, ID, 2, 1_700_000_000_000, "00ff", (249, 7))
+LIVES = Incarnations("t", (Incarnation(ID, 1_700_000_000_000, "t"),))
+ENTRIES = [
+    ChapterEntry(
+        SegmentName(0),
+        151,
+        '"e"',
+        SegmentMetadata(10, ((3, 0),), 10, 1009, 1000, 123, (9, TxnIndexState.COMPLETE), timeindex=8),
+    ),
+    ChapterEntry(SegmentName(10), 7, '"f"', None),
+]
+SAYS = SegmentMetadata(
+    250, ((0, 100), (4, 120)), 150, 1009, 1000, 123, (9, TxnIndexState.LATE), corruptions=1, timeindex=8
+)
+
+
+def test_what_release_0_1_0_wrote_is_read() -> None:
+    """Commit, incarnations, chapter, `log.start` and a segment's metadata say what they said."""
+    assert decode_commit(COMMIT, KEY) == WRITTEN
+    assert decode_incarnations(INCARNATIONS, "t", KEY) == LIVES
+    assert Chapter(CHAPTER, KEYS, KEY).entries() == ENTRIES
+    assert decode_log_start(LOG_START, KEY) == 50
+    assert decode_metadata(METADATA, KEY) == SAYS
+
+
+def test_what_is_written_release_0_1_0_reads() -> None:
+    """It is the same to the byte: an agent can be put back to that release, or live beside one of it."""
+    assert WRITTEN.encode() == COMMIT
+    assert LIVES.encode() == INCARNATIONS
+    assert encode_chapter(KEYS, ENTRIES) == CHAPTER
+    assert encode_log_start(50) == LOG_START
+    assert SAYS.encode() == METADATA
+    assert Gap(100, 200, "gone", 1_700_000_000_000, 1).encode() == GAP
+
+
+def commit_with(**fields: Any) -> None:
+    first, _, second = COMMIT.decode().partition("\n")
+    found = decode_commit(f"{first}\n{json.dumps({**json.loads(second), **fields})}\n".encode(), KEY)
+    assert found == WRITTEN
+
+
+def incarnations_with(**fields: Any) -> None:
+    text = json.dumps({**json.loads(INCARNATIONS), **fields}).encode()
+    assert decode_incarnations(text, "t", KEY) == LIVES
+
+
+def chapter_with(**fields: Any) -> None:
+    text = json.dumps({**json.loads(CHAPTER.partition(b"\n")[2]), **fields}).encode()
+    assert Chapter(b"%08x\n%b\n" % (crc32c(text), text), KEYS, KEY).entries() == ENTRIES
+
+
+def metadata_with(**fields: Any) -> None:
+    assert decode_metadata({**METADATA, **{f"ts-{name}": str(value) for name, value in fields.items()}}, KEY) == SAYS
+
+
+OBJECTS = pytest.mark.parametrize("read_with", [commit_with, incarnations_with, chapter_with, metadata_with])
+
+
+@OBJECTS
+def test_fields_of_a_later_release_are_passed_over(read_with: Callable[..., None]) -> None:
+    """What a release adds that an older one need not know bears no version."""
+    read_with(colour="green")
+    read_with(version=1)
+
+
+@OBJECTS
+def test_a_later_version_is_refused_by_name(read_with: Callable[..., None]) -> None:
+    """The message names the object, both versions, and the way out."""
+    with pytest.raises(NewerFormat, match=r"the/key is written in version 2 .* knows version 1: upgrade this one"):
+        read_with(version=2, colour="green")
+
+
+@OBJECTS
+@pytest.mark.parametrize("version", [0, -1, "two", None])
+def test_a_version_that_is_none_is_damage(read_with: Callable[..., None], version: object) -> None:
+    """It is not taken for the first."""
+    with pytest.raises(CorruptData, match="the/key"):
+        read_with(version=version)
+
+
+def test_metadata_of_a_later_version_need_not_say_what_ours_does() -> None:
+    """An object that a later release wrote is never taken for a Java uploader's."""
+    with pytest.raises(NewerFormat, match="the/key"):
+        decode_metadata({"ts-version": "2"}, KEY)

@@ -1,0 +1,117 @@
+"""docs/upgrade.md, followed: its commands run as they stand, on a host whose directories and systemd are the test's."""
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.faults.conftest import ArchiveOf
+from tests.faults.java_uploader import JavaUploader, wait_taken_over
+from tests.faults.leaders import PATIENCE, Load, assert_shown, bases, logged, wait_in_sync
+from tests.faults.test_java_fleet import wait_java_shipped
+from tests.faults.test_rolling import LATER, is_later
+from tests.faults.upgrade_host import CHECKOUT, Host, sections
+from tests.uploader.beside import Archive
+from ts_local.agent import write_config
+from ts_local.cluster import LocalCluster, wait_for
+
+pytestmark = pytest.mark.usefixtures("mended")
+
+SECTIONS = sections((CHECKOUT / "docs" / "upgrade.md").read_text())
+(VARIABLES,) = SECTIONS[""]
+
+
+def host_beside(archive: Archive, directory: Path, **units: object) -> Host:
+    """A host of broker 1 with release 0.1.0 installed, and a later one unpacked."""
+    return Host(
+        directory / "host",
+        archive.cluster.logs,
+        archive.s3.environment(),
+        archive.cluster.brokers[1].server_properties,
+        LATER,
+        units,  # type: ignore[arg-type]
+    )
+
+
+def wait_release(archive: Archive, *, later: bool) -> None:
+    """Until the commit is one of the release, and moved on."""
+    archive.wait_for_offset(archive.next_offset() + 1, seconds=PATIENCE)
+    wait_for(
+        lambda: is_later(archive, 0) == later, f"a commit of the {'later' if later else 'first'} release", PATIENCE
+    )
+
+
+def test_the_page_upgrades_an_agent_and_its_broker_and_goes_back(
+    cluster: LocalCluster, archive_of: ArchiveOf, tmp_path: Path
+) -> None:
+    """Install, take, look, restart the broker, and back: each block does what the page says, under load."""
+    topic = "by-the-page"
+    archive = archive_of(topic, cluster_id=cluster.cluster_id)
+    cluster.create_topic(topic, assignment=[[1, 2]], config={"min.insync.replicas": "1"})
+    install, take, look = SECTIONS["The agent of one broker"]
+    (with_broker,) = SECTIONS["With its broker"]
+    (back,) = SECTIONS["Back to the release before"]
+    broker = cluster.brokers[1]
+    with Load(cluster, topic, 1) as load, host_beside(archive, tmp_path, kafka=lambda _: broker.restart()) as host:
+        write_config(host.etc / "conf", cluster.cluster_id, archive.properties)
+        host.agent.start()
+        wait_release(archive, later=False)
+        variables = {"AGENT": f"http://{host.agent.address}"}
+        assert "ts-uploader 0." in host.run(VARIABLES, install, **variables)
+        assert host.asked == []
+        assert '"status": "ok"' in host.run(VARIABLES, take, look, **variables)
+        wait_release(archive, later=True)
+        host.run(VARIABLES, with_broker, **variables)
+        wait_in_sync(cluster, topic, 1, 2)
+        host.run(VARIABLES, back, look, **variables)
+        assert host.asked == [
+            "restart ts-uploader",
+            "stop ts-uploader",
+            "restart kafka",
+            "start ts-uploader",
+            "restart ts-uploader",
+        ]
+        archive.agent(2)  # where the leader went while its broker was away
+        wait_for(lambda: cluster.leader(topic, 0) is not None, "a leader", PATIENCE)
+        archive.wait_for_offset(archive.next_offset() + 1, seconds=PATIENCE)
+    assert (host.opt / "venv").readlink() == Path("0.1.0")
+    assert_shown(archive, load.acknowledged[0], archive.next_offset())
+
+
+def test_u29_the_page_moves_a_broker_over_from_the_java_uploader(
+    cluster: LocalCluster, archive_of: ArchiveOf, tmp_path: Path
+) -> None:
+    """With its own cluster id, in its own keys, under load; the log says what the page says."""
+    topic = "java-by-the-page"
+    archive = archive_of(topic, cluster_id="prod")
+    cluster.create_topic(topic, assignment=[[1]])
+    variables, move = SECTIONS["From the Java uploader"]
+    with ExitStack() as running:
+        load = running.enter_context(Load(cluster, topic, 1))
+        java = running.enter_context(ExitStack())
+        java.enter_context(JavaUploader(archive, 1))
+        stopped = {"kafka-segment-uploader": lambda _: java.close()}
+        host = running.enter_context(host_beside(archive, tmp_path, **stopped))
+        wait_java_shipped(archive, 0)
+        write_config(host.etc / "conf", "prod", archive.properties)
+        said = host.run(VARIABLES, variables, move, AGENT=f"http://{host.agent.address}")
+        assert '"status": "ok"' in said
+        assert host.asked == ["disable --now kafka-segment-uploader", "enable --now ts-uploader"]
+        commit = wait_taken_over(archive)
+        archive.wait_for_offset(commit.next_offset + 1, seconds=PATIENCE)
+    wait_for(lambda: archive.next_offset() >= 0 and logged(host.agent.log, "run walked")(), "the walk", PATIENCE)
+    assert archive.next_offset() <= bases(cluster, 1, topic)[-1]
+    assert_shown(archive, load.acknowledged[0], archive.next_offset())
+
+
+def test_the_page_tells_what_the_agent_logs() -> None:
+    """Each message that the page quotes is one that the agent has."""
+    page = (CHECKOUT / "docs" / "upgrade.md").read_text()
+    sources = "\n".join(
+        path.read_text() for name in ("ts_uploader", "ts_common") for path in (CHECKOUT / name).glob("*.py")
+    )
+    for said in ("upgrade this one", "run walked", "committed", "a committed segment was written over"):
+        assert f"`{said}`" in page
+        assert said in sources
+    assert "`another agent ships this broker's\nsegments`" in page
+    assert "another agent ships this broker's segments" in sources

@@ -1,0 +1,44 @@
+"""An agent of a later release, as far as a store can tell: what it writes has more fields than this release knows.
+
+For `--environment-provider tests.uploader.later_release:Later`, whose import is what changes the agent.
+"""
+
+import json
+from collections.abc import Callable
+
+from ts_common.commit import Commit
+from ts_common.incarnations import Incarnations
+from ts_common.segment_metadata import SegmentMetadata
+from ts_uploader.environment import ServerPropertiesEnvironment
+
+MARK = "colour"  # a field that no release has
+_commit: Callable[[Commit], bytes] = Commit.encode
+_incarnations: Callable[[Incarnations], bytes] = Incarnations.encode
+_metadata: Callable[[SegmentMetadata], dict[str, str]] = SegmentMetadata.encode
+
+
+class Later(ServerPropertiesEnvironment):
+    """The broker's own file, as ever."""
+
+
+def encode_commit(self: Commit) -> bytes:
+    """With a field more in the second line."""
+    first, _, second = _commit(self).partition(b"\n")
+    return first + b"\n" + json.dumps({**json.loads(second), MARK: "green"}).encode() + b"\n"
+
+
+def encode_incarnations(self: Incarnations) -> bytes:
+    """With a field more beside the list, and in each entry."""
+    fields = json.loads(_incarnations(self))
+    rows = [{**row, MARK: "green"} for row in fields["incarnations"]]
+    return json.dumps({"incarnations": rows, MARK: "green"}).encode()
+
+
+def encode_metadata(self: SegmentMetadata) -> dict[str, str]:
+    """With a field more."""
+    return {**_metadata(self), f"ts-{MARK}": "green"}
+
+
+Commit.encode = encode_commit  # type: ignore[method-assign]
+Incarnations.encode = encode_incarnations  # type: ignore[method-assign]
+SegmentMetadata.encode = encode_metadata  # type: ignore[method-assign]

@@ -1,0 +1,127 @@
+"""Agents of two releases, and two agents beside one broker: what an upgrade in place looks like from the store."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.leaders import CommitWatch, Load, assert_shown, logged, move_leader, zookeeper_of
+from tests.faults.store_faults import variants
+from tests.uploader.beside import Archive
+from tests.uploader.conftest import ArchiveOf
+from tests.uploader.later_release import MARK
+from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
+from tests.uploader.test_shipping import records
+from ts_common.chapters import encode_chapter
+from ts_common.errors import NewerFormat
+from ts_common.store.contract import ObjectStore
+from ts_local.cluster import LocalCluster, wait_for
+from ts_uploader.chapters import write_chapter
+from ts_uploader.commit import CommitLog
+from ts_uploader.events import AskStore, Reign
+
+PATIENCE = 90.0
+CHECKOUT = Path(__file__).parents[2]
+LATER = ("--environment-provider", "tests.uploader.later_release:Later")
+
+
+def commit_text(archive: Archive) -> str:
+    return archive.store.get(archive.partition_keys().commit)[0].decode()
+
+
+@pytest.mark.full
+def test_agents_of_two_releases_ship_one_cluster(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
+    """The leader moves between brokers of which only one is upgraded: each goes on with what the other wrote."""
+    topic = "two-releases"
+    archive = archive_of(topic)
+    cluster.create_topic(topic, assignment=[[1, 2]])
+    archive.agent(1)
+    archive.agent(2, environment={**archive.s3.environment(), "PYTHONPATH": str(CHECKOUT)}, arguments=LATER)
+    written = []
+    with zookeeper_of(cluster).client() as client:
+        for turn, leader in enumerate((1, 2, 1)):
+            move_leader(client, topic, leader, 3 - leader)
+            cluster.produce(topic, records(700, start=700 * turn), partition=0)
+            archive.wait_until_shipped(leader)
+            wait_for(
+                lambda: (commit := archive.commit()) is not None and commit.broker == leader,  # noqa: B023
+                f"a commit of broker {leader}",
+                PATIENCE,
+            )
+            written.append(MARK in commit_text(archive))
+    assert written == [False, True, False]
+    assert archive.read() == archive.oracle(end=archive.next_offset())
+
+
+def test_a_commit_of_a_later_version_is_waited_for_and_never_written_over(
+    cluster: LocalCluster, archive_of: ArchiveOf
+) -> None:
+    """The agent says whom to upgrade, shows that the partition waits, and goes on once it knows the commit again."""
+    topic = "later-version"
+    archive = archive_of(topic)
+    cluster.create_topic(topic, assignment=[[1]])
+    cluster.produce(topic, records(900), partition=0)
+    agent = archive.agent()
+    archive.wait_until_shipped()
+    agent.stop()
+    key = archive.partition_keys().commit
+    known, _ = archive.store.get(key)
+    later = b'00000000000000000000\n{"version":2,"run":["what only a later release knows"]}\n'
+    archive.store.put(key, later)
+    agent = archive.agent()
+    cluster.produce(topic, records(900, start=900), partition=0)
+    waiting = f'ts_uploader_waiting{{partition="0",topic="{topic}"}}'
+    refused = "offset.wm is written in version 2 of its format by a later release"
+    wait_for(
+        logged(agent.log, f"where to go on: NewerFormat: {archive.partition_keys().prefix}{refused}"),
+        "it to say so",
+        PATIENCE,
+    )
+    assert agent.metrics()[waiting] == 1
+    assert archive.store.get(key)[0] == later
+    archive.store.put(key, known)
+    end = archive.wait_until_shipped()
+    assert archive.read() == archive.oracle(end=end)
+
+
+def test_incarnations_of_a_later_version_are_not_written_over(store: ObjectStore, local: LocalDirectory) -> None:
+    """An agent that cannot tell which life of a topic is the newest opens none."""
+    later = b'{"version":2,"lives":[]}'
+    store.put(CLUSTER.incarnations(TP.topic), later)
+    local.segments(0, 10)
+    local.epochs((5, 0))
+    with pytest.raises(NewerFormat, match=r"incarnations\.json is written in version 2"):
+        CommitLog(CLUSTER, 1, lambda _: store).ask(AskStore(TP, 0, Reign(5, ID, 0), local.listing(), 0, None, 0))
+    assert store.get(CLUSTER.incarnations(TP.topic))[0] == later
+
+
+def test_a_chapter_of_a_later_version_stands(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Agents of two releases do not write each other's chapters over in turns."""
+    with monkeypatch.context() as later:
+        later.setattr("ts_common.chapters.json.dumps", lambda *_, **__: '{"version":2,"of":"t-0"}')
+        text = encode_chapter(KEYS, [])
+    store.put(KEYS.chapter(0), text)
+    with pytest.raises(NewerFormat, match="version 2"):
+        write_chapter(store, KEYS, 100)
+    assert store.get(KEYS.chapter(0))[0] == text
+
+
+def test_two_agents_beside_one_broker_lose_and_repeat_nothing(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
+    """The new one starts before the old one ends, under load: it says so, each segment stands once, both go on."""
+    topic = "beside-each-other"
+    archive = archive_of(topic)
+    cluster.create_topic(topic, assignment=[[1]])
+    old = archive.agent()
+    process = old.pid
+    with CommitWatch(archive) as watch, Load(cluster, topic, 1) as load:
+        wait_for(lambda: archive.next_offset() > 0, "a first commit", PATIENCE)
+        new = archive.agent()
+        both_from = archive.next_offset()
+        archive.wait_for_offset(both_from + 400, seconds=PATIENCE)
+        old.stop()
+        archive.wait_for_offset(archive.next_offset() + 1, seconds=PATIENCE)
+    end = archive.wait_until_shipped()
+    assert_shown(archive, load.acknowledged[0], end)
+    assert variants(archive) == []
+    assert watch.pairs == sorted(watch.pairs)
+    assert f"process {process}, ts-uploader " in new.log.read_text()
+    assert not logged(old.log, "another agent ships")()
