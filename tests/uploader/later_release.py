@@ -1,10 +1,11 @@
 """An agent of a later release, as far as a store can tell: what it writes has more fields than this release knows.
 
-For `--environment-provider tests.uploader.later_release:Later`, whose import is what changes the agent.
+For `--environment-provider tests.uploader.later_release:Later`.
 """
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 from ts_common.commit import Commit
 from ts_common.incarnations import Incarnations
@@ -15,10 +16,6 @@ MARK = "colour"  # a field that no release has
 _commit: Callable[[Commit], bytes] = Commit.encode
 _incarnations: Callable[[Incarnations], bytes] = Incarnations.encode
 _metadata: Callable[[SegmentMetadata], dict[str, str]] = SegmentMetadata.encode
-
-
-class Later(ServerPropertiesEnvironment):
-    """The broker's own file, as ever."""
 
 
 def encode_commit(self: Commit) -> bytes:
@@ -39,6 +36,11 @@ def encode_metadata(self: SegmentMetadata) -> dict[str, str]:
     return {**_metadata(self), f"ts-{MARK}": "green"}
 
 
-Commit.encode = encode_commit  # type: ignore[method-assign]
-Incarnations.encode = encode_incarnations  # type: ignore[method-assign]
-SegmentMetadata.encode = encode_metadata  # type: ignore[method-assign]
+class Later(ServerPropertiesEnvironment):
+    """The broker's own file, as ever; making one changes the process, which is the agent's and no test's."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        Commit.encode = encode_commit  # type: ignore[method-assign]
+        Incarnations.encode = encode_incarnations  # type: ignore[method-assign]
+        SegmentMetadata.encode = encode_metadata  # type: ignore[method-assign]
+        super().__init__(*arguments, **named)
