@@ -1,11 +1,12 @@
 """`python -m bench.many`: the agent's memory with 3 partitions and with 10,000.
 
-One broker in ZooKeeper mode, with a larger heap than the local cluster gives its own. A topic of three partitions has
-closed segments of 64 MiB (`few`), and ten topics have 10,000 partitions in all (`many-0` to `many-9`), a part of them
-with a small closed segment each. The agent runs twice, each time from a fresh start to an empty prefix: with `few`
-alone, when the log dir holds nothing else; and with everything. In the second run it asks the store about each of the
-partitions. Once all that is closed is committed `/metrics` is read ten times, as a Prometheus server would. RSS is the
-kernel's `VmHWM`, start-up included; threads and descriptors are the most that a sample each 20 ms saw.
+One broker, in ZooKeeper mode or with `--mode kraft` of Kafka 4 in KRaft mode, with a larger heap than the local
+cluster gives its own. A topic of three partitions has closed segments of 64 MiB (`few`), and ten topics have 10,000
+partitions in all (`many-0` to `many-9`), a part of them with a small closed segment each. The agent runs twice, each
+time from a fresh start to an empty prefix: with `few` alone, when the log dir holds nothing else; and with
+everything. In the second run it asks the store about each of the partitions. Once all that is closed is committed
+`/metrics` is read ten times, as a Prometheus server would. RSS is the kernel's `VmHWM`, start-up included; threads
+and descriptors are the most that a sample each 20 ms saw.
 
 The goals: under 120 MiB with 3 partitions, under 160 MiB with 10,000. Exits with 1 where one is missed; `--no-gate`
 only prints.
@@ -23,30 +24,20 @@ from bench.pairs import Goal, print_goals, print_table
 from bench.processes import ProcessWatch
 from bench.topics import CODECS, SEGMENT_BYTES, closed_parts, produce
 from ts_local.cluster import LocalCluster, wait_for
-from ts_local.kafka import ZooKeeperBroker
 from ts_local.process import ServerDiedError
 
 BUCKET = "bench"
 FEW, MANY = "few", "many"
 TOPICS = 10
 GOALS_MIB = {FEW: 120.0, MANY: 160.0}
-HEAP = "-Xmx1500m"
+HEAP_MB = 1_500
+START_SECONDS = 180.0
 _SMALL_SEGMENT = 500  # bytes: two batches of one record do not fit
 _VALUE = b"v" * 300
 _RECORDS_PER_MIB = 3_200
 _SCRAPES = 10
 _SECONDS = 900.0
 _ASKED = re.compile(r'ts_uploader_next_offset\{partition="[0-9]+",topic="[^"]+"\}')
-
-
-class RoomyBroker(ZooKeeperBroker):
-    """A broker with a heap for ten thousand partitions."""
-
-    start_seconds = 180.0
-
-    def command(self) -> list[str]:
-        """As every broker's, with another heap."""
-        return [HEAP if argument.startswith("-Xmx") else argument for argument in super().command()]
 
 
 @dataclass(frozen=True)
@@ -188,13 +179,12 @@ def main() -> int:
     arguments.add_argument("--partitions", type=int, default=10_000, help="a multiple of ten")
     arguments.add_argument("--closed", type=int, default=1_000, help="of them have a closed segment")
     arguments.add_argument("--megabytes", type=int, default=140, help="in each of the three partitions, about")
+    arguments.add_argument("--mode", choices=["zookeeper", "kraft"], default="zookeeper", help="of the cluster")
     arguments.add_argument("--no-gate", action="store_true", help="print only, never fail")
     options = arguments.parse_args()
-    cluster = LocalCluster(s3=True, buckets=[BUCKET], name="bench")
-    if cluster.zookeeper is None:
-        raise RuntimeError("ZooKeeper was asked for")
-    directory = cluster.directory / "broker-1"
-    cluster.brokers[1] = RoomyBroker(1, directory, cluster.logs, cluster.zookeeper, {})
+    cluster = LocalCluster(mode=options.mode, s3=True, buckets=[BUCKET], name="bench")
+    broker = cluster.brokers[1]
+    broker.heap_mb, broker.start_seconds = HEAP_MB, START_SECONDS  # for ten thousand partitions
     with cluster:
         few = fill_few(cluster, options.megabytes)
         found = {FEW: ship(cluster, FEW, FEW, len(CODECS), few)}

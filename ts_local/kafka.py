@@ -8,6 +8,7 @@ restart with other settings. The agent reads that file (`server_properties`).
       server_properties    path of the file
       log_dirs             list of directories
       properties           dict[str, str], as rendered at the next start
+      heap_mb              of its JVM, from the next start on
       partition_directory(topic, partition)   where the broker keeps it, over all log dirs
       cluster_id()         from meta.properties
     ZooKeeperBroker        also expire_session(): after kill(), leadership moves now and not at the session's time-out;
@@ -69,6 +70,7 @@ class Broker(Server):
     """What both modes share; see the module's docstring."""
 
     line: Line
+    heap_mb = 384
 
     def __init__(self, node_id: int, directory: Path, logs: Path, properties: Mapping[str, str], log_dirs: int) -> None:
         super().__init__(f"broker-{node_id}", directory, logs / f"broker-{node_id}.log")
@@ -99,7 +101,7 @@ class Broker(Server):
             self.line,
             "kafka.Kafka",
             [str(self.server_properties)],
-            heap_mb=384,
+            heap_mb=self.heap_mb,
             options=temporary_files_in(self.directory),
         )
 

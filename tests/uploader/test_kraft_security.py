@@ -6,6 +6,11 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public names, imported without `as`
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
@@ -67,8 +72,11 @@ def secured(cluster: LocalCluster, certificates: Path) -> dict[str, str]:
         "listener.name.scram.sasl.enabled.mechanisms": "SCRAM-SHA-512",
         "listener.name.scram.scram-sha-512.sasl.jaas.config": f"{LOGIN}.scram.ScramLoginModule {credentials};",
         "listener.name.secret.sasl.enabled.mechanisms": "PLAIN",
+        # Everyone but the guest.
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS;User:CN=broker;User:agent",
         "listener.name.secret.plain.sasl.jaas.config": (
-            f'{LOGIN}.plain.PlainLoginModule {credentials} user_agent="{PASSWORD}";'
+            f'{LOGIN}.plain.PlainLoginModule {credentials} user_agent="{PASSWORD}" user_guest="{PASSWORD}";'
         ),
     }
 
@@ -147,3 +155,53 @@ def test_who_is_not_let_in_learns_nothing_and_says_so(
     assert "guessed" not in said
     assert agent.health()["leadership"] == "unknown"
     assert archive.objects() == {}
+
+
+def test_an_identity_without_acls_is_told_which_ones_it_needs(
+    kraft: LocalCluster, archive_of: ArchiveOf, tmp_path: Path
+) -> None:
+    """One message for all topics, with the broker's reason and the way out; when the ACLs are there it ships."""
+    guest = {"sasl.username": "guest", "sasl.password": PASSWORD}
+    archive = archive_of(
+        "forbidden",
+        properties={
+            PREFIX + "kafka.topics.include": "forbidden.*",
+            **{PREFIX + "kafka.client." + key: value for key, value in guest.items()},
+        },
+    )
+    for topic in ("forbidden", "forbidden-too"):
+        kraft.create_topic(topic, assignment=[[1]])
+        kraft.produce(topic, records(700), partition=0)
+    changes = {"inter.broker.listener.name": "SECRET", **LISTENERS["SECRET"]}
+    agent = archive.agent(surroundings=surroundings(kraft, tmp_path / "server.properties", changes))
+    refused = "the broker refuses to tell who leads"
+    wait_for(lambda: refused in agent.log.read_text(), "the agent to say so", 60)
+    (line,) = [line for line in agent.log.read_text().splitlines() if refused in line]
+    assert [
+        text for text in ("'forbidden', 'forbidden-too'", "guest", "DESCRIBE", "kafka-acls") if text not in line
+    ] == []
+    assert "uthorization failed" in line
+    assert PASSWORD not in agent.log.read_text()
+    assert archive.objects() == {}
+    allow(kraft, "guest")
+    end = archive.wait_until_shipped()
+    assert archive.read() == archive.oracle(end=end)
+
+
+def allow(cluster: LocalCluster, user: str) -> None:
+    """What the message asks for, on every topic."""
+    bindings = [
+        AclBinding(
+            ResourceType.TOPIC,
+            "*",
+            ResourcePatternType.LITERAL,
+            f"User:{user}",
+            "*",
+            operation,
+            AclPermissionType.ALLOW,
+        )
+        for operation in (AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
+    ]
+    admin = cluster.admin()
+    for done in admin.create_acls(bindings).values():
+        done.result(30)

@@ -45,6 +45,7 @@ from ts_uploader.environment import Environment
 from ts_uploader.events import Led, NotLed, Reign
 from ts_uploader.leadership.broker_client import AnsweredByAnother, BrokerAway, BrokerClient, Refused
 from ts_uploader.leadership.contract import LeadershipSource, Said
+from ts_uploader.leadership.refusals import Asked, Refusals
 from ts_uploader.leadership.replica import Mark, Replica, find, look, read
 from ts_uploader.retention import BROKER_KEYS, TOPIC_KEYS, BrokerSettings, TopicSettings
 
@@ -133,7 +134,7 @@ class KraftLeadership(LeadershipSource):
         self._topic_turns: _Turns[str] = _Turns()
         self._look_turns: _Turns[TopicPartition] = _Turns()
         self._settings_at: dict[str, float] = {}  # by topic, when they were last asked for; "" for the broker's
-        self._refused: set[tuple[str, str]] = set()  # what was warned of: what is asked for, and of which topic
+        self._refusals = Refusals(environment.broker_id, _identity(client), poll_seconds)
         self._connected: bool | None = None
         self._unanswered = 0  # rounds in a row
 
@@ -155,6 +156,7 @@ class KraftLeadership(LeadershipSource):
                 began = time.monotonic()
                 try:
                     self._round()
+                    self._refusals.say(began)
                 except BrokerAway as error:
                     self._say_away(error)
                 self._wake.wait(max(0.0, began + self.round_seconds - time.monotonic()))
@@ -205,7 +207,7 @@ class KraftLeadership(LeadershipSource):
         for by_topic in (self._urgent, self._settings_at):
             for topic in by_topic.keys() - self._topics.keys() - {""}:
                 del by_topic[topic]
-        self._refused = {(what, topic) for what, topic in self._refused if not topic or topic in self._topics}
+        self._refusals.keep(self._topics.keys())
         self._topic_turns.change(self._topics.keys())
         self._look_turns.change(self._known.keys())
 
@@ -226,9 +228,9 @@ class KraftLeadership(LeadershipSource):
         try:
             leaders = self._client.leaders(topic)
         except Refused as refused:
-            self._say_refused("leaders", topic, str(refused))
+            self._refusals.take(Asked.LEADERS, topic, str(refused))
             return None
-        self._refused.discard(("leaders", topic))
+        self._refusals.granted(Asked.LEADERS, topic)
         return leaders or {}
 
     def _take_leaders(self, topic: str, leaders: Mapping[int, int]) -> list[TopicPartition]:
@@ -320,27 +322,15 @@ class KraftLeadership(LeadershipSource):
                     self._take_settings(topic, found[topic])
 
     def _take_settings(self, topic: str, overrides: dict[str, str] | None) -> None:
+        asked = Asked.TOPIC_SETTINGS if topic else Asked.BROKER_SETTINGS
         if overrides is None:
-            self._say_refused("settings", topic, "no permission")
+            self._refusals.take(asked, topic, "no permission")
             return
-        self._refused.discard(("settings", topic))
+        self._refusals.granted(asked, topic)
         if topic:
             self.emit(TopicSettings(topic, _pairs(overrides, TOPIC_KEYS)))
         else:
             self.emit(BrokerSettings(_pairs(overrides, BROKER_KEYS)))
-
-    def _say_refused(self, what: str, topic: str, error: str) -> None:
-        """Say it once; without a topic it is the broker's own."""
-        if (what, topic) not in self._refused:
-            self._refused.add((what, topic))
-            of = topic or f"broker {self.environment.broker_id}"
-            log.warning(
-                "the broker does not tell this; what else is known counts. Its identity needs DESCRIBE and "
-                "DESCRIBE_CONFIGS on the topics, and DESCRIBE_CONFIGS on the cluster",
-                what=what,
-                of=of,
-                error=error,
-            )
 
     def _say_back(self) -> None:
         if not self._connected:
@@ -360,6 +350,14 @@ class KraftLeadership(LeadershipSource):
         self._unanswered += 1
         if self._unanswered % _PATIENCE == 0:
             self._client.start_anew()
+
+
+def _identity(client: Mapping[str, str]) -> str:
+    """Under which name the broker knows a client with these settings, as far as they tell."""
+    if "sasl.username" in client:
+        return client["sasl.username"]
+    own = client.keys() & {"ssl.keystore.location", "ssl.certificate.location", "ssl.certificate.pem"}
+    return "the subject of its certificate" if own else "ANONYMOUS"
 
 
 def _pairs(overrides: Mapping[str, str], keys: Set[str]) -> tuple[tuple[str, str], ...]:
