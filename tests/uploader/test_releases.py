@@ -109,14 +109,15 @@ def test_two_agents_beside_one_broker_lose_and_repeat_nothing(cluster: LocalClus
     """The new one starts before the old one ends, under load: it says so, each segment stands once, both go on."""
     topic = "beside-each-other"
     archive = archive_of(topic)
-    cluster.create_topic(topic, assignment=[[1]])
+    small = {"segment.bytes": "8000", "segment.index.bytes": "1000"}  # many commits, so that two meet soon
+    cluster.create_topic(topic, assignment=[[1]], config=small)
     old = archive.agent()
     process = old.pid
     with CommitWatch(archive) as watch, Load(cluster, topic, 1) as load:
         wait_for(lambda: archive.next_offset() > 0, "a first commit", PATIENCE)
         new = archive.agent()
-        both_from = archive.next_offset()
-        archive.wait_for_offset(both_from + 400, seconds=PATIENCE)
+        refused = [logged(agent.log, "was written by somebody else") for agent in (old, new)]
+        wait_for(lambda: any(told() for told in refused), "a commit of one to be refused, for the other's", PATIENCE)
         old.stop()
         archive.wait_for_offset(archive.next_offset() + 1, seconds=PATIENCE)
     end = archive.wait_until_shipped()
