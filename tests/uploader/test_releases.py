@@ -17,10 +17,12 @@ from ts_common.store.contract import ObjectStore
 from ts_local.cluster import LocalCluster, wait_for
 from ts_uploader.chapters import write_chapter
 from ts_uploader.commit import CommitLog
-from ts_uploader.events import AskStore, Reign
+from ts_uploader.events import AskStore, Reign, Shipped, WriteCommit
 
 PATIENCE = 90.0
 CHECKOUT = Path(__file__).parents[2]
+LATER_COMMIT = b'00000000000000000000\n{"version":2,"run":["what only a later release knows"]}\n'
+REIGN = Reign(5, ID, 0)
 LATER = ("--environment-provider", "tests.uploader.later_release:Later")
 
 
@@ -52,6 +54,7 @@ def test_agents_of_two_releases_ship_one_cluster(cluster: LocalCluster, archive_
     assert archive.read() == archive.oracle(end=archive.next_offset())
 
 
+@pytest.mark.full
 def test_a_commit_of_a_later_version_is_waited_for_and_never_written_over(
     cluster: LocalCluster, archive_of: ArchiveOf
 ) -> None:
@@ -65,8 +68,7 @@ def test_a_commit_of_a_later_version_is_waited_for_and_never_written_over(
     agent.stop()
     key = archive.partition_keys().commit
     known, _ = archive.store.get(key)
-    later = b'00000000000000000000\n{"version":2,"run":["what only a later release knows"]}\n'
-    archive.store.put(key, later)
+    archive.store.put(key, LATER_COMMIT)
     agent = archive.agent()
     cluster.produce(topic, records(900, start=900), partition=0)
     waiting = f'ts_uploader_waiting{{partition="0",topic="{topic}"}}'
@@ -77,10 +79,26 @@ def test_a_commit_of_a_later_version_is_waited_for_and_never_written_over(
         PATIENCE,
     )
     assert agent.metrics()[waiting] == 1
-    assert archive.store.get(key)[0] == later
+    assert archive.store.get(key)[0] == LATER_COMMIT
     archive.store.put(key, known)
     end = archive.wait_until_shipped()
     assert archive.read() == archive.oracle(end=end)
+
+
+def test_a_commit_of_a_later_version_is_not_written_over(store: ObjectStore, local: LocalDirectory) -> None:
+    """Neither by an agent that asks where to go on, nor by one that had its position from before."""
+    local.segments(0, 10, 20)
+    local.epochs((5, 0))
+    commits = CommitLog(CLUSTER, 1, lambda _: store)
+    ask = AskStore(TP, 0, REIGN, local.listing(), 0, None, 0)
+    position = commits.ask(ask).position
+    store.put(KEYS.commit, LATER_COMMIT)
+    segment = Shipped(TP, 0, REIGN, 0, 10, 10, ((5, 0),), 10, 1, 0, 0.0)
+    with pytest.raises(NewerFormat, match=r"offset\.wm is written in version 2 .* upgrade this one"):
+        commits.write(WriteCommit(TP, 0, REIGN, position, (segment,)))
+    with pytest.raises(NewerFormat, match=r"offset\.wm is written in version 2 .* upgrade this one"):
+        commits.ask(ask)
+    assert store.get(KEYS.commit)[0] == LATER_COMMIT
 
 
 def test_incarnations_of_a_later_version_are_not_written_over(store: ObjectStore, local: LocalDirectory) -> None:
@@ -90,7 +108,7 @@ def test_incarnations_of_a_later_version_are_not_written_over(store: ObjectStore
     local.segments(0, 10)
     local.epochs((5, 0))
     with pytest.raises(NewerFormat, match=r"incarnations\.json is written in version 2"):
-        CommitLog(CLUSTER, 1, lambda _: store).ask(AskStore(TP, 0, Reign(5, ID, 0), local.listing(), 0, None, 0))
+        CommitLog(CLUSTER, 1, lambda _: store).ask(AskStore(TP, 0, REIGN, local.listing(), 0, None, 0))
     assert store.get(CLUSTER.incarnations(TP.topic))[0] == later
 
 
@@ -109,14 +127,15 @@ def test_two_agents_beside_one_broker_lose_and_repeat_nothing(cluster: LocalClus
     """The new one starts before the old one ends, under load: it says so, each segment stands once, both go on."""
     topic = "beside-each-other"
     archive = archive_of(topic)
-    cluster.create_topic(topic, assignment=[[1]])
+    small = {"segment.bytes": "8000", "segment.index.bytes": "1000"}  # many commits, so that two meet soon
+    cluster.create_topic(topic, assignment=[[1]], config=small)
     old = archive.agent()
     process = old.pid
     with CommitWatch(archive) as watch, Load(cluster, topic, 1) as load:
         wait_for(lambda: archive.next_offset() > 0, "a first commit", PATIENCE)
         new = archive.agent()
-        both_from = archive.next_offset()
-        archive.wait_for_offset(both_from + 400, seconds=PATIENCE)
+        refused = [logged(agent.log, "was written by somebody else") for agent in (old, new)]
+        wait_for(lambda: any(told() for told in refused), "a commit of one to be refused, for the other's", PATIENCE)
         old.stop()
         archive.wait_for_offset(archive.next_offset() + 1, seconds=PATIENCE)
     end = archive.wait_until_shipped()
