@@ -6,10 +6,15 @@ import pytest
 from botocore.loaders import create_loader
 from hypothesis import settings
 
+from ts_local.azurite import AzuriteServer
+from ts_local.fake_gcs import GcsServer
 from ts_local.moto import MotoServer
 from ts_local.pytest_logs import pytest_runtest_makereport
 
 __all__ = ["pytest_runtest_makereport"]
+
+GCS_BUCKET = "tests"
+AZURE_CONTAINER = "tests"
 
 # A change is refused for what it does, not for an example that nobody drew before: `make test` draws the same ones each
 # time. `make test-full` looks for new ones.
@@ -32,6 +37,32 @@ def moto_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MotoServer
     server = MotoServer(directory, directory)
     server.start()
     try:
+        yield server
+    finally:
+        server.kill()
+
+
+@pytest.fixture(scope="session")
+def gcs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GcsServer]:
+    """Google's server, with the bucket `GCS_BUCKET`; started where a test asks for it."""
+    directory = tmp_path_factory.mktemp("gcs")
+    server = GcsServer(directory, directory)
+    server.start()
+    try:
+        server.create_bucket(GCS_BUCKET)
+        yield server
+    finally:
+        server.kill()
+
+
+@pytest.fixture(scope="session")
+def azurite_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzuriteServer]:
+    """Azure's server, with the container `AZURE_CONTAINER`; started where a test asks for it."""
+    directory = tmp_path_factory.mktemp("azurite")
+    server = AzuriteServer(directory, directory)
+    server.start()
+    try:
+        server.create_container(AZURE_CONTAINER)
         yield server
     finally:
         server.kill()

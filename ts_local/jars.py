@@ -74,7 +74,7 @@ def oracle_classes() -> Path:
 
     def compile_it(directory: Path) -> None:
         command = [_require("javac"), "--release", "17", "-Xlint:all,-path", "-Werror", "-cp", f"{jars}/*"]
-        _run([*command, "-d", str(directory), str(ORACLE_SOURCE)])
+        run([*command, "-d", str(directory), str(ORACLE_SOURCE)])
 
     return build_once(BUILD / "oracle", ORACLE_SOURCE.read_bytes() + _pom("kafka-3.9").read_bytes(), compile_it)
 
@@ -105,7 +105,7 @@ def _pom(name: str) -> Path:
 
 def _fetched(name: str, pom: Path) -> Path:
     def fetch(directory: Path) -> None:
-        _run(
+        run(
             [
                 *(_require("mvn"), "-B", "-ntp", "-q", "-f", str(pom), "dependency:copy-dependencies"),
                 *("-DincludeScope=runtime", f"-DoutputDirectory={directory}"),
@@ -163,7 +163,12 @@ def _lock(directory: Path) -> Iterator[None]:
         yield
 
 
-def _run(command: list[str]) -> None:
+def run(command: list[str]) -> None:
+    """Run a command to its end.
+
+    Raises:
+        BuildFailedError: it ended with an error.
+    """
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != 0:
         raise BuildFailedError(f"{' '.join(command)}\nended with status {done.returncode}:\n{done.stdout[-4000:]}")

@@ -1,4 +1,4 @@
-"""Stores of both kinds for one contract suite: a directory, and a real S3 server (SeaweedFS)."""
+"""Stores of each kind for one contract suite: a directory, and real servers of S3, Azure and Google."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import AZURE_CONTAINER, GCS_BUCKET
 from tests.store.servers import FakeServer
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
+from ts_local.azurite import AzuriteServer
+from ts_local.fake_gcs import GcsServer
 from ts_local.moto import MotoServer
 from ts_local.s3 import S3Server
 
@@ -32,6 +35,11 @@ MOTO_DOES_NOT = {
     "test_a_place_that_is_closed_to_this_identity_is_access_denied",
 }
 
+# Google's lets everybody do everything; Azure's knows the account's key only (tests/store/test_azure.py has another).
+OTHERS_DO_NOT = {"test_a_place_that_is_closed_to_this_identity_is_access_denied"}
+# A thousand puts one by one take them several seconds.
+SLOW_ELSEWHERE = {"test_more_keys_than_a_page_are_listed_and_deleted"}
+
 OpenStore = Callable[[str], ObjectStore]
 
 
@@ -43,7 +51,7 @@ class Place:
         location: an empty store.
         missing: a bucket or directory that does not exist.
         closed: one that exists, and that the tests' identity may not write to.
-        kind: "s3" or "file".
+        kind: "s3", "gs", "az" or "file".
     """
 
     location: str
@@ -118,13 +126,31 @@ def bucket(moto: MotoServer) -> str:
     return name
 
 
+@pytest.fixture
+def google(gcs_server: GcsServer, monkeypatch: pytest.MonkeyPatch) -> GcsServer:
+    """Google's server, which the environment names."""
+    for name, value in gcs_server.environment().items():
+        monkeypatch.setenv(name, value)
+    return gcs_server
+
+
+@pytest.fixture
+def azure(azurite_server: AzuriteServer, monkeypatch: pytest.MonkeyPatch) -> AzuriteServer:
+    """Azure's server, which the environment names."""
+    for name, value in azurite_server.environment().items():
+        monkeypatch.setenv(name, value)
+    return azurite_server
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """The contract is held against each driver, and S3's against two servers."""
     if "place" in metafunc.fixturenames:
-        kinds = ["s3", "moto", "file"]
-        if metafunc.function.__name__ in MOTO_DOES_NOT:
-            kinds.remove("moto")
-        metafunc.parametrize("place", kinds, indirect=True)
+        name = metafunc.function.__name__
+        does_not = {"moto": MOTO_DOES_NOT, "gs": OTHERS_DO_NOT, "az": OTHERS_DO_NOT}
+        kinds = [kind for kind in ("s3", "moto", "gs", "az", "file") if name not in does_not.get(kind, ())]
+        slow = {"gs", "az"} if name in SLOW_ELSEWHERE else set()
+        marked = [pytest.param(kind, marks=pytest.mark.full) if kind in slow else kind for kind in kinds]
+        metafunc.parametrize("place", marked, indirect=True)
 
 
 @pytest.fixture
@@ -141,6 +167,12 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
             f"s3://{CLOSED_BUCKET}/base",
             "s3",
         )
+    if request.param == "gs":
+        request.getfixturevalue("google")
+        return Place(f"gs://{GCS_BUCKET}/base/{uuid.uuid4().hex}", "gs://missing-bucket/base", "", "gs")
+    if request.param == "az":
+        request.getfixturevalue("azure")
+        return Place(f"az://{AZURE_CONTAINER}/base/{uuid.uuid4().hex}", "az://missing-container/base", "", "az")
     root = tmp_path / "root"
     root.mkdir()
     return Place(f"file://{root}", f"file://{tmp_path}/missing", CLOSED_DIRECTORY, "file")

@@ -382,7 +382,7 @@ KEYS = [
 def listed(place: Place, store: ObjectStore) -> list[str]:
     """Keys around every character that may stand in a topic's name, in their byte order, and in the store."""
     # In a directory `t-1` cannot be an object and a directory at once.
-    keys = [key for key in KEYS if place.kind == "s3" or key != "t-1"]
+    keys = [key for key in KEYS if place.kind != "file" or key != "t-1"]
     for key in keys:
         store.put(key, key.encode())
     return sorted(keys, key=str.encode)
