@@ -1,8 +1,9 @@
-"""Kafka's and ZooKeeper's jars, Spark's for Avro, and the oracle's class: fetched and built once per checkout.
+"""Jars of Kafka, ZooKeeper, Hadoop and Avro for Spark, and the oracle's class: fetched and built once per checkout.
 
     kafka_jars("3.9") -> build/jars/3.9          Kafka 3.9.1 with ZooKeeper 3.8.4
     kafka_jars("4")   -> build/jars/4            Kafka 4.1.2, KRaft only
     spark_avro_jar()  -> build/jars/spark-avro   `from_avro` and `to_avro`, which pyspark does not ship
+    hadoop_jars()     -> build/jars/hadoop-3.4   HDFS in one process
     oracle_classes()  -> build/oracle            DumpRecords.class
 
 Each pinned `pom.xml` says what comes; Maven fetches it with `dependency:copy-dependencies`. A directory is
@@ -62,6 +63,16 @@ def spark_avro_jar() -> Path:
     """
     (jar,) = _fetched("spark-avro", _pom("spark-avro")).glob("*.jar")
     return jar
+
+
+def hadoop_jars() -> Path:
+    """The directory with Hadoop's jars for an HDFS in one process, fetched if need be.
+
+    Raises:
+        ToolMissingError, BuildFailedError: as `kafka_jars`.
+    """
+    java()
+    return _fetched("hadoop-3.4", _pom("hadoop-3.4"))
 
 
 def oracle_classes() -> Path:
@@ -180,6 +191,7 @@ def main() -> int:
         for line in LINES:
             print(f"Kafka {line}: {kafka_jars(line)}")
         print(f"Avro for Spark: {spark_avro_jar()}")
+        print(f"HDFS: {hadoop_jars()}")
         print(f"oracle: {oracle_classes()}")
     except (ToolMissingError, BuildFailedError) as error:
         print(error, file=sys.stderr)

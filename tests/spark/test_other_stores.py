@@ -1,27 +1,15 @@
-"""What stands at Azure or Google is planned and read as what stands at S3 is."""
-
-import uuid
+"""What stands at Azure, Google or in HDFS is planned and read as what stands at S3 is."""
 
 import pytest
 
-from tests.conftest import AZURE_CONTAINER, GCS_BUCKET
+from tests.conftest import OTHER_STORES, empty_place
 from tests.spark.archives import Archive, batches
-from ts_local.azurite import AzuriteServer
-from ts_local.fake_gcs import GcsServer
 
 
-@pytest.fixture(params=["gs", "az"])
-def archive(
-    request: pytest.FixtureRequest,
-    gcs_server: GcsServer,
-    azurite_server: AzuriteServer,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Archive:
+@pytest.fixture(params=OTHER_STORES)
+def archive(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Archive:
     """An empty archive of each store."""
-    for name, value in {**gcs_server.environment(), **azurite_server.environment()}.items():
-        monkeypatch.setenv(name, value)
-    bucket = {"gs": GCS_BUCKET, "az": AZURE_CONTAINER}[request.param]
-    return Archive(f"{request.param}://{bucket}/{uuid.uuid4().hex}", entropy_bits=3)
+    return Archive(empty_place(request.param, request, monkeypatch), entropy_bits=3)
 
 
 def test_a_query_reads_each_record_once(archive: Archive) -> None:

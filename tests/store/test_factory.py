@@ -25,6 +25,8 @@ from ts_local.s3 import S3Server
         (" s3://my.bucket-2/base/prefix/ ", Location(Scheme.S3, "my.bucket-2", "base/prefix")),
         ("gs://bucket/base", Location(Scheme.GCS, "bucket", "base")),
         ("az://container/base", Location(Scheme.AZURE, "container", "base")),
+        ("webhdfs://nn:9870/a/b/", Location(Scheme.WEBHDFS, "nn:9870", "a/b")),
+        ("swebhdfs://nn.example.com:9871/a", Location(Scheme.SWEBHDFS, "nn.example.com:9871", "a")),
         ("file:///data", Location(Scheme.FILE, "", "/data")),
         ("file:///data/kafka archive/", Location(Scheme.FILE, "", "/data/kafka archive")),
     ],
@@ -56,6 +58,10 @@ def test_the_text_of_a_location_is_its_url() -> None:
         ("gcs://bucket/base", "write gs://bucket/base/prefix"),
         ("abfss://container@account.dfs.core.windows.net/base", "write az://container/base/prefix"),
         ("gs://", "names the bucket ''"),
+        ("hdfs://nn:8020/a", "write webhdfs://namenode:9870/directory"),
+        ("webhdfs://nn/a", "names no NameNode: write webhdfs://host:port/directory"),
+        ("webhdfs://nn:9870/", "names the root of the file system"),
+        ("swebhdfs://nn:9870/a//b", "no usable directory"),
         ("az://ab/base", "az://bucket/base/prefix"),
         ("S3://bucket", "begins with 'S3'"),
         ("s3a://bucket/base", "write s3://bucket/base"),
@@ -115,7 +121,7 @@ def test_azure_and_google_need_no_sdk(azure: AzuriteServer, google: GcsServer) -
     del azure, google
 
 
-@pytest.mark.parametrize("url", ["gs://bucket/base", "az://container/base", "file:///directory"])
+@pytest.mark.parametrize("url", ["gs://bucket/base", "az://container/base", "webhdfs://nn:9870/a", "file:///directory"])
 def test_options_of_s3_are_refused_for_other_stores(url: str) -> None:
     """Whoever gave one expects something that would not happen."""
     options = StorageOptions(storing=Storing(storage_class="STANDARD_IA"))

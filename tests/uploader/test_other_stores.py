@@ -1,39 +1,27 @@
-"""An agent whose store is Azure's or Google's: the same protocol, the same objects."""
-
-import uuid
+"""An agent whose store is Azure's, Google's or HDFS: the same protocol, the same objects."""
 
 import pytest
 
-from tests.conftest import AZURE_CONTAINER, GCS_BUCKET
+from tests.conftest import OTHER_STORES, empty_place
 from tests.uploader.conftest import ArchiveOf
 from tests.uploader.test_shipping import records
 from ts_common.object_keys import PROBE_NAME, ClusterKeys
 from ts_common.store.factory import open_store
 from ts_common.store.options import Endpoint
-from ts_local.azurite import AzuriteServer
 from ts_local.cluster import LocalCluster
-from ts_local.fake_gcs import GcsServer
 from ts_uploader.store_check import problems_of
 
 URL = "storage.service.endpoint.url"
 
 
-@pytest.fixture(params=["gs", "az"])
-def location(
-    request: pytest.FixtureRequest,
-    gcs_server: GcsServer,
-    azurite_server: AzuriteServer,
-    monkeypatch: pytest.MonkeyPatch,
-) -> str:
+@pytest.fixture(params=OTHER_STORES)
+def location(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """An empty place in each store."""
-    for name, value in {**gcs_server.environment(), **azurite_server.environment()}.items():
-        monkeypatch.setenv(name, value)
-    bucket = {"gs": GCS_BUCKET, "az": AZURE_CONTAINER}[request.param]
-    return f"{request.param}://{bucket}/{uuid.uuid4().hex}"
+    return empty_place(request.param, request, monkeypatch)
 
 
 def test_the_look_at_the_start_finds_nothing_to_mend(location: str) -> None:
-    """Both take the probe and hold conditions, each time that an agent starts."""
+    """They take the probe and hold conditions, each time that an agent starts."""
     for _ in range(2):
         with open_store(location) as store:
             found = problems_of(store, ClusterKeys("prod", 5), Endpoint(location), lambda _: store, conditional=True)

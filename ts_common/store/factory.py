@@ -3,6 +3,7 @@
     s3://bucket/base/prefix      the base prefix may be absent
     gs://bucket/base/prefix      Google Cloud Storage
     az://container/base/prefix   Azure Blob Storage; the environment names the account (`azure_account`)
+    webhdfs://namenode:9870/directory, swebhdfs://namenode:9871/directory      HDFS, with TLS
     file:///directory
 
 Only `s3://` loads boto3, and each of the others only what it needs.
@@ -22,13 +23,15 @@ from ts_common.store.unconditional import UnconditionalStore
 
 SOURCE = "storage location"
 ACCEPTED = (
-    "accepted are s3://bucket/base/prefix, gs://bucket/base/prefix, az://container/base/prefix and file:///directory"
+    "accepted are s3://bucket/base/prefix, gs://bucket/base/prefix, az://container/base/prefix, "
+    "webhdfs://namenode:9870/directory, swebhdfs:// for TLS, and file:///directory"
 )
 # S3's rule, and the capitals and underscores that older buckets and other stores have.
 BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]")
 # What other tools call the same stores.
 _AZURE = "az://container/base/prefix, and name the account in AZURE_STORAGE_ACCOUNT"
 OTHER_NAMES = {"gcs": "gs://bucket/base/prefix", "abfs": _AZURE, "abfss": _AZURE, "wasbs": _AZURE, "azure": _AZURE}
+OTHER_NAMES["hdfs"] = "webhdfs://namenode:9870/directory, with the NameNode's port for HTTP"
 
 
 class Scheme(StrEnum):
@@ -37,6 +40,8 @@ class Scheme(StrEnum):
     S3 = "s3"
     GCS = "gs"
     AZURE = "az"
+    WEBHDFS = "webhdfs"
+    SWEBHDFS = "swebhdfs"
     FILE = "file"
 
 
@@ -46,8 +51,8 @@ class Location:
 
     Attributes:
         scheme: which driver.
-        bucket: of S3 or Google, or container of Azure; empty for a directory.
-        path: the base prefix without slashes at its ends, or the absolute directory.
+        bucket: of S3 or Google, or container of Azure, host and port of HDFS; empty for a directory.
+        path: the base prefix, or HDFS's directory, without slashes at its ends; or the absolute directory.
     """
 
     scheme: Scheme
@@ -121,6 +126,11 @@ def _open(location: Location, options: StorageOptions, timeout_seconds: float, t
 
             azure = AzureService(location.bucket, account_of(os.environ))
             return HttpStore(azure, location.path, timeout_seconds=timeout_seconds, threads=threads)
+        case Scheme.WEBHDFS | Scheme.SWEBHDFS:
+            from ts_common.store.webhdfs import WebHdfsStore  # noqa: PLC0415 - as its sibling
+
+            url = f"{'http' if location.scheme is Scheme.WEBHDFS else 'https'}://{location.bucket}"
+            return WebHdfsStore(str(location), url, location.path, timeout_seconds=timeout_seconds, threads=threads)
         case Scheme.FILE:
             from ts_common.store.file import FileStore  # noqa: PLC0415 - as its sibling
 
@@ -139,6 +149,8 @@ def _parse(url: str) -> Location:
         raise ValueError(f"{url!r} is the Hadoop form: write s3://{rest}")
     if scheme in {Scheme.S3, Scheme.GCS, Scheme.AZURE}:
         return _parse_bucket(url, Scheme(scheme), rest)
+    if scheme in {Scheme.WEBHDFS, Scheme.SWEBHDFS}:
+        return _parse_webhdfs(url, Scheme(scheme), rest)
     if scheme == Scheme.FILE:
         return _parse_file(url, rest)
     raise ValueError(f"{url!r} begins with {scheme!r}: {ACCEPTED}")
@@ -158,6 +170,20 @@ def _parse_bucket(url: str, scheme: Scheme, rest: str) -> Location:
         except ValueError as error:
             raise ValueError(f"{url!r} has no usable base prefix: {error}") from error
     return Location(scheme, bucket, base)
+
+
+def _parse_webhdfs(url: str, scheme: Scheme, rest: str) -> Location:
+    address, _, path = rest.partition("/")
+    path = path.rstrip("/")
+    if not re.fullmatch(r"[\w.-]+:\d+", address, re.ASCII):
+        raise ValueError(f"{url!r} names no NameNode: write {scheme}://host:port/directory, with its port for HTTP")
+    if not path:
+        raise ValueError(f"{url!r} names the root of the file system: name a directory of its own")
+    try:
+        check_key(path)
+    except ValueError as error:
+        raise ValueError(f"{url!r} has no usable directory: {error}") from error
+    return Location(scheme, address, path)
 
 
 def _parse_file(url: str, rest: str) -> Location:

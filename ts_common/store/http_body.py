@@ -30,6 +30,7 @@ class Sent:
     Attributes:
         length: of all that is sent, in bytes.
         failure: what broke the body off.
+        name: of the object.
     """
 
     def __init__(
@@ -37,11 +38,12 @@ class Sent:
     ) -> None:
         self.length = len(before) + size + len(after)
         self.failure: Exception | None = None
+        body.seek(0)
         self._body = body
         self._left = size
         self._expected = crc32c
         self._crc32c = 0
-        self._name = name
+        self.name = name
         self._before = before
         self._after = after
 
@@ -77,7 +79,7 @@ class Sent:
 
     def _other(self) -> CorruptData:
         return CorruptData(
-            f"{self._name}: the body's CRC-32C is {self._crc32c:08x}, not {self._expected:08x}; nothing was written"
+            f"{self.name}: the body's CRC-32C is {self._crc32c:08x}, not {self._expected:08x}; nothing was written"
         )
 
 
