@@ -7,10 +7,12 @@ import pytest
 
 from tests.conftest import GCS_BUCKET
 from tests.store.servers import FakeServer, answer
-from ts_common.errors import ConfigurationError, PreconditionFailed
+from ts_common.errors import ConfigurationError, ObjectNotFound, PreconditionFailed, StoreUnavailable
+from ts_common.store.call import Call
 from ts_common.store.contract import IfMatch
 from ts_common.store.factory import open_store
 from ts_common.store.gcs import GcsService, gcs_service
+from ts_common.store.http_client import Answer
 from ts_common.store.http_store import HttpStore
 from ts_local.fake_gcs import GcsServer
 
@@ -21,6 +23,16 @@ def test_no_etag_means_that_nothing_may_stand_there(google: GcsServer, etag: str
     del google
     with open_store(f"gs://{GCS_BUCKET}/zero") as store, pytest.raises(PreconditionFailed):
         store.put("offset.wm", b"x", condition=IfMatch(etag))
+
+
+def test_a_plain_not_found_is_an_emulators_word_alone() -> None:
+    """From Google it would be something in between that answers, and no absent object."""
+    told = Answer(404, {}, b"Not Found\n")
+    call = Call("GET Object", "gs://bucket/key")
+    assert isinstance(GcsService("bucket", "http://host", None).error(told, call), ObjectNotFound)
+    assert isinstance(GcsService("bucket", "http://host", lambda: "t0ken").error(told, call), StoreUnavailable)
+    said = Answer(404, {}, b"<?xml version='1.0'?><Error><Code>NoSuchKey</Code></Error>")
+    assert isinstance(GcsService("bucket", "http://host", lambda: "t0ken").error(said, call), ObjectNotFound)
 
 
 def test_no_cache_may_keep_what_is_written_over() -> None:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import pytest
 from awscrt.checksums import crc32c
 
-from tests.store.servers import FakeServer, answer
+from tests.store import servers
+from tests.store.servers import FakeServer
 from ts_common.errors import (
     AccessDenied,
     CorruptData,
@@ -24,6 +25,12 @@ from ts_common.store.contract import ByteRange, IfAbsent, IfMatch, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.http_client import READ_ATTEMPTS
 from ts_local.azurite import ACCOUNT, KEY
+
+
+def answer(status: str, body: bytes = b"", **headers: str) -> bytes:
+    """A whole answer, after which nobody tries the connection again."""
+    return servers.answer(status, body, connection="close", **headers)
+
 
 DATE = "Sun, 22 Nov 2026 02:33:34 GMT"
 

@@ -157,7 +157,7 @@ def test_files_of_the_driver_are_never_listed_and_old_ones_go(
 def remote(status: str, exception: str) -> bytes:
     """A NameNode's refusal."""
     said = {"RemoteException": {"exception": exception, "message": f"{exception} as told\n\tat somewhere"}}
-    return answer(status, json.dumps(said).encode())
+    return answer(status, json.dumps(said).encode(), connection="close")
 
 
 @pytest.mark.parametrize(
@@ -167,8 +167,8 @@ def remote(status: str, exception: str) -> bytes:
         (remote("403 Forbidden", "SafeModeException"), StoreUnavailable),
         (remote("500 Error", "IOException"), StoreUnavailable),
         (remote("403 Forbidden", "DSQuotaExceededException"), OperatorError),
-        (answer("200 OK", b"<html>a proxy</html>"), StoreUnavailable),
-        (answer("404 Not Found", b"<html>a proxy</html>"), StoreUnavailable),
+        (answer("200 OK", b"<html>a proxy</html>", connection="close"), StoreUnavailable),
+        (answer("404 Not Found", b"<html>a proxy</html>", connection="close"), StoreUnavailable),
         (b"", StoreUnavailable),
     ],
 )

@@ -209,7 +209,9 @@ class GcsService(Service):
             error = json.loads(body)["error"]
             reason, message = error["errors"][0]["reason"], error["message"]
         except (ValueError, KeyError, IndexError, TypeError):
-            return ("notFound" if answer.status == 404 and body.strip() == "Not Found" else ""), body
+            # The emulator's answer to a GET Object; Google's own says NoSuchKey.
+            emulated = self._token is None and answer.status == 404 and body.strip() == "Not Found"
+            return "notFound" if emulated else "", body
         if answer.status == 404:
             return "notFound", message
         if answer.status == 400 and ("CRC32C" in message or "checksum" in message.lower()):
