@@ -175,7 +175,7 @@ class ClusterConfig(BaseModel):
     endpoint_url: str | None = Field(
         None,
         alias="storage.service.endpoint.url",
-        description="For the provider url: s3://bucket/base/prefix or file:///dir, for all topics.",
+        description="For the provider url: s3://bucket/base/prefix, gs://, az://, webhdfs://, file:/// for all topics.",
     )
     endpoint_json_path: str | None = Field(
         None,

@@ -22,7 +22,7 @@ from ts_common.errors import ConfigurationError
 from ts_common.plugins import load_class
 from ts_common.store.factory import Scheme, parse_location
 from ts_common.store.option_table import options_of, parse_options
-from ts_common.store.options import PREFIX, Endpoint, refuse_for_directory
+from ts_common.store.options import PREFIX, Endpoint, refuse_for_others
 
 PROVIDER_KEY = "storage.service.endpoint.provider.class"
 URL_KEY = "storage.service.endpoint.url"
@@ -93,8 +93,8 @@ class UrlEndpointProvider(EndpointProvider):
             raise ConfigurationError(source, [missing])
         try:
             location = parse_location(url)
-            if location.scheme is Scheme.FILE:
-                refuse_for_directory(url, self.options)
+            if location.scheme is not Scheme.S3:
+                refuse_for_others(url, self.options)
         except ConfigurationError as error:
             raise ConfigurationError(source, [f"{URL_KEY}: {problem}" for problem in error.problems]) from error
         self._url = str(location)

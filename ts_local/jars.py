@@ -1,8 +1,9 @@
-"""Kafka's and ZooKeeper's jars, Spark's for Avro, and the oracle's class: fetched and built once per checkout.
+"""Jars of Kafka, ZooKeeper, Hadoop and Avro for Spark, and the oracle's class: fetched and built once per checkout.
 
     kafka_jars("3.9") -> build/jars/3.9          Kafka 3.9.1 with ZooKeeper 3.8.4
     kafka_jars("4")   -> build/jars/4            Kafka 4.1.2, KRaft only
     spark_avro_jar()  -> build/jars/spark-avro   `from_avro` and `to_avro`, which pyspark does not ship
+    hadoop_jars()     -> build/jars/hadoop-3.4   HDFS in one process
     oracle_classes()  -> build/oracle            DumpRecords.class
 
 Each pinned `pom.xml` says what comes; Maven fetches it with `dependency:copy-dependencies`. A directory is
@@ -64,6 +65,16 @@ def spark_avro_jar() -> Path:
     return jar
 
 
+def hadoop_jars() -> Path:
+    """The directory with Hadoop's jars for an HDFS in one process, fetched if need be.
+
+    Raises:
+        ToolMissingError, BuildFailedError: as `kafka_jars`.
+    """
+    java()
+    return _fetched("hadoop-3.4", _pom("hadoop-3.4"))
+
+
 def oracle_classes() -> Path:
     """The directory with the oracle's class files, compiled if need be against Kafka 3.9's client.
 
@@ -74,7 +85,7 @@ def oracle_classes() -> Path:
 
     def compile_it(directory: Path) -> None:
         command = [_require("javac"), "--release", "17", "-Xlint:all,-path", "-Werror", "-cp", f"{jars}/*"]
-        _run([*command, "-d", str(directory), str(ORACLE_SOURCE)])
+        run([*command, "-d", str(directory), str(ORACLE_SOURCE)])
 
     return build_once(BUILD / "oracle", ORACLE_SOURCE.read_bytes() + _pom("kafka-3.9").read_bytes(), compile_it)
 
@@ -105,7 +116,7 @@ def _pom(name: str) -> Path:
 
 def _fetched(name: str, pom: Path) -> Path:
     def fetch(directory: Path) -> None:
-        _run(
+        run(
             [
                 *(_require("mvn"), "-B", "-ntp", "-q", "-f", str(pom), "dependency:copy-dependencies"),
                 *("-DincludeScope=runtime", f"-DoutputDirectory={directory}"),
@@ -163,7 +174,12 @@ def _lock(directory: Path) -> Iterator[None]:
         yield
 
 
-def _run(command: list[str]) -> None:
+def run(command: list[str]) -> None:
+    """Run a command to its end.
+
+    Raises:
+        BuildFailedError: it ended with an error.
+    """
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != 0:
         raise BuildFailedError(f"{' '.join(command)}\nended with status {done.returncode}:\n{done.stdout[-4000:]}")
@@ -175,6 +191,7 @@ def main() -> int:
         for line in LINES:
             print(f"Kafka {line}: {kafka_jars(line)}")
         print(f"Avro for Spark: {spark_avro_jar()}")
+        print(f"HDFS: {hadoop_jars()}")
         print(f"oracle: {oracle_classes()}")
     except (ToolMissingError, BuildFailedError) as error:
         print(error, file=sys.stderr)

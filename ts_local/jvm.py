@@ -7,7 +7,7 @@ from ts_local.jars import PACKAGE, Line, java, kafka_jars
 
 # The first compiler alone and the serial collector: a short-lived server starts in half the time, and brokers here
 # move bytes that they need not touch.
-_FAST_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xshare:auto")
+FAST_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xshare:auto")
 _LOGGING: Mapping[Line, str] = {
     "3.9": f"-Dlog4j.configuration=file:{PACKAGE / 'kafka-3.9' / 'log4j.properties'}",
     "4": f"-Dlog4j2.configurationFile={PACKAGE / 'kafka-4' / 'log4j2.properties'}",
@@ -45,5 +45,5 @@ def java_command(
         ToolMissingError, BuildFailedError: as `ts_local.jars.kafka_jars`.
     """
     class_path = ":".join([*map(str, classes), f"{kafka_jars(line)}/*"])
-    fixed = [java(), f"-Xmx{heap_mb}m", *_FAST_START, _LOGGING[line]]
+    fixed = [java(), f"-Xmx{heap_mb}m", *FAST_START, _LOGGING[line]]
     return [*fixed, *options, "-cp", class_path, main, *arguments]

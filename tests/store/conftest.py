@@ -1,4 +1,4 @@
-"""Stores of both kinds for one contract suite: a directory, and a real S3 server (SeaweedFS)."""
+"""Stores of each kind for one contract suite: a directory, and real servers of S3, Azure and Google."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import empty_place
 from tests.store.servers import FakeServer
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
+from ts_local.azurite import AzuriteServer
+from ts_local.fake_gcs import GcsServer
+from ts_local.hdfs import HdfsServer
 from ts_local.moto import MotoServer
 from ts_local.s3 import S3Server
 
@@ -18,6 +22,8 @@ BUCKET = "contract"
 CLOSED_BUCKET = "closed"
 # A directory that nobody may write to, root included.
 CLOSED_DIRECTORY = "file:///sys/kernel"
+
+KINDS = ("s3", "moto", "gs", "az", "webhdfs", "file")
 
 # Rules of the contract that moto's server does not hold; there these tests would say nothing of the driver.
 MOTO_DOES_NOT = {
@@ -32,6 +38,30 @@ MOTO_DOES_NOT = {
     "test_a_place_that_is_closed_to_this_identity_is_access_denied",
 }
 
+# Google's lets everybody do everything; Azure's knows the account's key only (tests/store/test_azure.py has another).
+OTHERS_DO_NOT = {"test_a_place_that_is_closed_to_this_identity_is_access_denied"}
+# Many puts one by one take them seconds.
+SLOW_ELSEWHERE = {
+    "test_more_keys_than_a_page_are_listed_and_deleted",
+    "test_a_prefix_is_a_prefix_of_the_key",
+    "test_start_after_leaves_out_what_comes_before",
+    "test_a_part_of_a_key_may_begin_with_a_dot",
+    "test_contents_of_one_size_have_different_etags",
+}
+
+# HDFS takes four or five requests for what others do in one: `make test` holds what it does in its own way.
+QUICK_ON_HDFS = {
+    "test_what_is_put_is_got",
+    "test_if_absent_writes_once",
+    "test_if_absent_of_sixteen_threads_has_one_winner",
+    "test_if_match_of_sixteen_threads_has_one_winner",
+    "test_if_match_over_something_else_is_refused",
+    "test_bytes_of_another_checksum_are_refused",
+    "test_a_reader_that_ends_early_writes_nothing",
+    "test_a_missing_bucket_or_directory_is_an_error_and_is_not_created",
+    "test_a_place_that_is_closed_to_this_identity_is_access_denied",
+}
+
 OpenStore = Callable[[str], ObjectStore]
 
 
@@ -43,7 +73,7 @@ class Place:
         location: an empty store.
         missing: a bucket or directory that does not exist.
         closed: one that exists, and that the tests' identity may not write to.
-        kind: "s3" or "file".
+        kind: "s3", "gs", "az", "webhdfs" or "file".
     """
 
     location: str
@@ -118,17 +148,49 @@ def bucket(moto: MotoServer) -> str:
     return name
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """The contract is held against each driver, and S3's against two servers."""
-    if "place" in metafunc.fixturenames:
-        kinds = ["s3", "moto", "file"]
-        if metafunc.function.__name__ in MOTO_DOES_NOT:
-            kinds.remove("moto")
-        metafunc.parametrize("place", kinds, indirect=True)
+@pytest.fixture
+def google(gcs_server: GcsServer, monkeypatch: pytest.MonkeyPatch) -> GcsServer:
+    """Google's server, which the environment names."""
+    for name, value in gcs_server.environment().items():
+        monkeypatch.setenv(name, value)
+    return gcs_server
 
 
 @pytest.fixture
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def azure(azurite_server: AzuriteServer, monkeypatch: pytest.MonkeyPatch) -> AzuriteServer:
+    """Azure's server, which the environment names."""
+    for name, value in azurite_server.environment().items():
+        monkeypatch.setenv(name, value)
+    return azurite_server
+
+
+@pytest.fixture
+def hdfs(hdfs_server: HdfsServer, monkeypatch: pytest.MonkeyPatch) -> HdfsServer:
+    """HDFS, for a user without rights of his own."""
+    for name, value in hdfs_server.environment().items():
+        monkeypatch.setenv(name, value)
+    return hdfs_server
+
+
+def kinds_of(test: str) -> list[str]:
+    """The stores that a test of the contract is held against."""
+    does_not = {"moto": MOTO_DOES_NOT, "gs": OTHERS_DO_NOT, "az": OTHERS_DO_NOT}
+    return [kind for kind in KINDS if test not in does_not.get(kind, ())]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """The contract is held against each driver, and S3's against two servers."""
+    if "place" in metafunc.fixturenames:
+        name = metafunc.function.__name__
+        slow = {"gs", "az"} if name in SLOW_ELSEWHERE else set()
+        if name not in QUICK_ON_HDFS:
+            slow |= {"webhdfs"}
+        marked = [pytest.param(kind, marks=pytest.mark.full) if kind in slow else kind for kind in kinds_of(name)]
+        metafunc.parametrize("place", marked, indirect=True)
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     """A place for each driver."""
     if request.param == "moto":
         bucket = request.getfixturevalue("bucket")
@@ -141,6 +203,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
             f"s3://{CLOSED_BUCKET}/base",
             "s3",
         )
+    if request.param in {"gs", "az", "webhdfs"}:
+        url = empty_place(request.param, request, monkeypatch)
+        outer = url.rpartition("/")[0]
+        missing = f"{outer}/missing" if request.param == "webhdfs" else f"{request.param}://missing-bucket/base"
+        return Place(url, missing, url.replace("/tests/", "/closed/").rpartition("/")[0], request.param)
     root = tmp_path / "root"
     root.mkdir()
     return Place(f"file://{root}", f"file://{tmp_path}/missing", CLOSED_DIRECTORY, "file")

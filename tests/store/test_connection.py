@@ -20,10 +20,11 @@ from urllib3.exceptions import InsecureRequestWarning
 from tests.store.servers import FakeServer, answer
 from ts_common.errors import AccessDenied, ConfigurationError, OperatorError, StoreUnavailable, TieredStorageError
 from ts_common.store.allowance import Allowance
+from ts_common.store.call import Call
 from ts_common.store.contract import IfAbsent, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.options import AddressingStyle, Connection, StorageOptions
-from ts_common.store.s3_errors import Call, translate
+from ts_common.store.s3_errors import translate
 from ts_local.certificates import Certificates
 from ts_local.moto import MotoServer
 from ts_local.ports import LOOPBACK, free_port

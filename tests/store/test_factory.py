@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import AZURE_CONTAINER, GCS_BUCKET
 from tests.store.conftest import BUCKET
 from ts_common.errors import ConfigurationError, OperatorError
 from ts_common.store.factory import Location, Scheme, open_store, parse_location
+from ts_common.store.options import StorageOptions, Storing
+from ts_local.azurite import AzuriteServer
+from ts_local.fake_gcs import GcsServer
 from ts_local.s3 import S3Server
 
 
@@ -19,6 +23,10 @@ from ts_local.s3 import S3Server
         ("s3://bucket/", Location(Scheme.S3, "bucket", "")),
         ("s3://bucket/base", Location(Scheme.S3, "bucket", "base")),
         (" s3://my.bucket-2/base/prefix/ ", Location(Scheme.S3, "my.bucket-2", "base/prefix")),
+        ("gs://bucket/base", Location(Scheme.GCS, "bucket", "base")),
+        ("az://container/base", Location(Scheme.AZURE, "container", "base")),
+        ("webhdfs://nn:9870/a/b/", Location(Scheme.WEBHDFS, "nn:9870", "a/b")),
+        ("swebhdfs://nn.example.com:9871/a", Location(Scheme.SWEBHDFS, "nn.example.com:9871", "a")),
         ("file:///data", Location(Scheme.FILE, "", "/data")),
         ("file:///data/kafka archive/", Location(Scheme.FILE, "", "/data/kafka archive")),
     ],
@@ -43,10 +51,18 @@ def test_the_text_of_a_location_is_its_url() -> None:
 @pytest.mark.parametrize(
     ("url", "problem"),
     [
-        ("", "accepted are s3://bucket/base/prefix and file:///directory"),
-        ("bucket/base", "accepted are s3://bucket/base/prefix and file:///directory"),
-        ("/data", "accepted are s3://bucket/base/prefix and file:///directory"),
-        ("gs://bucket/base", "begins with 'gs'"),
+        ("", "accepted are s3://bucket/base/prefix, gs://bucket/base/prefix, az://container/base/prefix"),
+        ("bucket/base", "accepted are s3://bucket/base/prefix, gs://bucket/base/prefix, az://container/base/prefix"),
+        ("/data", "accepted are s3://bucket/base/prefix, gs://bucket/base/prefix, az://container/base/prefix"),
+        ("ftp://bucket/base", "begins with 'ftp'"),
+        ("gcs://bucket/base", "write gs://bucket/base/prefix"),
+        ("abfss://container@account.dfs.core.windows.net/base", "write az://container/base/prefix"),
+        ("gs://", "names the bucket ''"),
+        ("hdfs://nn:8020/a", "write webhdfs://namenode:9870/directory"),
+        ("webhdfs://nn/a", "names no NameNode: write webhdfs://host:port/directory"),
+        ("webhdfs://nn:9870/", "names the root of the file system"),
+        ("swebhdfs://nn:9870/a//b", "no usable directory"),
+        ("az://ab/base", "az://bucket/base/prefix"),
         ("S3://bucket", "begins with 'S3'"),
         ("s3a://bucket/base", "write s3://bucket/base"),
         ("s3n://bucket", "write s3://bucket"),
@@ -90,6 +106,27 @@ def test_a_directory_needs_no_boto3(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_azure_and_google_need_no_sdk(azure: AzuriteServer, google: GcsServer) -> None:
+    """Neither boto3 nor an SDK of theirs, nor what gets tokens, where a key or an emulator is named."""
+    program = (
+        "import sys; from ts_common.store.factory import open_store\n"
+        f"for url in ('az://{AZURE_CONTAINER}/quiet', 'gs://{GCS_BUCKET}/quiet'):\n"
+        "    with open_store(url) as store: store.put('key', b'x')\n"
+        "assert not {'boto3', 'botocore', 'google.auth', 'azure.identity', 'requests'} & sys.modules.keys(), 'loaded'"
+    )
+    done = subprocess.run([sys.executable, "-W", "default", "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    del azure, google
+
+
+@pytest.mark.parametrize("url", ["gs://bucket/base", "az://container/base", "webhdfs://nn:9870/a", "file:///directory"])
+def test_options_of_s3_are_refused_for_other_stores(url: str) -> None:
+    """Whoever gave one expects something that would not happen."""
+    options = StorageOptions(storing=Storing(storage_class="STANDARD_IA"))
+    with pytest.raises(ConfigurationError, match=r"is not of S3.*drop them"):
+        open_store(url, options)
 
 
 def test_the_driver_of_s3_loads_without_a_word(aws: S3Server) -> None:

@@ -1,11 +1,15 @@
 """From a URL to an open store.
 
     s3://bucket/base/prefix      the base prefix may be absent
+    gs://bucket/base/prefix      Google Cloud Storage
+    az://container/base/prefix   Azure Blob Storage; the environment names the account (`azure_account`)
+    webhdfs://namenode:9870/directory, swebhdfs://namenode:9871/directory      HDFS, with TLS
     file:///directory
 
-Only `s3://` loads boto3.
+Only `s3://` loads boto3, and each of the others only what it needs.
 """
 
+import os
 import re
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,19 +19,30 @@ from ts_common.errors import ConfigurationError
 from ts_common.store.allowance import UNLIMITED, Allowance
 from ts_common.store.arguments import check_key
 from ts_common.store.contract import ObjectStore
-from ts_common.store.options import NO_OPTIONS, StorageOptions, refuse_for_directory
+from ts_common.store.options import NO_OPTIONS, StorageOptions, refuse_for_others
 from ts_common.store.unconditional import UnconditionalStore
 
 SOURCE = "storage location"
-ACCEPTED = "accepted are s3://bucket/base/prefix and file:///directory"
+ACCEPTED = (
+    "accepted are s3://bucket/base/prefix, gs://bucket/base/prefix, az://container/base/prefix, "
+    "webhdfs://namenode:9870/directory, swebhdfs:// for TLS, and file:///directory"
+)
 # S3's rule, and the capitals and underscores that older buckets and other stores have.
 BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]")
+# What other tools call the same stores.
+_AZURE = "az://container/base/prefix, and name the account in AZURE_STORAGE_ACCOUNT"
+OTHER_NAMES = {"gcs": "gs://bucket/base/prefix", "abfs": _AZURE, "abfss": _AZURE, "wasbs": _AZURE, "azure": _AZURE}
+OTHER_NAMES["hdfs"] = "webhdfs://namenode:9870/directory, with the NameNode's port for HTTP"
 
 
 class Scheme(StrEnum):
     """Which driver a URL asks for."""
 
     S3 = "s3"
+    GCS = "gs"
+    AZURE = "az"
+    WEBHDFS = "webhdfs"
+    SWEBHDFS = "swebhdfs"
     FILE = "file"
 
 
@@ -37,8 +52,8 @@ class Location:
 
     Attributes:
         scheme: which driver.
-        bucket: of S3; empty for a directory.
-        path: the base prefix without slashes at its ends, or the absolute directory.
+        bucket: of S3 or Google, or container of Azure, host and port of HDFS; empty for a directory.
+        path: the base prefix, or HDFS's directory, without slashes at its ends; or the absolute directory.
     """
 
     scheme: Scheme
@@ -76,7 +91,7 @@ def open_store(
 
     Args:
         url: see the module's page.
-        options: of S3; a directory takes none.
+        options: of S3; no other takes any.
         timeout_seconds: how long a request may stand still. A directory knows no such thing.
         threads: how many asynchronous puts run at once.
         conditional_writes: False for a store that knows none; see `ts_common.store.unconditional` for what is lost.
@@ -86,7 +101,10 @@ def open_store(
         ConfigurationError: the URL is not one, or the options are not for it.
         OperatorError: the SDK's own configuration is not usable.
     """
-    store = _open(parse_location(url), options, timeout_seconds, threads, allowance)
+    location = parse_location(url)
+    if location.scheme is not Scheme.S3:
+        refuse_for_others(location, options)
+    store = _open(location, options, timeout_seconds, threads, allowance)
     return store if conditional_writes else UnconditionalStore(store, threads=threads)
 
 
@@ -105,10 +123,38 @@ def _open(
                 threads=threads,
                 allowance=allowance,
             )
+        case Scheme.GCS:
+            from ts_common.store.gcs import gcs_service  # noqa: PLC0415 - as its sibling
+            from ts_common.store.http_store import HttpStore  # noqa: PLC0415 - as its sibling
+
+            google = gcs_service(location.bucket, os.environ)
+            return HttpStore(
+                google, location.path, timeout_seconds=timeout_seconds, threads=threads, allowance=allowance
+            )
+        case Scheme.AZURE:
+            from ts_common.store.azure import AzureService  # noqa: PLC0415 - as its sibling
+            from ts_common.store.azure_account import account_of  # noqa: PLC0415 - as its sibling
+            from ts_common.store.http_store import HttpStore  # noqa: PLC0415 - as its sibling
+
+            azure = AzureService(location.bucket, account_of(os.environ))
+            return HttpStore(
+                azure, location.path, timeout_seconds=timeout_seconds, threads=threads, allowance=allowance
+            )
+        case Scheme.WEBHDFS | Scheme.SWEBHDFS:
+            from ts_common.store.webhdfs import WebHdfsStore  # noqa: PLC0415 - as its sibling
+
+            url = f"{'http' if location.scheme is Scheme.WEBHDFS else 'https'}://{location.bucket}"
+            return WebHdfsStore(
+                str(location),
+                url,
+                location.path,
+                timeout_seconds=timeout_seconds,
+                threads=threads,
+                allowance=allowance,
+            )
         case Scheme.FILE:
             from ts_common.store.file import FileStore  # noqa: PLC0415 - as its sibling
 
-            refuse_for_directory(location, options)
             return FileStore(Path(location.path), threads=threads, allowance=allowance)
 
 
@@ -116,31 +162,49 @@ def _parse(url: str) -> Location:
     scheme, separator, rest = url.strip().partition("://")
     if not separator:
         raise ValueError(f"{url!r} is no store URL: {ACCEPTED}")
+    if scheme in OTHER_NAMES:
+        raise ValueError(f"{url!r}: write {OTHER_NAMES[scheme]}")
     if "@" in rest.partition("/")[0]:
         raise ValueError(f"a {scheme} URL holds no credentials: they come from the environment, a profile or a role")
     if scheme in {"s3a", "s3n"}:
         raise ValueError(f"{url!r} is the Hadoop form: write s3://{rest}")
-    if scheme == Scheme.S3:
-        return _parse_s3(url, rest)
+    if scheme in {Scheme.S3, Scheme.GCS, Scheme.AZURE}:
+        return _parse_bucket(url, Scheme(scheme), rest)
+    if scheme in {Scheme.WEBHDFS, Scheme.SWEBHDFS}:
+        return _parse_webhdfs(url, Scheme(scheme), rest)
     if scheme == Scheme.FILE:
         return _parse_file(url, rest)
     raise ValueError(f"{url!r} begins with {scheme!r}: {ACCEPTED}")
 
 
-def _parse_s3(url: str, rest: str) -> Location:
+def _parse_bucket(url: str, scheme: Scheme, rest: str) -> Location:
     bucket, _, base = rest.partition("/")
     base = base.rstrip("/")
     if not BUCKET.fullmatch(bucket):
         raise ValueError(
             f"{url!r} names the bucket {bucket!r}: a bucket has 3 to 63 letters, digits, '-', '.' or '_', as in "
-            "s3://bucket/base/prefix"
+            f"{scheme}://bucket/base/prefix"
         )
     if base:
         try:
             check_key(base)
         except ValueError as error:
             raise ValueError(f"{url!r} has no usable base prefix: {error}") from error
-    return Location(Scheme.S3, bucket, base)
+    return Location(scheme, bucket, base)
+
+
+def _parse_webhdfs(url: str, scheme: Scheme, rest: str) -> Location:
+    address, _, path = rest.partition("/")
+    path = path.rstrip("/")
+    if not re.fullmatch(r"[\w.-]+:\d+", address, re.ASCII):
+        raise ValueError(f"{url!r} names no NameNode: write {scheme}://host:port/directory, with its port for HTTP")
+    if not path:
+        raise ValueError(f"{url!r} names the root of the file system: name a directory of its own")
+    try:
+        check_key(path)
+    except ValueError as error:
+        raise ValueError(f"{url!r} has no usable directory: {error}") from error
+    return Location(scheme, address, path)
 
 
 def _parse_file(url: str, rest: str) -> Location:

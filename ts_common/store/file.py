@@ -11,8 +11,7 @@ A put writes a file of another name, then its metadata under that file's inode, 
 step. So an object and its metadata appear together; a reader that finds no metadata looks whether the object is still
 the one that it opened. `file_objects` does that for one object; what stands here says which, and walks directories.
 
-No key meets a file of the driver's own, or one that something else hides here (NFS's `.nfs...`): theirs begin with one
-dot, and a part of a key that begins with one gets another before it.
+`file_names` says how keys are called, so that none meets a file of the driver's own.
 
 File and directory are synced before a put returns. Nothing creates the root. Directories stay when their objects go,
 and do not count as such.
@@ -55,8 +54,8 @@ from ts_common.store.contract import (
     ObjectStore,
     ObjectStream,
 )
+from ts_common.store.file_names import WRITING, file_name, is_asked_for, part_of
 from ts_common.store.file_objects import (
-    WRITING,
     FileStream,
     info_of,
     open_object,
@@ -169,11 +168,11 @@ class FileStore(ObjectStore):
             key = pending.pop()
             if not key or key.endswith("/"):
                 found = (key + name for name in self._names(key))
-                pending += sorted((each for each in found if _is_asked_for(each, prefix, start_after)), reverse=True)
+                pending += sorted((each for each in found if is_asked_for(each, prefix, start_after)), reverse=True)
                 continue
             with self._translated("list", key):
                 try:
-                    state = (self._root / _file_name(key)).stat()
+                    state = (self._root / file_name(key)).stat()
                 except _ABSENT:
                     continue
             if stat.S_ISREG(state.st_mode):
@@ -195,8 +194,8 @@ class FileStore(ObjectStore):
         """What stands in a directory, subdirectories with a slash; nothing if it is gone."""
         with self._translated("list", directory):
             try:
-                with os.scandir(self._root / _file_name(directory)) as entries:
-                    parts = [(_part(entry.name), entry) for entry in entries]
+                with os.scandir(self._root / file_name(directory)) as entries:
+                    parts = [(part_of(entry.name), entry) for entry in entries]
                     return [part + "/" if entry.is_dir() else part for part, entry in parts if part]
             except _ABSENT:
                 return []
@@ -224,7 +223,7 @@ class FileStore(ObjectStore):
     def _path(self, key: str) -> Path:
         if "\0" in check_key(key):
             raise KeyRefused(f"not a key: {key!r}; it has a NUL")
-        return self._root / _file_name(key)
+        return self._root / file_name(key)
 
     def _name(self, key: str) -> str:
         return f"{self.location}/{key}"
@@ -264,22 +263,3 @@ class FileStore(ObjectStore):
             if error.errno in _NOT_HERE or isinstance(error, _ABSENT[1:]):
                 raise OperatorError(f"{said}: a directory store cannot hold this key: {error}") from error
             raise StoreUnavailable(f"{said}: {error}") from error
-
-
-def _file_name(key: str) -> str:
-    """A key, or the directory that it begins with, as it is called below the root."""
-    return "/".join(f".{part}" if part.startswith(".") else part for part in key.split("/"))
-
-
-def _part(name: str) -> str:
-    """The part of a key that a file name stands for; empty where it stands for none."""
-    part = name.removeprefix(".")
-    return part if part == name or (part.startswith(".") and part != "..") else ""
-
-
-def _is_asked_for(found: str, prefix: str, start_after: str) -> bool:
-    """Whether a key, or some key below a directory, is part of a listing."""
-    if found.endswith("/"):
-        within = found.startswith(prefix) or prefix.startswith(found)
-        return within and (found > start_after or start_after.startswith(found))
-    return found.startswith(prefix) and found > start_after

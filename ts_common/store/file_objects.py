@@ -14,10 +14,10 @@ from awscrt.checksums import crc32c as crc32c_of
 
 from ts_common.errors import CorruptData, PreconditionFailed, StoreUnavailable
 from ts_common.store.contract import NO_METADATA, Body, Condition, IfAbsent, IfMatch, ObjectInfo
+from ts_common.store.file_names import WRITING
 
 META = ".meta"
 LOCK = ".lock"
-WRITING = ".put-"
 LEFT_BEHIND_SECONDS = 3600
 PIECE = 1 << 20
 

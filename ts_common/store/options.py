@@ -137,11 +137,11 @@ class Endpoint:
     options: StorageOptions = NO_OPTIONS
 
 
-def refuse_for_directory(location: object, options: StorageOptions) -> None:
-    """A directory has no use for any of them, so whoever gave one expects something that would not happen.
+def refuse_for_others(location: object, options: StorageOptions) -> None:
+    """No other store has a use for any of them, so whoever gave one expects something that would not happen.
 
     Raises:
         ConfigurationError: some option says something.
     """
     if options != NO_OPTIONS:
-        raise ConfigurationError(str(location), [f"is a directory, and {PREFIX}* is for S3: drop them"])
+        raise ConfigurationError(str(location), [f"is not of S3, and {PREFIX}* is for S3: drop them"])

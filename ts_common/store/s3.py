@@ -37,6 +37,7 @@ from ts_common.store.arguments import (
     check_prefix,
     is_key,
 )
+from ts_common.store.call import Call
 from ts_common.store.checksums import checksum_argument
 from ts_common.store.contract import (
     NO_METADATA,
@@ -52,7 +53,7 @@ from ts_common.store.contract import (
 from ts_common.store.listing import in_byte_order, resume_after
 from ts_common.store.options import NO_OPTIONS, StorageOptions
 from ts_common.store.s3_client import open_clients
-from ts_common.store.s3_errors import BY_CODE, Call, needed_permission, status_of, translated
+from ts_common.store.s3_errors import BY_CODE, needed_permission, status_of, translated
 from ts_common.store.s3_writes import check_encrypted, storing_arguments
 
 if TYPE_CHECKING:

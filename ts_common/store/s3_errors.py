@@ -8,7 +8,6 @@ A connection that never came about had no effect either way.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from botocore import exceptions as sdk
 from botocore.parsers import ResponseParserError
@@ -19,12 +18,12 @@ from ts_common.errors import (
     CorruptData,
     ObjectNotFound,
     OperatorError,
-    OutcomeUnknown,
     PreconditionFailed,
     StoreThrottled,
     StoreUnavailable,
     TieredStorageError,
 )
+from ts_common.store.call import Call
 
 READ = "s3:GetObject on the key, and s3:ListBucket on the bucket: without that S3 answers 403 for absent keys"
 NEEDED_PERMISSION = {
@@ -106,26 +105,6 @@ CREDENTIALS = (
 )
 CERTIFICATE_ALERTS = ("ALERT_CERTIFICATE_REQUIRED", "ALERT_UNKNOWN_CA", "ALERT_BAD_CERTIFICATE")
 NO_ANSWER = (sdk.HTTPClientError, sdk.ConnectionError, sdk.IncompleteReadError, ResponseParserError)
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """What was asked of the store, for the translator and its messages.
-
-    Attributes:
-        operation: its name in the S3 API.
-        target: `s3://bucket/key`.
-        writes: it changes something that a repetition could change again, so that a lost answer matters.
-    """
-
-    operation: str
-    target: str
-    writes: bool = False
-
-    @property
-    def no_answer(self) -> type[TieredStorageError]:
-        """What it is when the request may have arrived and its answer did not."""
-        return OutcomeUnknown if self.writes else StoreUnavailable
 
 
 @contextmanager

@@ -1,0 +1,121 @@
+"""Azure: which account, who asks, and what the service stores."""
+
+import json
+import sys
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from tests.conftest import AZURE_CONTAINER
+from tests.store.servers import FakeServer, answer
+from ts_common.errors import AccessDenied, ConfigurationError, CorruptData
+from ts_common.store import http_store
+from ts_common.store.azure import given_name, stored_name
+from ts_common.store.azure_account import account_of
+from ts_common.store.factory import open_store
+from ts_local.azurite import ACCOUNT, KEY, AzuriteServer
+
+
+@pytest.mark.parametrize("name", ["ts-end", "ts-time-max", "n", "0", "a_b", "a.b", "x-", "2nd"])
+def test_names_of_metadata_come_back_as_they_were(name: str) -> None:
+    """What is stored is an identifier, as the service wants it."""
+    assert stored_name(name).isidentifier()
+    assert stored_name(name).isascii()
+    assert given_name(stored_name(name)) == name
+
+
+def test_the_store_compares_the_md5_with_what_arrives(azure: AzuriteServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes that change on their way are refused, and nothing is written."""
+    del azure
+    with open_store(f"az://{AZURE_CONTAINER}/md5") as store:
+        monkeypatch.setattr(http_store, "_md5_of", lambda _body: bytes(16))
+        with pytest.raises(CorruptData, match="Md5Mismatch"):
+            store.put("key", b"content")
+        assert list(store.list()) == []
+
+
+def test_a_wrong_key_is_access_denied(azure: AzuriteServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Azurite checks signatures as Azure does; no message holds the key."""
+    said = azure.environment()["AZURE_STORAGE_CONNECTION_STRING"].replace(KEY, "d3Jvbmc=")
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", said)
+    with open_store(f"az://{AZURE_CONTAINER}/denied") as store, pytest.raises(AccessDenied) as raised:
+        store.put("key", b"x")
+    assert "clock" in str(raised.value)
+    assert "d3Jvbmc" not in str(raised.value)
+
+
+def test_account_and_key_are_read_as_the_command_line_reads_them() -> None:
+    """A connection string first, else the names one by one; a SAS with or without its question mark."""
+    account = account_of({"AZURE_STORAGE_ACCOUNT": "acc", "AZURE_STORAGE_KEY": KEY})
+    assert (account.name, account.endpoint) == ("acc", "https://acc.blob.core.windows.net")
+    assert account.key is not None
+    said = "AccountName=acc;AccountKey=a2V5;EndpointSuffix=core.chinacloudapi.cn"
+    other = account_of({"AZURE_STORAGE_CONNECTION_STRING": said, "AZURE_STORAGE_ACCOUNT": "else"})
+    assert (other.endpoint, other.key) == ("https://acc.blob.core.chinacloudapi.cn", b"key")
+    sas = account_of({"AZURE_STORAGE_ACCOUNT": "acc", "AZURE_STORAGE_SAS_TOKEN": "?sv=1&sig=abc"})
+    assert sas.sas == "sv=1&sig=abc"
+    assert "abc" not in repr(sas)
+    assert KEY not in repr(account)
+
+
+@pytest.mark.parametrize(
+    ("environment", "problem"),
+    [
+        ({}, "no storage account is named: set AZURE_STORAGE_CONNECTION_STRING"),
+        ({"AZURE_STORAGE_ACCOUNT": "acc", "AZURE_STORAGE_KEY": "no base64!"}, "key of account acc is no base64"),
+        (
+            {"AZURE_STORAGE_ACCOUNT": "acc", "AZURE_STORAGE_KEY": "a2V5", "AZURE_STORAGE_SERVICE_ENDPOINT": "host"},
+            "neither http:// nor https://",
+        ),
+    ],
+)
+def test_what_names_no_account_is_refused_with_what_to_set(environment: dict[str, str], problem: str) -> None:
+    """At the opening of the store, before anything is asked."""
+    with pytest.raises(ConfigurationError, match=problem):
+        account_of(environment)
+
+
+def test_a_sas_is_sent_with_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind what the request asks itself, and without a signature of the key's."""
+    monkeypatch.delenv("AZURE_STORAGE_CONNECTION_STRING", raising=False)
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", ACCOUNT)
+    monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", "sv=2023&sig=s%2Bs")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with FakeServer() as server:
+        monkeypatch.setenv("AZURE_STORAGE_SERVICE_ENDPOINT", f"{server.endpoint}/{ACCOUNT}")
+        server.answers = [answer("200 OK")]
+        with open_store("az://bucket") as store:
+            store.check()
+    assert server.requests[0].split()[1] == f"/{ACCOUNT}/bucket?restype=container&sv=2023&sig=s%2Bs"
+    assert "authorization" not in server.headers[0]
+
+
+def test_without_a_key_the_machines_identity_asks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """azure-identity gets a token where managed identities get theirs, once for many requests."""
+    for name in ("AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", ACCOUNT)
+    with FakeServer() as identity, FakeServer() as server:
+        monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "ManagedIdentityCredential")
+        monkeypatch.setenv("IDENTITY_ENDPOINT", f"{identity.endpoint}/msi/token")
+        monkeypatch.setenv("IDENTITY_HEADER", "header")
+        monkeypatch.setenv("AZURE_STORAGE_SERVICE_ENDPOINT", f"{server.endpoint}/{ACCOUNT}")
+        token = {"access_token": "t0ken", "expires_on": "4102444800", "resource": "r", "token_type": "Bearer"}
+        identity.answers = [answer("200 OK", json.dumps(token).encode(), content_type="application/json")]
+        server.answers = [answer("200 OK")]
+        with open_store("az://bucket") as store:
+            store.check()
+            store.check()
+    assert [headers["authorization"] for headers in server.headers] == ["Bearer t0ken"] * 2
+    assert len(identity.requests) == 1
+    assert "resource=https://storage.azure.com" in unquote(identity.requests[0])
+
+
+def test_without_azure_identity_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is an extra: whoever has a key or a SAS does not need it."""
+    monkeypatch.setitem(sys.modules, "azure.identity", None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'ts-uploader\[azure\]'"):
+        account_of({"AZURE_STORAGE_ACCOUNT": "acc"})

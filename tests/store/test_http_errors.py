@@ -1,0 +1,195 @@
+"""What a server of Azure's or Google's may do to a request: each is told as what the caller does next."""
+
+import base64
+import json
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from awscrt.checksums import crc32c
+
+from tests.store import servers
+from tests.store.servers import FakeServer
+from ts_common.errors import (
+    AccessDenied,
+    CorruptData,
+    ObjectNotFound,
+    OperatorError,
+    OutcomeUnknown,
+    PreconditionFailed,
+    StoreThrottled,
+    StoreUnavailable,
+)
+from ts_common.store.contract import ByteRange, IfAbsent, IfMatch, ObjectStore
+from ts_common.store.factory import open_store
+from ts_common.store.http_client import READ_ATTEMPTS
+from ts_local.azurite import ACCOUNT, KEY
+
+
+def answer(status: str, body: bytes = b"", **headers: str) -> bytes:
+    """A whole answer, after which nobody tries the connection again."""
+    return servers.answer(status, body, connection="close", **headers)
+
+
+DATE = "Sun, 22 Nov 2026 02:33:34 GMT"
+
+
+@dataclass(frozen=True)
+class Told:
+    """A store whose server answers as it is told.
+
+    Attributes:
+        store: opened on the server.
+        server: the server.
+        kind: "gs" or "az".
+    """
+
+    store: ObjectStore
+    server: FakeServer
+    kind: str
+
+    def refusal(self, status: str, azure: str, google: str, message: str = "as told") -> bytes:
+        """The service's form of an error."""
+        if self.kind == "az":
+            return answer(status, f"<Error><Message>{message}</Message></Error>".encode(), x_ms_error_code=azure)
+        said = {"error": {"code": int(status[:3]), "message": message, "errors": [{"reason": google}]}}
+        return answer(status, json.dumps(said).encode())
+
+
+@pytest.fixture(params=["gs", "az"])
+def told(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
+    with FakeServer() as server:
+        endpoint = f"BlobEndpoint={server.endpoint}/{ACCOUNT}"
+        monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", f"AccountName={ACCOUNT};AccountKey={KEY};{endpoint}")
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.endpoint)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        with open_store(f"{request.param}://bucket/base", timeout_seconds=5) as store:
+            yield Told(store, server, request.param)
+
+
+def test_u14_a_put_whose_answer_is_lost_is_sent_once_and_said_to_be_unknown(told: Told) -> None:
+    """Sent again it could meet its own object, and would be refused."""
+    told.server.answers = [b""]
+    for condition in (None, IfAbsent(), IfMatch("7")):
+        told.server.requests.clear()
+        with pytest.raises(OutcomeUnknown, match=r"base/key"):
+            told.store.put("key", b"x", condition=condition)
+        assert len(told.server.requests) == 1
+
+
+def test_u14_a_server_that_fails_leaves_a_put_unknown_and_a_read_to_be_repeated(told: Told) -> None:
+    """500 and 502 say nothing of what was done; a read is tried three times before the caller hears of it."""
+    for status in ("500 Internal Server Error", "502 Bad Gateway"):
+        told.server.answers = [answer(status)]
+        with pytest.raises(OutcomeUnknown):
+            told.store.put("key", b"x")
+        told.server.requests.clear()
+        with pytest.raises(StoreUnavailable):
+            told.store.head("key")
+        assert len(told.server.requests) == READ_ATTEMPTS
+
+
+def test_u14_a_read_goes_on_at_the_next_attempt(told: Told) -> None:
+    """A reset is no failure yet."""
+    headers = {"etag": '"0x1"', "x_goog_generation": "1", "last_modified": DATE}
+    told.server.answers = [b"", answer("200 OK", b"content", **headers)]
+    assert told.store.get("key")[0] == b"content"
+    assert len(told.server.requests) == 2
+
+
+def test_u14_being_asked_too_fast_is_told_as_that(told: Told) -> None:
+    """So that all of the process asks less; nothing was written, and nobody repeats it here."""
+    busy = (
+        told.refusal("503 Busy", "ServerBusy", "")
+        if told.kind == "az"
+        else told.refusal("429 Too Many", "", "rateLimitExceeded")
+    )
+    told.server.answers = [busy]
+    for ask in (lambda: told.store.put("key", b"x"), lambda: told.store.get("key"), lambda: list(told.store.list())):
+        told.server.requests.clear()
+        with pytest.raises(StoreThrottled):
+            ask()
+        assert len(told.server.requests) == 1
+
+
+def test_u14_a_refusal_names_what_to_allow(told: Told) -> None:
+    """What was asked, where, and the permission."""
+    told.server.answers = [told.refusal("403 Forbidden", "AuthorizationPermissionMismatch", "forbidden")]
+    with pytest.raises(AccessDenied, match=r"base/key.*allow this identity"):
+        told.store.put("key", b"x")
+    with pytest.raises(AccessDenied, match=r"allow this identity"):
+        list(told.store.list())
+
+
+def test_a_404_of_something_in_between_is_not_an_absent_object(told: Told) -> None:
+    """A load balancer without a backend answers so; "no such key" would mean "no commit"."""
+    told.server.answers = [answer("404 Not Found", b"<html>no backend</html>"), answer("200 OK", b"{}")]
+    with pytest.raises(StoreUnavailable):
+        told.store.get("key")
+
+
+def test_a_refused_condition_is_told_as_that(told: Told) -> None:
+    """412 of both, and 409 BlobAlreadyExists, as Azure answers `If-None-Match: *`."""
+    told.server.answers = [told.refusal("412 Failed", "ConditionNotMet", "conditionNotMet")]
+    with pytest.raises(PreconditionFailed):
+        told.store.put("key", b"x", condition=IfMatch("7"))
+    told.server.answers = [told.refusal("409 Conflict", "BlobAlreadyExists", "conflict")]
+    with pytest.raises(PreconditionFailed if told.kind == "az" else OutcomeUnknown):
+        told.store.put("key", b"x", condition=IfAbsent())
+
+
+def test_a_transfer_that_ends_early_is_told_with_its_place(told: Told) -> None:
+    """The connection closes after three bytes of ten."""
+    headers = {"etag": '"0x1"', "x_goog_generation": "1", "last_modified": DATE, "content_length": "10"}
+    told.server.answers = [answer("200 OK", b"abc", **headers)]
+    with pytest.raises(StoreUnavailable, match=r"base/key.* of 10"):
+        told.store.get("key")
+
+
+def test_another_range_than_the_one_asked_for_is_refused(told: Told) -> None:
+    """A proxy that drops the header would else hand over other bytes."""
+    headers = {"etag": '"0x1"', "x_goog_generation": "1", "last_modified": DATE}
+    told.server.answers = [answer("200 OK", b"0123456789", **headers)]
+    with pytest.raises(OperatorError, match="asked for bytes 2-4/10"):
+        told.store.get("key", ByteRange(2, 5))
+
+
+def test_no_connection_is_no_unknown_outcome(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can have been written where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        free = listener.getsockname()[1]
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{free}")
+    endpoint = f"BlobEndpoint=http://127.0.0.1:{free}/{ACCOUNT}"
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", f"AccountName={ACCOUNT};AccountKey={KEY};{endpoint}")
+    with open_store(f"{told.kind}://bucket/base") as store, pytest.raises(StoreUnavailable, match="no connection"):
+        store.put("key", b"x", condition=IfAbsent())
+
+
+def test_a_body_that_another_checksum_was_taken_of_is_never_whole_on_the_wire(told: Told) -> None:
+    """Its last bytes are held back, so that the request stays shorter than it said it is."""
+    told.server.answers = [told.refusal("500 Error", "", "")]
+    with pytest.raises(CorruptData):
+        told.store.put("key", b"0123456789", crc32c=crc32c(b"0123456789") ^ 1)
+    assert all(b"0123456789" not in body for body in told.server.bodies)
+
+
+def test_what_arrives_changed_is_refused_by_the_store_as_corrupt(told: Told) -> None:
+    """Azure answers Md5Mismatch, Google that the CRC-32C does not match; the request carries what they compare."""
+    google = 'Provided CRC32C "AAAAAA==" doesn\'t match calculated CRC32C'
+    told.server.answers = [told.refusal("400 Bad Request", "Md5Mismatch", "invalid", google)]
+    with pytest.raises(CorruptData, match="nothing was written"):
+        told.store.put("key", b"0123456789", crc32c=crc32c(b"0123456789"))
+    sent = base64.b64encode(crc32c(b"0123456789").to_bytes(4, "big"))
+    (body,) = told.server.bodies
+    assert told.server.headers[0].get("content-md5") == "eB5eJF1ptWaXm4bijSPyxw==" or b'"crc32c": "%s"' % sent in body
+
+
+def test_an_absent_object_is_told_as_that(told: Told) -> None:
+    """The service's own word for it, and the bucket asked for once."""
+    absent = told.refusal("404 Not Found", "BlobNotFound", "notFound")
+    told.server.answers = [absent, answer("200 OK", b"{}"), absent]
+    for _ in range(2):
+        with pytest.raises(ObjectNotFound, match="base/key"):
+            told.store.get("key")
+    assert len(told.server.requests) == 3
