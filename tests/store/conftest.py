@@ -58,6 +58,7 @@ QUICK_ON_HDFS = {
     "test_if_match_over_something_else_is_refused",
     "test_bytes_of_another_checksum_are_refused",
     "test_a_reader_that_ends_early_writes_nothing",
+    "test_a_body_is_sent_as_the_allowance_lets_it_go",
     "test_a_missing_bucket_or_directory_is_an_error_and_is_not_created",
     "test_a_place_that_is_closed_to_this_identity_is_access_denied",
 }

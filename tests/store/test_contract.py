@@ -19,6 +19,7 @@ from ts_common.errors import (
     SegmentChanged,
     TieredStorageError,
 )
+from ts_common.store.allowance import Allowance
 from ts_common.store.contract import ByteRange, IfAbsent, IfMatch, ObjectStore
 from ts_common.store.factory import open_store
 
@@ -521,6 +522,16 @@ def test_a_body_without_its_size_is_refused(store: ObjectStore) -> None:
 def test_a_place_that_exists_passes_the_check(store: ObjectStore) -> None:
     """An empty store is one."""
     store.check()
+
+
+def test_a_body_is_sent_as_the_allowance_lets_it_go(place: Place) -> None:
+    """One rate for all bodies of a process, whatever the driver; what is sent slowly arrives whole."""
+    content = bytes(range(256)) * 100
+    allowance = Allowance(len(content))  # in ten pieces, five of them at once
+    with open_store(place.location, allowance=allowance) as store:
+        store.put("a", io.BytesIO(content), size=len(content), crc32c=crc32c(content))
+        assert store.get("a")[0] == content
+    assert allowance.waited_seconds > 0
 
 
 def test_a_missing_bucket_or_directory_is_an_error_and_is_not_created(place: Place) -> None:
