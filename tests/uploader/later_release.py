@@ -1,6 +1,6 @@
 """An agent of a later release, as far as a store can tell: what it writes has more fields than this release knows.
 
-For `--environment-provider tests.uploader.later_release:Later`, whose import is what changes the agent.
+For `--environment-provider tests.uploader.later_release:Later`.
 """
 
 import json
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from ts_common.commit import Commit
 from ts_common.incarnations import Incarnations
 from ts_common.segment_metadata import SegmentMetadata
-from ts_uploader.environment import ServerPropertiesEnvironment
+from ts_uploader.environment import Environment, ServerPropertiesEnvironment
 
 MARK = "colour"  # a field that no release has
 _commit: Callable[[Commit], bytes] = Commit.encode
@@ -18,7 +18,14 @@ _metadata: Callable[[SegmentMetadata], dict[str, str]] = SegmentMetadata.encode
 
 
 class Later(ServerPropertiesEnvironment):
-    """The broker's own file, as ever."""
+    """The broker's own file, as ever; and from then on this process is of the later release."""
+
+    def load(self) -> Environment:
+        """As the contract says."""
+        Commit.encode = encode_commit  # type: ignore[method-assign]
+        Incarnations.encode = encode_incarnations  # type: ignore[method-assign]
+        SegmentMetadata.encode = encode_metadata  # type: ignore[method-assign]
+        return super().load()
 
 
 def encode_commit(self: Commit) -> bytes:
@@ -37,8 +44,3 @@ def encode_incarnations(self: Incarnations) -> bytes:
 def encode_metadata(self: SegmentMetadata) -> dict[str, str]:
     """With a field more."""
     return {**_metadata(self), f"ts-{MARK}": "green"}
-
-
-Commit.encode = encode_commit  # type: ignore[method-assign]
-Incarnations.encode = encode_incarnations  # type: ignore[method-assign]
-SegmentMetadata.encode = encode_metadata  # type: ignore[method-assign]
