@@ -1,4 +1,7 @@
-"""A rolling upgrade under load: brokers and agents restarted one after the other, agents alone, and back again."""
+"""A rolling upgrade under load: brokers and agents restarted one after the other, agents alone, and back again.
+
+The quick one is in `test_upgrade_page`, for one broker and its agent.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -68,6 +71,7 @@ def assert_whole(archive: Archive, acknowledged: Mapping[int, Mapping[int, bytes
         assert [keys for keys in contents.values() if len(keys) > 1] == []
 
 
+@pytest.mark.full
 def test_agents_are_upgraded_one_by_one_and_put_back_under_load(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
     """For a while each broker has an agent of another release; nothing is lost or repeated, either way."""
     topic, partitions = "agents-upgraded", 2

@@ -5,17 +5,27 @@ For `--environment-provider tests.uploader.later_release:Later`.
 
 import json
 from collections.abc import Callable
-from typing import Any
 
 from ts_common.commit import Commit
 from ts_common.incarnations import Incarnations
 from ts_common.segment_metadata import SegmentMetadata
-from ts_uploader.environment import ServerPropertiesEnvironment
+from ts_uploader.environment import Environment, ServerPropertiesEnvironment
 
 MARK = "colour"  # a field that no release has
 _commit: Callable[[Commit], bytes] = Commit.encode
 _incarnations: Callable[[Incarnations], bytes] = Incarnations.encode
 _metadata: Callable[[SegmentMetadata], dict[str, str]] = SegmentMetadata.encode
+
+
+class Later(ServerPropertiesEnvironment):
+    """The broker's own file, as ever; and from then on this process is of the later release."""
+
+    def load(self) -> Environment:
+        """As the contract says."""
+        Commit.encode = encode_commit  # type: ignore[method-assign]
+        Incarnations.encode = encode_incarnations  # type: ignore[method-assign]
+        SegmentMetadata.encode = encode_metadata  # type: ignore[method-assign]
+        return super().load()
 
 
 def encode_commit(self: Commit) -> bytes:
@@ -34,13 +44,3 @@ def encode_incarnations(self: Incarnations) -> bytes:
 def encode_metadata(self: SegmentMetadata) -> dict[str, str]:
     """With a field more."""
     return {**_metadata(self), f"ts-{MARK}": "green"}
-
-
-class Later(ServerPropertiesEnvironment):
-    """The broker's own file, as ever; making one changes the process, which is the agent's and no test's."""
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        Commit.encode = encode_commit  # type: ignore[method-assign]
-        Incarnations.encode = encode_incarnations  # type: ignore[method-assign]
-        SegmentMetadata.encode = encode_metadata  # type: ignore[method-assign]
-        super().__init__(*arguments, **named)
