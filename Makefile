@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-full lint types imports check docs bench lock setup clean
+.PHONY: demo test test-full lint types imports check docs bench lock setup test-parts clean
 
 demo: setup
 	$(BIN)/python -m ts_local.demo
@@ -13,11 +13,11 @@ demo: setup
 # Most tests wait for servers most of the time, so three files at once suit two cores. The soak measures what the agents
 # cost, so nothing runs beside it: a minute here, ten in `test-full`, where new examples are drawn too. There the files of
 # few tests take longest, and by default those would come last.
-test: setup
+test: test-parts
 	$(BIN)/pytest --ignore tests/soak -m "not full" -n 3 --dist loadfile --hypothesis-profile repeatable
 	$(BIN)/pytest tests/soak -m "not full"
 
-test-full: setup
+test-full: test-parts
 	$(BIN)/pytest --ignore tests/soak -n 3 --dist loadfile --no-loadscope-reorder
 	$(BIN)/pytest tests/soak -m full
 
@@ -55,6 +55,10 @@ lock: $(READY)
 setup: $(READY)
 	@deploy/need-java
 	@$(BIN)/python -m ts_local.jars
+
+# Stores that tests alone speak to.
+test-parts: setup
+	@$(BIN)/python -m ts_local.hdfs
 	@$(BIN)/python -m ts_local.azurite
 
 $(READY): requirements/dev.txt pyproject.toml

@@ -4,13 +4,16 @@ HdfsServer              a Server (start, stop, kill, pause, resume, restart) and
   address               "127.0.0.1:<port>", where the NameNode speaks WebHDFS
   make_directory(path, mode)   as the superuser
   environment()         HADOOP_USER_NAME, who is not the superuser
+
+`python -m ts_local.hdfs` fetches the jars, so that a later start needs no network.
 """
 
 import http.client
+import sys
 from pathlib import Path
 from urllib.parse import urlencode
 
-from ts_local.jars import hadoop_jars, java
+from ts_local.jars import BuildFailedError, ToolMissingError, hadoop_jars, java
 from ts_local.jvm import FAST_START, temporary_files_in
 from ts_local.ports import LOOPBACK, free_port
 from ts_local.process import Server
@@ -82,3 +85,17 @@ class HdfsServer(Server):
                 raise RuntimeError(f"{operation} {path}: {answer.status}: {answer.read(300)!r}")
         finally:
             connection.close()
+
+
+def main() -> int:
+    """Fetch the jars, saying where they are."""
+    try:
+        print(f"HDFS: {hadoop_jars()}")
+    except (ToolMissingError, BuildFailedError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

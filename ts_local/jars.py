@@ -191,7 +191,6 @@ def main() -> int:
         for line in LINES:
             print(f"Kafka {line}: {kafka_jars(line)}")
         print(f"Avro for Spark: {spark_avro_jar()}")
-        print(f"HDFS: {hadoop_jars()}")
         print(f"oracle: {oracle_classes()}")
     except (ToolMissingError, BuildFailedError) as error:
         print(error, file=sys.stderr)
