@@ -98,7 +98,7 @@ def test_a_table_is_refused_with_one_problem() -> None:
         ({"minPartitions": "0"}, "a number above 0 is expected"),
         ({"maxRecordsPerPartition": "many"}, "a number above 0 is expected"),
         ({"path": "s3a://bucket/x"}, "write s3://bucket/x"),
-        ({"path": "/data"}, "accepted are s3://bucket/base/prefix and file:///directory"),
+        ({"path": "/data"}, "accepted are s3://bucket/base/prefix, gs://bucket/base/prefix, az://"),
         ({"paths": '["s3://a/b","s3://c/d"]'}, "one location is read"),
         ({"subscribe": "absent"}, "exactly one of subscribe, subscribePattern, assign is needed; none is given"),
         ({"assign": '{"t":[0]}'}, "subscribe and assign are given"),

@@ -146,7 +146,7 @@ def test_a_wrong_broker_file_is_told_with_all_its_problems(command: Command, tmp
 
 def test_a_store_location_that_is_none_is_told(command: Command) -> None:
     """The forms that are accepted are named."""
-    command.refuses(command.run({URL: "gs://bucket/base"}), "gs://bucket/base", "s3://")
+    command.refuses(command.run({URL: "ftp://bucket/base"}), "ftp://bucket/base", "s3://", "gs://")
     command.refuses(command.run({}), URL)
 
 

@@ -234,21 +234,23 @@ def gcs_service(bucket: str, environment: Mapping[str, str]) -> GcsService:
     emulator = environment.get("STORAGE_EMULATOR_HOST", "").rstrip("/")
     if emulator:
         return GcsService(bucket, emulator if "://" in emulator else f"http://{emulator}", None)
-    return GcsService(bucket, _PUBLIC, _default_tokens())
+    return GcsService(bucket, _PUBLIC, _default_tokens(bucket))
 
 
-def _default_tokens() -> Callable[[], str]:
+def _default_tokens(bucket: str) -> Callable[[], str]:
     try:
         import google.auth  # noqa: PLC0415 - an extra
         from google.auth.exceptions import GoogleAuthError, TransportError  # noqa: PLC0415 - an extra
         from google.auth.transport.urllib3 import Request as Transport  # noqa: PLC0415 - an extra
     except ImportError as error:
-        missing = "google-auth, which finds the credentials, is not installed: pip install 'ts-uploader[gcs]'"
+        missing = (
+            f"gs://{bucket}: google-auth, which finds the credentials, is not installed: pip install 'ts-uploader[gcs]'"
+        )
         raise ConfigurationError(SOURCE, [missing]) from error
     try:
         credentials, _ = google.auth.default(scopes=[_SCOPE])
     except GoogleAuthError as error:
-        raise ConfigurationError(SOURCE, [f"no credentials: {error}; {_GIVE}"]) from error
+        raise ConfigurationError(SOURCE, [f"gs://{bucket}: no credentials: {error}; {_GIVE}"]) from error
     transport = Transport(urllib3.PoolManager())  # type: ignore[no-untyped-call]
     lock = threading.Lock()  # guards the credentials, which are renewed by whoever finds them old
 
