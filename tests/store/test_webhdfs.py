@@ -87,6 +87,33 @@ def test_u06_a_writer_that_was_asleep_between_look_and_rename_is_refused(
         assert names(namenode, other) == {"offset.wm"}
 
 
+@pytest.mark.parametrize("written_over", [False, True], ids=["and nothing more", "and then written over"])
+def test_u06_a_put_that_somebody_else_finished_is_no_refusal(
+    again: OpenAgain, namenode: NameNode, monkeypatch: pytest.MonkeyPatch, written_over: bool
+) -> None:
+    """Between its claim and its second look others finish it, since they must not wait for it: it has happened."""
+    with again() as claiming, again() as other:
+        first = claiming.put("offset.wm", b"first").etag
+        rename = NameNode.rename
+        claimed: list[bool] = []
+
+        def slow(self: NameNode, path: str, destination: str, *, overwrite: bool) -> None:
+            rename(self, path, destination, overwrite=overwrite)
+            if not claimed:
+                claimed.append(True)
+                with pytest.raises(PreconditionFailed):
+                    other.put("offset.wm", b"other", condition=IfMatch(first))
+                if written_over:
+                    other.put("offset.wm", b"later", condition=IfMatch(other.head("offset.wm").etag))
+
+        monkeypatch.setattr(NameNode, "rename", slow)
+        second = claiming.put("offset.wm", b"second", condition=IfMatch(first)).etag
+        content, info = other.get("offset.wm")
+        assert content == (b"later" if written_over else b"second")
+        assert (info.etag == second) is not written_over
+        assert names(namenode, other) == {"offset.wm"}
+
+
 def test_u06_who_finishes_late_writes_over_nothing_newer(
     again: OpenAgain, namenode: NameNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:

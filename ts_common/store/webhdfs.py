@@ -166,16 +166,32 @@ class WebHdfsStore(ObjectStore):
         except PreconditionFailed:
             self._finish(following, path, etag)
             raise
-        # From here on it may happen, whatever becomes of this process.
+        # From here on it may happen, whatever becomes of this process: somebody else may finish it.
         try:
-            self._require(path, etag, name)
-            self._take_over(written, path)
-        except PreconditionFailed:
-            with suppress(TieredStorageError):
-                self._namenode.delete(following)
-            raise
+            if self._is_current(path, etag):
+                self._take_over(written, path)
+            elif not self._is_published(written, path):
+                with suppress(TieredStorageError):
+                    self._namenode.delete(following)
+                raise PreconditionFailed(f"{name}: {etag} asked, which it has no more")
         except StoreUnavailable as error:
             raise OutcomeUnknown(str(error)) from error
+
+    def _is_current(self, path: str, etag: str) -> bool:
+        try:
+            return str(self._namenode.status(path).id) == etag
+        except ObjectNotFound:
+            return False
+
+    def _is_published(self, written: Status, path: str) -> bool:
+        """Whether our file became the object. It is gone where another has taken its place since."""
+        if self._is_current(path, str(written.id)):
+            return True
+        try:
+            self._namenode.status(written.inode)
+        except ObjectNotFound:
+            return True
+        return False
 
     def _require(self, path: str, etag: str, name: str) -> None:
         try:
