@@ -8,11 +8,12 @@ import pytest
 
 from tests.uploader.listening import Listener
 from ts_common.model import TopicPartition
+from ts_local.certificates import Certificates
 from ts_local.waiting import wait_for
 from ts_uploader.environment import Environment
 from ts_uploader.events import Led, NotLed
 from ts_uploader.leadership import kraft
-from ts_uploader.leadership.broker_client import AnsweredByAnother, Refused
+from ts_uploader.leadership.broker_client import AnsweredByAnother, BrokerAway, BrokerClient, NotKnown, Refused
 from ts_uploader.leadership.kraft import KraftLeadership
 
 BROKER = 1
@@ -142,7 +143,9 @@ def test_u09_a_directory_that_was_replaced_before_the_answer_is_read_again(
     assert {said.reign.topic_id for said in listener.said if isinstance(said, Led)} == {SECOND}
 
 
-@pytest.mark.parametrize("refusal", [AnsweredByAnother("broker 2 answered"), Refused("no permission")])
+@pytest.mark.parametrize(
+    "refusal", [AnsweredByAnother("broker 2 answered"), Refused("no permission"), NotKnown("leader not available")]
+)
 def test_an_answer_that_does_not_count_says_nothing(
     told: Told, listener: Listener, tmp_path: Path, refusal: Exception
 ) -> None:
@@ -160,3 +163,30 @@ def test_an_answer_that_does_not_count_says_nothing(
     assert listener.source.connected
     told.refusal = None
     wait_for(lambda: listener.last(TP) == NotLed(TP), "the other leader")
+
+
+def test_all_have_their_turn_while_there_are_always_others() -> None:
+    """Directories come and go at each round, and the last of many are looked at all the same."""
+    turns: kraft._Turns[str] = kraft._Turns()
+    many = {f"t{number:04}" for number in range(1_000)}
+    taken: set[str] = set()
+    for number in range(30):
+        turns.change(many | {f"s{number}"})
+        taken.update(turns.take(100))
+    assert taken >= many
+
+
+def test_a_certificate_that_is_away_for_a_while_leaves_the_client_as_it_is(tmp_path: Path) -> None:
+    """A broker restarts with new certificates, and their file comes last: the next attempt finds it."""
+    authority = tmp_path / "own-ca.pem"
+    Certificates(tmp_path).authority.rename(authority)
+    settings = {"bootstrap.servers": "127.0.0.1:9", "security.protocol": "SSL", "ssl.ca.location": str(authority)}
+    client = BrokerClient(BROKER, settings, 0.1)
+    authority.rename(tmp_path / "away")
+    with pytest.raises(BrokerAway, match=r"ssl\.ca\.location failed"):
+        client.start_anew()
+    with pytest.raises(BrokerAway):
+        client.leaders("t")
+    (tmp_path / "away").rename(authority)
+    client.start_anew()
+    client.close(10.0)

@@ -67,7 +67,11 @@ class AnsweredByAnother(RetryError):
 
 
 class Refused(Exception):
-    """The broker does not tell this of the topic, or not to this identity."""
+    """The broker does not tell this of the topic to this identity."""
+
+
+class NotKnown(Exception):
+    """The broker cannot tell this of the topic at this moment."""
 
 
 class BrokerClient:
@@ -100,7 +104,8 @@ class BrokerClient:
         Raises:
             BrokerAway: no answer.
             AnsweredByAnother: see the module's page.
-            Refused: no permission to DESCRIBE the topic, for instance.
+            Refused: no permission to DESCRIBE the topic.
+            NotKnown: another error of the topic's.
         """
         try:
             answer = self._admin.list_topics(topic, timeout=self._answer_seconds)
@@ -116,7 +121,9 @@ class BrokerClient:
         if found.error is not None:
             if found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return None
-            raise Refused(found.error.str())
+            if found.error.code() in _REFUSALS:
+                raise Refused(found.error.str())
+            raise NotKnown(found.error.str())
         return {number: partition.leader for number, partition in found.partitions.items()}
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
@@ -165,9 +172,16 @@ class BrokerClient:
         """Forget all brokers but the bootstrap address.
 
         A broker that was away is none that the others tell of, and librdkafka does not look for it any more.
+
+        Raises:
+            BrokerAway: a file that the settings name cannot be read at this moment; the client is the one before.
         """
+        try:
+            admin = self._new_admin()
+        except ConfigurationError as error:
+            raise BrokerAway("; ".join(error.problems)) from error
         self.close(0.0)
-        self._admin = self._new_admin()
+        self._admin = admin
 
     def close(self, seconds: float) -> None:
         """Let it go, and wait so long for that: amid a handshake with a silent broker librdkafka takes its time."""

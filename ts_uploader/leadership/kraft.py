@@ -33,6 +33,7 @@ not any more is noticed in its turn, and does no harm before.
 
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import islice
 from pathlib import Path
@@ -43,7 +44,7 @@ import structlog
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment
 from ts_uploader.events import Led, NotLed, Reign
-from ts_uploader.leadership.broker_client import AnsweredByAnother, BrokerAway, BrokerClient, Refused
+from ts_uploader.leadership.broker_client import AnsweredByAnother, BrokerAway, BrokerClient, NotKnown, Refused
 from ts_uploader.leadership.contract import LeadershipSource, Said
 from ts_uploader.leadership.refusals import Asked, Refusals
 from ts_uploader.leadership.replica import Mark, Replica, find, look, read
@@ -64,19 +65,19 @@ T = TypeVar("T", TopicPartition, str)
 
 
 class _Turns(Generic[T]):
-    """Takes some of many at a time, each in its turn."""
+    """Takes some of many at a time, each in its turn, also while there are always others."""
 
     def __init__(self) -> None:
         self._all: list[T] = []
-        self._at = 0
+        self._last: T | None = None  # that was taken; None: the first comes next
 
     def change(self, among: Set[T]) -> None:
         self._all = sorted(among)
-        self._at = 0
 
     def take(self, most: int) -> Sequence[T]:
-        taken = self._all[self._at : self._at + most]
-        self._at = self._at + most if self._at + most < len(self._all) else 0
+        at = 0 if self._last is None else bisect_right(self._all, self._last)
+        taken = self._all[at : at + most]
+        self._last = taken[-1] if at + most < len(self._all) else None
         return taken
 
 
@@ -125,7 +126,6 @@ class KraftLeadership(LeadershipSource):
         super().__init__(environment, emit, poll_seconds)
         self._client = BrokerClient(environment.broker_id, client, self.answer_seconds)
         self._stopping = threading.Event()
-        self._wake = threading.Event()
         self._lock = threading.Lock()  # guards the next; the thread in `run` owns what is below it
         self._wanted: Set[TopicPartition] | None = None
         self._known: dict[TopicPartition, _Known] = {}
@@ -144,10 +144,9 @@ class KraftLeadership(LeadershipSource):
         return bool(self._connected)
 
     def watch(self, partitions: Set[TopicPartition]) -> None:
-        """As the contract says; the thread in `run` asks for the new ones."""
+        """As the contract says; the next round asks for the new ones, and none comes earlier for it."""
         with self._lock:
             self._wanted = frozenset(partitions)
-        self._wake.set()
 
     def run(self) -> None:
         """As the contract says."""
@@ -159,15 +158,13 @@ class KraftLeadership(LeadershipSource):
                     self._refusals.say(began)
                 except BrokerAway as error:
                     self._say_away(error)
-                self._wake.wait(max(0.0, began + self.round_seconds - time.monotonic()))
-                self._wake.clear()
+                self._stopping.wait(max(0.0, began + self.round_seconds - time.monotonic()))
         finally:
             self._client.close(_CLOSE_SECONDS)
 
     def stop(self) -> None:
         """As the contract says."""
         self._stopping.set()
-        self._wake.set()
 
     def _round(self) -> None:
         self._follow()
@@ -229,6 +226,9 @@ class KraftLeadership(LeadershipSource):
             leaders = self._client.leaders(topic)
         except Refused as refused:
             self._refusals.take(Asked.LEADERS, topic, str(refused))
+            return None
+        except NotKnown as unknown:
+            log.debug("the broker does not know the topic's leaders now", topic=topic, error=str(unknown))
             return None
         self._refusals.granted(Asked.LEADERS, topic)
         return leaders or {}
@@ -309,8 +309,8 @@ class KraftLeadership(LeadershipSource):
         now = time.monotonic()
         asked_at = self._settings_at
         if not self._topics or now >= asked_at.get("", now) + self.poll_seconds or "" not in asked_at:
-            asked_at[""] = now
             self._take_settings("", self._client.broker_settings())
+            asked_at[""] = now
         oldest = sorted(self._topics, key=lambda topic: asked_at.get(topic, 0.0))[:_SETTINGS]
         due = [topic for topic in oldest if topic not in asked_at or now >= asked_at[topic] + self.poll_seconds]
         asked = due or oldest[:1]
@@ -349,7 +349,11 @@ class KraftLeadership(LeadershipSource):
         self._connected = False
         self._unanswered += 1
         if self._unanswered % _PATIENCE == 0:
-            self._client.start_anew()
+            try:
+                self._client.start_anew()
+            except BrokerAway as unusable:
+                if self._unanswered == _PATIENCE:  # once
+                    log.warning("no new connection to the broker can be made; it is tried again", error=str(unusable))
 
 
 def _identity(client: Mapping[str, str]) -> str:
