@@ -101,7 +101,13 @@ def test_the_demo_ships_deletes_the_broker_and_reads_everything_back(demo: Demo)
 
 
 @pytest.mark.parametrize("demo", ["20000000"], indirect=True)
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.full, id="SIGINT"),
+        pytest.param(signal.SIGTERM, 143, id="SIGTERM"),
+    ],
+)
 def test_a_signal_while_producing_ends_everything(demo: Demo, number: signal.Signals, status: int) -> None:
     """One line instead of a traceback, and the status that shells expect; a second Ctrl-C changes nothing."""
     wait_for(

@@ -42,6 +42,7 @@ def wait_java_shipped(archive: Archive, above: int, partition: int = 0) -> int:
     return wait_for(named, f"a Java uploader's commit above {above}", PATIENCE) or 0
 
 
+@pytest.mark.full
 def test_u29_a_fleet_moves_over_broker_by_broker(cluster: LocalCluster, archive_of: ArchiveOf, repetition: int) -> None:
     """Leaders move between brokers of both kinds, that roll at different sizes: at the end all is there, once."""
     topic = f"moved-over-{repetition}"

@@ -134,7 +134,8 @@ def test_u02_no_log_stands_without_its_indexes(
 
 
 @pytest.mark.parametrize(
-    ("per_second", "segments", "partitions"), [(20, 12, 2), (3, 4, 1)], ids=["20 a second", "3 a second"]
+    ("per_second", "segments", "partitions"),
+    [pytest.param(20, 12, 2, marks=pytest.mark.full, id="20 a second"), pytest.param(3, 4, 1, id="3 a second")],
 )
 def test_u14_everything_is_shipped_under_a_storm_of_slow_down(
     cluster: LocalCluster,

@@ -43,7 +43,7 @@ def read_available(spark: SparkSession, archive: Archive, folder: Path, **option
     return sorted(row.offset for row in spark.read.parquet(str(folder / "sink")).select("offset").collect())
 
 
-@pytest.fixture(params=["false", "true"])
+@pytest.fixture(params=["false", pytest.param("true", marks=pytest.mark.full)])
 def wrapper(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[None]:
     """Whether Spark's own way around what Python sources lack for `Trigger.AvailableNow` is on."""
     name = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"

@@ -261,7 +261,7 @@ def proxy(cluster: LocalCluster) -> Iterator[S3FaultProxy]:
         yield proxy
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("moment", [pytest.param("before", marks=pytest.mark.full), "after"])
 def test_an_agent_killed_at_a_chapter_leaves_a_correct_view(
     cluster: LocalCluster, archive_of: ArchiveOf, proxy: S3FaultProxy, moment: Moment
 ) -> None:

@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES, Archive, archives
 from tests.uploader.test_shipping import records
 from ts_common.log_format.checkpoints import parse_partition_metadata
 from ts_local.cluster import LocalCluster, wait_for
 
 
+@pytest.mark.full
 def test_u04_leaders_of_kafka_3_9_that_die_leave_no_hole(tmp_path: Path) -> None:
     """The leader killed, an agent beside each broker: every record is read once, in epochs that rise, under one id."""
     with (
