@@ -1,12 +1,16 @@
 """Azure: which account, who asks, and what the service stores."""
 
+import base64
+import hashlib
+import hmac
 import json
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlencode
 
 import pytest
 from azure.core.exceptions import ServiceRequestError
@@ -14,11 +18,19 @@ from azure.core.pipeline.transport import RequestsTransport
 
 from tests.conftest import AZURE_CONTAINER
 from tests.store.servers import FakeServer, answer
-from ts_common.errors import AccessDenied, ConfigurationError, CorruptData, StoreUnavailable, TieredStorageError
+from ts_common.errors import (
+    AccessDenied,
+    BucketMissing,
+    ConfigurationError,
+    CorruptData,
+    StoreUnavailable,
+    TieredStorageError,
+)
 from ts_common.store import http_store
 from ts_common.store.azure import given_name, stored_name
 from ts_common.store.azure_account import account_of
 from ts_common.store.azure_tokens import _is_configured
+from ts_common.store.contract import IfMatch
 from ts_common.store.factory import open_store
 from ts_local.azurite import ACCOUNT, KEY, AzuriteServer
 
@@ -93,8 +105,37 @@ def test_a_sas_is_sent_with_each_request(monkeypatch: pytest.MonkeyPatch) -> Non
         server.answers = [answer("200 OK")]
         with open_store("az://bucket") as store:
             store.check()
-    assert server.requests[0].split()[1] == f"/{ACCOUNT}/bucket?restype=container&sv=2023&sig=s%2Bs"
+    assert (
+        server.requests[0].split()[1] == f"/{ACCOUNT}/bucket?restype=container&comp=list&maxresults=1&sv=2023&sig=s%2Bs"
+    )
     assert "authorization" not in server.headers[0]
+
+
+def sas_of(container: str) -> str:
+    """One of a container: read, create, write, delete, list; as the service's reference says it is signed."""
+    said = {"sp": "rcwdl", "se": "2099-01-01T00:00:00Z", "sv": "2023-11-03", "sr": "c"}
+    fields = [said["sp"], "", said["se"], f"/blob/{ACCOUNT}/{container}", *[""] * 3, said["sv"], said["sr"], *[""] * 7]
+    signature = hmac.digest(base64.b64decode(KEY), "\n".join(fields).encode(), hashlib.sha256)
+    return urlencode({**said, "sig": base64.b64encode(signature).decode()})
+
+
+def test_a_sas_of_the_container_is_enough(azure: AzuriteServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No such SAS may look at the container itself; all that the agent asks for, its check included, it may."""
+    connection = azure.environment()["AZURE_STORAGE_CONNECTION_STRING"]
+    endpoint = next(part for part in connection.split(";") if part.startswith("BlobEndpoint="))
+    for container, expected in ((AZURE_CONTAINER, None), ("missing-container", BucketMissing)):
+        said = f"AccountName={ACCOUNT};{endpoint};SharedAccessSignature={sas_of(container)}"
+        monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", said)
+        with open_store(f"az://{container}/sas") as store, raises(expected):
+            store.check()
+            etag = store.put("key", b"x").etag
+            store.put("key", b"content", condition=IfMatch(etag))
+            assert store.get("key")[0] == b"content"
+            assert [info.key for info in store.list()] == ["key"]
+
+
+def raises(expected: type[Exception] | None) -> AbstractContextManager[object]:
+    return nullcontext() if expected is None else pytest.raises(expected)
 
 
 @pytest.fixture
