@@ -1,5 +1,6 @@
 """HDFS: the compare-and-swap that the driver makes of a rename, and what a NameNode may answer."""
 
+import io
 import json
 import uuid
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from ts_common.errors import (
 )
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
 from ts_common.store.factory import open_store
+from ts_common.store.http_body import Sent
 from ts_common.store.namenode import NameNode, Status
 from ts_common.store.webhdfs import WebHdfsStore
 from ts_local.hdfs import USER, HdfsServer
@@ -205,6 +207,31 @@ def test_what_a_namenode_answers_is_told_as_what_to_do(told: bytes, expected: ty
         server.answers = [told]
         with pytest.raises(expected, match="/webhdfs/v1/a/b"):
             opened.status("/a/b")
+
+
+FILE = {"pathSuffix": "", "fileId": 7, "length": 1, "modificationTime": 1, "type": "FILE"}
+
+
+@pytest.mark.parametrize(
+    "told", [{}, [], 5, {"FileStatus": {**FILE, "length": None}}, {"DirectoryListing": {}}, {"XAttrs": [5]}]
+)
+def test_what_a_namenode_does_not_say_ends_nothing(told: object) -> None:
+    """JSON of something in between; what is asked of a NameNode may be asked again."""
+    with FakeServer() as server, closing(NameNode(server.endpoint, USER, 5, 4)) as opened:
+        server.answers = [answer("200 OK", json.dumps(told).encode())]
+        for ask in (opened.status, opened.metadata, lambda path: list(opened.listed(path))):
+            with pytest.raises(StoreUnavailable, match="/webhdfs/v1/a/b"):
+                ask("/a/b")
+
+
+def test_a_namenode_that_sends_on_to_nowhere_ends_nothing() -> None:
+    """307 without a DataNode's address, to a read and to a put."""
+    with FakeServer() as server, closing(NameNode(server.endpoint, USER, 5, 4)) as opened:
+        server.answers = [answer("307 Temporary Redirect")]
+        with pytest.raises(StoreUnavailable, match="OPEN"), opened.opened("/a/b", 0, 1):
+            pass
+        with pytest.raises(StoreUnavailable, match="CREATE"):
+            opened.create("/a/b", Sent(io.BytesIO(b"x"), 1, None, "/a/b"), {})
 
 
 def test_u14_a_rename_whose_answer_is_lost_is_unknown_and_sent_once() -> None:

@@ -168,6 +168,8 @@ class AzureService(Service):
             root = ElementTree.fromstring(answer.body)  # noqa: S314
         except ElementTree.ParseError as error:
             raise ValueError(str(error)) from error
+        if root.tag != "EnumerationResults":
+            raise ValueError(f"a {root.tag}, and no listing")
         infos = [_listed(blob) for blob in root.iter("Blob") if blob.findtext("Properties/ResourceType") != "directory"]
         directories = [_name(found) for found in root.iter("BlobPrefix")]
         return Page(infos, directories, root.findtext("NextMarker") or "")
