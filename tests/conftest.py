@@ -4,7 +4,6 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from botocore.loaders import create_loader
 from hypothesis import settings
 
 from ts_local.azurite import AzuriteServer
@@ -23,15 +22,6 @@ OTHER_STORES = ["gs", "az", pytest.param("webhdfs", marks=pytest.mark.full)]
 # A change is refused for what it does, not for an example that nobody drew before: `make test` draws the same ones each
 # time. `make test-full` looks for new ones.
 settings.register_profile("repeatable", derandomize=True)
-
-
-@pytest.fixture(scope="session")
-def one_loader() -> Iterator[None]:
-    """The SDK reads its description of S3 once, and not for each store."""
-    loader = create_loader()
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("botocore.session.create_loader", lambda *_: loader)
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -305,7 +305,7 @@ def test_every_problem_of_a_tables_endpoints_and_options_is_told_at_once(tmp_pat
         "default: there is no endpoint 'restrictet'; did you mean restricted?",
         "topics.a.s3.kms.key.id: it needs server.side.encryption=aws:kms",
         "topics.b is ",
-        'topics.c.s3 is ["acl"], not an object of options',
+        "topics.c.s3 is a list, not an object of options",
         "topics.e is 5: accepted are",
     ):
         assert any(problem.startswith(expected) for problem in problems), expected
@@ -317,3 +317,26 @@ def test_a_directory_takes_no_options_of_s3(tmp_path: Path) -> None:
     (problem,) = _problems("url", tmp_path, {"storage.service.endpoint.url": "file:///archive", S3 + "acl": "private"})
     assert problem.startswith("storage.service.endpoint.url: ")
     assert "drop them" in problem
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"default": {"bucket": "b", "proxy": "http://me:hunter2@proxy"}},
+        {"default": {"bucket": "b", "prefix": 5, "s3": {"proxy": "http://me:hunter2@proxy"}}},
+        {"default": {"endpoint": "a", "proxy": "http://me:hunter2@proxy"}, "endpoints": {"a": {"bucket": "bucket"}}},
+        {"default": {"bucket": "bucket", "s3": ["proxy=http://me:hunter2@proxy"]}},
+        {"default": {"bucket": "bucket", "s3": "proxy=http://me:hunter2@proxy"}},
+        {"default": {"bucket": "bucket"}, "endpoints": {"proxy": "http://me:hunter2@proxy"}},
+        {"default": {"bucket": "bucket"}, "endpoints": "http://me:hunter2@proxy"},
+        {"default": {"bucket": "bucket"}, "topics": {"proxy": "http://me:hunter2@proxy"}},
+        {"default": {"bucket": "bucket"}, "topics": [{"proxy": "http://me:hunter2@proxy"}]},
+        {"bucket_public": "p", "bucket_pii": "q", "prefix": "", "topics": {"t": {"proxy": "http://me:hunter2@proxy"}}},
+    ],
+)
+def test_no_value_of_an_option_in_the_wrong_place_is_in_a_message(content: object, tmp_path: Path) -> None:
+    """One level too high, or under a key of another kind: its name is shown, and what it is worth stays in the file."""
+    _write(tmp_path, content)
+    problems = _problems("json", tmp_path, {})
+    assert problems
+    assert "hunter2" not in str(problems)

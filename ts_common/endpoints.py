@@ -7,7 +7,8 @@ docs/endpoints.md.
     json               a file with a bucket and prefix by topic: storage.service.endpoint.json.path
     module:Class       a class of the operator's, called as Class(cluster_id, config_dir, properties)
 
-What a topic's location is must not change while its objects are to be found: a provider is read once, at start.
+What a topic's location is must not change while its objects are to be found: a provider is read at start, and again on
+SIGHUP only to say what differs.
 
 Options of S3 in the properties file (`ts_common.store.option_table`) hold for all topics, whatever the provider; the
 file of `json` may say others for an endpoint or a topic.

@@ -29,6 +29,7 @@ _KEYS = {"default", "endpoints", "topics"}
 _NOWHERE = Endpoint("")  # where a problem stands instead
 _HERE = {"bucket", "prefix", "s3"}
 _ELSEWHERE = {"endpoint", "s3"}
+_PLAIN = {"bucket", "prefix", "endpoint"}  # whose values a message may show
 _ACCEPTED = '{"bucket": ..., "prefix": ..., "s3": {...}}'
 
 
@@ -103,7 +104,8 @@ class _Reader:
             )
             return _NOWHERE
         if name not in self._read:
-            self.problems.append(f"{where}: there is no endpoint {name!r}{nearest(name, self._read)}")
+            shown = "of that text" if "@" in name else repr(name)  # an option in the wrong place, perhaps
+            self.problems.append(f"{where}: there is no endpoint {shown}{nearest(name, self._read)}")
             return _NOWHERE
         read = self._read[name]
         if isinstance(entry, str) or read is _NOWHERE:
@@ -132,15 +134,18 @@ class _Reader:
 
 
 def _shown(entry: Any) -> str:
-    """An entry without its options, which may hold a proxy's password."""
-    return json.dumps({**entry, "s3": "..."} if isinstance(entry, dict) and "s3" in entry else entry)
+    """An entry's keys, and its plain values: any other may be an option in the wrong place, and hold a password."""
+    if isinstance(entry, dict):
+        shown = {key: value if key in _PLAIN and isinstance(value, str) else "..." for key, value in entry.items()}
+        return json.dumps(shown)
+    return "a text" if isinstance(entry, str) else "a list" if isinstance(entry, list) else json.dumps(entry)
 
 
 def _named(key: str, content: Mapping[str, Any], problems: list[str]) -> Mapping[str, Any]:
     named = content.get(key, {})
     if isinstance(named, dict):
         return named
-    problems.append(f"{key} is {json.dumps(named)}, not an object by name")
+    problems.append(f"{key} is {_shown(named)}, not an object by name")
     return {}
 
 
@@ -148,7 +153,7 @@ def _as_options(name: str, entry: Mapping[str, Any], problems: list[str]) -> Map
     given = entry.get("s3", {})
     if isinstance(given, dict):
         return given
-    problems.append(f"{name}.s3 is {json.dumps(given)}, not an object of options")
+    problems.append(f"{name}.s3 is {_shown(given)}, not an object of options")
     return {}
 
 
@@ -159,7 +164,7 @@ def _from_java(path: Path, content: Mapping[str, Any]) -> Mapping[str, Any]:
     problems += [f"unknown key {key!r} {beside}" for key in sorted(content.keys() - _JAVA_KEYS)]
     flags = _named("topics", content, problems)
     problems += [
-        f'topics.{topic} is {json.dumps(flag)}: accepted are {{"pii": true}} and {{"pii": false}}'
+        f'topics.{topic} is {_shown(flag)}: accepted are {{"pii": true}} and {{"pii": false}}'
         for topic, flag in flags.items()
         if not (isinstance(flag, dict) and flag.keys() == {"pii"} and isinstance(flag["pii"], bool))
     ]

@@ -105,7 +105,7 @@ class Agent:
         config: the cluster's settings.
         endpoints: where each topic's objects go.
         http_address: where `/metrics` and `/healthz` are served, `host:port`.
-        reread: reads the cluster's settings again.
+        reread: reads the cluster's settings and where its topics go again.
 
     Raises:
         ConfigurationError: something that only shows when the parts are put together.
@@ -152,6 +152,7 @@ class Agent:
         ]
         self._environment = environment
         self._config = config
+        self._endpoints = endpoints
         self._reread = reread
         self._local: set[TopicPartition] = set()  # partitions with a directory here
         self._local_changed = False
@@ -211,7 +212,8 @@ class Agent:
             elif isinstance(message, BrokerSettings | TopicSettings):
                 self._settings.take(message)
             elif isinstance(message, _Reload):
-                self._config = reload(self._config, self._reread)
+                topics = {partition.topic for partition in self._local}
+                self._config = reload(self._config, self._endpoints, topics, self._reread)
                 self._stores.allowance.change(self._config.upload_max_bytes_per_second)
             elif isinstance(message, _BacklogWanted):
                 message.answer.set_result(self._tracker.backlog())

@@ -11,7 +11,7 @@ import structlog
 import typer
 
 from ts_common.config import ClusterConfig, load_config
-from ts_common.endpoints import open_provider
+from ts_common.endpoints import EndpointProvider, open_provider
 from ts_common.errors import ConfigurationError, OperatorError, RetryError
 from ts_common.logs import LogFormat, configure_logs
 from ts_common.model import is_cluster_id
@@ -92,15 +92,15 @@ def _build(
     if not config_dir.is_dir():
         raise ConfigurationError(str(config_dir), ["no such directory; it holds <clusterId>.properties"])
 
-    def read() -> ClusterConfig:
+    def read() -> tuple[ClusterConfig, EndpointProvider]:
         config, warnings = load_config(path)
         for warning in warnings:
             log.warning(warning)
-        return config
+        properties = config.endpoint_properties
+        return config, open_provider(config.endpoint_provider, environment.cluster_id, config_dir, properties)
 
-    config = read()
+    config, endpoints = read()
     step_back(config)
-    endpoints = open_provider(config.endpoint_provider, environment.cluster_id, config_dir, config.endpoint_properties)
     return Agent(environment, config, endpoints, http_address, read)
 
 

@@ -83,11 +83,6 @@ class Place:
     kind: str
 
 
-@pytest.fixture(autouse=True)
-def quick_stores(one_loader: None) -> None:
-    """Half of what these tests took was the SDK's reading of its own files."""
-
-
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """The S3 server of this session, with a bucket for the tests' identity and one that it may not use."""

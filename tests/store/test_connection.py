@@ -275,6 +275,19 @@ def test_a_role_that_cannot_be_assumed_is_told_as_that(
     assert SECRET not in str(raised.value)
 
 
+def test_a_role_is_assumed_in_the_region_that_the_environment_names(
+    fake: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """AWS_REGION alone, which the SDK does not know: STS would be asked in another part of the world."""
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    monkeypatch.setenv("AWS_REGION", "eu-west-3")
+    fake.answers = [assumed("short", 3600), OK]
+    with reached("s3://archive", Connection(role_arn=ROLE)) as store:
+        store.check()
+    assert "/eu-west-3/sts/" in fake.headers[0]["authorization"]
+    assert "/eu-west-3/s3/" in fake.headers[1]["authorization"]
+
+
 def test_a_role_needs_somebody_to_assume_it(monkeypatch: pytest.MonkeyPatch, fake: FakeServer) -> None:
     """Without any credentials the message says where they come from."""
     del fake

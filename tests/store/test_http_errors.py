@@ -36,6 +36,7 @@ def answer(status: str, body: bytes = b"", **headers: str) -> bytes:
 
 
 DATE = "Sun, 22 Nov 2026 02:33:34 GMT"
+SAYS = {"etag": '"0x1"', "x_goog_generation": "1", "last_modified": DATE}
 
 
 @dataclass(frozen=True)
@@ -199,6 +200,15 @@ def test_what_arrives_changed_is_refused_by_the_store_as_corrupt(told: Told) -> 
     assert told.server.headers[0].get("content-md5") == "eB5eJF1ptWaXm4bijSPyxw==" or b'"crc32c": "%s"' % sent in body
 
 
+def test_small_objects_carry_what_the_store_compares_too(told: Told) -> None:
+    """The commit and its like, whose CRC-32C nobody took before."""
+    told.server.answers = [answer("200 OK", b'{"generation": "1", "updated": "2026-11-22T02:33:34Z"}', **SAYS)]
+    told.store.put("offset.wm", b"0123456789")
+    sent = base64.b64encode(crc32c(b"0123456789").to_bytes(4, "big"))
+    (body,) = told.server.bodies
+    assert told.server.headers[0].get("content-md5") == "eB5eJF1ptWaXm4bijSPyxw==" or b'"crc32c": "%s"' % sent in body
+
+
 def test_an_absent_object_is_told_as_that(told: Told) -> None:
     """The service's own word for it, and the bucket asked for once."""
     absent = told.refusal("404 Not Found", "BlobNotFound", "notFound")
@@ -207,3 +217,35 @@ def test_an_absent_object_is_told_as_that(told: Told) -> None:
         with pytest.raises(ObjectNotFound, match="base/key"):
             told.store.get("key")
     assert len(told.server.requests) == 3
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {**SAYS, "last_modified": "yesterday"},
+        {"last_modified": DATE},
+        {**SAYS, "content_length": "x"},
+        {**SAYS, "content_range": "bytes 0-4/*"},
+    ],
+    ids=["nothing", "no date", "no etag", "no length", "no size"],
+)
+def test_an_answer_of_something_in_between_ends_nothing(told: Told, headers: dict[str, str]) -> None:
+    """A success without what the service always says: a read is tried again later, and a put is looked for."""
+    told.server.answers = [answer("200 OK", b"<html>welcome</html>", **headers)]
+    with pytest.raises(StoreUnavailable, match="base/key"):
+        told.store.get("key", ByteRange(0, 5) if "content_range" in headers else None)
+    if "content_range" not in headers:
+        with pytest.raises(StoreUnavailable, match="base/key"):
+            told.store.head("key")
+
+
+@pytest.mark.parametrize("said", [b"", b"<html>welcome</html>", b"[]", b'{"generation": "1"}', b'{"items": 5}'])
+def test_a_success_that_says_nothing_is_an_unknown_outcome(told: Told, said: bytes) -> None:
+    """Something in between may have answered in the store's place, before or after it was asked."""
+    told.server.answers = [answer("200 OK", said)]
+    with pytest.raises(OutcomeUnknown, match="base/key"):
+        told.store.put("key", b"x")
+    if said != b'{"generation": "1"}':  # which is a listing of nothing
+        with pytest.raises(StoreUnavailable):
+            list(told.store.list())

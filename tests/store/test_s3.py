@@ -295,6 +295,25 @@ def test_missing_credentials_are_an_operators_matter(monkeypatch: pytest.MonkeyP
         store.check()
 
 
+def test_u14_a_containers_metadata_server_that_is_away_is_no_refusal(
+    monkeypatch: pytest.MonkeyPatch, fake: FakeServer
+) -> None:
+    """Credentials come when it does: the agent must not end for good, as it does where there are none."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr("botocore.utils.ContainerMetadataFetcher.SLEEP_TIME", 0)
+    for away, url in (
+        (answer("503 Busy"), fake.endpoint),
+        (b"", fake.endpoint),
+        (b"", f"http://127.0.0.1:{free_port()}"),
+    ):
+        fake.answers = [away]
+        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{url}/credentials")
+        with pytest.raises(StoreUnavailable, match="no credentials at this moment"):
+            open_store("s3://archive").check()
+
+
 def test_many_threads_share_a_store(open_s3: OpenStore) -> None:
     """Puts, gets and heads at once, each with its own object."""
     store = open_s3("s3://contract/threads")

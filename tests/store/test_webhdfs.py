@@ -1,5 +1,6 @@
 """HDFS: the compare-and-swap that the driver makes of a rename, and what a NameNode may answer."""
 
+import io
 import json
 import uuid
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from ts_common.errors import (
 )
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
 from ts_common.store.factory import open_store
+from ts_common.store.http_body import Sent
 from ts_common.store.namenode import NameNode, Status
 from ts_common.store.webhdfs import WebHdfsStore
 from ts_local.hdfs import USER, HdfsServer
@@ -107,11 +109,42 @@ def test_u06_a_put_that_somebody_else_finished_is_no_refusal(
                     other.put("offset.wm", b"later", condition=IfMatch(other.head("offset.wm").etag))
 
         monkeypatch.setattr(NameNode, "rename", slow)
-        second = claiming.put("offset.wm", b"second", condition=IfMatch(first)).etag
-        content, info = other.get("offset.wm")
-        assert content == (b"later" if written_over else b"second")
-        assert (info.etag == second) is not written_over
+        if written_over:  # which cannot be told from one that never was
+            with pytest.raises(OutcomeUnknown):
+                claiming.put("offset.wm", b"second", condition=IfMatch(first))
+            assert other.get("offset.wm")[0] == b"later"
+        else:
+            second = claiming.put("offset.wm", b"second", condition=IfMatch(first)).etag
+            content, info = other.get("offset.wm")
+            assert (content, info.etag) == (b"second", second)
         assert names(namenode, other) == {"offset.wm"}
+
+
+@pytest.mark.parametrize("written_over", [False, True], ids=["and nothing more", "and then written over"])
+def test_u06_a_put_that_somebody_tidied_away_is_not_taken_for_done(
+    again: OpenAgain, namenode: NameNode, monkeypatch: pytest.MonkeyPatch, written_over: bool
+) -> None:
+    """A writer slept for a day behind its claim, which another took for one of a killed one."""
+    with again() as asleep, again() as other:
+        first = asleep.put("offset.wm", b"first").etag
+        rename = NameNode.rename
+        claimed: list[bool] = []
+
+        def slow(self: NameNode, path: str, destination: str, *, overwrite: bool) -> None:
+            rename(self, path, destination, overwrite=overwrite)
+            if not claimed:
+                claimed.append(True)
+                with monkeypatch.context() as patched:
+                    patched.setattr("ts_common.store.webhdfs._LEFT_BEHIND_SECONDS", -3600.0)
+                    other.put("beside", b"x")
+                if written_over:
+                    other.put("offset.wm", b"later", condition=IfMatch(first))
+
+        monkeypatch.setattr(NameNode, "rename", slow)
+        with pytest.raises(OutcomeUnknown, match=r"offset\.wm"):
+            asleep.put("offset.wm", b"asleep", condition=IfMatch(first))
+        assert other.get("offset.wm")[0] == (b"later" if written_over else b"first")
+        assert names(namenode, other) == {"offset.wm", "beside"}
 
 
 def test_u06_who_finishes_late_writes_over_nothing_newer(
@@ -122,9 +155,9 @@ def test_u06_who_finishes_late_writes_over_nothing_newer(
         first = beginning.put("offset.wm", b"first").etag
         take_over, late = WebHdfsStore._take_over, []
 
-        def begun(self: WebHdfsStore, following: Status, path: str) -> None:
+        def begun(self: WebHdfsStore, following: Status, path: str) -> bool:
             late.append((following, path))
-            take_over(self, following, path)
+            return take_over(self, following, path)
 
         monkeypatch.setattr(WebHdfsStore, "_take_over", begun)
         second = beginning.put("offset.wm", b"second", condition=IfMatch(first)).etag
@@ -137,25 +170,30 @@ def test_u06_who_finishes_late_writes_over_nothing_newer(
 
 @pytest.mark.full
 def test_u06_of_many_writers_none_loses_what_another_wrote(again: OpenAgain, namenode: NameNode) -> None:
-    """Four agents count in one object; each step that was not refused is in the end's figure."""
+    """Four agents add to one object; each step that was not refused is in it at the end, once."""
     with again() as store:
-        store.put("offset.wm", b"0")
+        store.put("offset.wm", b"")
 
-    def count(_number: int) -> None:
+    def add(writer: int) -> None:
         with again() as mine:
             done = 0
             while done < 10:
                 content, info = mine.get("offset.wm")
+                step = b"%d.%d" % (writer, done)
                 try:
-                    mine.put("offset.wm", b"%d" % (int(content) + 1), condition=IfMatch(info.etag))
+                    mine.put("offset.wm", b"%s %s" % (content, step), condition=IfMatch(info.etag))
                 except PreconditionFailed:
                     continue
+                except OutcomeUnknown:  # it was perhaps the object, and was written over since
+                    if step not in mine.get("offset.wm")[0].split():
+                        continue
                 done += 1
 
     with ThreadPoolExecutor(4) as threads:
-        list(threads.map(count, range(4)))
+        list(threads.map(add, range(4)))
     with again() as store:
-        assert store.get("offset.wm")[0] == b"40"
+        steps = store.get("offset.wm")[0].split()
+        assert sorted(steps) == sorted(b"%d.%d" % (writer, done) for writer in range(4) for done in range(10))
         assert names(namenode, store) == {"offset.wm"}
 
 
@@ -205,6 +243,31 @@ def test_what_a_namenode_answers_is_told_as_what_to_do(told: bytes, expected: ty
         server.answers = [told]
         with pytest.raises(expected, match="/webhdfs/v1/a/b"):
             opened.status("/a/b")
+
+
+FILE = {"pathSuffix": "", "fileId": 7, "length": 1, "modificationTime": 1, "type": "FILE"}
+
+
+@pytest.mark.parametrize(
+    "told", [{}, [], 5, {"FileStatus": {**FILE, "length": None}}, {"DirectoryListing": {}}, {"XAttrs": [5]}]
+)
+def test_what_a_namenode_does_not_say_ends_nothing(told: object) -> None:
+    """JSON of something in between; what is asked of a NameNode may be asked again."""
+    with FakeServer() as server, closing(NameNode(server.endpoint, USER, 5, 4)) as opened:
+        server.answers = [answer("200 OK", json.dumps(told).encode())]
+        for ask in (opened.status, opened.metadata, lambda path: list(opened.listed(path))):
+            with pytest.raises(StoreUnavailable, match="/webhdfs/v1/a/b"):
+                ask("/a/b")
+
+
+def test_a_namenode_that_sends_on_to_nowhere_ends_nothing() -> None:
+    """307 without a DataNode's address, to a read and to a put."""
+    with FakeServer() as server, closing(NameNode(server.endpoint, USER, 5, 4)) as opened:
+        server.answers = [answer("307 Temporary Redirect")]
+        with pytest.raises(StoreUnavailable, match="OPEN"), opened.opened("/a/b", 0, 1):
+            pass
+        with pytest.raises(StoreUnavailable, match="CREATE"):
+            opened.create("/a/b", Sent(io.BytesIO(b"x"), 1, None, "/a/b"), {})
 
 
 def test_u14_a_rename_whose_answer_is_lost_is_unknown_and_sent_once() -> None:

@@ -19,8 +19,6 @@ from ts_common.store.wrapped import WrappedStore
 from ts_local.moto import MotoServer
 from ts_uploader.store_check import CONDITIONAL_KEY, PROBE, problems_of
 
-pytestmark = pytest.mark.usefixtures("one_loader")  # many stores are opened here
-
 KEYS = ClusterKeys("prod", 5)
 ALL = Storing(
     server_side_encryption=Encryption.SSE_S3, storage_class="STANDARD_IA", tags=(("team", "data"),), acl=Acl.PRIVATE

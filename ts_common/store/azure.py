@@ -40,7 +40,7 @@ _METADATA = "x-ms-meta-"
 _READ = "Storage Blob Data Reader on the container (List and Read of a SAS)"
 _WRITE = "Storage Blob Data Contributor on the container (Create and Write of a SAS)"
 _OPERATIONS = Operations(
-    check="Get Container Properties",
+    check="List Blobs",
     put="Put Blob",
     get="Get Blob",
     head="Get Blob Properties",
@@ -74,7 +74,6 @@ _WAYS_OUT = {
     "BlobImmutableDueToPolicy": "an immutability policy holds what is written over and over (offset.wm): drop it",
 }
 _PERMISSIONS = {
-    _OPERATIONS.check: _READ,
     _OPERATIONS.put: _WRITE,
     _OPERATIONS.get: _READ,
     _OPERATIONS.head: _READ,
@@ -109,8 +108,8 @@ class AzureService(Service):
         return self._account.authorize(request)
 
     def check(self) -> Request:
-        """Get Container Properties."""
-        return self._request("HEAD", f"{self._url}?restype=container")
+        """A listing of one: no SAS of a container grants Get Container Properties."""
+        return self._request("GET", f"{self._url}?restype=container&comp=list&maxresults=1")
 
     def put(
         self, name: str, metadata: Mapping[str, str], condition: Condition, crc32c: int | None, md5: bytes | None
@@ -169,6 +168,8 @@ class AzureService(Service):
             root = ElementTree.fromstring(answer.body)  # noqa: S314
         except ElementTree.ParseError as error:
             raise ValueError(str(error)) from error
+        if root.tag != "EnumerationResults":
+            raise ValueError(f"a {root.tag}, and no listing")
         infos = [_listed(blob) for blob in root.iter("Blob") if blob.findtext("Properties/ResourceType") != "directory"]
         directories = [_name(found) for found in root.iter("BlobPrefix")]
         return Page(infos, directories, root.findtext("NextMarker") or "")

@@ -21,12 +21,12 @@ from dataclasses import dataclass, field, replace
 from email.utils import formatdate
 from urllib.parse import parse_qsl, urlsplit
 
-from ts_common.errors import AccessDenied, ConfigurationError
+from ts_common.errors import ConfigurationError
+from ts_common.store.azure_tokens import entra_tokens
 from ts_common.store.http_client import Request
 
 API_VERSION = "2023-11-03"
 SOURCE = "Azure Blob Storage"
-_SCOPE = "https://storage.azure.com/.default"
 _GIVE = (
     "set AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT and perhaps AZURE_STORAGE_KEY or "
     "AZURE_STORAGE_SAS_TOKEN"
@@ -69,6 +69,7 @@ class Account:
 
         Raises:
             AccessDenied: no token is to be had.
+            StoreUnavailable: not at this moment.
         """
         headers = {**request.headers, "x-ms-date": formatdate(usegmt=True)}
         if self.key is not None:
@@ -110,28 +111,7 @@ def account_of(environment: Mapping[str, str]) -> Account:
             return replace(found, key=base64.b64decode(key, validate=True))
         except binascii.Error as error:
             raise ConfigurationError(SOURCE, [f"the key of account {name} is no base64: copy it anew"]) from error
-    return found if sas else replace(found, token=_entra_tokens(name))
-
-
-def _entra_tokens(name: str) -> Callable[[], str]:
-    try:
-        from azure.core.exceptions import ClientAuthenticationError  # noqa: PLC0415 - an extra
-        from azure.identity import CredentialUnavailableError, DefaultAzureCredential  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        missing = (
-            f"account {name} comes with neither key nor SAS, and azure-identity, which gets tokens, is not installed: "
-            f"pip install 'ts-uploader[azure]', or {_GIVE}"
-        )
-        raise ConfigurationError(SOURCE, [missing]) from error
-    credential = DefaultAzureCredential()
-
-    def token() -> str:
-        try:
-            return str(credential.get_token(_SCOPE).token)  # kept there until it is about to end
-        except (ClientAuthenticationError, CredentialUnavailableError) as error:
-            raise AccessDenied(f"no token for account {name}: {error}; allow this identity, or {_GIVE}") from error
-
-    return token
+    return found if sas else replace(found, token=entra_tokens(name, _GIVE))
 
 
 def _to_sign(name: str, request: Request, headers: Mapping[str, str]) -> str:

@@ -1,5 +1,7 @@
 """What is asked of a store: the words that every driver's errors are told with."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ts_common.errors import OutcomeUnknown, StoreUnavailable, TieredStorageError
@@ -23,3 +25,17 @@ class Call:
     def no_answer(self) -> type[TieredStorageError]:
         """What it is when the request may have arrived and its answer did not."""
         return OutcomeUnknown if self.writes else StoreUnavailable
+
+    @contextmanager
+    def understood(self) -> Iterator[None]:
+        """Around the reading of an answer: what lacks what the store always says comes from something in between.
+
+        Raises:
+            OutcomeUnknown, StoreUnavailable: as `no_answer`.
+        """
+        try:
+            yield
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise self.no_answer(
+                f"{self.operation} {self.target}: no answer that the store gives: {error!r}"
+            ) from error

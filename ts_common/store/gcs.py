@@ -18,7 +18,6 @@ https://cloud.google.com/storage/docs/json_api/v1, https://cloud.google.com/stor
 import base64
 import json
 import re
-import threading
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -27,30 +26,21 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
-import urllib3
-
 from ts_common.errors import (
     AccessDenied,
     BucketMissing,
-    ConfigurationError,
     CorruptData,
     ObjectNotFound,
     PreconditionFailed,
     StoreThrottled,
-    StoreUnavailable,
     TieredStorageError,
 )
 from ts_common.store.contract import ByteRange, Condition, IfAbsent, IfMatch, ObjectInfo
+from ts_common.store.gcs_tokens import GIVE, default_tokens
 from ts_common.store.http_client import Answer, Request
 from ts_common.store.http_service import Operations, Page, Put, Service
 
-SOURCE = "Google Cloud Storage"
 _PUBLIC = "https://storage.googleapis.com"
-_SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
-_GIVE = (
-    "set GOOGLE_APPLICATION_CREDENTIALS, run `gcloud auth application-default login`, or give the machine a service "
-    "account"
-)
 _METADATA = "x-goog-meta-"
 _PAGE = 1000
 _NO_GENERATION = 1  # nothing has it
@@ -79,8 +69,8 @@ _CODES: Mapping[str, type[TieredStorageError]] = {
     "forbidden": AccessDenied,
 }
 _WAYS_OUT = {
-    "authError": f"allow this identity to be known: {_GIVE}",
-    "AuthenticationRequired": f"allow this identity to be known: {_GIVE}",
+    "authError": f"allow this identity to be known: {GIVE}",
+    "AuthenticationRequired": f"allow this identity to be known: {GIVE}",
 }
 _PERMISSIONS = {
     _OPERATIONS.put: _WRITE,
@@ -230,43 +220,12 @@ def gcs_service(bucket: str, environment: Mapping[str, str]) -> GcsService:
 
     Raises:
         ConfigurationError: there are no credentials, or google-auth is not installed.
+        StoreUnavailable: what gives credentials does not answer at this moment.
     """
     emulator = environment.get("STORAGE_EMULATOR_HOST", "").rstrip("/")
     if emulator:
         return GcsService(bucket, emulator if "://" in emulator else f"http://{emulator}", None)
-    return GcsService(bucket, _PUBLIC, _default_tokens(bucket))
-
-
-def _default_tokens(bucket: str) -> Callable[[], str]:
-    try:
-        import google.auth  # noqa: PLC0415 - an extra
-        from google.auth.exceptions import GoogleAuthError, TransportError  # noqa: PLC0415 - an extra
-        from google.auth.transport.urllib3 import Request as Transport  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        missing = (
-            f"gs://{bucket}: google-auth, which finds the credentials, is not installed: pip install 'ts-uploader[gcs]'"
-        )
-        raise ConfigurationError(SOURCE, [missing]) from error
-    try:
-        credentials, _ = google.auth.default(scopes=[_SCOPE])
-    except GoogleAuthError as error:
-        raise ConfigurationError(SOURCE, [f"gs://{bucket}: no credentials: {error}; {_GIVE}"]) from error
-    transport = Transport(urllib3.PoolManager())  # type: ignore[no-untyped-call]
-    lock = threading.Lock()  # guards the credentials, which are renewed by whoever finds them old
-
-    def token() -> str:
-
-        with lock:
-            if not credentials.valid:
-                try:
-                    credentials.refresh(transport)  # type: ignore[no-untyped-call]
-                except TransportError as error:
-                    raise StoreUnavailable(f"no token for {SOURCE} at this moment: {error}") from error
-                except GoogleAuthError as error:
-                    raise AccessDenied(f"no token for {SOURCE}: {error}; allow this identity, or {_GIVE}") from error
-            return str(credentials.token)
-
-    return token
+    return GcsService(bucket, _PUBLIC, default_tokens(bucket))
 
 
 def _generation(etag: str) -> int:

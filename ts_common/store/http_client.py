@@ -6,7 +6,7 @@ that it is asked too fast is not asked again here: `paced` does that for the who
 
 What decides of an error is whether the request can have had an effect, as in `s3_errors`: no connection had none.
 
-Proxies come from the environment (HTTPS_PROXY, NO_PROXY), authorities from the system or SSL_CERT_FILE.
+Proxies come from the environment (`proxies`), authorities from the system or SSL_CERT_FILE.
 """
 
 import random
@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import urllib3
 from urllib3 import exceptions as http
@@ -24,11 +22,12 @@ from urllib3 import exceptions as http
 from ts_common.errors import OperatorError, StoreUnavailable, TieredStorageError
 from ts_common.store.call import Call
 from ts_common.store.http_body import Sent
+from ts_common.store.proxies import pool_for
 
 READ_ATTEMPTS = 3
 _BACKOFF_SECONDS = 0.1  # doubled at each attempt, and drawn from below
 _BLOCK_BYTES = 128 << 10  # of a body, for each send
-_NEVER_CONNECTED = (http.NewConnectionError, http.ConnectTimeoutError, http.ProxyError)
+_NEVER_CONNECTED = (http.NewConnectionError, http.ConnectTimeoutError)
 _TIMED_OUT = (http.ConnectTimeoutError, http.ReadTimeoutError)
 _THROTTLED = 503  # of the statuses from 500 on, the one that asks for patience
 
@@ -76,6 +75,9 @@ class HttpClient:
         authorize: signs each request.
         timeout_seconds: how long a connect, a send or a receive may stand still.
         connections: how many are kept for reuse.
+
+    Raises:
+        ConfigurationError: the environment names a proxy that is none.
     """
 
     def __init__(self, base_url: str, authorize: Authorize, timeout_seconds: float, connections: int) -> None:
@@ -87,8 +89,7 @@ class HttpClient:
             "retries": False,
             "blocksize": _BLOCK_BYTES,
         }
-        proxy = _proxy_of(base_url)
-        self._pool = urllib3.ProxyManager(proxy, **settings) if proxy else urllib3.PoolManager(**settings)
+        self._pool = pool_for(base_url, **settings)
 
     def ask(self, call: Call, request: Request, body: Sent | None = None) -> Answer:
         """Send a request and read all of its answer, whatever its status.
@@ -166,14 +167,19 @@ def no_answer(error: Exception, call: Call) -> TieredStorageError:
     said = f"{call.operation} {call.target}"
     if isinstance(error, http.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
         return OperatorError(f"{said}: {error}; set SSL_CERT_FILE to the authority that signed the certificate")
-    if isinstance(error, _NEVER_CONNECTED):
+    if never_connected(error):
         return StoreUnavailable(f"{said}: no connection: {error}")
     if isinstance(error, http.LocationValueError):
         return OperatorError(f"{said}: the address of the store is none: {error}")
     return call.no_answer(f"{said}: no answer: {error}")
 
 
-def _proxy_of(base_url: str) -> str | None:
-    parts = urlsplit(base_url)
-    proxy = getproxies().get(parts.scheme)
-    return None if proxy is None or proxy_bypass(parts.hostname or "") else proxy
+def never_connected(error: object) -> bool:
+    """Whether what urllib3 raises says that no connection came about, and so that nothing was sent.
+
+    A connection that was closed without an answer is a `ProxyError` too where it went to a proxy.
+    """
+    if isinstance(error, http.ProxyError):
+        refused = "Tunnel connection failed" in str(error.original_error)
+        return refused or isinstance(error.original_error, _NEVER_CONNECTED)
+    return isinstance(error, _NEVER_CONNECTED)

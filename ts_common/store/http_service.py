@@ -114,7 +114,11 @@ class Service(ABC):
 
     @abstractmethod
     def info_of_put(self, key: str, size: int, metadata: Mapping[str, str], answer: Answer) -> ObjectInfo:
-        """What the answer to a put says of the object."""
+        """What the answer to a put says of the object.
+
+        Raises:
+            LookupError, TypeError, ValueError: it does not say.
+        """
 
     @abstractmethod
     def get(self, name: str, byte_range: ByteRange | None, etag: str | None) -> Request:
@@ -126,7 +130,11 @@ class Service(ABC):
 
     @abstractmethod
     def info_of(self, key: str, size: int, answer: Answer) -> ObjectInfo:
-        """What the answer to a get or a head says of the object, but for its size."""
+        """What the answer to a get or a head says of the object, but for its size.
+
+        Raises:
+            LookupError, TypeError, ValueError: it does not say.
+        """
 
     @abstractmethod
     def list(self, prefix: str, start_after: str, following: str, *, delimiter: str = "") -> Request:
@@ -137,7 +145,7 @@ class Service(ABC):
         """What the answer to a listing says.
 
         Raises:
-            ValueError, KeyError: it is no listing.
+            LookupError, TypeError, ValueError: it is no listing.
         """
 
     @abstractmethod

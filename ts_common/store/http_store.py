@@ -13,6 +13,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from itertools import islice
 
+from awscrt.checksums import crc32c as crc32c_of
+
 from ts_common.errors import (
     AccessDenied,
     BucketMissing,
@@ -111,6 +113,8 @@ class HttpStore(ObjectStore):
         call = self._call(self._service.operations.put, check_key(key), writes=True)
         length = body_size(body, size)
         check_metadata(metadata)
+        if crc32c is None and isinstance(body, bytes):
+            crc32c = crc32c_of(body)
         sized = SizedBody(io.BytesIO(body) if isinstance(body, bytes) else body, length, call.target)
         md5 = _md5_of(sized) if self._service.wants_md5 else None
         put = self._service.put(self._base + key, metadata, condition, crc32c, md5)
@@ -120,7 +124,8 @@ class HttpStore(ObjectStore):
         answer = self._client.ask(call, replace(put.request, headers=headers), sent)
         if answer.status >= 300:
             raise self._refused(answer, call)
-        return self._service.info_of_put(key, length, dict(metadata), answer)
+        with call.understood():
+            return self._service.info_of_put(key, length, dict(metadata), answer)
 
     def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
         """One request; its answer's body is streamed."""
@@ -162,8 +167,9 @@ class HttpStore(ObjectStore):
                 return
             if answer.status >= 300:
                 raise self._refused(answer, call)
-            length = int(answer.headers["content-length"])
-            info = self._service.info_of(key, _whole_size(answer, byte_range, length, call), answer)
+            with call.understood():
+                length = _length(answer)
+                info = self._service.info_of(key, _whole_size(answer, byte_range, length, call), answer)
             yield Received(info, response, length, call)
 
     def head(self, key: str) -> ObjectInfo:
@@ -172,7 +178,8 @@ class HttpStore(ObjectStore):
         answer = self._client.ask(call, self._service.head(self._base + key))
         if answer.status >= 300:
             raise self._refused(answer, call)
-        return self._service.info_of(key, int(answer.headers["content-length"]), answer)
+        with call.understood():
+            return self._service.info_of(key, _length(answer), answer)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """Page by page."""
@@ -209,10 +216,8 @@ class HttpStore(ObjectStore):
             answer = self._client.ask(call, request)
             if answer.status >= 300:
                 raise self._refused(answer, call)
-            try:
+            with call.understood():
                 page = self._service.parse_page(answer)
-            except (ValueError, KeyError) as error:
-                raise StoreUnavailable(f"{call.operation} {call.target}: no listing: {error!r}") from error
             yield page
             if not page.following:
                 return
@@ -286,6 +291,18 @@ def _md5_of(body: SizedBody) -> bytes:
         digest.update(piece)
     body.seek(0)
     return digest.digest()
+
+
+def _length(answer: Answer) -> int:
+    """How many bytes follow, or would.
+
+    Raises:
+        KeyError, ValueError: the answer does not say.
+    """
+    length = int(answer.headers["content-length"])
+    if length < 0:
+        raise ValueError(f"content-length: {length}")
+    return length
 
 
 def _whole_size(answer: Answer, byte_range: ByteRange | None, length: int, call: Call) -> int:

@@ -94,7 +94,8 @@ class NameNode:
         Raises:
             ObjectNotFound: there is neither file nor directory.
         """
-        return _status(self._json("GET", "GETFILESTATUS", path)["FileStatus"])
+        with self._call("GETFILESTATUS", path).understood():
+            return _status(self._json("GET", "GETFILESTATUS", path)["FileStatus"])
 
     def listed(self, path: str) -> Iterator[Status]:
         """LISTSTATUS_BATCH, until nothing remains.
@@ -104,10 +105,12 @@ class NameNode:
         """
         after: dict[str, str] = {}
         while True:
-            said = self._json("GET", "LISTSTATUS_BATCH", path, **after)["DirectoryListing"]
-            found = [_status(each) for each in said["partialListing"]["FileStatuses"]["FileStatus"]]
+            with self._call("LISTSTATUS_BATCH", path).understood():
+                said = self._json("GET", "LISTSTATUS_BATCH", path, **after)["DirectoryListing"]
+                found = [_status(each) for each in said["partialListing"]["FileStatuses"]["FileStatus"]]
+                ends = not said["remainingEntries"]
             yield from found
-            if not said["remainingEntries"] or not found:
+            if ends or not found:
                 return
             after = {"startAfter": found[-1].name}
 
@@ -117,9 +120,10 @@ class NameNode:
         Raises:
             ObjectNotFound: there is no such file.
         """
-        said = self._json("GET", "GETXATTRS", path, encoding="hex")["XAttrs"]
-        values = [each["value"] for each in said if each["name"] == _ATTRIBUTE]
-        return dict(json.loads(bytes.fromhex(values[0].removeprefix("0x")))) if values else {}
+        with self._call("GETXATTRS", path).understood():
+            said = self._json("GET", "GETXATTRS", path, encoding="hex")["XAttrs"]
+            values = [each["value"] for each in said if each["name"] == _ATTRIBUTE]
+            return dict(json.loads(bytes.fromhex(values[0].removeprefix("0x")))) if values else {}
 
     def create(self, path: str, body: Sent, metadata: Mapping[str, str]) -> Status:
         """CREATE in a directory that is there, SETXATTR; what stands there then.
@@ -133,7 +137,7 @@ class NameNode:
         answer = self._client.ask(call, self._request("PUT", "CREATE", path, query))
         if answer.status == 307:
             headers = {"content-type": "application/octet-stream", "content-length": str(body.length)}
-            sent = Request("PUT", answer.headers["location"], headers)
+            sent = Request("PUT", _data_node(answer, call), headers)
             try:
                 answer = self._client.ask(replace(call, writes=True), sent, body)
             except OutcomeUnknown as error:  # under a name that nobody looks for
@@ -185,7 +189,7 @@ class NameNode:
         if answer.status != 307:
             self._raise_for(answer, call)
             raise StoreUnavailable(f"OPEN {call.target}: HTTP {answer.status}, and no DataNode is named")
-        with self._client.streaming(call, Request("GET", answer.headers["location"])) as (answer, response):
+        with self._client.streaming(call, Request("GET", _data_node(answer, call))) as (answer, response):
             self._raise_for(answer, call)
             yield response
 
@@ -197,10 +201,8 @@ class NameNode:
         call = self._call(operation, path)
         answer = self._client.ask(call, self._request(method, operation, path, query))
         self._raise_for(answer, call)
-        try:
+        with call.understood():
             return json.loads(answer.body)
-        except ValueError as error:
-            raise StoreUnavailable(f"{operation} {call.target}: no JSON: {answer.body[:200]!r}") from error
 
     def _request(self, method: str, operation: str, path: str, query: Mapping[str, str]) -> Request:
         said = urlencode({"op": operation, "user.name": self._user, **query})
@@ -228,7 +230,21 @@ class NameNode:
         raise (kind or call.no_answer)(told)
 
 
+def _data_node(answer: Answer, call: Call) -> str:
+    """Where a NameNode sends one on.
+
+    Raises:
+        StoreUnavailable: it does not say.
+    """
+    with call.understood():
+        return answer.headers["location"]
+
+
 def _status(said: Mapping[str, Any]) -> Status:
     return Status(
-        said["pathSuffix"], said["fileId"], said["length"], said["modificationTime"] / 1000, said["type"] == "DIRECTORY"
+        str(said["pathSuffix"]),
+        int(said["fileId"]),
+        int(said["length"]),
+        said["modificationTime"] / 1000,
+        said["type"] == "DIRECTORY",
     )

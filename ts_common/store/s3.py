@@ -52,8 +52,8 @@ from ts_common.store.contract import (
 )
 from ts_common.store.listing import in_byte_order, resume_after
 from ts_common.store.options import NO_OPTIONS, StorageOptions
-from ts_common.store.s3_client import open_clients
 from ts_common.store.s3_errors import BY_CODE, needed_permission, status_of, translated
+from ts_common.store.s3_shared import SharedClients
 from ts_common.store.s3_writes import check_encrypted, storing_arguments
 
 if TYPE_CHECKING:
@@ -98,12 +98,13 @@ class S3Store(ObjectStore):
         try:
             with translated(Call("CreateClient", self.location)):
                 connections = max(_READ_CONNECTIONS, threads)
-                self._reads, self._writes = open_clients(options.connection, timeout_seconds, connections, allowance)
+                self._clients = SharedClients(options.connection, timeout_seconds, connections, allowance)
         except ValueError as error:
             # botocore has no error of its own for an endpoint that is no URL.
             raise OperatorError(
                 f"{self.location}: {error}; AWS_ENDPOINT_URL begins with http:// or https://"
             ) from error
+        self._reads, self._writes = self._clients.reads, self._clients.writes
 
     def check(self) -> None:
         """HeadBucket."""
@@ -286,10 +287,9 @@ class S3Store(ObjectStore):
         return StoreUnavailable(said)
 
     def close(self) -> None:
-        """Also closes the clients' connections."""
+        """Also closes the clients' connections, unless other stores use them too."""
         super().close()
-        self._reads.close()
-        self._writes.close()
+        self._clients.close()
 
     def _call(self, operation: str, key: str, *, writes: bool = False) -> Call:
         return Call(operation, f"s3://{self._bucket}/{self._base}{key}", writes)

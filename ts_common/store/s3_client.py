@@ -19,6 +19,7 @@ authorities; but for what is of the S3 service alone: its URL, the client's cert
 
 import os
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -28,6 +29,7 @@ import botocore
 import botocore.session
 from botocore.config import Config
 from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
+from botocore.loaders import Loader, create_loader
 
 from ts_common.errors import ConfigurationError
 from ts_common.store.allowance import Allowance, RationedBody
@@ -62,13 +64,13 @@ def open_clients(
         assume_role(parts, _session(connection), connection.role_arn, connection)
     parts.register_component("response_parser_factory", QuickParsers())
     session = boto3.session.Session(botocore_session=parts)
-    # boto3 does not know AWS_REGION, which every other SDK reads. Without any, S3 means us-east-1.
-    region = session.region_name or os.environ.get("AWS_REGION")
+    paths = parts.get_component("data_loader").search_paths
+    paths[:] = dict.fromkeys(paths)  # boto3 adds its own for each session
     certificate: Any = connection.client_certificate
     if connection.client_key is not None:
         certificate = (connection.client_certificate, connection.client_key)
     service: Any = {
-        "region_name": region,
+        "region_name": session.region_name,  # without any, S3 means us-east-1
         "endpoint_url": connection.endpoint_url,
         "verify": None if connection.tls_verify else False,
     }
@@ -113,13 +115,22 @@ def open_clients(
 def _session(connection: Connection) -> botocore.session.Session:
     """A session of the SDK, and so what STS is asked with too."""
     session = botocore.session.Session(profile=connection.profile)
-    for name, value in (("region", connection.region), ("ca_bundle", connection.ca_bundle)):
+    session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
+    # The SDK for Python does not know AWS_REGION, which every other one reads.
+    region = connection.region or session.get_config_variable("region") or os.environ.get("AWS_REGION")
+    for name, value in (("region", region), ("ca_bundle", connection.ca_bundle)):
         if value is not None:
             session.set_config_variable(name, value)
     if connection.proxy is not None:
         proxies = {"http": connection.proxy, "https": connection.proxy}
         session.set_default_client_config(Config(proxies=proxies))
     return session
+
+
+@cache
+def _loader(data_path: str | None) -> Loader:
+    """The SDK's descriptions of its services, which take 10 MB and are the same for every session."""
+    return create_loader(data_path)
 
 
 def _check_files(connection: Connection) -> None:

@@ -24,6 +24,7 @@ from ts_common.errors import (
     TieredStorageError,
 )
 from ts_common.store.call import Call
+from ts_common.store.http_client import never_connected
 
 READ = "s3:GetObject on the key, and s3:ListBucket on the bucket: without that S3 answers 403 for absent keys"
 NEEDED_PERMISSION = {
@@ -91,14 +92,13 @@ BY_STATUS: dict[int, type[TieredStorageError]] = {
 UNDECIDED_STATUS = {408, 409}
 UNDECIDED_CODES = {"RequestTimeout", "ConditionalRequestConflict", "OperationAborted"}
 
-NEVER_CONNECTED = (sdk.EndpointConnectionError, sdk.ConnectTimeoutError, sdk.ProxyConnectionError)
+NEVER_CONNECTED = (sdk.EndpointConnectionError, sdk.ConnectTimeoutError)
 CREDENTIALS = (
     sdk.NoCredentialsError,
     sdk.PartialCredentialsError,
     sdk.CredentialRetrievalError,
     sdk.TokenRetrievalError,
     sdk.NoAuthTokenError,
-    sdk.MetadataRetrievalError,
     sdk.SSOError,
     sdk.LoginError,
     sdk.RefreshWithMFAUnsupportedError,
@@ -121,8 +121,10 @@ def translate(error: Exception, call: Call) -> TieredStorageError:
     said = f"{call.operation} {call.target}"
     if isinstance(error, sdk.ClientError):
         return _answered(error, call)
-    if isinstance(error, NEVER_CONNECTED):
+    if _never_connected(error):
         return StoreUnavailable(f"{said}: no connection: {error}")
+    if _has_no_metadata(error):
+        return StoreUnavailable(f"{said}: no credentials at this moment: {error}")
     if isinstance(error, CREDENTIALS):
         return AccessDenied(f"{said}: no credentials: {error}; {GIVE_CREDENTIALS}")
     if isinstance(error, sdk.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
@@ -138,6 +140,21 @@ def translate(error: Exception, call: Call) -> TieredStorageError:
     if isinstance(error, NO_ANSWER):
         return call.no_answer(f"{said}: no answer: {error}")
     return OperatorError(f"{said}: the SDK refuses: {error}")
+
+
+def _never_connected(error: Exception) -> bool:
+    """Nothing was sent. The SDK's error of a proxy is also what a connection to it that was closed unanswered gives."""
+    if isinstance(error, sdk.ProxyConnectionError):
+        return never_connected(error.kwargs.get("error"))
+    return isinstance(error, NEVER_CONNECTED)
+
+
+def _has_no_metadata(error: BaseException) -> bool:
+    """Whether the machine's or container's own server, which gives credentials, gave none at this moment."""
+    told: BaseException | None = error
+    while told is not None and not isinstance(told, sdk.MetadataRetrievalError):
+        told = told.__cause__ or told.__context__  # the SDK raises another error in its place
+    return told is not None
 
 
 def status_of(error: sdk.ClientError) -> int:

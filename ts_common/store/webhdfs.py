@@ -13,9 +13,10 @@ which no other file ever gets. Reads go by that number, so that size, metadata a
 HDFS has no compare-and-swap. It is made of what HDFS has: who wants to write over etag E first gives its file the name
 `.next-E`, over nothing: one of many gets it. Then it looks whether the object still has etag E; since no number comes
 twice, it had it at the moment of that rename. Then the file is renamed over the object, by its inode, so that this
-happens once at most. Whoever finds `.next-E` beside an object with etag E finishes what was begun there, so that nobody
-who was killed holds the others up; whoever finds it beside another one knows that its own E is old. This holds among
-writers that all come with conditions, as all do that write `offset.wm` and its like.
+happens once at most. Where that inode is gone by then, nobody can tell whether it happened: that is said to be unknown.
+Whoever finds `.next-E` beside an object with etag E finishes what was begun there, so that nobody who was killed holds
+the others up; whoever finds it beside another one knows that its own E is old. This holds among writers that all come
+with conditions, as all do that write `offset.wm` and its like.
 
 What it lacks: a checksum that the store compares (DataNodes make their own; the driver compares the bytes as they leave
 and their number as it arrived), listings of more than a directory at a time, Kerberos, and more than one NameNode.
@@ -61,6 +62,7 @@ from ts_common.store.namenode import NameNode, Status
 _Found = TypeVar("_Found")
 
 _NEXT = ".next-"
+_GONE = "what was written is gone: it was the object and was written over since, or never was"
 _LOOKS = 5  # at an object that is written over in between
 _LEFT_BEHIND_SECONDS = 86_400.0
 # Reads run on threads of the caller's, which the driver cannot count.
@@ -169,8 +171,9 @@ class WebHdfsStore(ObjectStore):
         # From here on it may happen, whatever becomes of this process: somebody else may finish it.
         try:
             if self._is_current(path, etag):
-                self._take_over(written, path)
-            elif not self._is_published(written, path):
+                if not self._take_over(written, path):
+                    raise OutcomeUnknown(f"{name}: {_GONE}")
+            elif not self._is_published(written, path, name):
                 with suppress(TieredStorageError):
                     self._namenode.delete(following)
                 raise PreconditionFailed(f"{name}: {etag} asked, which it has no more")
@@ -183,14 +186,18 @@ class WebHdfsStore(ObjectStore):
         except ObjectNotFound:
             return False
 
-    def _is_published(self, written: Status, path: str) -> bool:
-        """Whether our file became the object. It is gone where another has taken its place since."""
+    def _is_published(self, written: Status, path: str, name: str) -> bool:
+        """Whether our file became the object.
+
+        Raises:
+            OutcomeUnknown: it is gone, and was perhaps the object before.
+        """
         if self._is_current(path, str(written.id)):
             return True
         try:
             self._namenode.status(written.inode)
-        except ObjectNotFound:
-            return True
+        except ObjectNotFound as error:
+            raise OutcomeUnknown(f"{name}: {_GONE}") from error
         return False
 
     def _require(self, path: str, etag: str, name: str) -> None:
@@ -210,11 +217,15 @@ class WebHdfsStore(ObjectStore):
             return
         self._take_over(begun, path)
 
-    def _take_over(self, following: Status, path: str) -> None:
+    def _take_over(self, following: Status, path: str) -> bool:
+        """Whether what followed is the object; False where it is gone: written over since, or tidied away before."""
         try:
             self._namenode.rename(following.inode, path, overwrite=True)
-        except (PreconditionFailed, ObjectNotFound):
-            return  # somebody finished it, and perhaps it was written over since
+        except PreconditionFailed:
+            pass  # somebody finished it: it is the object itself
+        except ObjectNotFound:
+            return False
+        return True
 
     def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
         """GETFILESTATUS, GETXATTRS, OPEN."""
