@@ -48,7 +48,7 @@ from ts_uploader.events import (
     Task,
     WriteCommit,
 )
-from ts_uploader.gaps import describe_loss, fillable, record_gaps
+from ts_uploader.gaps import GONE_AGAIN, describe_loss, fillable, record_gaps
 from ts_uploader.incarnation import IncarnationLog
 from ts_uploader.local_log import last_stable_offset, local_epochs
 from ts_uploader.reign import ReignOver, check_reign
@@ -95,8 +95,9 @@ class CommitLog:
             task.partition, self._incarnations.directory(store, topic, listing.topic_id, task.reign)
         )
         commit, etag = read_commit(store, keys)
+        holes: tuple[tuple[int, int], ...] = ()
         if not isinstance(commit, Commit):
-            position = self._walk(store, keys, (commit, etag), task, listing)
+            position, holes = self._walk(store, keys, (commit, etag), task, listing)
         elif None not in (commit.topic_id, task.reign.topic_id) and commit.topic_id != task.reign.topic_id:
             raise CorruptData(
                 f"{keys.commit} is of topic id {commit.topic_id}, this reign of {task.reign.topic_id}: "
@@ -113,7 +114,7 @@ class CommitLog:
             gaps = fillable(marks.gaps, commit.next_offset, listing.bases[0])
             start = commit.epochs.pairs[0][1] if commit.epochs.pairs else commit.next_offset
             position = Position(keys, start, commit.next_offset, commit.highest_base, commit.epochs, etag, commit, gaps)
-        return replace(self._follow(store, task, listing, position), foreign=isinstance(commit, ForeignCommit))
+        return replace(self._follow(store, task, listing, position, holes), foreign=isinstance(commit, ForeignCommit))
 
     def write(self, task: WriteCommit) -> Committed:
         """Move the commit to the end of the run.
@@ -152,7 +153,7 @@ class CommitLog:
                 partition=str(task.partition),
                 segments=loss.bases,
             )
-        record_gaps(store, position.keys, loss, self._broker)
+        record_gaps(store, position.keys, loss.gaps, loss.reason, self._broker)
         commit = replace(
             next_commit(position, (), task.reign, self._broker),
             next_offset=end,
@@ -197,8 +198,11 @@ class CommitLog:
         commit: tuple[Commit | ForeignCommit | None, str | None],
         task: AskStore,
         listing: Listing,
-    ) -> Position:
-        """The position where no commit of ours says it; one that comes meanwhile refuses the write that follows."""
+    ) -> tuple[Position, tuple[tuple[int, int], ...]]:
+        """The position where no commit of ours says it; one that comes meanwhile refuses the write that follows.
+
+        Beside it, the holes in what our last commit held.
+        """
         catalog = read_catalog(store, keys, commit)
         known = task.known if task.known is not None and task.known.topic_id == task.reign.topic_id else None
         log_start = catalog.log_start
@@ -222,16 +226,28 @@ class CommitLog:
         for start, end in run.holes:
             log.error("a committed segment was written over", partition=str(task.partition), start=start, end=end)
         gaps = fillable(merged([*catalog.gaps, *run.holes]), run.next_offset, listing.bases[0])
-        return Position(
+        position = Position(
             keys, log_start, run.next_offset, run.highest_base, run.epochs, catalog.commit_etag, catalog.commit, gaps
         )
+        return position, run.holes
 
-    def _follow(self, store: ObjectStore, task: AskStore, listing: Listing, position: Position) -> Asked:
+    def _follow(
+        self,
+        store: ObjectStore,
+        task: AskStore,
+        listing: Listing,
+        position: Position,
+        holes: tuple[tuple[int, int], ...],
+    ) -> Asked:
         """The position, taken back to where the run and this broker's log are still one (protocol rule 5)."""
         next_offset = position.next_offset
         if position.highest_base is None:
             return Asked(task.partition, task.generation, task.reign, position)  # there is no run yet
         end = past_end(store, position, listing, task.reign)
+        # Before any commit that hides them: whoever asks after it finds them by their records alone. They are filled
+        # as any gap is, in this reign or a later one.
+        below = [(low, min(high, end)) for low, high in holes if low < end]
+        record_gaps(store, position.keys, below, GONE_AGAIN, self._broker)
         if end >= next_offset:
             if isinstance(position.commit, Commit):
                 check_tail(position.commit, listing)
