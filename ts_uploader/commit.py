@@ -58,6 +58,7 @@ from ts_uploader.watch.scan import list_partition
 log = structlog.get_logger()
 
 _MILLISECONDS = 1000
+_FLEET_MOVES_MILLISECONDS = 7 * 24 * 3600 * _MILLISECONDS  # how long moving a fleet over may take; see docs/upgrade.md
 
 
 class CommitLog:
@@ -114,7 +115,8 @@ class CommitLog:
             gaps = fillable(marks.gaps, commit.next_offset, listing.bases[0])
             start = commit.epochs.pairs[0][1] if commit.epochs.pairs else commit.next_offset
             position = Position(keys, start, commit.next_offset, commit.highest_base, commit.epochs, etag, commit, gaps)
-        return replace(self._follow(store, task, listing, position, holes), foreign=isinstance(commit, ForeignCommit))
+        asked = self._follow(store, task, listing, position, holes)
+        return replace(asked, foreign=isinstance(commit, ForeignCommit), beside_java=_was_java_here(commit))
 
     def write(self, task: WriteCommit) -> Committed:
         """Move the commit to the end of the run.
@@ -343,6 +345,7 @@ def next_commit(position: Position, run: Sequence[Shipped], reign: Reign, broker
         highest = shipped.base if highest is None else max(highest, shipped.base)
     before = position.commit if isinstance(position.commit, Commit) else None
     stable = before.last_stable_offset if before is not None else None
+    now = int(time.time() * _MILLISECONDS)
     return Commit(
         highest_base=highest if highest is not None else position.log_start,
         next_offset=next_offset,
@@ -351,10 +354,18 @@ def next_commit(position: Position, run: Sequence[Shipped], reign: Reign, broker
         last_stable_offset=run[-1].last_stable_offset if run else stable,
         topic_id=reign.topic_id,
         broker=broker,
-        time=int(time.time() * _MILLISECONDS),
+        time=now,
         nonce=secrets.token_hex(8),
         tail=run[-1].tail if run else before.tail if before is not None else None,
+        java=now if isinstance(position.commit, ForeignCommit) else before.java if before is not None else None,
     )
+
+
+def _was_java_here(commit: Commit | ForeignCommit | None) -> bool:
+    """Whether a Java uploader's commit was taken over lately: its fleet may still be on the move."""
+    if not isinstance(commit, Commit) or commit.java is None:
+        return False
+    return time.time() * _MILLISECONDS - commit.java < _FLEET_MOVES_MILLISECONDS
 
 
 def _check_own(partition: TopicPartition, epochs: Iterable[tuple[int, int]], epoch: int) -> None:

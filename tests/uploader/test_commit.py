@@ -252,9 +252,40 @@ def test_u29_a_taken_over_run_is_committed_at_once(
     found, etag = read_commit(store, KEYS)
     assert asked.foreign
     assert isinstance(found, Commit)
-    assert replace(found, nonce=ours.nonce, time=ours.time) == ours
+    assert replace(found, nonce=ours.nonce, time=ours.time, java=None) == ours
     assert asked.position.etag == etag
     assert not commits.ask(ask(listed(0, 100))).foreign
+
+
+def test_u29_whoever_asks_within_a_week_is_told_of_the_java_uploader(
+    store: ObjectStore, listed: Callable[..., Listing]
+) -> None:
+    """Our commit says when it was put over a Java uploader's; so do those that follow, of other reigns too."""
+    first, second = (CommitLog(CLUSTER, broker, lambda _: store) for broker in (1, 2))
+    put_segment(store, 0, 100, (5, 0))
+    java(store, 0)
+    before = first.ask(ask(listed(0, 100)))
+    assert isinstance(before.position.commit, Commit)
+    assert before.position.commit.java == before.position.commit.time
+    first.write(write(before.position, shipped(100, 200, (5, 100))))
+    later = ask(listed(0, 100, epochs=((5, 0), (6, 200))), Reign(6, ID, 0))
+    after = second.ask(later)
+    assert (after.foreign, after.beside_java) == (False, True)
+    assert isinstance(after.position.commit, Commit)
+    assert (after.position.commit.epoch, after.position.commit.java) == (6, before.position.commit.java)
+    long_ago = replace(after.position.commit, java=after.position.commit.time - 7 * 24 * 3600 * 1000)
+    store.put(KEYS.commit, long_ago.encode())
+    assert not second.ask(later).beside_java
+
+
+def test_u29_a_partition_that_no_java_uploader_wrote_says_nothing_of_one(
+    commits: CommitLog, listed: Callable[..., Listing]
+) -> None:
+    """So nobody looks for late writes there."""
+    position = commits.write(write(commits.ask(ask(listed(0, 100))).position, shipped(0, 100, (5, 0)))).position
+    assert isinstance(position.commit, Commit)
+    assert position.commit.java is None
+    assert not commits.ask(ask(listed(0, 100))).beside_java
 
 
 def test_u29_nothing_is_committed_over_a_java_uploaders_hole_before_it_is_shipped(
