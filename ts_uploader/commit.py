@@ -92,9 +92,7 @@ class CommitLog:
         check_reign(listing, task.reign)
         topic = task.partition.topic
         store = self._store_of(topic)
-        keys = self._keys.partition(
-            task.partition, self._incarnations.directory(store, topic, listing.topic_id, task.reign)
-        )
+        keys = self._keys.partition(task.partition, self._incarnations.directory(store, topic, listing, task.reign))
         commit, etag = read_commit(store, keys)
         holes: tuple[tuple[int, int], ...] = ()
         if not isinstance(commit, Commit):
