@@ -20,19 +20,18 @@ from dataclasses import replace
 import structlog
 
 from ts_common.catalog import read_catalog, read_commit, read_marks
-from ts_common.commit import Commit, ForeignCommit, decode_log_start, encode_log_start
+from ts_common.commit import Commit, ForeignCommit
 from ts_common.epochs import NO_EPOCH, EpochLine
 from ts_common.errors import (
     CorruptData,
     DataLoss,
     LookFirstError,
-    OutcomeUnknown,
     PreconditionFailed,
     SegmentChanged,
 )
 from ts_common.gaps import merged
 from ts_common.model import TopicPartition
-from ts_common.object_keys import ClusterKeys, PartitionKeys, SegmentName
+from ts_common.object_keys import ClusterKeys, PartitionKeys
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
 from ts_uploader.divergence import WHAT_TO_DO, check_tail, living_epochs, past_end, rewound
 from ts_uploader.events import (
@@ -51,6 +50,7 @@ from ts_uploader.events import (
 from ts_uploader.gaps import GONE_AGAIN, describe_loss, fillable, record_gaps
 from ts_uploader.incarnation import IncarnationLog
 from ts_uploader.local_log import last_stable_offset, local_epochs
+from ts_uploader.log_start import restore_log_start, write_log_start
 from ts_uploader.reign import ReignOver, check_reign
 from ts_uploader.takeover import first_commit, walk_run
 from ts_uploader.watch.scan import list_partition
@@ -109,7 +109,7 @@ class CommitLog:
         else:
             marks = read_marks(store, keys)
             if not marks.has_log_start:
-                _restore_log_start(store, keys, commit)
+                restore_log_start(store, keys, commit)
             gaps = fillable(marks.gaps, commit.next_offset, listing.bases[0])
             start = commit.epochs.pairs[0][1] if commit.epochs.pairs else commit.next_offset
             position = Position(keys, start, commit.next_offset, commit.highest_base, commit.epochs, etag, commit, gaps)
@@ -211,7 +211,7 @@ class CommitLog:
             # says that one stood, and it is gone, the loss is to be told.
             stood = [task.first_base] if catalog.commit is None else [task.first_base, catalog.commit.highest_base]
             log_start = catalog.segments[0].name.base if catalog.segments else min(stood)
-            log_start = _write_once(store, keys, log_start)
+            log_start = write_log_start(store, keys, log_start)
         run = walk_run(store, catalog, log_start, known)
         if known is not None and catalog.commit is None:
             log.error("the commit is gone; does a lifecycle rule of the bucket remove it?", key=keys.commit)
@@ -397,24 +397,3 @@ def _look_again(task: AskStore | PassGap | FillGap) -> Listing:
 
 def _committed(task: Task, position: Position, gaps: tuple[tuple[int, int], ...] = (), reason: str = "") -> Committed:
     return Committed(task.partition, task.generation, task.reign, position, gaps, reason)
-
-
-def _restore_log_start(store: ObjectStore, keys: PartitionKeys, commit: Commit) -> None:
-    """Write `log.start` anew where a commit stands and it is gone: with the lowest segment, as readers do meanwhile."""
-    named = (SegmentName.parse(info.key.removeprefix(keys.prefix)) for info in store.list(keys.prefix))
-    lowest = next((name[0].base for name in named if name is not None), commit.next_offset)
-    log.error(
-        "log.start is gone, and is written anew; does a lifecycle rule of the bucket remove it?",
-        key=keys.log_start,
-        log_start=lowest,
-    )
-    _write_once(store, keys, lowest)
-
-
-def _write_once(store: ObjectStore, keys: PartitionKeys, log_start: int) -> int:
-    """Write `log.start`, or take what somebody else wrote there first."""
-    try:
-        store.put(keys.log_start, encode_log_start(log_start), condition=IfAbsent())
-    except (PreconditionFailed, OutcomeUnknown):
-        return decode_log_start(store.get(keys.log_start)[0], keys.log_start)
-    return log_start
