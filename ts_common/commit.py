@@ -36,6 +36,7 @@ class Commit:
         nonce: random, so that no two commits have equal bytes.
         tail: (last offset, stored CRC) of the run's last batch; None where compaction may have changed it. A log that
             has another batch there is not the one that was committed, whatever its epochs say.
+        java: milliseconds since the epoch, when a Java uploader's commit was last taken over here; None: never.
     """
 
     highest_base: int
@@ -48,10 +49,11 @@ class Commit:
     time: int
     nonce: str
     tail: tuple[int, int] | None = None
+    java: int | None = None
 
     def encode(self) -> bytes:
         """The text of `offset.wm`."""
-        second = {
+        second: dict[str, object] = {
             "next": self.next_offset,
             "epoch": self.epoch,
             "epochs": [list(pair) for pair in self.epochs],
@@ -62,6 +64,8 @@ class Commit:
             "nonce": self.nonce,
             "tail": self.tail,
         }
+        if self.java is not None:
+            second["java"] = self.java
         return f"{self.highest_base:020d}\n{json.dumps(second, separators=(',', ':'))}\n".encode()
 
 
@@ -102,6 +106,7 @@ def decode_commit(data: bytes, key: str) -> Commit | ForeignCommit:
             time=_integer(fields, "time"),
             nonce=str(fields["nonce"]),
             tail=None if fields.get("tail") is None else (int(fields["tail"][0]), int(fields["tail"][1])),
+            java=None if fields.get("java") is None else _integer(fields, "java"),
         )
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise CorruptData(f"{key}: not a commit: {error!r}; the store holds {data[:80]!r}") from error

@@ -21,11 +21,14 @@ class Incarnation:
         topic_id: Kafka's, as the broker prints it (22 characters of base64).
         first_seen: milliseconds since the epoch.
         directory: what stands before `-<partition>` in the keys.
+        made: milliseconds since the epoch, when the `partition.metadata` was written that the first agent to see it
+            found; None where that is not known.
     """
 
     topic_id: str
     first_seen: int
     directory: str
+    made: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +47,20 @@ class Incarnations:
         """The incarnation of a topic id."""
         return next((entry for entry in self.entries if entry.topic_id == topic_id), None)
 
-    def opened(self, topic_id: str, first_seen: int, keys: ClusterKeys) -> "Incarnations":
+    def opened(self, topic_id: str, first_seen: int, keys: ClusterKeys, made: int | None = None) -> "Incarnations":
         """The list with one more incarnation at its end."""
         directory = keys.later_incarnation(self.topic, topic_id) if self.entries else self.topic
-        return Incarnations(self.topic, (*self.entries, Incarnation(topic_id, first_seen, directory)))
+        return Incarnations(self.topic, (*self.entries, Incarnation(topic_id, first_seen, directory, made)))
 
     def encode(self) -> bytes:
         """The text of `incarnations.json`."""
         rows = [
-            {"topicId": entry.topic_id, "firstSeen": entry.first_seen, "directory": entry.directory}
+            {
+                "topicId": entry.topic_id,
+                "firstSeen": entry.first_seen,
+                "directory": entry.directory,
+                **({} if entry.made is None else {"made": entry.made}),
+            }
             for entry in self.entries
         ]
         return (json.dumps({"incarnations": rows}, indent=1) + "\n").encode()
@@ -69,7 +77,15 @@ def decode_incarnations(data: bytes, topic: str, key: str) -> Incarnations:
         fields = json.loads(data)
         check_version(fields, key)
         rows = fields["incarnations"]
-        entries = tuple(Incarnation(str(r["topicId"]), int(r["firstSeen"]), str(r["directory"])) for r in rows)
+        entries = tuple(
+            Incarnation(
+                str(row["topicId"]),
+                int(row["firstSeen"]),
+                str(row["directory"]),
+                None if row.get("made") is None else int(row["made"]),
+            )
+            for row in rows
+        )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptData(f"{key}: not a list of incarnations: {error!r}") from error
     return Incarnations(topic, entries)

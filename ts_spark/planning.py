@@ -28,6 +28,7 @@ from ts_spark.times import in_time
 from ts_spark.topics import find_topics
 
 _MOST_LOSSES_TOLD: Final = 20
+_RECORDED: Final = "a gap is recorded there; an agent whose broker still holds them fills it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +169,7 @@ def plan_partition(
     ranges = []
     for part in (part for low, high in windows for part in view.plan(low, high)):
         if isinstance(part, Hole):
-            why = "a gap is recorded there" if part.recorded else "no object in the store holds them"
+            why = _RECORDED if part.recorded else "no object in the store holds them"
             losses.append(f"{view.partition}: offsets {part.start} to {part.end - 1} are lost: {why}")
         else:
             ranges.append(part)

@@ -25,7 +25,7 @@ from ts_common.chapters import (
     encode_chapter,
     parse_chapter_name,
 )
-from ts_common.errors import CorruptData, ObjectNotFound, TieredStorageError
+from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound, TieredStorageError
 from ts_common.object_keys import LOG_SUFFIX, PartitionKeys, SegmentName
 from ts_common.segment_metadata import decode_metadata
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectInfo, ObjectStore
@@ -117,7 +117,8 @@ def write_chapter(
 ) -> tuple[int | None, int]:
     """Bring a partition's newest chapter up to date, or begin the next one; at most one chapter at a time.
 
-    What stands at or above the next offset is left for later: one before it may still be under way.
+    What stands at or above the next offset is left for later: one before it may still be under way. So is what stands
+    behind a segment of a later release's format.
 
     Args:
         store: where they lie.
@@ -130,7 +131,7 @@ def write_chapter(
 
     Raises:
         PreconditionFailed, OutcomeUnknown: another agent does the same.
-        NewerFormat: the newest chapter is a later release's, and stays as it is.
+        NewerFormat: the newest chapter is a later release's, or may be (it is too large), and stays as it is.
         StoreUnavailable, AccessDenied, BucketMissing, ObjectNotFound: the store's.
     """
     found = None if newest is None else _read(store, keys, newest)
@@ -142,10 +143,14 @@ def write_chapter(
         if len(found.entries) >= CHAPTER_SEGMENTS:
             begun = None
     known = begun.entries if begun else []
-    added = [
-        _entry(store, name, info)
-        for name, info in islice(_logs(store, keys, after, next_offset), CHAPTER_SEGMENTS - len(known))
-    ]
+    added = []
+    for name, info in islice(_logs(store, keys, after, next_offset), CHAPTER_SEGMENTS - len(known)):
+        try:
+            added.append(_entry(store, name, info))
+        except NewerFormat as later:
+            # An agent of that release goes on from here; what was asked so far is not to be asked again.
+            log.info("a chapter ends before a later release's segment", key=keys.chapters, reason=str(later))
+            break
     if not added:
         return (found.first if found else None), 0
     first = begun.first if begun else added[0].name.base
@@ -172,7 +177,10 @@ def _find_newest(store: ObjectStore, keys: PartitionKeys) -> _Found | None:
     if first is None:
         return None
     if found[first].size > CHAPTER_BYTES:
-        return _Found(first, [], found[first].etag)
+        raise NewerFormat(
+            f"{found[first].key} has {found[first].size} bytes, and this release reads up to {CHAPTER_BYTES}: it may "
+            "be a later release's and stays as it is; remove it where there is none"
+        )
     return _read(store, keys, first)
 
 
@@ -202,7 +210,11 @@ def _logs(
 
 
 def _entry(store: ObjectStore, name: SegmentName, listed: ObjectInfo) -> ChapterEntry:
-    """What a chapter says of an object; nothing where that is of no use to readers, who then look themselves."""
+    """What a chapter says of an object; nothing where that is of no use to readers, who then look themselves.
+
+    Raises:
+        NewerFormat: its metadata is a later release's.
+    """
     try:
         metadata = decode_metadata(store.head(listed.key).metadata, listed.key)
     except CorruptData:

@@ -20,19 +20,18 @@ from dataclasses import replace
 import structlog
 
 from ts_common.catalog import read_catalog, read_commit, read_marks
-from ts_common.commit import Commit, ForeignCommit, decode_log_start, encode_log_start
+from ts_common.commit import Commit, ForeignCommit
 from ts_common.epochs import NO_EPOCH, EpochLine
 from ts_common.errors import (
     CorruptData,
     DataLoss,
     LookFirstError,
-    OutcomeUnknown,
     PreconditionFailed,
     SegmentChanged,
 )
 from ts_common.gaps import merged
 from ts_common.model import TopicPartition
-from ts_common.object_keys import ClusterKeys, PartitionKeys, SegmentName
+from ts_common.object_keys import ClusterKeys, PartitionKeys
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
 from ts_uploader.divergence import WHAT_TO_DO, check_tail, living_epochs, past_end, rewound
 from ts_uploader.events import (
@@ -48,9 +47,10 @@ from ts_uploader.events import (
     Task,
     WriteCommit,
 )
-from ts_uploader.gaps import describe_loss, fillable, record_gaps
+from ts_uploader.gaps import GONE_AGAIN, describe_loss, fillable, record_gaps
 from ts_uploader.incarnation import IncarnationLog
 from ts_uploader.local_log import last_stable_offset, local_epochs
+from ts_uploader.log_start import restore_log_start, write_log_start
 from ts_uploader.reign import ReignOver, check_reign
 from ts_uploader.takeover import first_commit, walk_run
 from ts_uploader.watch.scan import list_partition
@@ -58,6 +58,7 @@ from ts_uploader.watch.scan import list_partition
 log = structlog.get_logger()
 
 _MILLISECONDS = 1000
+_FLEET_MOVES_MILLISECONDS = 7 * 24 * 3600 * _MILLISECONDS  # how long moving a fleet over may take; see docs/upgrade.md
 
 
 class CommitLog:
@@ -91,12 +92,11 @@ class CommitLog:
         check_reign(listing, task.reign)
         topic = task.partition.topic
         store = self._store_of(topic)
-        keys = self._keys.partition(
-            task.partition, self._incarnations.directory(store, topic, listing.topic_id, task.reign)
-        )
+        keys = self._keys.partition(task.partition, self._incarnations.directory(store, topic, listing, task.reign))
         commit, etag = read_commit(store, keys)
+        holes: tuple[tuple[int, int], ...] = ()
         if not isinstance(commit, Commit):
-            position = self._walk(store, keys, (commit, etag), task, listing)
+            position, holes = self._walk(store, keys, (commit, etag), task, listing)
         elif None not in (commit.topic_id, task.reign.topic_id) and commit.topic_id != task.reign.topic_id:
             raise CorruptData(
                 f"{keys.commit} is of topic id {commit.topic_id}, this reign of {task.reign.topic_id}: "
@@ -109,11 +109,12 @@ class CommitLog:
         else:
             marks = read_marks(store, keys)
             if not marks.has_log_start:
-                _restore_log_start(store, keys, commit)
+                restore_log_start(store, keys, commit)
             gaps = fillable(marks.gaps, commit.next_offset, listing.bases[0])
             start = commit.epochs.pairs[0][1] if commit.epochs.pairs else commit.next_offset
             position = Position(keys, start, commit.next_offset, commit.highest_base, commit.epochs, etag, commit, gaps)
-        return replace(self._follow(store, task, listing, position), foreign=isinstance(commit, ForeignCommit))
+        asked = self._follow(store, task, listing, position, holes)
+        return replace(asked, foreign=isinstance(commit, ForeignCommit), beside_java=_was_java_here(commit))
 
     def write(self, task: WriteCommit) -> Committed:
         """Move the commit to the end of the run.
@@ -152,7 +153,7 @@ class CommitLog:
                 partition=str(task.partition),
                 segments=loss.bases,
             )
-        record_gaps(store, position.keys, loss, self._broker)
+        record_gaps(store, position.keys, loss.gaps, loss.reason, self._broker)
         commit = replace(
             next_commit(position, (), task.reign, self._broker),
             next_offset=end,
@@ -197,8 +198,11 @@ class CommitLog:
         commit: tuple[Commit | ForeignCommit | None, str | None],
         task: AskStore,
         listing: Listing,
-    ) -> Position:
-        """The position where no commit of ours says it; one that comes meanwhile refuses the write that follows."""
+    ) -> tuple[Position, tuple[tuple[int, int], ...]]:
+        """The position where no commit of ours says it; one that comes meanwhile refuses the write that follows.
+
+        Beside it, the holes in what our last commit held.
+        """
         catalog = read_catalog(store, keys, commit)
         known = task.known if task.known is not None and task.known.topic_id == task.reign.topic_id else None
         log_start = catalog.log_start
@@ -207,7 +211,7 @@ class CommitLog:
             # says that one stood, and it is gone, the loss is to be told.
             stood = [task.first_base] if catalog.commit is None else [task.first_base, catalog.commit.highest_base]
             log_start = catalog.segments[0].name.base if catalog.segments else min(stood)
-            log_start = _write_once(store, keys, log_start)
+            log_start = write_log_start(store, keys, log_start)
         run = walk_run(store, catalog, log_start, known)
         if known is not None and catalog.commit is None:
             log.error("the commit is gone; does a lifecycle rule of the bucket remove it?", key=keys.commit)
@@ -222,16 +226,28 @@ class CommitLog:
         for start, end in run.holes:
             log.error("a committed segment was written over", partition=str(task.partition), start=start, end=end)
         gaps = fillable(merged([*catalog.gaps, *run.holes]), run.next_offset, listing.bases[0])
-        return Position(
+        position = Position(
             keys, log_start, run.next_offset, run.highest_base, run.epochs, catalog.commit_etag, catalog.commit, gaps
         )
+        return position, run.holes
 
-    def _follow(self, store: ObjectStore, task: AskStore, listing: Listing, position: Position) -> Asked:
+    def _follow(
+        self,
+        store: ObjectStore,
+        task: AskStore,
+        listing: Listing,
+        position: Position,
+        holes: tuple[tuple[int, int], ...],
+    ) -> Asked:
         """The position, taken back to where the run and this broker's log are still one (protocol rule 5)."""
         next_offset = position.next_offset
         if position.highest_base is None:
             return Asked(task.partition, task.generation, task.reign, position)  # there is no run yet
         end = past_end(store, position, listing, task.reign)
+        # Before any commit that hides them: whoever asks after it finds them by their records alone. They are filled
+        # as any gap is, in this reign or a later one.
+        below = [(low, min(high, end)) for low, high in holes if low < end]
+        record_gaps(store, position.keys, below, GONE_AGAIN, self._broker)
         if end >= next_offset:
             if isinstance(position.commit, Commit):
                 check_tail(position.commit, listing)
@@ -327,6 +343,7 @@ def next_commit(position: Position, run: Sequence[Shipped], reign: Reign, broker
         highest = shipped.base if highest is None else max(highest, shipped.base)
     before = position.commit if isinstance(position.commit, Commit) else None
     stable = before.last_stable_offset if before is not None else None
+    now = int(time.time() * _MILLISECONDS)
     return Commit(
         highest_base=highest if highest is not None else position.log_start,
         next_offset=next_offset,
@@ -335,10 +352,18 @@ def next_commit(position: Position, run: Sequence[Shipped], reign: Reign, broker
         last_stable_offset=run[-1].last_stable_offset if run else stable,
         topic_id=reign.topic_id,
         broker=broker,
-        time=int(time.time() * _MILLISECONDS),
+        time=now,
         nonce=secrets.token_hex(8),
         tail=run[-1].tail if run else before.tail if before is not None else None,
+        java=now if isinstance(position.commit, ForeignCommit) else before.java if before is not None else None,
     )
+
+
+def _was_java_here(commit: Commit | ForeignCommit | None) -> bool:
+    """Whether a Java uploader's commit was taken over lately: its fleet may still be on the move."""
+    if not isinstance(commit, Commit) or commit.java is None:
+        return False
+    return time.time() * _MILLISECONDS - commit.java < _FLEET_MOVES_MILLISECONDS
 
 
 def _check_own(partition: TopicPartition, epochs: Iterable[tuple[int, int]], epoch: int) -> None:
@@ -372,24 +397,3 @@ def _look_again(task: AskStore | PassGap | FillGap) -> Listing:
 
 def _committed(task: Task, position: Position, gaps: tuple[tuple[int, int], ...] = (), reason: str = "") -> Committed:
     return Committed(task.partition, task.generation, task.reign, position, gaps, reason)
-
-
-def _restore_log_start(store: ObjectStore, keys: PartitionKeys, commit: Commit) -> None:
-    """Write `log.start` anew where a commit stands and it is gone: with the lowest segment, as readers do meanwhile."""
-    named = (SegmentName.parse(info.key.removeprefix(keys.prefix)) for info in store.list(keys.prefix))
-    lowest = next((name[0].base for name in named if name is not None), commit.next_offset)
-    log.error(
-        "log.start is gone, and is written anew; does a lifecycle rule of the bucket remove it?",
-        key=keys.log_start,
-        log_start=lowest,
-    )
-    _write_once(store, keys, lowest)
-
-
-def _write_once(store: ObjectStore, keys: PartitionKeys, log_start: int) -> int:
-    """Write `log.start`, or take what somebody else wrote there first."""
-    try:
-        store.put(keys.log_start, encode_log_start(log_start), condition=IfAbsent())
-    except (PreconditionFailed, OutcomeUnknown):
-        return decode_log_start(store.get(keys.log_start)[0], keys.log_start)
-    return log_start

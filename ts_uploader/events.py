@@ -246,11 +246,13 @@ class Asked(Task):
         position: where to go on.
         lost: offsets `[from, to)` that were committed and that an election lost; None where it lost nothing.
         foreign: a Java uploader's commit stood there. It may have more queued, also where its broker leads no more.
+        beside_java: one of ours stood there, and was put over a Java uploader's within the last week, by whomever.
     """
 
     position: Position
     lost: tuple[int, int] | None = None
     foreign: bool = False
+    beside_java: bool = False
 
 
 @dataclass(frozen=True, slots=True)

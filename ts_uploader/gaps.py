@@ -3,10 +3,13 @@
 A gap is what lies between the next offset and the first offset that this broker holds, less what stands in the store by
 now: segments of an earlier reign that were shipped and never committed. The records go up before the commit that
 passes them, so that no hole below the next offset is ever without its reason.
+
+What was committed, and is in the store no more (a Java uploader wrote over it), is recorded likewise, though brokers
+may hold it still: only the store can tell every later asker that it is to be filled.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -21,6 +24,10 @@ from ts_common.view import living_line
 from ts_uploader.events import Listing, Position
 from ts_uploader.local_log import local_epochs, log_start_by_request
 
+GONE_AGAIN = (
+    "what was committed here is in the store no more: a Java uploader wrote a shorter segment over it, or it was "
+    "removed; a broker that still holds it ships it again"
+)
 _MILLISECONDS = 1000
 
 
@@ -76,14 +83,23 @@ def describe_loss(
     )
 
 
-def record_gaps(store: ObjectStore, keys: PartitionKeys, loss: Loss, broker: int) -> None:
+def record_gaps(
+    store: ObjectStore, keys: PartitionKeys, gaps: Iterable[tuple[int, int]], reason: str, broker: int
+) -> None:
     """Write a record for each gap; one that stands there already says the same.
+
+    Args:
+        store: where the partition lies.
+        keys: of the partition.
+        gaps: ranges `[from, to)`.
+        reason: one line.
+        broker: id of the broker beside which the agent runs.
 
     Raises:
         OutcomeUnknown, StoreUnavailable, AccessDenied: the store's.
     """
-    for start, end in loss.gaps:
-        gap = Gap(start, end, loss.reason, int(time.time() * _MILLISECONDS), broker)
+    for start, end in gaps:
+        gap = Gap(start, end, reason, int(time.time() * _MILLISECONDS), broker)
         with suppress(PreconditionFailed):
             store.put(keys.gap(start, end), gap.encode(), condition=IfAbsent())
 

@@ -43,7 +43,7 @@ class PartitionState:
     whole: Listing | None = None  # the last one in this reign with no renames under way
     taken: dict[int, int] = field(default_factory=dict)  # next base by base, of what retention renamed in this reign
     gap_since: int | None = None  # when the next offset was first listed below all that is held; ns since the epoch
-    look_seconds: float = 0.0  # between two looks whether a Java uploader wrote late; 0: none wrote here
+    look_seconds: float = 0.0  # between two looks whether a Java uploader wrote late; 0: none did here of late
     looked_at: int | None = None  # when the store was last asked for that; ns since the epoch
     in_flight: set[int] = field(default_factory=set)
     shipped: dict[int, Shipped] = field(default_factory=dict)  # what continues the run, or may
@@ -108,8 +108,12 @@ class PartitionState:
         for base in [base for base in self.filling if not overlapping(position.gaps, base, self.filling[base].end)]:
             del self.filling[base]
 
-    def take_foreign(self) -> None:
-        """A Java uploader's commit stood in the store: what else it had queued may still come."""
+    def take_java(self) -> None:
+        """A Java uploader's commit stood in the store, or did lately: what else it had queued may still come.
+
+        By then it may have put a shorter segment over one that was filled in this reign, so all gaps count again.
+        """
+        self.filled = ()
         self.look_seconds = _FIRST_LOOK_SECONDS
         self.looked_at = None
 

@@ -5,8 +5,8 @@ the agent that shipped them was killed before its first one. Either way the end 
 last segment that joins on without a hole, by what each segment says or holds.
 
 A Java uploader knows no conditions. On a broker that has just lost its leadership it goes on with what it had queued,
-and may write its own, shorter, segment over one that is committed here. Then a hole opens below the next offset: it is
-told, and the broker that holds these offsets ships them once more, as it fills a recorded gap.
+and may write its own, shorter, segment over one that is committed here. Then a hole opens below the next offset: it
+is told and recorded, and the broker that holds these offsets ships them once more, as it fills any recorded gap.
 """
 
 from dataclasses import dataclass, replace

@@ -115,11 +115,12 @@ class Tracker:
             return []
         match result:
             case Asked():
+                begins = state.reached is None
                 state.asking = False
                 state.unanswered = 0
+                if result.foreign or (begins and result.beside_java):
+                    state.take_java()
                 state.take_position(result.position)
-                if result.foreign:
-                    state.take_foreign()
             case Shipped():
                 state.in_flight.discard(result.base)
                 state.take_shipped(result)

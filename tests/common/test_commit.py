@@ -35,6 +35,7 @@ def commits(draw: st.DrawFn) -> Commit:
         broker=draw(st.integers(0, 2**31 - 1)),
         time=draw(st.integers(0, 2**43)),
         nonce=draw(st.text("0123456789abcdef", min_size=16, max_size=16)),
+        java=draw(st.none() | st.integers(0, 2**43)),
     )
 
 

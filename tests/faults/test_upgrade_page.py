@@ -1,6 +1,8 @@
 """docs/upgrade.md, followed: its commands run as they stand, on a host whose directories and systemd are the test's."""
 
+import threading
 from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -56,7 +58,7 @@ def test_the_page_upgrades_an_agent_and_its_broker_and_goes_back(
         write_config(host.etc / "conf", cluster.cluster_id, archive.properties)
         host.agent.start()
         wait_release(archive, later=False)
-        variables = {"AGENT": f"http://{host.agent.address}"}
+        variables = {"AGENT": f"http://{host.agent.address}", "STEADY": "3"}
         assert "ts-uploader 0." in host.run(VARIABLES, install, **variables)
         assert host.asked == []
         assert '"status": "ok"' in host.run(VARIABLES, take, look, **variables)
@@ -94,7 +96,7 @@ def test_u29_the_page_moves_a_broker_over_from_the_java_uploader(
         host = running.enter_context(host_beside(archive, tmp_path, **stopped))
         wait_java_shipped(archive, 0)
         write_config(host.etc / "conf", "prod", archive.properties)
-        said = host.run(VARIABLES, variables, move, AGENT=f"http://{host.agent.address}")
+        said = host.run(VARIABLES, variables, move, AGENT=f"http://{host.agent.address}", STEADY="3")
         assert '"status": "ok"' in said
         assert host.asked == ["disable --now kafka-segment-uploader", "enable --now ts-uploader"]
         commit = wait_taken_over(archive)
@@ -102,6 +104,61 @@ def test_u29_the_page_moves_a_broker_over_from_the_java_uploader(
     wait_for(lambda: archive.next_offset() >= 0 and logged(host.agent.log, "run walked")(), "the walk", PATIENCE)
     assert archive.next_offset() <= bases(cluster, 1, topic)[-1]
     assert_shown(archive, load.acknowledged[0], archive.next_offset())
+
+
+def bare_host(directory: Path) -> Host:
+    """One without a broker; no agent is started there."""
+    return Host(directory / "host", directory, {}, directory / "server.properties")
+
+
+def test_a_release_is_taken_only_where_a_link_says_which_one_runs(tmp_path: Path) -> None:
+    """Where it is a directory nothing changes: no empty name is kept, and no link is made inside it."""
+    _, take, _ = SECTIONS["The agent of one broker"]
+    with bare_host(tmp_path) as host:
+        venv = host.opt / "venv"
+        venv.unlink()
+        venv.mkdir()
+        with pytest.raises(AssertionError):
+            host.run(VARIABLES, take)
+        assert host.asked == []
+    assert list(venv.iterdir()) == []
+    assert not (host.opt / "previous").exists()
+
+
+CONNECTED = "ts_uploader_leadership_connected 1.0\n"
+WELL = CONNECTED + 'ts_uploader_waiting{partition="0",topic="t"} 0.0\n'
+# None: no answer. The last is well, as far as it knows.
+UNWELL = [None, "ts_uploader_leadership_connected 0.0\n", WELL.replace("0.0", "1.0"), CONNECTED]
+
+
+def test_the_look_ends_when_the_agent_was_well_for_some_time(tmp_path: Path) -> None:
+    """Not for want of an answer, of leadership, or of partitions that it has yet to learn of; the same on both ways."""
+    looks = [SECTIONS[section][-1] for section in ("The agent of one broker", "From the Java uploader")]
+    look, same = (block[block.index("until curl") :] for block in looks)
+    assert look == same
+    answers = [*UNWELL, WELL, None, WELL, CONNECTED, WELL]
+    asked: list[str | None] = []
+
+    class Agent(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            answer: str | None = "ok"
+            if self.path == "/metrics":
+                asked.append(answers[min(len(asked), len(answers) - 1)])
+                answer = asked[-1]
+            self.send_response(503 if answer is None else 200)
+            self.end_headers()
+            self.wfile.write((answer or "").encode())
+
+        def log_message(self, *_: object) -> None:
+            """It is no news."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Agent) as server, bare_host(tmp_path) as host:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            host.run(VARIABLES, look, AGENT=f"http://127.0.0.1:{server.server_port}", STEADY="3")
+        finally:
+            server.shutdown()
+    assert asked == answers
 
 
 def test_the_page_tells_what_the_agent_logs() -> None:

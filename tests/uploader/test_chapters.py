@@ -14,7 +14,7 @@ from tests.uploader.local_directory import KEYS
 from tests.uploader.test_shipping import records
 from ts_common.catalog import describe, read_catalog
 from ts_common.chapters import CHAPTER_BYTES, CHAPTER_SEGMENTS, Chapter
-from ts_common.errors import OutcomeUnknown, PreconditionFailed, StoreUnavailable
+from ts_common.errors import NewerFormat, OutcomeUnknown, PreconditionFailed, StoreUnavailable
 from ts_common.log_format.scan import scan_segment
 from ts_common.object_keys import SegmentName
 from ts_common.probe import metadata_of
@@ -74,11 +74,17 @@ class Failing(WrappedStore):
 
 
 class Asked(WrappedStore):
-    """Notes which prefixes are listed."""
+    """Notes which prefixes are listed, and which objects asked for their metadata."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner, threads=1)
         self.listed: list[str] = []
+        self.headed: list[str] = []
+
+    def head(self, key: str) -> ObjectInfo:
+        """As ever."""
+        self.headed.append(key)
+        return super().head(key)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """As ever."""
@@ -130,16 +136,40 @@ def test_a_java_uploaders_segments_are_passed_once(store: ObjectStore) -> None:
     assert_true(store)
 
 
-@pytest.mark.parametrize("damaged", [b"damaged", bytes(CHAPTER_BYTES + 1)])
-def test_a_damaged_chapter_is_made_again(store: ObjectStore, damaged: bytes) -> None:
-    """From the objects that it spoke of; one that is too large is not even read."""
+def test_a_damaged_chapter_is_made_again(store: ObjectStore) -> None:
+    """From the objects that it spoke of."""
     end = put_segments(store, 0, 1, 2)
     write_chapter(store, KEYS, end)
-    store.put(KEYS.chapter(0), damaged)
+    store.put(KEYS.chapter(0), b"damaged")
     assert_true(store)
     assert write_chapter(store, KEYS, put_segments(store, 3))[1] == 4
     assert chapters(store) == {0: [0, 10, 20, 30]}
     assert_true(store)
+
+
+def test_a_chapter_that_is_too_large_stands(store: ObjectStore) -> None:
+    """It is not read, so it may be one of a later release, which knows why it is; its segments are asked one by one."""
+    end = put_segments(store, 0, 1, 2)
+    large = bytes(CHAPTER_BYTES + 1)
+    store.put(KEYS.chapter(0), large)
+    with pytest.raises(NewerFormat, match=f"has {CHAPTER_BYTES + 1} bytes"):
+        write_chapter(store, KEYS, end)
+    assert store.get(KEYS.chapter(0))[0] == large
+    assert_true(store)
+
+
+def test_a_chapter_ends_before_a_segment_of_a_later_release(store: ObjectStore) -> None:
+    """What stands below it is kept, and not asked for again at each attempt."""
+    put_segments(store, 0, 1)
+    later = {**dict(store.head(KEYS.segment(SegmentName(10))).metadata), "ts-version": "2"}
+    store.put(KEYS.segment(SegmentName(20)), batches((20, 30)), metadata=later)
+    end = put_segments(store, 3)
+    assert write_chapter(store, KEYS, end) == (0, 2)
+    assert chapters(store) == {0: [0, 10]}
+    asked = Asked(store)
+    assert write_chapter(asked, KEYS, end) == (0, 0)
+    assert asked.headed == [KEYS.segment(SegmentName(20))]
+    assert chapters(store) == {0: [0, 10]}
 
 
 def test_of_two_agents_that_write_at_once_the_second_is_refused(store: ObjectStore) -> None:

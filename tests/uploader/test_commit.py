@@ -1,5 +1,7 @@
 """The only writer of `offset.wm`, against a real store (a directory)."""
 
+import os
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -10,6 +12,7 @@ from ts_common.catalog import read_commit, read_incarnations
 from ts_common.commit import Commit, encode_log_start
 from ts_common.epochs import EpochLine
 from ts_common.errors import CorruptData, PreconditionFailed, SegmentChanged
+from ts_common.incarnations import Incarnation, Incarnations
 from ts_common.object_keys import SegmentName
 from ts_common.segment_metadata import SegmentMetadata
 from ts_common.store.contract import ObjectInfo, ObjectStore
@@ -195,6 +198,61 @@ def test_u09_a_late_question_does_not_open_an_old_incarnation(
     assert read_incarnations(store, CLUSTER, "t")[0].entries == ()
 
 
+OTHER = "BBBBBBBBBBBBBBBBBBBBBA"
+
+
+def made(local: LocalDirectory, seconds_ago: float) -> None:
+    """As if the broker had written `partition.metadata` then."""
+    when = time.time() - seconds_ago
+    os.utime(local.path / "partition.metadata", (when, when))
+
+
+def test_u09_an_older_id_is_not_opened_behind_a_later_one(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory, listed: Callable[..., Listing]
+) -> None:
+    """A broker that is cut off says the old id, and so does its disk, which also shows that it is the older one."""
+    later = listed(0, 100, topic_id=OTHER, epochs=((0, 0),))
+    made(local, 1800)
+    commits.ask(ask(later, Reign(0, OTHER, 0)))
+    stale = listed(0, 100, topic_id=ID, epochs=((5, 0),))
+    made(local, 3600)
+    for _ in range(2):
+        with pytest.raises(SegmentChanged, match=f"already has a later one, {OTHER}.*touch .*partition.metadata"):
+            commits.ask(ask(stale))
+    assert [entry.topic_id for entry in read_incarnations(store, CLUSTER, "t")[0].entries] == [OTHER]
+    made(local, 0)  # the way out that it names
+    commits.ask(ask(local.listing()))
+    assert [entry.topic_id for entry in read_incarnations(store, CLUSTER, "t")[0].entries] == [OTHER, ID]
+
+
+@pytest.mark.parametrize("first_seen_later", [True, False])
+def test_u09_a_later_id_is_opened_whenever_the_former_was_first_seen(
+    store: ObjectStore, local: LocalDirectory, listed: Callable[..., Listing], first_seen_later: bool
+) -> None:
+    """The former may be opened late, by a broker that was cut off; and clocks may be some minutes apart."""
+    commits = CommitLog(CLUSTER, 1, lambda _: store)
+    former = listed(0, 100)
+    made(local, 7200)
+    commits.ask(ask(former))
+    assert read_incarnations(store, CLUSTER, "t")[0].entries[0].first_seen > (time.time() - 3600) * 1000
+    later = listed(topic_id=OTHER, epochs=((0, 0),))
+    made(local, 3600 if first_seen_later else 7200 + 240)
+    commits.ask(ask(later, Reign(0, OTHER, 0)))
+    assert [entry.topic_id for entry in read_incarnations(store, CLUSTER, "t")[0].entries] == [ID, OTHER]
+
+
+def test_u09_a_list_that_does_not_say_when_lets_a_new_id_in(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory, listed: Callable[..., Listing]
+) -> None:
+    """As the first release wrote it."""
+    former = Incarnations("t", (Incarnation(ID, 1, "t"),))
+    store.put(CLUSTER.incarnations("t"), former.encode())
+    later = listed(0, topic_id=OTHER, epochs=((0, 0),))
+    made(local, 10**6)
+    commits.ask(ask(later, Reign(0, OTHER, 0)))
+    assert read_incarnations(store, CLUSTER, "t")[0].newest_directory == f"t~{OTHER}"
+
+
 POSITION = Position(KEYS, 0, 100, 0, EpochLine(((2, 0),)), None, None)
 
 
@@ -252,9 +310,40 @@ def test_u29_a_taken_over_run_is_committed_at_once(
     found, etag = read_commit(store, KEYS)
     assert asked.foreign
     assert isinstance(found, Commit)
-    assert replace(found, nonce=ours.nonce, time=ours.time) == ours
+    assert replace(found, nonce=ours.nonce, time=ours.time, java=None) == ours
     assert asked.position.etag == etag
     assert not commits.ask(ask(listed(0, 100))).foreign
+
+
+def test_u29_whoever_asks_within_a_week_is_told_of_the_java_uploader(
+    store: ObjectStore, listed: Callable[..., Listing]
+) -> None:
+    """Our commit says when it was put over a Java uploader's; so do those that follow, of other reigns too."""
+    first, second = (CommitLog(CLUSTER, broker, lambda _: store) for broker in (1, 2))
+    put_segment(store, 0, 100, (5, 0))
+    java(store, 0)
+    before = first.ask(ask(listed(0, 100)))
+    assert isinstance(before.position.commit, Commit)
+    assert before.position.commit.java == before.position.commit.time
+    first.write(write(before.position, shipped(100, 200, (5, 100))))
+    later = ask(listed(0, 100, epochs=((5, 0), (6, 200))), Reign(6, ID, 0))
+    after = second.ask(later)
+    assert (after.foreign, after.beside_java) == (False, True)
+    assert isinstance(after.position.commit, Commit)
+    assert (after.position.commit.epoch, after.position.commit.java) == (6, before.position.commit.java)
+    long_ago = replace(after.position.commit, java=after.position.commit.time - 7 * 24 * 3600 * 1000)
+    store.put(KEYS.commit, long_ago.encode())
+    assert not second.ask(later).beside_java
+
+
+def test_u29_a_partition_that_no_java_uploader_wrote_says_nothing_of_one(
+    commits: CommitLog, listed: Callable[..., Listing]
+) -> None:
+    """So nobody looks for late writes there."""
+    position = commits.write(write(commits.ask(ask(listed(0, 100))).position, shipped(0, 100, (5, 0)))).position
+    assert isinstance(position.commit, Commit)
+    assert position.commit.java is None
+    assert not commits.ask(ask(listed(0, 100))).beside_java
 
 
 def test_u29_nothing_is_committed_over_a_java_uploaders_hole_before_it_is_shipped(

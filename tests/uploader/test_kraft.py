@@ -9,7 +9,9 @@ from confluent_kafka import ElectionType, TopicPartition
 from tests.uploader.beside import BUCKET, archives
 from tests.uploader.conftest import ArchiveOf
 from tests.uploader.test_shipping import records as small_records
+from ts_common.model import TopicPartition as Partition
 from ts_local.cluster import LocalCluster, Record, wait_for
+from ts_uploader.leadership.broker_client import BrokerClient
 
 # Kafka 4 takes no segments below 1 MiB, and a follower appends a whole fetch at once.
 FETCHES = {"replica.fetch.max.bytes": "200000", "replica.fetch.response.max.bytes": "200000"}
@@ -95,3 +97,32 @@ def test_a_controller_that_is_lost_does_not_matter(kraft: LocalCluster, archive_
     kraft.brokers[1].start()
     assert end > before
     assert read == archive.oracle(end=archive.next_offset())
+
+
+@pytest.mark.full  # brokers stop and start again: three quarters of a minute
+def test_what_is_committed_is_shipped_under_min_isr_too(kraft: LocalCluster, archive_of: ArchiveOf) -> None:
+    """The high watermark stands still below where the leader's epoch began, and the broker does not tell its epoch."""
+    archive = archive_of("alone")
+    kraft.create_topic("other", assignment=[[1]], config={"min.insync.replicas": "1"})
+    kraft.create_topic("alone", assignment=[[1, 2]], config={"min.insync.replicas": "2"})
+    kraft.produce("alone", records(1500), partition=0)
+    kraft.brokers[2].stop()
+    wait_for(lambda: kraft.in_sync("alone", 0) == {1}, "the leader to be left alone")
+    kraft.produce("alone", records(500, start=1500), partition=0, config={"acks": "1"})
+    kraft.brokers[1].restart()
+    wait_for(lambda: kraft.leader("alone", 0) == 1, "broker 1 to lead")
+    asked = [Partition("alone", 0), Partition("other", 0)]
+    client = BrokerClient(1, {"bootstrap.servers": kraft.brokers[1].bootstrap}, 10.0)
+    wait_for(lambda: client.epochs(asked).get(asked[1]), "the other partition's epoch")
+    assert client.epochs(asked)[asked[0]] is None
+    client.close(10.0)
+    directory = kraft.brokers[1].partition_directory("alone", 0)
+    committed = max(base for base in (int(path.stem) for path in directory.glob("*.log")) if base <= 1500)
+    agent = archive.agent(1)
+    archive.wait_for_offset(committed)
+    assert archive.next_offset() == committed > 0, agent.tail(20)
+    kraft.brokers[2].start()
+    wait_for(lambda: kraft.in_sync("alone", 0) == {1, 2}, "both brokers in sync")
+    end = archive.wait_until_shipped(1)
+    assert end > 1500
+    assert archive.read() == archive.oracle(end=end)

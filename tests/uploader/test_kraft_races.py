@@ -33,7 +33,7 @@ class Told:
     def __init__(self) -> None:
         self.leader = BROKER
         self.ids = {"t": FIRST}
-        self.led: dict[TopicPartition, int] = {}
+        self.led: dict[TopicPartition, int | None] = {}
         self.before_epochs: Callable[[], None] = lambda: None
         self.refusal: Exception | None = None
         self.rounds = 0
@@ -46,7 +46,7 @@ class Told:
     def topic_ids(self, topics: Iterable[str]) -> Mapping[str, str]:
         return self.ids
 
-    def epochs(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+    def epochs(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int | None]:
         self.before_epochs()
         return self.led
 
@@ -106,6 +106,25 @@ def test_the_epoch_on_the_disk_is_believed_when_the_replica_tells_the_same(
     some_rounds(told)
     assert listener.said == []
     write(tmp_path, FIRST, 3, 4, 5)
+    listener.wait_reign(TP, 5, FIRST)
+    assert {said.reign.epoch for said in listener.said if isinstance(said, Led)} == {5}
+
+
+def test_a_list_that_was_written_before_the_answer_is_read_again_where_no_epoch_is_told(
+    told: Told, listener: Listener, tmp_path: Path
+) -> None:
+    """It leads below min ISR and tells no epoch; the list that we read was the follower's, and is another file now."""
+    write(tmp_path, FIRST, 3, 4)
+
+    def lead() -> None:
+        told.before_epochs = lambda: None
+        write(tmp_path, FIRST, 3, 4, 5)
+        told.led = {TP: None}
+
+    listener.thread.start()
+    some_rounds(told)
+    assert listener.said == []
+    told.before_epochs = lead
     listener.wait_reign(TP, 5, FIRST)
     assert {said.reign.epoch for said in listener.said if isinstance(said, Led)} == {5}
 

@@ -1,5 +1,4 @@
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -556,22 +555,55 @@ def test_our_last_commit_is_remembered_over_reigns() -> None:
     assert again.known == ours
 
 
+def looks(tracker: Tracker, begin: int) -> list[int]:
+    """The seconds after `begin` at which the store is asked within three hours, though nothing happens."""
+    seconds = []
+    for second in range(begin, begin + 3 * 3600, 10):
+        tasks = tracker.observe(listing(0, 100, taken_at=second * 10**9))
+        for task in tasks:
+            if isinstance(task, AskStore):
+                seconds.append(second - begin)
+                tracker.conclude(replace(asked(task, 0), beside_java=True))
+    return seconds
+
+
+AN_HOUR_OF_LOOKS = [30, 90, 210, 450, 930, 1890, 3810]
+
+
 def test_u29_behind_a_java_uploader_the_store_is_asked_again_now_and_then() -> None:
     """What it had queued may come late, also where nothing is shipped for days: after 30 s, a minute, and so on."""
     led = Led1(0, 100)
     led.tracker.conclude(replace(asked(led.ask, 0), foreign=True))
-    seconds, looks = 0, []
-    while seconds < 3 * 3600:
-        seconds += 10
-        again = [
-            task
-            for task in led.tracker.observe(listing(0, 100, taken_at=seconds * 10**9))
-            if isinstance(task, AskStore)
-        ]
-        if again:
-            looks.append(seconds)
-            led.tracker.conclude(asked(again[0], 0))
-    assert [later - look for look, later in pairwise([10, *looks])] == [30, 60, 120, 240, 480, 960, 1920]
+    assert looks(led.tracker, 10) == AN_HOUR_OF_LOOKS
+
+
+@pytest.mark.parametrize("restarted", [True, False], ids=["the agent is restarted", "another reign begins"])
+def test_u29_the_looks_begin_again_with_a_reign_and_with_the_agent(restarted: bool) -> None:
+    """Our own commit stands by then and says that a Java uploader's stood there lately; later answers add nothing."""
+    led = Led1(0, 100)
+    led.tracker.conclude(replace(asked(led.ask, 0), foreign=True))
+    led.tracker.observe(listing(0, 100, taken_at=10**9))
+    if restarted:
+        led = Led1(0, 100)
+        ask: AnyTask = led.ask
+    else:
+        led.tracker.observe(Led(TP, replace(REIGN, epoch=2)))
+        (ask,) = led.tracker.observe(watermark(100, written_at=300))
+    led.tracker.conclude(replace(asked(ask, 0), beside_java=True))
+    assert looks(led.tracker, 40) == AN_HOUR_OF_LOOKS
+
+
+def test_u29_a_gap_that_was_filled_is_looked_at_again_after_a_java_uploader_wrote() -> None:
+    """It may have put a shorter segment over the very one that filled it."""
+    led = Led1(0, 100, 200, 300)
+    where = replace(position(300), gaps=((100, 200),))
+    (ship,) = led.tracker.conclude(replace(asked(led.ask, 0), position=where))
+    assert isinstance(ship, Ship)
+    (fill,) = led.tracker.conclude(shipped(ship))
+    assert isinstance(fill, FillGap)
+    assert led.tracker.conclude(Committed(TP, fill.generation, fill.reign, replace(where, gaps=()))) == []
+    (ask,) = led.tracker.observe(watermark(250, written_at=300))
+    assert bases(led.tracker.conclude(replace(asked(ask, 0), position=where, foreign=True))) == [100]
 
 
 def test_u29_a_java_uploader_that_wrote_again_is_looked_for_as_soon_as_before() -> None:

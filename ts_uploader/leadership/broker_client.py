@@ -133,21 +133,25 @@ class BrokerClient:
         found, _ = self._collect(answers)
         return {topic: str(description.topic_id).translate(_TO_KAFKAS) for topic, description in found.items()}
 
-    def epochs(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def epochs(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """The leader epoch in which this broker leads each of these; absent where it does not, or does not say so.
 
         Kafka answers a question for the latest offset with the epoch of the replica that leads
-        (`Partition.fetchOffsetForTimestamp`), but not before its high watermark reached where that epoch began.
+        (`Partition.fetchOffsetForTimestamp`), but not before its high watermark reached where that epoch began: until
+        then the error is OFFSET_NOT_AVAILABLE, and the epoch here is None. The same lock is held for that as for the
+        answer, and it is looked for after whether the replica leads: it leads, and has written its epoch to its
+        checkpoint. Under min.insync.replicas the high watermark stands still, so that may last.
         """
         wanted = {TheirPartition(each.topic, each.partition): OffsetSpec.latest() for each in partitions}  # type: ignore[no-untyped-call]
         answers = self._admin.list_offsets(
             wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=self._answer_seconds
         )
-        found, _ = self._collect(answers)
+        found, failed = self._collect(answers)
+        epochs = {theirs: told.leader_epoch for theirs, told in found.items() if told.leader_epoch is not None}
+        untold = [theirs for theirs, code in failed.items() if code == KafkaError.OFFSET_NOT_AVAILABLE]
         return {
-            TopicPartition(theirs.topic, theirs.partition): told.leader_epoch
-            for theirs, told in found.items()
-            if told.leader_epoch is not None
+            TopicPartition(theirs.topic, theirs.partition): epoch
+            for theirs, epoch in {**dict.fromkeys(untold), **epochs}.items()
         }
 
     def topic_settings(self, topics: Sequence[str]) -> dict[str, dict[str, str] | None]:

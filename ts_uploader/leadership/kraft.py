@@ -20,8 +20,9 @@ Kafka's clients are not told epochs with the metadata, and the checkpoint alone 
   the topic by that id. Where epochs are equal by chance (0 and 0), this tells the incarnations apart.
 - A broker that is cut off from the controllers believes that it goes on leading, and so do we. What it has not
   replicated stays above its high watermark, and the commit of the next reign refuses ours (protocol rule 7).
-- After an election a replica does not tell its epoch before its high watermark reached where the epoch began: followers
-  fetch within half a second. What is not known yet is not said.
+- After an election a replica does not tell its epoch before its high watermark reached where the epoch began, which may
+  never come while too few replicas are in sync. It says that it leads then, and an epoch is on its disk before it does:
+  the list that was read before counts if it is still the same file afterwards.
 
 While the broker does not answer nothing is said. Controllers are not asked: what the broker says counts. Everything is
 asked again each `poll_seconds`, also where nothing seems to have changed.
@@ -285,7 +286,9 @@ class KraftLeadership(LeadershipSource):
         return {
             partition: replica
             for partition, replica in replicas.items()
-            if epochs.get(partition) == replica.epoch
+            # None: it leads, in the epoch that it wrote last; `stands` shows that this is the one that was read.
+            if partition in epochs
+            and epochs[partition] in {None, replica.epoch}
             and ids.get(partition.topic) == replica.topic_id
             and replica.stands
         }

@@ -18,6 +18,7 @@ from ts_uploader.events import HighWatermarks, Listing
 from ts_uploader.segment_file import open_file, read_all, read_file
 
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
+PARTITION_METADATA = "partition.metadata"
 _LOG = re.compile(r"([0-9]{20})\.log")
 _DELETED_LOG = re.compile(r"([0-9]{20})\.log\.deleted")
 
@@ -94,6 +95,6 @@ def read_high_watermarks(log_dir: Path) -> HighWatermarks | None:
 
 def _topic_id(directory: Path) -> str | None:
     try:
-        return parse_partition_metadata(read_file(directory / "partition.metadata"))
+        return parse_partition_metadata(read_file(directory / PARTITION_METADATA))
     except (FileNotFoundError, CorruptData):
         return None
