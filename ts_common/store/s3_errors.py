@@ -99,6 +99,7 @@ CREDENTIALS = (
     sdk.CredentialRetrievalError,
     sdk.TokenRetrievalError,
     sdk.NoAuthTokenError,
+    sdk.MetadataRetrievalError,
     sdk.SSOError,
     sdk.LoginError,
     sdk.RefreshWithMFAUnsupportedError,
@@ -123,7 +124,7 @@ def translate(error: Exception, call: Call) -> TieredStorageError:
         return _answered(error, call)
     if _never_connected(error):
         return StoreUnavailable(f"{said}: no connection: {error}")
-    if _has_no_metadata(error):
+    if isinstance(error, CREDENTIALS) and _has_no_metadata(error):
         return StoreUnavailable(f"{said}: no credentials at this moment: {error}")
     if isinstance(error, CREDENTIALS):
         return AccessDenied(f"{said}: no credentials: {error}; {GIVE_CREDENTIALS}")
