@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -312,6 +313,31 @@ def test_u14_a_containers_metadata_server_that_is_away_is_no_refusal(
         monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{url}/credentials")
         with pytest.raises(StoreUnavailable, match="no credentials at this moment"):
             open_store("s3://archive").check()
+
+
+@pytest.mark.parametrize(
+    ("vendor", "disabled", "kind"),
+    [("Amazon EC2", "false", StoreUnavailable), ("Amazon EC2", "true", AccessDenied), ("QEMU", "false", AccessDenied)],
+)
+def test_u14_a_machine_of_ec2_whose_metadata_server_is_away_is_no_refusal(
+    monkeypatch: pytest.MonkeyPatch,
+    fake: FakeServer,
+    tmp_path: Path,
+    vendor: str,
+    disabled: str,
+    kind: type[TieredStorageError],
+) -> None:
+    """The SDK then tells that there are no credentials; what to set is said either way."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    fake.answers = [answer("503 Busy")]
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", fake.endpoint)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", disabled)
+    (tmp_path / "vendor").write_text(f"{vendor}\n")
+    monkeypatch.setattr("ts_common.store.s3_errors._VENDOR", tmp_path / "vendor")
+    with open_store("s3://archive") as store, pytest.raises(kind, match="set AWS_ACCESS_KEY_ID"):
+        store.check()
 
 
 def test_many_threads_share_a_store(open_s3: OpenStore) -> None:

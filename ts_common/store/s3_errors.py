@@ -6,8 +6,10 @@ was conditional or not: `OutcomeUnknown`. The same on a read or a delete, which 
 A connection that never came about had no effect either way.
 """
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 from botocore import exceptions as sdk
 from botocore.parsers import ResponseParserError
@@ -99,10 +101,13 @@ CREDENTIALS = (
     sdk.CredentialRetrievalError,
     sdk.TokenRetrievalError,
     sdk.NoAuthTokenError,
+    sdk.MetadataRetrievalError,
     sdk.SSOError,
     sdk.LoginError,
     sdk.RefreshWithMFAUnsupportedError,
 )
+# https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/identify_ec2_instances.html
+_VENDOR = Path("/sys/class/dmi/id/sys_vendor")
 CERTIFICATE_ALERTS = ("ALERT_CERTIFICATE_REQUIRED", "ALERT_UNKNOWN_CA", "ALERT_BAD_CERTIFICATE")
 NO_ANSWER = (sdk.HTTPClientError, sdk.ConnectionError, sdk.IncompleteReadError, ResponseParserError)
 
@@ -123,8 +128,13 @@ def translate(error: Exception, call: Call) -> TieredStorageError:
         return _answered(error, call)
     if _never_connected(error):
         return StoreUnavailable(f"{said}: no connection: {error}")
-    if _has_no_metadata(error):
+    if isinstance(error, CREDENTIALS) and _has_no_metadata(error):
         return StoreUnavailable(f"{said}: no credentials at this moment: {error}")
+    if isinstance(error, sdk.NoCredentialsError) and _is_of_ec2(os.environ):
+        return StoreUnavailable(
+            f"{said}: no credentials at this moment: this machine is of EC2, whose metadata server gave none; where it "
+            f"has no role: {GIVE_CREDENTIALS}"
+        )
     if isinstance(error, CREDENTIALS):
         return AccessDenied(f"{said}: no credentials: {error}; {GIVE_CREDENTIALS}")
     if isinstance(error, sdk.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
@@ -155,6 +165,16 @@ def _has_no_metadata(error: BaseException) -> bool:
     while told is not None and not isinstance(told, sdk.MetadataRetrievalError):
         told = told.__cause__ or told.__context__  # the SDK raises another error in its place
     return told is not None
+
+
+def _is_of_ec2(environment: Mapping[str, str]) -> bool:
+    """Whether a machine may have a role without any setting; the SDK tells its metadata server's outage as no role."""
+    if environment.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
+        return False
+    try:
+        return _VENDOR.read_text().strip() == "Amazon EC2"
+    except OSError:
+        return False
 
 
 def status_of(error: sdk.ClientError) -> int:
