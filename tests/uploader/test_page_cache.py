@@ -119,6 +119,40 @@ def test_a_segment_is_read_from_the_disk_once_for_scan_and_upload(cold: LocalDir
     assert sum(cached_pages(log)) <= NOISE
 
 
+def test_a_cached_segment_is_asked_about_once_and_seldom(cold: LocalDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it is read, a page in thirty at most is asked for: questions cost as much as reads."""
+    asked = []
+
+    def counting(descriptor: int, buffers: Sequence[bytearray], position: int, flags: int = 0) -> int:
+        if flags:
+            asked.append(position)
+        return preadv(descriptor, buffers, position, flags)
+
+    preadv = os.preadv
+    cache(log_of(cold), 0, log_of(cold).stat().st_size)
+    monkeypatch.setattr(os, "preadv", counting)
+    with open_log(cold.path, 0) as opened:
+        for _ in range(3):
+            reader = opened.reader()
+            while reader.read(100_000):
+                pass
+    assert 2 <= len(asked) <= PAGES // 30
+
+
+def test_what_was_cached_before_is_not_handed_back_if_it_went_meanwhile(cold: LocalDirectory) -> None:
+    """Whoever reads twice puts back what the host took between, for it was there when it began."""
+    log = log_of(cold)
+    cache(log, 0, PAGES * PAGE_BYTES)
+    with open_log(cold.path, 0) as opened:
+        for _ in range(2):
+            reader = opened.reader()
+            while reader.read(100_000):
+                pass
+            uncache(log)
+        opened.reader().read()
+    assert sum(cached_pages(log)) >= PAGES - NOISE
+
+
 def test_a_look_at_one_place_reads_little_else(cold: LocalDirectory) -> None:
     """A header in the middle of a segment costs the pages around it, whatever the disk's read-ahead is."""
     with open_log(cold.path, 0) as opened:

@@ -69,8 +69,8 @@ class Allowance:
 
     def take(self, size: int) -> int:
         """Wait for a turn to send some of `size` bytes; how many (at least one, unless `size` is 0)."""
-        if not size:
-            return 0
+        if not size or self._rate.limit is None:
+            return size
         with self._lock:
             granted, patience = self._rate.take(size, time.monotonic())
             self._waited_seconds += patience
@@ -93,18 +93,22 @@ class RationedBody:
 
     def __init__(self, body: bytes | Body, size: int, allowance: Allowance) -> None:
         self._body: Body = io.BytesIO(body) if isinstance(body, bytes) else body
+        self._left = size - self._body.tell()
         self._size = size
         self._allowance = allowance
 
     def read(self, size: int = -1, /) -> bytes:
         """Up to `size` bytes, often fewer; empty only at the end."""
-        left = self._size - self._body.tell()
-        return self._body.read(self._allowance.take(left if size < 0 else min(size, left)))
+        piece = self._body.read(self._allowance.take(self._left if size < 0 else min(size, self._left)))
+        self._left -= len(piece)
+        return piece
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
         """As `io.IOBase.seek`."""
-        return self._body.seek(offset, whence)
+        position = self._body.seek(offset, whence)
+        self._left = self._size - position
+        return position
 
     def tell(self) -> int:
         """The position in bytes."""
-        return self._body.tell()
+        return self._size - self._left
