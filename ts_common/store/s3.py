@@ -35,6 +35,7 @@ from ts_common.store.arguments import (
     check_key,
     check_metadata,
     check_prefix,
+    in_small_pieces,
     is_key,
 )
 from ts_common.store.call import Call
@@ -132,9 +133,11 @@ class S3Store(ObjectStore):
             case IfMatch(etag):
                 request["IfMatch"] = etag
         sized = None if isinstance(body, bytes) else SizedBody(body, length, call.target)
-        sent: Any = sized or body
         request |= storing_arguments(self._storing, key)
+        sent: Any = sized or body
         request |= checksum_argument(self._storing.checksum_algorithm, sent, crc32c, call.target)
+        if sized:
+            sent = in_small_pieces(sized)
         try:
             with sized.failing_as_it_did() if sized else nullcontext(), translated(call):
                 answer = self._writes.put_object(Bucket=self._bucket, Key=self._base + key, Body=sent, **request)
