@@ -10,11 +10,11 @@ READY := $(VENV)/.ready
 demo: setup
 	$(BIN)/python -m ts_local.demo
 
-# Most tests wait for servers most of the time, so four files at once suit two cores. The soak measures what the agents
-# cost, so nothing runs beside it: a minute here, ten in `test-full`, where new examples are drawn too. There the files of
-# few tests take longest, and by default those would come last.
+# Most tests wait for servers most of the time, so four at once suit two cores; which go together, and in which order, says
+# tests/conftest.py. The soak measures what the agents cost, so nothing runs beside it: a minute here, ten in `test-full`,
+# where new examples are drawn too.
 test: test-parts
-	$(BIN)/pytest --ignore tests/soak -m "not full" -n 4 --dist loadfile --hypothesis-profile repeatable
+	$(BIN)/pytest --ignore tests/soak -m "not full" -n 4 --dist loadfile --no-loadscope-reorder --hypothesis-profile repeatable
 	$(BIN)/pytest tests/soak -m "not full"
 
 test-full: test-parts

@@ -1,10 +1,14 @@
-"""What every folder of the suite shares: server logs in the report of a test that fails, and how examples are drawn."""
+"""What every folder of the suite shares: server logs in the report of a test that fails, how examples are drawn, which
+tests go to one process.
+"""
 
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
 
 from ts_local.azurite import AzuriteServer
 from ts_local.fake_gcs import GcsServer
@@ -22,6 +26,33 @@ OTHER_STORES = ["gs", "az", pytest.param("webhdfs", marks=pytest.mark.full)]
 # A change is refused for what it does, not for an example that nobody drew before: `make test` draws the same ones each
 # time. `make test-full` looks for new ones.
 settings.register_profile("repeatable", derandomize=True)
+
+# In this order: what takes longest must not come last, when one process works alone.
+_FIRST = ("spark", "faults", "uploader", "test_demo.py", "local_cluster", "log_format", "histories")
+# Tests below go to one process: one that came back to it would pay a minute for another session with its broker.
+_TOGETHER = "tests/spark/session"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The folders in the order of `_FIRST`, then the others."""
+
+    def place(item: pytest.Item) -> int:
+        folder = item.nodeid.split("/")[1].partition("::")[0]
+        return _FIRST.index(folder) if folder in _FIRST else len(_FIRST)
+
+    items.sort(key=place)
+
+
+class _Scheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist carries no types
+    """Tests of one file go to one process, and so does all of `_TOGETHER`."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _TOGETHER if nodeid.startswith(_TOGETHER) else super()._split_scope(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Scheduling | None:
+    """For `--dist loadfile`."""
+    return _Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,7 @@ from tests.faults.lives import (
     until_struck_or_done,
 )
 from tests.faults.store_faults import ONE_THREAD, Guard, assert_view
+from tests.matrix import cases
 
 
 def test_the_recorded_run_holds_the_steps_of_the_protocol(past: Past) -> None:
@@ -39,7 +40,7 @@ def test_the_recorded_run_holds_the_steps_of_the_protocol(past: Past) -> None:
         assert len(logs) >= SEGMENTS
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("moment", cases(MOMENTS, quick=["before"]))
 def test_u03_killed_at_each_step_of_the_protocol(
     past: Past, history_of: Callable[..., History], moment: Moment
 ) -> None:

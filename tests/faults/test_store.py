@@ -26,6 +26,7 @@ from tests.faults.store_faults import (
     wait_led,
     wait_shipped,
 )
+from tests.matrix import cases
 from tests.uploader.beside import Archive
 from ts_common.catalog import read_catalog
 from ts_common.errors import ObjectNotFound
@@ -86,7 +87,7 @@ def test_u01_the_commit_waits_before_a_segment_that_keeps_failing(
     assert age() == 0
 
 
-@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex", ".log"])
+@pytest.mark.parametrize("suffix", cases([".index", ".timeindex", ".txnindex", ".log"], quick=[".index"]))
 def test_u02_no_log_stands_without_its_indexes(
     cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf, suffix: str
 ) -> None:
@@ -185,7 +186,7 @@ WEATHER: dict[str, Callable[[], Action]] = {
 }
 
 
-@pytest.mark.parametrize("weather", WEATHER)
+@pytest.mark.parametrize("weather", cases(WEATHER, quick=["503", "lost answers", "slow sockets"]))
 def test_u14_an_agent_outlasts_a_store_in_trouble(
     cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf, weather: str
 ) -> None:
@@ -212,7 +213,10 @@ def test_u14_an_agent_outlasts_a_store_in_trouble(
     assert sum(errors) > 0
 
 
-@pytest.mark.parametrize("what", ["incarnations.json", "log.start", ".index", ".log", "offset.wm", "offset.wm later"])
+LOST = ["incarnations.json", "log.start", ".index", ".log", "offset.wm", "offset.wm later"]
+
+
+@pytest.mark.parametrize("what", cases(LOST, quick=[".log", "offset.wm"]))
 def test_u14_a_success_whose_answer_is_lost_does_no_harm(
     cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf, what: str
 ) -> None:
@@ -246,11 +250,11 @@ def test_u14_a_success_whose_answer_is_lost_does_no_harm(
 @pytest.mark.parametrize(
     ("target", "skip", "killed"),
     [
-        pytest.param(r"\.log$", 0, True, id="first log, killed"),
+        pytest.param(r"\.log$", 0, True, marks=pytest.mark.full, id="first log, killed"),
         pytest.param(r"\.log$", 2, True, id="third log, killed"),
-        pytest.param(r"\.log$", 2, False, id="third log, alive"),
-        pytest.param(r"offset\.wm$", 0, True, id="first commit, killed"),
-        pytest.param(r"offset\.wm$", 2, True, id="third commit, killed"),
+        pytest.param(r"\.log$", 2, False, marks=pytest.mark.full, id="third log, alive"),
+        pytest.param(r"offset\.wm$", 0, True, marks=pytest.mark.full, id="first commit, killed"),
+        pytest.param(r"offset\.wm$", 2, True, marks=pytest.mark.full, id="third commit, killed"),
         pytest.param(r"offset\.wm$", 2, False, id="third commit, alive"),
     ],
 )
@@ -321,8 +325,15 @@ def test_u27_a_log_that_lands_after_the_other_brokers_is_refused(
 # --- U30: a lifecycle rule takes what is none of its business ----------------------------------------------------
 
 
-@pytest.mark.parametrize("down", [True, False], ids=["down", "running"])
-@pytest.mark.parametrize("name", ["offset.wm", "log.start"])
+@pytest.mark.parametrize(
+    ("name", "down"),
+    [
+        pytest.param("offset.wm", True, id="offset.wm, down"),
+        pytest.param("offset.wm", False, marks=pytest.mark.full, id="offset.wm, running"),
+        pytest.param("log.start", True, marks=pytest.mark.full, id="log.start, down"),
+        pytest.param("log.start", False, id="log.start, running"),
+    ],
+)
 def test_u30_an_object_that_a_lifecycle_rule_took_is_missed(
     cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf, name: str, down: bool
 ) -> None:
@@ -360,7 +371,9 @@ def test_u30_an_object_that_a_lifecycle_rule_took_is_missed(
     assert len(landed) == len(set(landed))
 
 
-@pytest.mark.parametrize("taken", ["while it runs", "while it is down", "with the commit"])
+@pytest.mark.parametrize(
+    "taken", cases(["while it runs", "while it is down", "with the commit"], quick=["with the commit"])
+)
 def test_u30_a_gap_whose_record_a_lifecycle_rule_took_stays_a_hole(
     cluster: LocalCluster, archive_of: ArchiveOf, taken: str
 ) -> None:

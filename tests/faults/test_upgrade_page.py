@@ -43,6 +43,7 @@ def wait_release(archive: Archive, *, later: bool) -> None:
     )
 
 
+@pytest.mark.full
 def test_the_page_upgrades_an_agent_and_its_broker_and_goes_back(
     cluster: LocalCluster, archive_of: ArchiveOf, tmp_path: Path
 ) -> None:

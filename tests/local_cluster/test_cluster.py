@@ -102,6 +102,7 @@ def test_a_record_that_the_broker_refuses_is_an_error(zookeeper_pair: LocalClust
         zookeeper_pair.produce("narrow", [Record(b"x" * 2000)])
 
 
+@pytest.mark.full
 def test_brokers_with_kraft_replicate_and_survive_kill_and_restart(kraft: LocalCluster) -> None:
     """Kafka 4 elects another leader after kill -9, and the killed broker comes back."""
     kraft.create_topic("killed", assignment=[[2, 1]])

@@ -1,23 +1,10 @@
-"""One cluster whose topics the oracle compares, the archives of its closed segments, and one Spark session."""
+"""An empty archive, and what PySpark leaves behind in every test."""
 
-import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from pyspark import SparkContext
-from pyspark.sql import SparkSession
 
-from tests.every_field import every_field
 from tests.spark.archives import Archive
-from ts_local.cluster import LocalCluster, Record
-from ts_local.oracle import OracleRecord, dump
-
-BUCKET = "history"
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-NAMES = ("_under", "a-b", "a.b", "t", "t-1", "t-10")  # partition 0 of t-1 beside partition 1 of t, and so on
-_SEGMENTS = {"segment.bytes": "20000", "index.interval.bytes": "1000"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -27,107 +14,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
 
 
-@dataclass(frozen=True)
-class Shipped:
-    """The cluster's closed segments in a store.
-
-    Attributes:
-        archive: where.
-        next_offsets: by topic and partition.
-        records: what Kafka's Java consumer shows of each topic below them, partition by partition.
-    """
-
-    archive: Archive
-    next_offsets: dict[tuple[str, int], int]
-    records: dict[str, list[OracleRecord]]
-
-
-@pytest.fixture(scope="package")
-def cluster() -> Iterator[LocalCluster]:
-    """A broker with every topic of this folder, filled; and an S3 server."""
-    with LocalCluster(s3=True, buckets=[BUCKET], name="spark") as cluster:
-        cluster.create_topic("fields", partitions=len(CODECS), config=_SEGMENTS)
-        cluster.create_topic(
-            "appended", config={**_SEGMENTS, "message.timestamp.type": "LogAppendTime", "compression.type": "lz4"}
-        )
-        for partition, codec in enumerate(CODECS):
-            cluster.produce("fields", every_field(1000), partition=partition, config={"compression.type": codec})
-        cluster.produce("appended", every_field(1000), partition=0)
-        for name in NAMES:
-            count = 11 if name == "t" else 1
-            cluster.create_topic(name, partitions=count, config={"segment.bytes": "2000"})
-            for partition in range(count):
-                few = [Record(f"{name}-{partition} {n}".encode(), key=bytes(200)) for n in range(20)]
-                cluster.produce(name, few, partition=partition, config={"batch.size": 500})
-        yield cluster
-
-
-@pytest.fixture(scope="package")
-def oracle(cluster: LocalCluster) -> list[OracleRecord]:
-    """Everything that Kafka's Java consumer reads."""
-    return dump(cluster.bootstrap, ["fields", "appended", *NAMES])
-
-
-@pytest.fixture(scope="package")
-def on_disk(cluster: LocalCluster, oracle: list[OracleRecord], tmp_path_factory: pytest.TempPathFactory) -> Shipped:
-    """Everything in a directory, without entropy bits."""
-    return _ship(cluster, oracle, Archive(tmp_path_factory.mktemp("archive")))
-
-
-@pytest.fixture(scope="package")
-def on_s3(cluster: LocalCluster, oracle: list[OracleRecord], spark: SparkSession) -> Shipped:
-    """Everything in a bucket, with five entropy bits."""
-    return _ship(cluster, oracle, Archive(f"s3://{BUCKET}/base/prefix", entropy_bits=5))
-
-
-@pytest.fixture(scope="package")
-def spark(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Two cores; Python workers get the S3 server's credentials the ordinary way, from the environment."""
-    assert cluster.s3 is not None
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {**cluster.s3.environment(), "PYSPARK_PYTHON": sys.executable}.items():
-            patch.setenv(name, value)
-        patch.setenv("SPARK_LOCAL_DIRS", str(tmp_path_factory.mktemp("spark")))
-        session = (
-            SparkSession.builder.master("local[2]")
-            .config("spark.ui.enabled", "false")
-            .config("spark.sql.shuffle.partitions", "2")
-            .config("spark.sql.session.timeZone", "UTC")
-            .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-            .getOrCreate()
-        )
-        session.sparkContext.setLogLevel("OFF")
-        gateway = session.sparkContext._gateway
-        yield session
-        session.stop()
-        assert gateway is not None
-        gateway.shutdown()
-        gateway.proc.stdin.close()
-        gateway.proc.wait(30)
-        # A test process that comes back to this folder starts another JVM: PySpark itself would go on with this one.
-        SparkContext._gateway = SparkContext._jvm = None
-
-
 @pytest.fixture
 def archive(tmp_path: Path) -> Archive:
     """An empty one, to be filled by hand."""
     return Archive(tmp_path / "store")
-
-
-def _ship(cluster: LocalCluster, oracle: list[OracleRecord], archive: Archive) -> Shipped:
-    broker = cluster.brokers[1]
-    directories = [
-        directory
-        for name in ("fields", "appended", *NAMES)
-        for directory in broker.log_dirs[0].glob(f"{name}-*")
-        if directory.name.rpartition("-")[0] == name
-    ]
-    next_offsets = {}
-    for directory in directories:
-        topic, _, partition = directory.name.rpartition("-")
-        next_offsets[topic, int(partition)] = archive.ship(directory)
-    records: dict[str, list[OracleRecord]] = {}
-    for record in oracle:
-        if record.offset < next_offsets[record.topic, record.partition]:
-            records.setdefault(record.topic, []).append(record)
-    return Shipped(archive, next_offsets, records)

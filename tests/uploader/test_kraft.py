@@ -56,6 +56,7 @@ def elect_preferred(cluster: LocalCluster, topic: str, leader: int) -> None:
     wait_for(lambda: cluster.leader(topic, 0) == leader, f"broker {leader} to lead {topic}")
 
 
+@pytest.mark.full
 def test_u04_kraft_leaders_that_move_and_die_leave_no_hole(kraft: LocalCluster, archive_of: ArchiveOf) -> None:
     """A leader killed, come back and elected again, an agent beside each broker: every record is read once."""
     archive = archive_of("moved")

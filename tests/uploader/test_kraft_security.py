@@ -16,6 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public 
     UserScramCredentialUpsertion,
 )
 
+from tests.matrix import cases
 from tests.uploader.beside import BUCKET, PREFIX, archives
 from tests.uploader.conftest import ArchiveOf
 from tests.uploader.test_kraft import records
@@ -112,7 +113,7 @@ def surroundings(cluster: LocalCluster, path: Path, changes: Mapping[str, str]) 
     return path
 
 
-@pytest.mark.parametrize("listener", LISTENERS)
+@pytest.mark.parametrize("listener", cases(LISTENERS, quick=["MUTUAL"]))
 def test_a_segment_is_shipped_through_each_security_protocol(
     kraft: LocalCluster, archive_of: ArchiveOf, tmp_path: Path, listener: str
 ) -> None:

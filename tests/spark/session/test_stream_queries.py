@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tests.spark.archives import Archive, batches, oracle_records, steps
-from tests.spark.conftest import CODECS, Shipped
+from tests.spark.session.conftest import CODECS, Shipped
 from ts_common.catalog import read_catalog
 from ts_local.oracle import OracleRecord
 from ts_local.waiting import wait_for
@@ -152,7 +152,7 @@ class Driver:
         environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(self._folder / "local")}
         with (self._folder / "driver.log").open("ab") as log:
             process = subprocess.Popen(
-                command, env=environment, start_new_session=True, stdout=log, stderr=log, cwd=Path(__file__).parents[2]
+                command, env=environment, start_new_session=True, stdout=log, stderr=log, cwd=Path(__file__).parents[3]
             )
             try:
                 yield process
@@ -190,6 +190,7 @@ def _place(record: OracleRecord) -> tuple[int, int]:
     return record.partition, record.offset
 
 
+@pytest.mark.full  # three drivers, one after the other
 def test_a_killed_driver_loses_and_repeats_nothing(spark: SparkSession, on_disk: Shipped, tmp_path: Path) -> None:
     """Killed with SIGKILL in its second batch, of many tasks; the sink then holds what Kafka's Java consumer read."""
     growing = Growing(on_disk, tmp_path)

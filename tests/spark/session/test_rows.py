@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 
 from tests.spark.archives import oracle_records
-from tests.spark.conftest import NAMES, Shipped
+from tests.spark.session.conftest import NAMES, Shipped
 from ts_local.cluster import LocalCluster
 
 

@@ -11,7 +11,7 @@ from ts_common.store.factory import open_store
 from ts_spark.options import parse_options
 from ts_spark.planning import QueryPlan, plan_query
 
-LOCATION = (Path(__file__).parents[1] / "data/java-uploader/bucket-archive/kafka").as_uri()
+LOCATION = (Path(__file__).parents[2] / "data/java-uploader/bucket-archive/kafka").as_uri()
 
 
 def plan(**options: str) -> QueryPlan:

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
 
 from tests.spark.archives import Archive, batches, steps
-from tests.spark.conftest import Shipped
+from tests.spark.session.conftest import Shipped
 from tests.spark.test_pushdown import at, offsets, planned
 from tests.spark.test_splits import index_of
 from ts_common.errors import DataLoss

@@ -1,0 +1,1 @@
+"""Tests that share one Spark session, its broker, topics and archives."""
