@@ -49,6 +49,11 @@ def zookeeper_client(address: str) -> Iterator[KazooClient]:
         client.close()
 
 
+def keys_of(client: "S3Client") -> list[str]:
+    """What stands in the bucket."""
+    return [item["Key"] for item in client.list_objects_v2(Bucket=BUCKET).get("Contents", ())]
+
+
 def connect(link: LinkProxy) -> socket.socket:
     return socket.create_connection(("127.0.0.1", link.port), timeout=10)
 
@@ -96,6 +101,8 @@ def test_a_stalled_link_is_a_black_hole(link: LinkProxy, client_of: ClientOf) ->
         assert not waiting.done()
         link.heal()
         waiting.result()
+    # On the other connection, which nobody reads any more.
+    wait_for(lambda: "stalled" in keys_of(patient), "the stalled object to be there")
     assert patient.get_object(Bucket=BUCKET, Key="stalled")["Body"].read() == b"x"
 
 
