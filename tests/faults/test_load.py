@@ -154,7 +154,7 @@ def assert_order(proxy: S3FaultProxy, passed: int) -> None:
             continue
         if request.status is None or request.status >= 500:
             failed[partition].add(place)
-        elif request.method == "PUT" and name.endswith(".log"):
+        elif request.status == 200 and request.method == "PUT" and name.endswith(".log"):
             sent[partition].append((place, name))
             place += 1
     for partition, logs in sent.items():

@@ -13,7 +13,7 @@ from botocore.exceptions import EndpointConnectionError, HTTPClientError, ReadTi
 from kazoo.client import KazooClient
 
 from tests.proxy.conftest import ClientOf
-from tests.proxy.objects import BUCKET
+from tests.proxy.objects import BUCKET, stored
 from ts_local.cluster import LocalCluster
 from ts_local.ports import free_port
 from ts_local.proxy.link import LinkProxy
@@ -47,11 +47,6 @@ def zookeeper_client(address: str) -> Iterator[KazooClient]:
     finally:
         client.stop()
         client.close()
-
-
-def keys_of(client: "S3Client") -> list[str]:
-    """What stands in the bucket."""
-    return [item["Key"] for item in client.list_objects_v2(Bucket=BUCKET).get("Contents", ())]
 
 
 def connect(link: LinkProxy) -> socket.socket:
@@ -102,8 +97,7 @@ def test_a_stalled_link_is_a_black_hole(link: LinkProxy, client_of: ClientOf) ->
         link.heal()
         waiting.result()
     # On the other connection, which nobody reads any more.
-    wait_for(lambda: "stalled" in keys_of(patient), "the stalled object to be there")
-    assert patient.get_object(Bucket=BUCKET, Key="stalled")["Body"].read() == b"x"
+    assert wait_for(lambda: stored(patient, "stalled"), "the stalled object to be there") == b"x"
 
 
 def test_a_servers_end_does_not_pass_a_stalled_link() -> None:

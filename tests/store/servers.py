@@ -18,7 +18,6 @@ class FakeServer:
         stalls: keep a connection open after its answer.
         requests: the first line of each.
         headers: of each, names in lower case.
-        bodies: of each that was answered.
     """
 
     def __init__(self) -> None:
@@ -28,7 +27,6 @@ class FakeServer:
         self.stalls = False
         self.requests: list[str] = []
         self.headers: list[dict[str, str]] = []
-        self.bodies: list[bytes] = []
         self._closed = threading.Event()
         self._threads: list[threading.Thread] = []
         self._acceptor = threading.Thread(target=self._accept)
@@ -71,7 +69,7 @@ class FakeServer:
                 return
             if headers.get("expect") == "100-continue":
                 connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-            self.bodies.append(reader.read(int(headers.get("content-length", 0))))
+            reader.read(int(headers.get("content-length", 0)))
             connection.sendall(answer)
             if self.stalls:
                 self._closed.wait()
