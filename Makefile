@@ -36,7 +36,7 @@ imports: $(READY)
 # The reference pages are generated from the descriptions in the code; tests hold them to it.
 docs: $(READY)
 	$(BIN)/python -m ts_common.config > docs/configuration.md
-	$(BIN)/python -m ts_uploader.metrics > docs/metrics.md
+	$(BIN)/python -m ts_uploader.metrics_page > docs/metrics.md
 	$(BIN)/python -m ts_uploader.cli_page > docs/cli.md
 
 # All of them, also where one misses its goals.

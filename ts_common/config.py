@@ -191,6 +191,15 @@ class ClusterConfig(BaseModel):
             "then overwrite each other unnoticed."
         ),
     )
+    metrics_partitions: bool = Field(
+        False,
+        alias="metrics.partitions",
+        description=(
+            "Whether `/metrics` and reporters also tell of each partition by itself (`ts_uploader_partition_*`, nine "
+            "series each); sums, counts and worst values of the agent are always told, and suffice for the alerts."
+        ),
+        json_schema_extra=_CHANGEABLE,
+    )
     # Below `PREFIX`, as `ts_common.store.option_table` describes them; a proxy's password may be among them.
     storage: dict[str, str] = Field(default_factory=dict, repr=False)
 
