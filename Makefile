@@ -56,10 +56,11 @@ setup: $(READY)
 	@deploy/need-java
 	@$(BIN)/python -m ts_local.jars
 
-# Stores that tests alone speak to.
+# Stores that tests alone speak to, and the Prometheus that reads the agents' metrics.
 test-parts: setup
 	@$(BIN)/python -m ts_local.hdfs
 	@$(BIN)/python -m ts_local.azurite
+	@$(BIN)/python -m ts_local.prometheus
 
 $(READY): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

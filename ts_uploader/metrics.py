@@ -81,6 +81,8 @@ class Metrics:
         self.segments = self._counter(
             "segments", "Segments that are whole in the store: sent now, or found there.", "outcome"
         )
+        for outcome in ("sent", "found"):
+            self.segments.labels(outcome)
         self.upload_seconds = self._histogram(
             "upload_seconds", "Seconds from taking a segment to its upload's end.", _UPLOAD_BUCKETS
         )
