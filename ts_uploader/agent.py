@@ -52,6 +52,8 @@ from ts_uploader.leadership.zookeeper import ZookeeperLeadership
 from ts_uploader.metrics import COMMITS, GAP_WRITTEN_OVER, QUESTIONS, UPLOADS, CountedElsewhere, Metrics
 from ts_uploader.neighbours import announce
 from ts_uploader.reload import Reread, reload
+from ts_uploader.reporters.contract import Reporting
+from ts_uploader.reporters.factory import open_reporter
 from ts_uploader.retention import BrokerSettings, TopicSettings
 from ts_uploader.settings import Settings
 from ts_uploader.stores import COMMIT_THREADS, Stores
@@ -154,7 +156,12 @@ class Agent:
         )
         self._presence = announce(environment, endpoints)  # before another agent's HTTP address is found taken
         self._health = HealthServer(http_address, self._metrics.registry, self._say_health)
+        reporter = open_reporter(config, environment)
+        self._reporting = (
+            Reporting(reporter, self._metrics.registry, config.reporter_interval_seconds) if reporter else None
+        )
         self._threads = [
+            *([self._thread("reporter", self._reporting.run)] if self._reporting else []),
             self._thread("watcher", self._watcher.run),
             self._thread("leadership", self._leadership.run),
             self._thread("chapters", self._chapters.run),
@@ -347,6 +354,8 @@ class Agent:
         self._commits.close()
         self._questions.close()
         self._chapters.close()
+        if self._reporting is not None:
+            self._reporting.stop()
         self._leadership.stop()
         self._watcher.stop()
         for thread in self._threads:

@@ -4,16 +4,19 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.faults.store_faults import ANY_TIMES
+from tests.monitoring.receivers import graphite
 from tests.monitoring.test_files import ALERTS, DASHBOARD
 from tests.uploader.beside import BUCKET, Archive, archives
 from tests.uploader.test_shipping import records
 from ts_local.agent import AgentProcess
 from ts_local.cluster import LocalCluster, wait_for
+from ts_local.ports import free_port
 from ts_local.prometheus import PrometheusServer
 from ts_local.proxy.actions import CutBefore
 from ts_local.proxy.rules import Rule
@@ -31,6 +34,7 @@ VARIABLES = {"$cluster": ".+", "$instance": ".+", "$__rate_interval": "1m", "$__
 class Stage:
     """What the tests look at."""
 
+    directory: Path
     cluster: LocalCluster
     proxy: S3FaultProxy
     archive: Archive
@@ -77,7 +81,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         )
         prometheus.start()
         try:
-            yield Stage(cluster, proxy, archive, agent, prometheus)
+            yield Stage(directory, cluster, proxy, archive, agent, prometheus)
         finally:
             prometheus.kill()
 
@@ -113,6 +117,7 @@ def test_the_alert_fires_while_the_store_is_cut_off_and_clears_when_it_is_back(s
     assert [series["value"][1] for series in gaps] == ["0"] * 3
 
 
+@pytest.mark.full
 def test_the_agent_that_is_gone_raises_an_alert(stage: Stage) -> None:
     """And one that is back ends it."""
     wait_for(lambda: "TsUploaderAgentDown" not in stage.firing(), "the agent to be scraped", SECONDS)
@@ -166,3 +171,28 @@ def test_the_variables_of_the_dashboard_find_clusters_and_agents(stage: Stage) -
         assert match is not None
         (series,) = stage.prometheus.query(match[1].replace("$cluster", ".+"))
         assert series["metric"][match[2]] == value
+
+
+def test_an_agent_whose_graphite_is_away_ships_and_reports_when_it_comes(stage: Stage) -> None:
+    """It is said once in the log, and what was shipped by then is told."""
+    port = free_port()
+    properties = {
+        "metrics.reporter.class": "graphite",
+        "metrics.reporter.port": str(port),
+        "metrics.reporter.interval.seconds": "1",
+    }
+    topic = "reported"
+    stage.cluster.create_topic(topic, assignment=[[1]])
+    stage.cluster.produce(topic, records(800), partition=0)
+    with archives(stage.cluster, stage.directory / "reported") as archive_of:
+        archive = archive_of(topic, cluster_id="reported", properties=properties)
+        agent = archive.agent()
+        archive.wait_until_shipped()
+        said = "metrics cannot be reported, trying on"
+        wait_for(lambda: said in agent.log.read_text(), "it to be said", SECONDS)
+        with graphite(port) as (_, lines):
+            wait_for(lambda: "metrics are reported again" in agent.log.read_text(), "a report", SECONDS)
+            name = "reported.1.ts_uploader_segments_total.outcome.sent "
+            sent = wait_for(lambda: [line for line in lines if line.startswith(name)], "the report", SECONDS)
+        assert float(sent[0].split()[1]) == sum(key.endswith(".log") for key in archive.objects())
+        assert agent.log.read_text().count(said) == 1
