@@ -36,7 +36,7 @@ imports: $(READY)
 # The reference pages are generated from the descriptions in the code; tests hold them to it.
 docs: $(READY)
 	$(BIN)/python -m ts_common.config > docs/configuration.md
-	$(BIN)/python -m ts_uploader.metrics > docs/metrics.md
+	$(BIN)/python -m ts_uploader.metrics_page > docs/metrics.md
 	$(BIN)/python -m ts_uploader.cli_page > docs/cli.md
 
 # All of them, also where one misses its goals.
@@ -56,10 +56,11 @@ setup: $(READY)
 	@deploy/need-java
 	@$(BIN)/python -m ts_local.jars
 
-# Stores that tests alone speak to.
+# Stores that tests alone speak to, and the Prometheus that reads the agents' metrics.
 test-parts: setup
 	@$(BIN)/python -m ts_local.hdfs
 	@$(BIN)/python -m ts_local.azurite
+	@$(BIN)/python -m ts_local.prometheus
 
 $(READY): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

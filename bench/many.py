@@ -13,7 +13,6 @@ only prints.
 """
 
 import argparse
-import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -37,7 +36,6 @@ _VALUE = b"v" * 300
 _RECORDS_PER_MIB = 3_200
 _SCRAPES = 10
 _SECONDS = 900.0
-_ASKED = re.compile(r'ts_uploader_next_offset\{partition="[0-9]+",topic="[^"]+"\}')
 
 
 @dataclass(frozen=True)
@@ -102,12 +100,21 @@ def fill_many(cluster: LocalCluster, partitions: int, closed: int) -> dict[str, 
     return wanted
 
 
-def ship(cluster: LocalCluster, name: str, topics: str, partitions: int, wanted: Mapping[str, int]) -> Run:
-    """One run of the agent from a fresh start."""
+def ship(
+    cluster: LocalCluster, name: str, topics: str, partitions: int, wanted: Mapping[str, int], *, each: bool = False
+) -> Run:
+    """One run of the agent from a fresh start; with `each`, its metrics tell of each partition."""
     if cluster.s3 is None:
         raise ValueError("a cluster without an S3 server")
     environment = cluster.s3.environment()
-    agent = bench_agent(cluster, f"s3://{BUCKET}/{name}", topics, name=f"agent-{name}", environment=environment)
+    agent = bench_agent(
+        cluster,
+        f"s3://{BUCKET}/{name}",
+        topics,
+        name=f"agent-{name}",
+        environment=environment,
+        properties={"metrics.partitions": str(each).lower()},
+    )
     log = AgentLog(agent.log)
     began = time.time()
     agent.launch()
@@ -125,7 +132,8 @@ def ship(cluster: LocalCluster, name: str, topics: str, partitions: int, wanted:
                 started = time.monotonic()
                 samples = agent.metrics()
                 slowest = max(slowest, time.monotonic() - started)
-                return sum(_ASKED.fullmatch(sample) is not None for sample in samples) >= partitions
+                led, asking = (samples[f"ts_uploader_{name}_partitions"] for name in ("led", "asking"))
+                return led >= partitions and not asking
 
             wait_for(asked, f"{partitions} partitions to be asked", _SECONDS, every=1.0, state=agent.tail)
             all_asked = time.time()
@@ -180,6 +188,7 @@ def main() -> int:
     arguments.add_argument("--closed", type=int, default=1_000, help="of them have a closed segment")
     arguments.add_argument("--megabytes", type=int, default=140, help="in each of the three partitions, about")
     arguments.add_argument("--mode", choices=["zookeeper", "kraft"], default="zookeeper", help="of the cluster")
+    arguments.add_argument("--each", action="store_true", help="metrics of each partition (metrics.partitions=true)")
     arguments.add_argument("--no-gate", action="store_true", help="print only, never fail")
     options = arguments.parse_args()
     cluster = LocalCluster(mode=options.mode, s3=True, buckets=[BUCKET], name="bench")
@@ -192,7 +201,7 @@ def main() -> int:
         many = fill_many(cluster, options.partitions, options.closed)
         print(f"{options.partitions} partitions made in {time.monotonic() - began:.0f} s", flush=True)
         partitions = options.partitions // TOPICS * TOPICS + len(CODECS)
-        found[MANY] = ship(cluster, MANY, ".*", partitions, {**few, **many})
+        found[MANY] = ship(cluster, MANY, ".*", partitions, {**few, **many}, each=options.each)
         missed = report(found)
     return 1 if missed and not options.no_gate else 0
 

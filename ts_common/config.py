@@ -23,10 +23,13 @@ from ts_common.store.options import PREFIX
 
 _UPLOADER = "ts.segment.uploader."
 KAFKA_CLIENT = _UPLOADER + "kafka.client."
+REPORTERS = ("graphite", "statsd")
+REPORTER = "metrics.reporter."
 _MILLISECONDS = 1000
 
 _CHANGEABLE: dict[str, JsonValue] = {"changeable": True}  # takes effect while the agent runs, see `is_changeable`
 
+_JAVA_PACKAGE = "com.pinterest."
 _JAVA_LEADERSHIP = {
     "com.pinterest.kafka.tieredstorage.uploader.leadership.ZookeeperLeadershipWatcher": "zookeeper",
     "com.pinterest.kafka.tieredstorage.uploader.leadership.KRaftLeadershipWatcher": "kraft",
@@ -58,6 +61,14 @@ def _leadership(value: object) -> str | None:
     if name not in {"zookeeper", "kraft"} and not re.fullmatch(r"[\w.]+:\w+", name):
         raise ValueError(f"{value!r} is none of zookeeper, kraft, module:Class")
     return name
+
+
+def _reporter(value: object) -> str | None:
+    if value is None:
+        return None
+    if value not in REPORTERS and not re.fullmatch(r"[\w.]+:\w+", str(value)):
+        raise ValueError(f"{value!r} is none of {', '.join(REPORTERS)}, module:Class")
+    return str(value)
 
 
 def _ionice(value: object) -> str:
@@ -191,6 +202,52 @@ class ClusterConfig(BaseModel):
             "then overwrite each other unnoticed."
         ),
     )
+    metrics_partitions: bool = Field(
+        False,
+        alias="metrics.partitions",
+        description=(
+            "Whether `/metrics` and reporters also tell of each partition by itself (`ts_uploader_partition_*`, nine "
+            "series each); sums, counts and worst values of the agent are always told, and suffice for the alerts."
+        ),
+        json_schema_extra=_CHANGEABLE,
+    )
+    reporter: Annotated[str | None, BeforeValidator(_reporter)] = Field(
+        None,
+        alias="metrics.reporter.class",
+        description=(
+            "What sends the metrics to a server that does not ask for them: graphite, statsd, or a class of your own "
+            "as module:Class. Absent: nothing; `/metrics` is served in any case."
+        ),
+    )
+    reporter_host: str = Field(
+        "127.0.0.1", min_length=1, alias="metrics.reporter.host", description="The reporter's server."
+    )
+    reporter_port: int | None = Field(
+        None,
+        ge=1,
+        le=65_535,
+        alias="metrics.reporter.port",
+        description="Its port; absent: 2003 for graphite, 8125 for statsd.",
+    )
+    reporter_interval_seconds: float = Field(
+        60.0, ge=1, le=86_400, alias="metrics.reporter.interval.seconds", description="Seconds between two reports."
+    )
+    reporter_prefix: str | None = Field(
+        None,
+        alias="metrics.reporter.prefix",
+        description="Stands before each name; absent: `<clusterId>.<broker id>`. Empty: nothing does.",
+    )
+    reporter_tags: bool = Field(
+        False,
+        alias="metrics.reporter.tags",
+        description="Whether labels are sent as tags (Graphite 1.1, DogStatsD) and not as parts of the name.",
+    )
+    reporter_options: dict[str, str] = Field(
+        {},
+        repr=False,  # perhaps a token
+        alias="metrics.reporter.*",
+        description="Further keys, for a class of your own; it is handed them without `metrics.reporter.`.",
+    )
     # Below `PREFIX`, as `ts_common.store.option_table` describes them; a proxy's password may be among them.
     storage: dict[str, str] = Field(default_factory=dict, repr=False)
 
@@ -229,7 +286,6 @@ class ForeignKey:
 
 
 _COLLECTION = "remote retention is not built yet: nothing is deleted from the store"
-_METRICS = "the agent serves Prometheus metrics on its HTTP address; other reporters are not built yet"
 JAVA_ONLY = (
     ForeignKey(_UPLOADER + "upload.max.retries", "retrying ends only when the file is gone"),
     ForeignKey(
@@ -243,9 +299,10 @@ JAVA_ONLY = (
     ForeignKey(
         _UPLOADER + "dlq.*", "there is no dead-letter queue; a segment that cannot be shipped is retried and shown"
     ),
-    ForeignKey("metrics.reporter.class", _METRICS),
-    ForeignKey("metrics.reporter.host", _METRICS),
-    ForeignKey("metrics.reporter.port", _METRICS),
+    ForeignKey(
+        f"{REPORTER}class={_JAVA_PACKAGE}*",
+        f"the Java uploader's class; {', '.join(REPORTERS)} and module:Class are the ones here, and /metrics is served",
+    ),
     ForeignKey("metrics.registry.manager.threadLocal", "the metrics registry is one for the process"),
 )
 
@@ -290,7 +347,11 @@ def parse_config(properties: Mapping[str, str], source: str) -> tuple[ClusterCon
     storage = {key: value.strip() for key, value in properties.items() if key.startswith(PREFIX)}
     parse_options(options_of(storage), PREFIX, problems)
     for key, value in properties.items():
-        if key.startswith(KAFKA_CLIENT):
+        if key == f"{REPORTER}class" and (java := _foreign(f"{key}={value.strip()}")) is not None:
+            warnings.append(f"{key} has no effect: {java.reason}")
+        elif key.startswith(REPORTER) and key not in KEYS and ":" in properties.get(f"{REPORTER}class", ""):
+            known.setdefault(REPORTER + "*", {})[key.removeprefix(REPORTER)] = value.strip()
+        elif key.startswith(KAFKA_CLIENT):
             known.setdefault(KAFKA_CLIENT + "*", {})[key.removeprefix(KAFKA_CLIENT)] = value.strip()
         elif key in KEYS:
             known[key] = value.strip()

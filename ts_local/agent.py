@@ -103,8 +103,8 @@ class AgentProcess(Server):
     def metrics(self) -> dict[str, float]:
         """What `/metrics` shows, by sample as it is written there.
 
-        `{"ts_uploader_bytes_total": 1.5e6, 'ts_uploader_next_offset{partition="0",topic="t"}': 250.0}`; labels are in
-        the order of their names.
+        `{"ts_uploader_bytes_total": 1.5e6, 'ts_uploader_partition_next_offset{partition="0",topic="t"}': 250.0}`;
+        labels are in the order of their names.
 
         Raises:
             OSError, http.client.HTTPException: it does not answer.

@@ -31,6 +31,7 @@ from ts_common.object_keys import ClusterKeys
 from ts_common.plugins import load_class
 from ts_common.store.unconditional import WHAT_IS_LOST
 from ts_uploader.backlog import Backlog, BytesBehind, retention_left
+from ts_uploader.backlog_metrics import BacklogCollector
 from ts_uploader.chapters import ChapterWriter
 from ts_uploader.commit import CommitLog
 from ts_uploader.environment import Environment
@@ -48,14 +49,17 @@ from ts_uploader.health import HealthServer
 from ts_uploader.leadership.contract import LeadershipSource, Said
 from ts_uploader.leadership.listener import client_settings
 from ts_uploader.leadership.zookeeper import ZookeeperLeadership
-from ts_uploader.metrics import BacklogCollector, Metrics
+from ts_uploader.metrics import COMMITS, GAP_WRITTEN_OVER, QUESTIONS, UPLOADS, CountedElsewhere, Metrics
 from ts_uploader.neighbours import announce
 from ts_uploader.reload import Reread, reload
+from ts_uploader.reporters.contract import Reporting
+from ts_uploader.reporters.factory import open_reporter
 from ts_uploader.retention import BrokerSettings, TopicSettings
 from ts_uploader.settings import Settings
 from ts_uploader.stores import COMMIT_THREADS, Stores
 from ts_uploader.tracker import Tracker
 from ts_uploader.uploader import Uploader
+from ts_uploader.waiting import Waits
 from ts_uploader.watch.watcher import LogDirectoryWatcher
 from ts_uploader.work_queue import WorkQueue
 from ts_uploader.workers import Performer, patience_seconds
@@ -123,7 +127,13 @@ class Agent:
         self._keys = ClusterKeys(environment.cluster_id, config.entropy_bits)
         self._stores = Stores(endpoints, config)
         self._metrics = Metrics()
-        self._watcher = LogDirectoryWatcher(environment.log_dirs, config.ships, self._inbox.put, SCAN_SECONDS)
+        self._watcher = LogDirectoryWatcher(
+            environment.log_dirs,
+            config.ships,
+            self._inbox.put,
+            SCAN_SECONDS,
+            scanned=self._metrics.scan_seconds.observe,
+        )
         self._leadership = _leadership(environment, config, self._inbox.put)
         self._settings = Settings(environment.defaults)
         checkpoint_seconds = environment.defaults.checkpoint_interval_ms / _MILLISECONDS
@@ -134,15 +144,24 @@ class Agent:
         self._chapters = ChapterWriter(self._stores.of, lambda: self._stores.pace.limit is not None)
         performer = Performer(
             Uploader(self._stores.of, self._settings.retention),
-            CommitLog(self._keys, environment.broker_id, self._stores.of),
+            CommitLog(
+                self._keys,
+                environment.broker_id,
+                self._stores.of,
+                lambda gaps: self._metrics.gap(GAP_WRITTEN_OVER, gaps),
+            ),
             self._watcher,
             self._metrics,
             self._chapters,
         )
         self._presence = announce(environment, endpoints)  # before another agent's HTTP address is found taken
         self._health = HealthServer(http_address, self._metrics.registry, self._say_health)
-        self._metrics.registry.register(BacklogCollector(self._ask_backlog, self._settings.retention))
+        reporter = open_reporter(config, environment)
+        self._reporting = (
+            Reporting(reporter, self._metrics.registry, config.reporter_interval_seconds) if reporter else None
+        )
         self._threads = [
+            *([self._thread("reporter", self._reporting.run)] if self._reporting else []),
             self._thread("watcher", self._watcher.run),
             self._thread("leadership", self._leadership.run),
             self._thread("chapters", self._chapters.run),
@@ -157,8 +176,9 @@ class Agent:
         self._local: set[TopicPartition] = set()  # partitions with a directory here
         self._local_changed = False
         self._behind = BytesBehind()
-        self._waited: dict[TopicPartition, str] = {}  # what each partition waited for at the last look
-        self._told: dict[TopicPartition, str] = {}  # why a partition waits, as already told
+        self._waits = Waits()
+        self._leadership_heard = time.monotonic()
+        self._publish()
 
     def run(self) -> None:
         """Ship until `stop`.
@@ -255,23 +275,41 @@ class Agent:
     def _tick(self) -> None:
         if not self._watcher.watching:
             raise RuntimeError("inotify ended: the threads of the directory watcher are gone")
-        self._metrics.leadership_connected.set(self._leadership.connected)
-        self._metrics.throttled.set(self._stores.pace.refused)
+        now = time.monotonic()
+        connected = self._leadership.connected
+        if connected:
+            self._leadership_heard = now
+        self._metrics.leadership_connected.set(connected)
+        self._metrics.leadership_age.set(now - self._leadership_heard)
         self._metrics.request_limit.set(self._stores.pace.limit or float("inf"))
         self._metrics.upload_limit.set(self._stores.allowance.limit or float("inf"))
-        self._metrics.upload_waited.set(self._stores.allowance.waited_seconds)
         if not self._local_changed:  # the leadership source knows by now whom it need not tell of any more
             self._tracker.forget_absent()
-        waiting = self._tracker.backlog().items()
-        reasons = {partition: waits.waits_for for partition, waits in waiting if waits.waits_for is not None}
-        reasons |= {partition: "the offsets that it goes on with" for partition, waits in waiting if waits.hole}
-        # What is so at one look only is the ordinary course of things.
-        for partition, reason in reasons.items() & self._waited.items():
-            if self._told.get(partition) != reason:
-                log.warning("partition waits", partition=str(partition), waits_for=reason)
-                self._told[partition] = reason
-        self._told = {partition: reason for partition, reason in self._told.items() if partition in reasons}
-        self._waited = reasons
+        backlog = self._tracker.backlog().items()
+        waiting = {partition: waits.wait for partition, waits in backlog if waits.wait is not None}
+        for partition, reason in self._waits.look(waiting, now).items():
+            log.warning("partition waits", partition=str(partition), waits_for=reason)
+        for reason, seconds in self._waits.longest(now).items():
+            self._metrics.longest_wait.labels(reason).set(seconds)
+
+    def _publish(self) -> None:
+        """Register what the other parts tell of themselves."""
+        metrics, stores = self._metrics, self._stores
+        metrics.registry.register(
+            BacklogCollector(self._ask_backlog, self._settings.retention, lambda: self._config.metrics_partitions)
+        )
+        metrics.registry.register(
+            CountedElsewhere(
+                throttled_requests=lambda: stores.pace.refused,
+                upload_waited_seconds=lambda: stores.allowance.waited_seconds,
+                inotify_overflows=lambda: self._watcher.overflows,
+            )
+        )
+        for name, tasks in ((UPLOADS, self._uploads), (COMMITS, self._commits), (QUESTIONS, self._questions)):
+            metrics.queue_length.labels(name).set_function(tasks.__len__)
+        metrics.watched_partitions.set_function(self._local.__len__)
+        environment = self._environment
+        metrics.broker.info({"cluster_id": environment.cluster_id, "broker_id": str(environment.broker_id)})
 
     def _ask_backlog(self) -> Mapping[TopicPartition, Backlog]:
         wanted = _BacklogWanted(Future())
@@ -316,6 +354,8 @@ class Agent:
         self._commits.close()
         self._questions.close()
         self._chapters.close()
+        if self._reporting is not None:
+            self._reporting.stop()
         self._leadership.stop()
         self._watcher.stop()
         for thread in self._threads:

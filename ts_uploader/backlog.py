@@ -6,7 +6,7 @@ only then. A file that is gone by then has no time left.
 
 import time
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
@@ -15,7 +15,8 @@ from ts_common.model import TopicPartition
 from ts_common.object_keys import LOG_SUFFIX
 from ts_uploader.events import Listing
 from ts_uploader.local_log import largest_timestamp
-from ts_uploader.retention import TopicRetention, fraction_left
+from ts_uploader.retention import TopicRetention, fraction_left, seconds_left
+from ts_uploader.waiting import Wait
 
 _MILLISECONDS = 1000
 
@@ -33,8 +34,8 @@ class Backlog:
         next_offset: as last read or committed in this reign; None before that.
         hole: nothing that this broker holds continues the run: the next offset lies below every segment, or in the
             tail of one that lost it.
-        waits_for: what is not known that would have to be, before anything of the partition can go, or what of that was
-            asked for in vain; None for nothing.
+        wait: what is not known that would have to be, before anything of the partition can go, or what of that was
+            asked for in vain, or that there is a hole; None for nothing.
     """
 
     listing: Listing
@@ -43,7 +44,12 @@ class Backlog:
     lag: int | None
     next_offset: int | None
     hole: bool
-    waits_for: str | None
+    wait: Wait | None
+
+    @property
+    def waits_for(self) -> str | None:
+        """The text of `wait`; None for nothing."""
+        return None if self.wait is None else self.wait.text
 
 
 def age_seconds(listing: Listing, base: int) -> float | None:
@@ -106,9 +112,48 @@ def retention_left(
     written = age_seconds(listing, base)
     if written is None:
         return 0.0
-    stamp = largest_timestamp(listing.directory, base)
-    age = written if stamp is None else max(written, time.time() - stamp / _MILLISECONDS)
+    age = _record_age(listing, base, written)
     return fraction_left(retention, age, 0 if retention.retention_bytes is None else behind(listing, base))
+
+
+@dataclass(frozen=True, slots=True)
+class Oldest:
+    """The oldest segment of a partition that waits, as its files are now, and what waits with it.
+
+    Attributes:
+        age_seconds: since it was written last; 0 where its file is gone.
+        retention_left: the share of its retention that it has left, as `retention_left`.
+        seconds_left: until its retention is over, as `ts_uploader.retention.seconds_left`.
+        unshipped_bytes: of it and all closed segments behind it.
+    """
+
+    age_seconds: float
+    retention_left: float
+    seconds_left: float
+    unshipped_bytes: int
+
+
+def oldest_waiting(waiting: Backlog, retention: TopicRetention) -> Oldest | None:
+    """What a partition's oldest waiting segment is like; None where nothing waits."""
+    listing, base = waiting.listing, waiting.base
+    if base is None:
+        return None
+    # Segments that retention renamed lie below the live ones, and have no size here.
+    sizes = [_size(listing, other) for other in listing.bases[bisect_left(listing.bases, base) :]]
+    unshipped = sum(sizes[:-1])
+    written = age_seconds(listing, base)
+    if written is None:
+        return Oldest(0.0, 0.0, 0.0, unshipped)
+    age = _record_age(listing, base, written)
+    behind = sum(sizes[1:])
+    left, seconds = fraction_left(retention, age, behind), seconds_left(retention, age, behind, written)
+    return Oldest(written, left, seconds, unshipped)
+
+
+def _record_age(listing: Listing, base: int, written: float) -> float:
+    """Seconds since a segment's largest timestamp, or since its last write, whichever is more."""
+    stamp = largest_timestamp(listing.directory, base)
+    return written if stamp is None else max(written, time.time() - stamp / _MILLISECONDS)
 
 
 def _size(listing: Listing, base: int) -> int:

@@ -68,12 +68,20 @@ class CommitLog:
         keys: of the cluster.
         broker: id of the broker beside which the agent runs.
         store_of: the store that holds a topic's objects.
+        recorded: told of ranges `[from, to)` that were recorded as gaps by the way, while the store was asked.
     """
 
-    def __init__(self, keys: ClusterKeys, broker: int, store_of: Callable[[str], ObjectStore]) -> None:
+    def __init__(
+        self,
+        keys: ClusterKeys,
+        broker: int,
+        store_of: Callable[[str], ObjectStore],
+        recorded: Callable[[tuple[tuple[int, int], ...]], None] = lambda _: None,
+    ) -> None:
         self._keys = keys
         self._broker = broker
         self._store_of = store_of
+        self._recorded = recorded
         self._incarnations = IncarnationLog(keys)
 
     def ask(self, task: AskStore) -> Asked:
@@ -163,7 +171,7 @@ class CommitLog:
         )
         commit = replace(commit, highest_base=max(commit.highest_base, *loss.bases, 0))
         position = self._put(task.partition, position, commit)
-        return _committed(task, position, loss.gaps, loss.reason)
+        return replace(_committed(task, position), gaps=loss.gaps, reason=loss.reason, by_request=loss.by_request)
 
     def fill_gap(self, task: FillGap) -> Committed:
         """Correct the epochs of a gap whose offsets stand in the store by now; the next offset stays.
@@ -247,7 +255,7 @@ class CommitLog:
         # Before any commit that hides them: whoever asks after it finds them by their records alone. They are filled
         # as any gap is, in this reign or a later one.
         below = [(low, min(high, end)) for low, high in holes if low < end]
-        record_gaps(store, position.keys, below, GONE_AGAIN, self._broker)
+        self._recorded(record_gaps(store, position.keys, below, GONE_AGAIN, self._broker))
         if end >= next_offset:
             if isinstance(position.commit, Commit):
                 check_tail(position.commit, listing)
@@ -395,5 +403,5 @@ def _look_again(task: AskStore | PassGap | FillGap) -> Listing:
     return now
 
 
-def _committed(task: Task, position: Position, gaps: tuple[tuple[int, int], ...] = (), reason: str = "") -> Committed:
-    return Committed(task.partition, task.generation, task.reign, position, gaps, reason)
+def _committed(task: Task, position: Position) -> Committed:
+    return Committed(task.partition, task.generation, task.reign, position)

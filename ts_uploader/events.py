@@ -266,6 +266,8 @@ class Shipped(Task):
         epochs: (epoch, first offset) wherever the epoch changes; -1 for batches of an old magic.
         last_stable_offset: at `end`, by the producer snapshot there; None without one.
         bytes_sent: to the store; 0 where the store had it already.
+        files_sent: likewise: the `.log` and its indexes.
+        closed_at: when the broker closed it, seconds since the epoch; None where its files do not say.
         corruptions: how many places in it are no whole batch.
         tail: (last offset, stored CRC) of its last batch, where its coverage ends with that and it is as written.
         late: it was marked late in its metadata.
@@ -282,6 +284,8 @@ class Shipped(Task):
     seconds: float
     tail: tuple[int, int] | None = None
     late: bool = False
+    files_sent: int = 0
+    closed_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,11 +296,13 @@ class Committed(Task):
         position: that it describes.
         gaps: ranges `[from, to)` that were recorded to exist nowhere, together with it.
         reason: of those gaps.
+        by_request: somebody had them deleted (DeleteRecords).
     """
 
     position: Position
     gaps: tuple[tuple[int, int], ...] = ()
     reason: str = ""
+    by_request: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,8 @@ GONE_AGAIN = (
     "what was committed here is in the store no more: a Java uploader wrote a shorter segment over it, or it was "
     "removed; a broker that still holds it ships it again"
 )
+_BY_REQUEST = "DeleteRecords moved the log start to {} before the segments were shipped"
+_BY_RETENTION = "retention or DeleteRecords took the segments before they were shipped"
 _MILLISECONDS = 1000
 
 
@@ -40,12 +42,14 @@ class Loss:
         bases: base offsets of stored segments that hold what lies between them.
         epochs: the run's, up to where the commit goes, as far as they are known.
         reason: one line.
+        by_request: DeleteRecords took them.
     """
 
     gaps: tuple[tuple[int, int], ...]
     bases: tuple[int, ...]
     epochs: EpochLine
     reason: str
+    by_request: bool
 
 
 def describe_loss(
@@ -75,18 +79,21 @@ def describe_loss(
     # The epoch that begins right where the commit will end stays: another leader's log is compared by it.
     epochs = epochs.with_next(position.epochs, end + 1)
     steps = unite(copies, epochs, start, end)
+    asked_for = log_start_by_request(listing.log_dir, listing.partition)
+    by_request = asked_for is not None and asked_for >= listing.bases[0]
     return Loss(
         gaps=merged((step.start, step.end) for step in steps if isinstance(step, Hole)),
         bases=tuple(copy.base for step in steps if not isinstance(step, Hole) for copy in step.copies),
         epochs=epochs,
-        reason=_reason(listing),
+        reason=_BY_REQUEST.format(asked_for) if by_request else _BY_RETENTION,
+        by_request=by_request,
     )
 
 
 def record_gaps(
     store: ObjectStore, keys: PartitionKeys, gaps: Iterable[tuple[int, int]], reason: str, broker: int
-) -> None:
-    """Write a record for each gap; one that stands there already says the same.
+) -> tuple[tuple[int, int], ...]:
+    """Write a record for each gap; one that stands there already says the same. Those that are new are told.
 
     Args:
         store: where the partition lies.
@@ -98,19 +105,15 @@ def record_gaps(
     Raises:
         OutcomeUnknown, StoreUnavailable, AccessDenied: the store's.
     """
+    new = []
     for start, end in gaps:
         gap = Gap(start, end, reason, int(time.time() * _MILLISECONDS), broker)
         with suppress(PreconditionFailed):
             store.put(keys.gap(start, end), gap.encode(), condition=IfAbsent())
+            new.append((start, end))
+    return tuple(new)
 
 
 def fillable(gaps: Sequence[tuple[int, int]], next_offset: int, lowest: int) -> tuple[tuple[int, int], ...]:
     """The recorded gaps below the next offset that reach above the lowest offset of a log: it may hold some of them."""
     return tuple(gap for gap in gaps if gap[0] < next_offset and gap[1] > lowest)
-
-
-def _reason(listing: Listing) -> str:
-    asked_for = log_start_by_request(listing.log_dir, listing.partition)
-    if asked_for is not None and asked_for >= listing.bases[0]:
-        return f"DeleteRecords moved the log start to {asked_for} before the segments were shipped"
-    return "retention or DeleteRecords took the segments before they were shipped"

@@ -43,6 +43,23 @@ def read_indexes(directory: Path, base: int) -> dict[str, bytes]:
     return found
 
 
+def closed_at(directory: Path, base: int) -> float | None:
+    """When the broker closed a segment, seconds since the epoch; None where its time index is gone.
+
+    Kafka preallocates a segment's time index and cuts it to its size when the next segment begins
+    (`LogSegment.onBecomeInactiveSegment`, `AbstractIndex.trimToValidSize`), which is the last time that it is written.
+    A broker that recovers from a crash, and the log cleaner, write it anew: a later time then.
+    """
+    try:
+        descriptor, _ = open_either(directory, base, ".timeindex")
+    except SegmentChanged:
+        return None
+    try:
+        return os.fstat(descriptor).st_mtime
+    finally:
+        os.close(descriptor)
+
+
 def local_epochs(directory: Path) -> EpochLine | None:
     """The broker's `leader-epoch-checkpoint`; None where there is none (old magic), or none that can be read."""
     try:

@@ -1,19 +1,63 @@
-"""What the agent counts and measures, for Prometheus. The descriptions here are the metrics page's text."""
+"""What the agent counts and measures, for Prometheus. The descriptions here are the metrics page's text.
 
+What waits is told by `ts_uploader.backlog_metrics`. Labels have few and fixed values (`LABEL_VALUES`), so an agent has
+the same hundred series however many partitions its broker leads. Series whose increase is an alert stand there with 0
+from the start: a counter that begins with 1 has no increase.
+"""
+
+import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import metadata
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, disable_created_metrics
+from prometheus_client.core import CounterMetricFamily
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
-from prometheus_client.samples import Sample
 
-from ts_common.model import TopicPartition
-from ts_uploader.backlog import Backlog, age_seconds, bytes_from, retention_left
-from ts_uploader.retention import TopicRetention
+from ts_uploader.events import AskStore, FillGap, PassGap, Ship, WriteCommit
+from ts_uploader.failures import FAILURE_REASONS
+from ts_uploader.waiting import WAIT_REASONS
 
-_PREFIX = "ts_uploader"
+PREFIX = "ts_uploader"
+# A segment of 1 GiB at 10 MB/s takes two minutes; tiny ones are a round trip.
 _UPLOAD_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+# A commit waits for the broker's next checkpoint, 5 s apart; hours are those of an outage.
+_COMMIT_LAG_BUCKETS = (1, 2.5, 5, 7.5, 10, 15, 30, 60, 300, 900, 3_600, 6 * 3_600, 24 * 3_600)
+_SCAN_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+UPLOADS, COMMITS, QUESTIONS = "uploads", "commits", "questions"
+GAP_DELETED, GAP_BY_REQUEST, GAP_WRITTEN_OVER = "deleted", "delete_records", "written_over"
+
+_OPERATIONS = {
+    AskStore.__name__: "ask the store where to go on",
+    Ship.__name__: "upload a segment",
+    WriteCommit.__name__: "move the commit along the run",
+    PassGap.__name__: "record a gap and commit beyond it",
+    FillGap.__name__: "commit a gap as filled",
+}
+_GAP_REASONS = {
+    GAP_DELETED: "retention (or DeleteRecords) took the segments before they were shipped",
+    GAP_BY_REQUEST: "DeleteRecords moved the log start beyond them",
+    GAP_WRITTEN_OVER: "a Java uploader wrote a shorter segment over a committed one",
+}
+# What each label may say; for the metrics page.
+LABEL_VALUES: Mapping[str, Mapping[str, Mapping[str, str]]] = {
+    f"{PREFIX}_segments": {"outcome": {"sent": "it went up", "found": "the store had it already, with the same bytes"}},
+    f"{PREFIX}_errors": {"operation": _OPERATIONS, "reason": FAILURE_REASONS},
+    f"{PREFIX}_gaps": {"reason": _GAP_REASONS},
+    f"{PREFIX}_gap_offsets": {"reason": _GAP_REASONS},
+    f"{PREFIX}_queue_length": {
+        "queue": {
+            UPLOADS: "segments",
+            COMMITS: "commits and gaps",
+            QUESTIONS: "questions where to go on, and directories to be looked at again",
+        }
+    },
+    f"{PREFIX}_longest_wait_seconds": {"reason": {reason.value: text for reason, text in WAIT_REASONS.items()}},
+    f"{PREFIX}_waiting_partitions": {"reason": {reason.value: text for reason, text in WAIT_REASONS.items()}},
+    f"{PREFIX}_build": {"version": {}, "python": {}},
+    f"{PREFIX}_broker": {"cluster_id": {}, "broker_id": {}},
+}
 
 
 class Metrics:
@@ -24,194 +68,143 @@ class Metrics:
     """
 
     def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each counter; no rule asks for it
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self.bytes = Counter(f"{_PREFIX}_bytes", "Bytes sent to the store.", registry=self.registry)
-        self.segments = Counter(
-            f"{_PREFIX}_segments",
-            "Segments that are whole in the store: sent now, or found there with the same bytes.",
-            ["outcome"],
-            registry=self.registry,
+        self.broker = Info(
+            f"{PREFIX}_broker", "The cluster and the broker beside which it runs.", registry=self.registry
         )
-        self.upload_seconds = Histogram(
-            f"{_PREFIX}_upload_seconds",
-            "Seconds from taking a segment to its upload's end.",
-            buckets=_UPLOAD_BUCKETS,
-            registry=self.registry,
+        build = Info(f"{PREFIX}_build", "The agent's release, and the Python that it runs on.", registry=self.registry)
+        build.info({"version": metadata.version("ts-uploader"), "python": platform.python_version()})
+        self.bytes = self._counter("bytes", "Bytes sent to the store, indexes included.")
+        self.files = self._counter("files", "Files sent to the store: `.log` files and their indexes.")
+        self.segments = self._counter(
+            "segments", "Segments that are whole in the store: sent now, or found there.", "outcome"
         )
-        self.commits = Counter(f"{_PREFIX}_commits", "Commits written.", registry=self.registry)
-        self.errors = Counter(
-            f"{_PREFIX}_errors",
-            "Operations that failed and will be tried again. `AskStore` is the question where to go on.",
-            ["operation"],
-            registry=self.registry,
+        for outcome in ("sent", "found"):
+            self.segments.labels(outcome)
+        self.upload_seconds = self._histogram(
+            "upload_seconds", "Seconds from taking a segment to its upload's end.", _UPLOAD_BUCKETS
         )
-        self.fenced = Counter(
-            f"{_PREFIX}_fenced", "Reigns given up because the store shows a later one.", registry=self.registry
+        self.uploads_in_progress = self._gauge("uploads_in_progress", "Segments that are being read or sent now.")
+        self.commit_lag_seconds = self._histogram(
+            "commit_lag_seconds",
+            "Seconds from when the broker closed a segment to the commit that covers it; readers see it from then on.",
+            _COMMIT_LAG_BUCKETS,
         )
-        self.lost_offsets = Counter(
-            f"{_PREFIX}_lost_offsets",
+        self.commits = self._counter("commits", "Commits written.")
+        self.commit_conflicts = self._counter(
+            "commit_conflicts",
+            "Times that another agent had committed meanwhile: a commit was refused, or a later reign stood there. A "
+            "few come with each change of leaders.",
+        )
+        self.errors = self._counter(
+            "errors",
+            "Operations that failed and are tried again. `AskStore` is the question where to go on.",
+            "operation",
+            "reason",
+        )
+        self.changed_segments = self._counter(
+            "changed_segments",
+            "Uploads given up because the segment was renamed, rewritten or deleted meanwhile; its directory is looked "
+            "at again, which is the ordinary course of things.",
+        )
+        self.fenced = self._counter("fenced", "Reigns given up because the store shows a later one.")
+        self.lost_offsets = self._counter(
+            "lost_offsets",
             "Offsets that were committed and that an election lost: the commit went back to the new leader's log.",
-            registry=self.registry,
         )
-        self.gaps = Counter(
-            f"{_PREFIX}_gaps",
-            "Ranges of offsets recorded to exist nowhere: deleted before they were shipped.",
-            registry=self.registry,
+        self.gaps = self._counter("gaps", "Ranges of offsets recorded to exist nowhere.", "reason")
+        self.gap_offsets = self._counter(
+            "gap_offsets", "Offsets in the ranges that were recorded to exist nowhere.", "reason"
         )
-        self.gap_offsets = Counter(f"{_PREFIX}_gap_offsets", "Offsets in those ranges.", registry=self.registry)
-        self.corrupt_segments = Counter(
-            f"{_PREFIX}_corrupt_segments",
-            "Segments shipped as they are although part of them is no whole batch.",
-            registry=self.registry,
+        for reason in _GAP_REASONS:
+            self.gaps.labels(reason)
+            self.gap_offsets.labels(reason)
+        self.corrupt_segments = self._counter(
+            "corrupt_segments", "Segments shipped as they are although part of them is no whole batch."
         )
-        self.throttled = Gauge(
-            f"{_PREFIX}_throttled_requests",
-            "Requests that a store refused since the start because it was asked too fast (SlowDown).",
-            registry=self.registry,
-        )
-        self.request_limit = Gauge(
-            f"{_PREFIX}_request_limit",
-            "Requests per second that the agent allows itself since then; +Inf while no store refuses any.",
-            registry=self.registry,
-        )
-        self.upload_limit = Gauge(
-            f"{_PREFIX}_upload_limit_bytes_per_second",
-            "The most that the agent sends, as its configuration says; +Inf without a limit.",
-            registry=self.registry,
-        )
-        self.upload_waited = Gauge(
-            f"{_PREFIX}_upload_waited_seconds",
-            "Seconds that uploads waited since the start because of that limit, all threads together.",
-            registry=self.registry,
-        )
-        self.late_segments = Counter(
-            f"{_PREFIX}_late_segments",
+        self.late_segments = self._counter(
+            "late_segments",
             "Segments of compacted topics shipped after delete.retention.ms: tombstones or transaction markers may be "
             "missing in them.",
-            registry=self.registry,
         )
-        self.leadership_connected = Gauge(
-            f"{_PREFIX}_leadership_connected",
+        self.queue_length = self._gauge("queue_length", "Tasks that wait for a thread, or for their time.", "queue")
+        self.request_limit = self._gauge(
+            "request_limit",
+            "Requests per second that the agent allows itself since a store refused some for being asked too fast; "
+            "+Inf while no store does.",
+        )
+        self.upload_limit = self._gauge(
+            "upload_limit_bytes_per_second",
+            "The most that the agent sends, as its configuration says; +Inf without a limit.",
+        )
+        self.leadership_connected = self._gauge(
+            "leadership_connected",
             "1 while the source of leadership is being watched, 0 while leadership is unknown.",
-            registry=self.registry,
+        )
+        self.leadership_age = self._gauge(
+            "leadership_age_seconds",
+            "Seconds since the source of leadership was last being watched, or since the agent's start; 0 while it is.",
+        )
+        self.longest_wait = self._gauge(
+            "longest_wait_seconds",
+            "The longest that a partition has waited without a break, by what it waits for. The log says which one.",
+            "reason",
+        )
+        self.watched_partitions = self._gauge(
+            "watched_partitions", "Partitions with a directory here whose topic is to be shipped, led here or not."
+        )
+        self.scan_seconds = self._histogram(
+            "scan_seconds", "Seconds that a look at all log dirs took; there is one each half minute.", _SCAN_BUCKETS
         )
 
+    def gap(self, reason: str, gaps: Iterable[tuple[int, int]]) -> None:
+        """Count ranges `[from, to)` that were recorded as gaps."""
+        for start, end in gaps:
+            self.gaps.labels(reason).inc()
+            self.gap_offsets.labels(reason).inc(end - start)
 
-class BacklogCollector(Collector):
-    """Per partition what waits; computed when somebody asks.
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"{PREFIX}_{name}", text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"{PREFIX}_{name}", text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(f"{PREFIX}_{name}", text, buckets=buckets, registry=self.registry)
+
+
+_COUNTED_ELSEWHERE = {
+    "throttled_requests": "Requests that a store refused because it was asked too fast (SlowDown); each is made again.",
+    "upload_waited_seconds": "Seconds that uploads waited because of the configured limit, all threads together.",
+    "inotify_overflows": "Times that the kernel's queue of events overflowed. What was missed is found by a scan.",
+}
+
+
+class CountedElsewhere(Collector):
+    """Counters that other parts of the agent keep for themselves, read when somebody asks.
 
     Args:
-        backlog: answers with the tracker's backlog.
-        retention: of a topic.
+        throttled_requests: how many, since the start.
+        upload_waited_seconds: likewise.
+        inotify_overflows: likewise.
     """
 
     def __init__(
         self,
-        backlog: Callable[[], Mapping[TopicPartition, Backlog]],
-        retention: Callable[[str], TopicRetention],
+        *,
+        throttled_requests: Callable[[], float] = float,
+        upload_waited_seconds: Callable[[], float] = float,
+        inotify_overflows: Callable[[], float] = float,
     ) -> None:
-        self._backlog = backlog
-        self._retention = retention
+        self._values = {
+            "throttled_requests": throttled_requests,
+            "upload_waited_seconds": upload_waited_seconds,
+            "inotify_overflows": inotify_overflows,
+        }
 
-    def describe(self) -> Iterable[GaugeMetricFamily]:
-        """The families without samples, so that registering asks nobody."""
-        return [_Family(name, text, ()) for name, text, _ in _BACKLOG_GAUGES]
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """The families, each with a sample for each partition that is led here, told one after the other: there may be
-        many, and nobody needs them all at once.
-        """
-        backlog = self._backlog()
-        for name, text, value_of in _BACKLOG_GAUGES:
-            yield _Family(name, text, self._samples(name, value_of, backlog))
-
-    def _samples(self, name: str, value_of: "_ValueOf", backlog: Mapping[TopicPartition, Backlog]) -> Iterator[Sample]:
-        for partition, waiting in backlog.items():
-            value = value_of(waiting, self._retention(partition.topic))
-            if value is not None:
-                labels = {"topic": partition.topic, "partition": str(partition.partition)}
-                yield Sample(f"{_PREFIX}_{name}", labels, value)
-
-
-class _Family(GaugeMetricFamily):
-    """A family whose samples are told once, and never stand in a list."""
-
-    def __init__(self, name: str, text: str, samples: Iterable[Sample]) -> None:
-        super().__init__(f"{_PREFIX}_{name}", text, labels=["topic", "partition"])
-        self.samples = samples  # type: ignore[assignment]  # whoever renders it only iterates
-
-
-def _age(waiting: Backlog, _: TopicRetention) -> float:
-    return 0.0 if waiting.base is None else age_seconds(waiting.listing, waiting.base) or 0.0
-
-
-def _retention_left(waiting: Backlog, retention: TopicRetention) -> float:
-    return 1.0 if waiting.base is None else retention_left(waiting.listing, waiting.base, retention)
-
-
-def _unshipped_bytes(waiting: Backlog, _: TopicRetention) -> float:
-    if waiting.base is None:
-        return 0.0
-    return bytes_from(waiting.listing, waiting.base) - bytes_from(waiting.listing, waiting.listing.bases[-1])
-
-
-_ValueOf = Callable[[Backlog, TopicRetention], float | None]
-# Name, what it means, and how it is told; None where there is nothing to tell.
-_BACKLOG_GAUGES: tuple[tuple[str, str, _ValueOf], ...] = (
-    (
-        "oldest_unshipped_age_seconds",
-        "Age of the oldest closed segment that is not yet below the next offset. While that is not known (just after a "
-        "start, or without an answer from the store) all that is closed counts: it may be that nothing was shipped.",
-        _age,
-    ),
-    (
-        "retention_left_ratio",
-        "Share of its retention that the oldest such segment has left: 1 new, 0 due to be deleted. While the next "
-        "offset is not known: that the oldest closed segment has left.",
-        _retention_left,
-    ),
-    ("unshipped_bytes", "Bytes of the closed segments that are not yet below the next offset.", _unshipped_bytes),
-    (
-        "unshipped_segments",
-        "Closed segments that are not yet below the next offset.",
-        lambda waiting, _: waiting.segments,
-    ),
-    ("lag_offsets", "Offsets from the next offset to the high watermark.", lambda waiting, _: waiting.lag),
-    ("next_offset", "The end of the run: readers see offsets below it.", lambda waiting, _: waiting.next_offset),
-    ("hole", "1 where nothing that this broker still holds continues the run.", lambda waiting, _: waiting.hole),
-    (
-        "waiting",
-        "1 where nothing can go before something is known: the right topic id, a high watermark written in this reign, "
-        "the end of the log cleaner's renames, where to go on (after the second attempt in a row that failed), or that "
-        "the broker still leads where the store shows a later reign. The log says which.",
-        lambda waiting, _: waiting.waits_for is not None,
-    ),
-)
-
-
-def reference_page() -> str:
-    """The metrics reference as Markdown, from the descriptions above."""
-    registry = Metrics().registry
-    registry.register(BacklogCollector(dict, lambda _: TopicRetention()))
-    lines = [
-        "# Metrics of the agent",
-        "",
-        "Generated from `ts_uploader/metrics.py`; `make docs` writes it anew.",
-        "",
-        "Served at `/metrics` in Prometheus' text format; beside these, the process's own (`process_*`). Those",
-        "with the labels `topic` and `partition` exist for each partition that this agent's broker leads, by what the",
-        "leadership source says.",
-        "",
-        "| metric | type | meaning |",
-        "| --- | --- | --- |",
-    ]
-    for family in sorted(registry.collect(), key=lambda family: family.name):
-        if family.name.startswith(_PREFIX):
-            suffix = "_total" if family.type == "counter" else ""
-            lines.append(f"| `{family.name}{suffix}` | {family.type} | {family.documentation} |")
-    return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    print(reference_page(), end="")  # noqa: T201  (writing the page is this command's work)
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """A family for each."""
+        for name, value in self._values.items():
+            yield CounterMetricFamily(f"{PREFIX}_{name}", _COUNTED_ELSEWHERE[name], value=value())

@@ -9,6 +9,7 @@ from pathlib import Path
 from ts_common.commit import Commit
 from ts_common.model import TopicPartition
 from ts_uploader.events import Listing, Position, Reign, Shipped
+from ts_uploader.waiting import Wait, WaitReason
 
 # One failure is the ordinary course of things: the leadership source may be ahead of the broker's own files.
 _ANSWER_MISSED = 2
@@ -149,23 +150,24 @@ class PartitionState:
         if position is not None and overlapping(position.gaps, done.base, done.next_base):
             self.filling[done.base] = done
 
-    def waits_for(self, reign: Reign, listing: Listing) -> str | None:
+    def waits_for(self, reign: Reign, listing: Listing) -> Wait | None:
         """What must be so before anything of the partition can go, and is not."""
         if not listing.bases:
-            return "a segment in its directory"
+            return Wait(WaitReason.SEGMENT, "a segment in its directory")
         if reign.topic_id is not None and listing.topic_id != reign.topic_id:
-            return f"the topic id {reign.topic_id}: its partition.metadata says {listing.topic_id or 'nothing'}"
+            said = listing.topic_id or "nothing"
+            return Wait(WaitReason.TOPIC_ID, f"the topic id {reign.topic_id}: its partition.metadata says {said}")
         if listing.swapping:  # what is lowest, or whose neighbour, cannot be told before
-            return "the end of the log cleaner's renames"
+            return Wait(WaitReason.RENAMES, "the end of the log cleaner's renames")
         if self.high_watermark is None:
-            return "a high watermark checkpoint written since the broker leads it"
+            return Wait(WaitReason.HIGH_WATERMARK, "a high watermark checkpoint written since the broker leads it")
         return None
 
-    def misses(self) -> str | None:
+    def misses(self) -> Wait | None:
         """What keeps failing before anything of the partition can go."""
         if self.unanswered < _ANSWER_MISSED:
             return None
-        return f"where to go on: {self.unanswered_because}"
+        return Wait(WaitReason.STORE, f"where to go on: {self.unanswered_because}")
 
     def held(self, listing: Listing, offset: int) -> Iterator[tuple[int, int]]:
         """(base, next base) of the closed segments that are here and reach above `offset`, by base.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from ts_common.config import KAFKA_CLIENT, ClusterConfig, is_changeable
+from ts_common.config import KAFKA_CLIENT, REPORTER, ClusterConfig, is_changeable
 from ts_common.endpoints import EndpointProvider
 from ts_common.errors import ConfigurationError
 from ts_common.store.options import Endpoint
@@ -20,6 +20,7 @@ Reread = Callable[[], tuple[ClusterConfig, EndpointProvider]]
 _KEYS_BELOW = {
     "storage": "",
     "kafka_client": KAFKA_CLIENT,
+    "reporter_options": REPORTER,
 }  # fields that hold keys by name, and what stands before them
 
 

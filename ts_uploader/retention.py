@@ -14,6 +14,7 @@ Not read: `local.retention.*` of Kafka's own tiered storage, and what an operato
 setting foretells.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -178,6 +179,33 @@ def fraction_left(retention: TopicRetention, age_seconds: float, bytes_behind: i
     if retention.compacted:
         left.append(_left(age_ms, retention.delete_retention_ms))
     return min(left)
+
+
+def seconds_left(retention: TopicRetention, age_seconds: float, bytes_behind: int, written_seconds_ago: float) -> float:
+    """The seconds until `fraction_left` comes to 0, by the clock; infinite where there is no limit.
+
+    For the limit by size the bytes behind the segment, which came since it was written last, say how fast the log
+    grows; while none came, size takes nothing.
+
+    Args:
+        retention: the topic's.
+        age_seconds: as of `fraction_left`.
+        bytes_behind: likewise.
+        written_seconds_ago: since the segment was written last.
+    """
+    age_ms = max(0.0, age_seconds * _SECOND_MS)
+    left = [math.inf]
+    if retention.deletes and retention.retention_ms is not None:
+        left.append((retention.retention_ms - age_ms) / _SECOND_MS)
+    if retention.deletes and retention.retention_bytes is not None:
+        missing = retention.retention_bytes - bytes_behind
+        if missing <= 0:
+            left.append(0.0)
+        elif bytes_behind > 0:
+            left.append(missing * max(0.0, written_seconds_ago) / bytes_behind)
+    if retention.compacted:
+        left.append((retention.delete_retention_ms - age_ms) / _SECOND_MS)
+    return max(0.0, min(left))
 
 
 def is_late(retention: TopicRetention, age_seconds: float) -> bool:

@@ -48,6 +48,7 @@ from ts_uploader.events import (
     WriteCommit,
 )
 from ts_uploader.partition_state import PartitionState, overlapping
+from ts_uploader.waiting import Wait, WaitReason
 
 # Enough that a partition that is behind keeps the upload threads busy, few enough that thousands of partitions that
 # are behind share them and the memory.
@@ -55,7 +56,8 @@ SEGMENTS_IN_FLIGHT = 4
 # Kafka's own default of replica.high.watermark.checkpoint.interval.ms.
 CHECKPOINT_SECONDS = 5.0
 _NANOSECONDS = 1_000_000_000
-_FENCED = "a later word of the leadership source: the store shows a later reign"
+_FENCED = Wait(WaitReason.LEADERSHIP, "a later word of the leadership source: the store shows a later reign")
+_HOLE = Wait(WaitReason.HOLE, "the offsets that it goes on with")
 
 
 class Tracker:
@@ -163,6 +165,9 @@ class Tracker:
             # While the next offset is not known everything here may be waiting, and is shown to.
             unshipped = [] if not listing.bases else list(state.held(listing, next_offset or 0))
             base = unshipped[0][0] if unshipped else None
+            # A segment that is shipped and does not reach the next offset lost its tail: nothing here fills it.
+            hole = state.gap_since is not None or (base is not None and state.has_lost_its_tail(base, next_offset or 0))
+            wait = _FENCED if state.reign is None else state.waits_for(state.reign, listing) or state.misses()
             lag = None
             if next_offset is not None and state.high_watermark is not None:
                 lag = max(0, state.high_watermark - next_offset)
@@ -172,10 +177,8 @@ class Tracker:
                 segments=len(unshipped),
                 lag=lag,
                 next_offset=next_offset,
-                # A segment that is shipped and does not reach the next offset lost its tail: nothing here fills it.
-                hole=state.gap_since is not None
-                or (base is not None and state.has_lost_its_tail(base, next_offset or 0)),
-                waits_for=_FENCED if state.reign is None else state.waits_for(state.reign, listing) or state.misses(),
+                hole=hole,
+                wait=_HOLE if hole else wait,
             )
         return waiting
 

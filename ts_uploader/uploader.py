@@ -32,7 +32,7 @@ from ts_common.object_keys import LOG_SUFFIX, SegmentName
 from ts_common.segment_metadata import SegmentMetadata, TxnIndexState, decode_metadata
 from ts_common.store.contract import IfAbsent, ObjectInfo, ObjectStore
 from ts_uploader.events import Listing, Ship, Shipped
-from ts_uploader.local_log import last_stable_offset, local_epochs, read_indexes
+from ts_uploader.local_log import closed_at, last_stable_offset, local_epochs, read_indexes
 from ts_uploader.reign import check_reign
 from ts_uploader.retention import TopicRetention, is_late
 from ts_uploader.scans import RememberedScans, file_state
@@ -69,6 +69,7 @@ class Uploader:
         with ExitStack() as opened:
             log = opened.enter_context(open_log(directory, task.base))
             indexes = read_indexes(directory, task.base)
+            closed = closed_at(directory, task.base)
             state = file_state(log)
             scan = self._scans.get(state)
             if scan is None:
@@ -117,6 +118,8 @@ class Uploader:
             epochs=epochs,
             last_stable_offset=last_stable_offset(directory, end),
             bytes_sent=sent,
+            files_sent=1 + len(indexes) if sent else 0,
+            closed_at=closed,
             corruptions=scan.corrupt_batches,
             seconds=time.monotonic() - began,
             tail=scan.tail if end == scan.end_offset else None,

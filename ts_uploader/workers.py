@@ -5,10 +5,12 @@ becomes a result; an exception that is not expected here ends the process (see `
 """
 
 import random
+import time
+from collections.abc import Iterable
 
 import structlog
 
-from ts_common.errors import SegmentChanged, TieredStorageError
+from ts_common.errors import PreconditionFailed, SegmentChanged, TieredStorageError
 from ts_uploader.chapters import ChapterWriter
 from ts_uploader.commit import CommitLog
 from ts_uploader.events import (
@@ -27,7 +29,8 @@ from ts_uploader.events import (
     Task,
     WriteCommit,
 )
-from ts_uploader.metrics import Metrics
+from ts_uploader.failures import failure_reason
+from ts_uploader.metrics import GAP_BY_REQUEST, GAP_DELETED, Metrics
 from ts_uploader.reign import ReignOver
 from ts_uploader.uploader import Uploader
 from ts_uploader.watch.watcher import LogDirectoryWatcher
@@ -82,20 +85,26 @@ class Performer:
             return self._perform(task)
         except ReignOver as over:
             self._metrics.fenced.inc()
+            self._metrics.commit_conflicts.inc()
             log.warning("stepping back", partition=str(task.partition), epoch=task.reign.epoch, reason=str(over))
             return Fenced(task.partition, task.generation, task.reign, str(over))
         except SegmentChanged as changed:
             if isinstance(task, AskStore) and task.attempt >= _QUESTIONS_IN_THE_ORDINARY_COURSE:
-                return self._failed(task, str(changed))
+                return self._failed(task, changed, str(changed))
+            if isinstance(task, Ship):
+                self._metrics.changed_segments.inc()
             log.info("segment changed, looking again", partition=str(task.partition), reason=str(changed))
             return self._changed(task, str(changed))
         except (TieredStorageError, OSError) as error:
-            return self._failed(task, f"{type(error).__name__}: {error}")
+            if isinstance(error, PreconditionFailed):
+                self._metrics.commit_conflicts.inc()
+            return self._failed(task, error, f"{type(error).__name__}: {error}")
 
     def _perform(self, task: Task) -> Result:
         match task:
             case Ship():
-                shipped = self._uploader.ship(task)
+                with self._metrics.uploads_in_progress.track_inprogress():
+                    shipped = self._uploader.ship(task)
                 self._count(shipped)
                 return shipped
             case AskStore():
@@ -105,6 +114,7 @@ class Performer:
                 return asked
             case WriteCommit():
                 committed = self._committed(self._commits.write(task))
+                self._observe_lag(task.run)
                 position = committed.position
                 self._chapters.committed(position.keys, position.next_offset, len(task.run))
                 return committed
@@ -118,17 +128,22 @@ class Performer:
         self._metrics.commits.inc()
         partition = str(committed.partition)
         log.info("committed", partition=partition, next_offset=committed.position.next_offset)
+        self._metrics.gap(GAP_BY_REQUEST if committed.by_request else GAP_DELETED, committed.gaps)
         for start, end in committed.gaps:
-            self._metrics.gaps.inc()
-            self._metrics.gap_offsets.inc(end - start)
             log.error(
                 "offsets exist nowhere any more", partition=partition, start=start, end=end, reason=committed.reason
             )
         return committed
 
-    def _failed(self, task: Task, reason: str) -> Failed:
+    def _observe_lag(self, run: Iterable[Shipped]) -> None:
+        now = time.time()
+        for shipped in run:
+            if shipped.closed_at is not None:
+                self._metrics.commit_lag_seconds.observe(max(0.0, now - shipped.closed_at))
+
+    def _failed(self, task: Task, error: Exception, reason: str) -> Failed:
         operation = type(task).__name__
-        self._metrics.errors.labels(operation).inc()
+        self._metrics.errors.labels(operation, failure_reason(error)).inc()
         log.warning("failed, will be tried again", operation=operation, partition=str(task.partition), error=reason)
         base = task.base if isinstance(task, Ship) else None
         return Failed(task.partition, task.generation, task.reign, base, operation, reason)
@@ -141,6 +156,7 @@ class Performer:
     def _count(self, shipped: Shipped) -> None:
         self._metrics.segments.labels("sent" if shipped.bytes_sent else "found").inc()
         self._metrics.bytes.inc(shipped.bytes_sent)
+        self._metrics.files.inc(shipped.files_sent)
         self._metrics.upload_seconds.observe(shipped.seconds)
         facts = {
             "partition": str(shipped.partition),

@@ -39,6 +39,28 @@ def test_settings_of_librdkafka_are_handed_on_and_not_shown() -> None:
     assert "hush" not in f"{config} {config!r}"
 
 
+def test_options_of_a_reporter_are_for_a_class_of_ones_own() -> None:
+    """Any key behind the prefix, without it; beside a built-in one, or none, a key that is not known is an error."""
+    own = {"metrics.reporter.class": "mine:Reporter", "metrics.reporter.token": "hush", "metrics.reporter.port": "9"}
+    config, _ = parse_config(own, "prod.properties")
+    assert (config.reporter, config.reporter_port) == ("mine:Reporter", 9)
+    assert config.reporter_options == {"token": "hush"}
+    assert "hush" not in f"{config} {config!r}"
+    for name in ("statsd", None):
+        said = {"metrics.reporter.prefux": "x"} | ({"metrics.reporter.class": name} if name else {})
+        with pytest.raises(ConfigurationError, match=r"unknown key; did you mean metrics\.reporter\.prefix\?"):
+            parse_config(said, "prod.properties")
+
+
+def test_a_reporter_of_the_java_uploader_is_told_of_and_no_other_is_guessed() -> None:
+    """Its file is understood; a class that is none is refused."""
+    config, warnings = parse_config({"metrics.reporter.class": "com.pinterest.Reporter"}, "prod.properties")
+    assert config.reporter is None
+    assert any("metrics.reporter.class has no effect" in warning for warning in warnings)
+    with pytest.raises(ConfigurationError, match="'grafite' is none of graphite, statsd, module:Class"):
+        parse_config({"metrics.reporter.class": "grafite"}, "prod.properties")
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     """The message says which file and how it is named."""
     with pytest.raises(ConfigurationError, match=r"nowhere\.properties"):

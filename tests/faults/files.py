@@ -88,7 +88,7 @@ def wait_until_said(agent: AgentProcess, *parts: str) -> str:
 
 def sample(agent: AgentProcess, name: str, archive: Archive, partition: int = 0) -> float | None:
     """A sample of a partition; None while the agent does not lead it."""
-    return agent.metrics().get(f'ts_uploader_{name}{{partition="{partition}",topic="{archive.topic}"}}')
+    return agent.metrics().get(f'ts_uploader_partition_{name}{{partition="{partition}",topic="{archive.topic}"}}')
 
 
 def wait_for_backlog(agent: AgentProcess, archive: Archive, segments: int, partition: int = 0) -> None:

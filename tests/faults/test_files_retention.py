@@ -22,7 +22,9 @@ SMALL = {"segment.bytes": "20000"}
 
 
 def counted(agent: AgentProcess, name: str) -> float:
-    return agent.metrics()[f"ts_uploader_{name}_total"]
+    """Of all reasons."""
+    samples = agent.metrics().items()
+    return sum(value for sample, value in samples if sample.startswith(f"ts_uploader_{name}_total{{reason="))
 
 
 def reason_of(agent: AgentProcess) -> str:

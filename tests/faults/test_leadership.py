@@ -125,7 +125,7 @@ def fill(cluster: LocalCluster, topic: str, segments: int) -> dict[int, bytes]:
 
 def leads(agent: AgentProcess, topic: str, partition: int = 0) -> bool:
     """Whether an agent says that its broker leads a partition whose directory it sees."""
-    return f'ts_uploader_hole{{partition="{partition}",topic="{topic}"}}' in agent.metrics()
+    return f'ts_uploader_partition_hole{{partition="{partition}",topic="{topic}"}}' in agent.metrics()
 
 
 @pytest.mark.parametrize("times", [1, pytest.param(10, marks=pytest.mark.full)])
@@ -190,7 +190,7 @@ def test_u08_closed_segments_above_the_high_watermark_wait_for_the_follower(
     produce(cluster, witness, "witness", 900)
     end = bases(cluster, 1, witness)[-1]
     wait_for(
-        lambda: agent.metrics().get(f'ts_uploader_next_offset{{partition="0",topic="{witness}"}}') == end,
+        lambda: agent.metrics().get(f'ts_uploader_partition_next_offset{{partition="0",topic="{witness}"}}') == end,
         "the other topic to be shipped, by a checkpoint that was written after all of this",
         PATIENCE,
     )

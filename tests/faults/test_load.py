@@ -133,7 +133,7 @@ def test_u15_what_piles_up_while_the_store_is_down_is_shown(
     shown = agent.metrics()
 
     def gauge(name: str) -> float:
-        return shown.get(f'ts_uploader_{name}{{partition="0",topic="{topic}"}}', 0)
+        return shown.get(f'ts_uploader_partition_{name}{{partition="0",topic="{topic}"}}', 0)
 
     assert gauge("unshipped_segments") >= 20
     assert gauge("unshipped_bytes") >= 10_000

@@ -161,7 +161,7 @@ def test_u14_everything_is_shipped_under_a_storm_of_slow_down(
         SECONDS,
     )
     assert 0 < limited < 100
-    assert agent.metrics()["ts_uploader_throttled_requests"] > 0
+    assert agent.metrics()["ts_uploader_throttled_requests_total"] > 0
     ends = ends_of(archive, partitions)
     wait_shipped(archive, ends, 180)
     fired = refuses.fired

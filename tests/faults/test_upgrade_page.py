@@ -127,7 +127,8 @@ def test_a_release_is_taken_only_where_a_link_says_which_one_runs(tmp_path: Path
 
 
 CONNECTED = "ts_uploader_leadership_connected 1.0\n"
-WELL = CONNECTED + 'ts_uploader_waiting{partition="0",topic="t"} 0.0\n'
+WELL = CONNECTED + 'ts_uploader_waiting_partitions{reason="store"} 0.0\n'
+WELL += 'ts_uploader_waiting_partitions{reason="hole"} 12.0\n'  # which an upgrade does not mend
 # None: no answer. The last is well, as far as it knows.
 UNWELL = [None, "ts_uploader_leadership_connected 0.0\n", WELL.replace("0.0", "1.0"), CONNECTED]
 

@@ -71,6 +71,7 @@ class Archive:
             PREFIX + "kafka.topics.include": topic,
             PREFIX + "s3.prefix.entropy.bits": str(entropy_bits),
             "storage.service.endpoint.url": self.location,
+            "metrics.partitions": "true",
             **(properties or {}),
         }
         self._environment = (proxy or cluster.s3).environment()

@@ -134,7 +134,7 @@ def test_a_user_who_may_only_read_ships_everything_and_changes_nothing(
         assert psutil.Process(agent.pid).uids().effective == 65534
     # All partitions are known, and their high watermarks: from here on the agent needs nothing more of the broker.
     wait_for(lambda: cut.fired >= 10, "uploads to begin", SECONDS, state=agent.tail)
-    gauge = 'ts_uploader_unshipped_segments{{partition="{}",topic="{}"}}'
+    gauge = 'ts_uploader_partition_unshipped_segments{{partition="{}",topic="{}"}}'
     wait_for(
         lambda: all(agent.metrics().get(gauge.format(n, TOPIC), 0) > 10 for n in range(PARTITIONS)),
         "the backlog to be known",

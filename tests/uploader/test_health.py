@@ -13,10 +13,12 @@ from prometheus_client.exposition import generate_latest
 
 from ts_common.model import TopicPartition
 from ts_uploader.backlog import Backlog
+from ts_uploader.backlog_metrics import BacklogCollector
 from ts_uploader.events import Listing
 from ts_uploader.health import HealthServer, metrics_page
-from ts_uploader.metrics import BacklogCollector, Metrics
+from ts_uploader.metrics import Metrics
 from ts_uploader.retention import TopicRetention
+from ts_uploader.waiting import Wait, WaitReason
 
 
 def backlog(partitions: int) -> dict[TopicPartition, Backlog]:
@@ -25,13 +27,13 @@ def backlog(partitions: int) -> dict[TopicPartition, Backlog]:
     for number in range(partitions):
         partition = TopicPartition("topic", number)
         listing = Listing(partition, Path("/log"), (1, number), Path("/"), (0,), (), False, None, 0)
-        waiting[partition] = Backlog(listing, None, 0, 5, 10, hole=False, waits_for="an answer")
+        waiting[partition] = Backlog(listing, None, 0, 5, 10, hole=False, wait=Wait(WaitReason.STORE, "an answer"))
     return waiting
 
 
 def registry_of(backlog: Callable[[], Mapping[TopicPartition, Backlog]]) -> CollectorRegistry:
     registry = Metrics().registry
-    registry.register(BacklogCollector(backlog, lambda _: TopicRetention()))
+    registry.register(BacklogCollector(backlog, lambda _: TopicRetention(), lambda: True))
     return registry
 
 
@@ -65,7 +67,7 @@ def test_the_page_comes_in_pieces_and_is_the_one_that_prometheus_knows(version: 
     assert answer.status == http.client.OK
     assert (answer.headers["Transfer-Encoding"] == "chunked") == (version == 11)
     assert without_the_process(page) == without_the_process(generate_latest(registry))
-    assert 'ts_uploader_waiting{partition="2",topic="topic"} 1.0' in page.decode().splitlines()
+    assert 'ts_uploader_partition_waiting{partition="2",topic="topic"} 1.0' in page.decode().splitlines()
 
 
 def test_a_page_that_breaks_off_is_not_taken_for_a_whole_one() -> None:

@@ -71,7 +71,7 @@ def test_a_commit_of_a_later_version_is_waited_for_and_never_written_over(
     archive.store.put(key, LATER_COMMIT)
     agent = archive.agent()
     cluster.produce(topic, records(900, start=900), partition=0)
-    waiting = f'ts_uploader_waiting{{partition="0",topic="{topic}"}}'
+    waiting = f'ts_uploader_partition_waiting{{partition="0",topic="{topic}"}}'
     refused = "offset.wm is written in version 2 of its format by a later release"
     wait_for(
         logged(agent.log, f"where to go on: NewerFormat: {archive.partition_keys().prefix}{refused}"),

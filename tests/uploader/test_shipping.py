@@ -1,6 +1,7 @@
 """The agent beside a real broker: what it ships, where to, and what a restart or a kill does."""
 
 import re
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -10,6 +11,7 @@ from tests.uploader.conftest import ArchiveOf
 from ts_common.catalog import read_incarnations
 from ts_local.agent import AgentProcess
 from ts_local.cluster import LocalCluster, Record, wait_for
+from ts_uploader.local_log import closed_at
 
 pytestmark = ON_BOTH
 
@@ -77,7 +79,7 @@ def test_a_restart_ships_nothing_twice_and_goes_on(cluster: LocalCluster, archiv
     agent.stop()
     before = archive.objects()
     agent = archive.agent()
-    wait_for(lambda: "ts_uploader_next_offset" in str(agent.metrics()), "the position to be read")
+    wait_for(lambda: "ts_uploader_partition_next_offset" in str(agent.metrics()), "the position to be read")
     assert agent.metrics()["ts_uploader_bytes_total"] == 0
     assert archive.objects() == before
     cluster.produce("restarted", records(2000, start=2000), partition=0)
@@ -170,6 +172,22 @@ def test_u34_latest_begins_where_it_first_began(cluster: LocalCluster, archive_o
     assert archive.read() == archive.oracle(end=end)[active:]
 
 
+def test_a_segment_counts_as_closed_from_when_the_next_one_began(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
+    """Not from when it was written last, which may be long before; by the broker's own files."""
+    archive_of("closed")
+    cluster.create_topic("closed", assignment=[[1], [1]])
+    cluster.produce("closed", records(1500), partition=0)
+    directory = cluster.brokers[1].partition_directory("closed", 0)
+    bases = sorted(int(path.stem) for path in directory.glob("*.log"))
+    assert len(bases) > 2
+    for base, following in pairwise(bases):
+        closed = closed_at(directory, base)
+        assert closed is not None
+        written, after = ((directory / f"{at:020d}.log").stat().st_mtime for at in (base, following))
+        assert written <= closed <= after
+    assert closed_at(directory, 12345678) is None
+
+
 def test_metrics_and_health_tell_what_was_shipped(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
     """Bytes, segments, lag and oldest unshipped are served, and `/healthz` says ok."""
     archive = archive_of("measured")
@@ -178,11 +196,18 @@ def test_metrics_and_health_tell_what_was_shipped(cluster: LocalCluster, archive
     agent = archive.agent()
     end = archive.wait_until_shipped()
     labels = '{partition="0",topic="measured"}'
-    wait_for(lambda: agent.metrics().get("ts_uploader_next_offset" + labels) == end, "the committed position")
+    wait_for(lambda: agent.metrics().get("ts_uploader_partition_next_offset" + labels) == end, "the committed position")
     metrics = agent.metrics()
     logs = [key for key in archive.objects() if key.endswith(".log")]
     assert metrics['ts_uploader_segments_total{outcome="sent"}'] == len(logs)
     assert metrics["ts_uploader_bytes_total"] > sum(archive.store.head(key).size for key in logs)
-    assert metrics["ts_uploader_oldest_unshipped_age_seconds" + labels] == 0
-    assert metrics["ts_uploader_lag_offsets" + labels] == 1500 - end
+    assert metrics["ts_uploader_partition_oldest_unshipped_age_seconds" + labels] == 0
+    assert metrics["ts_uploader_partition_lag_offsets" + labels] == 1500 - end
+    assert metrics["ts_uploader_commit_lag_seconds_count"] == len(logs)
+    assert metrics["ts_uploader_files_total"] == 3 * len(logs)
+    assert metrics["ts_uploader_led_partitions"] == metrics["ts_uploader_watched_partitions"] == 1
+    assert metrics["ts_uploader_unshipped_segments"] == metrics["ts_uploader_asking_partitions"] == 0
+    wait_for(lambda: agent.metrics()["ts_uploader_leadership_age_seconds"] == 0, "leadership to be watched")
+    assert metrics["ts_uploader_scan_seconds_count"] >= 1
+    assert metrics['ts_uploader_broker_info{broker_id="1",cluster_id="prod"}'] == 1
     assert agent.health() == {"status": "ok", "partitions_led": 1, "leadership": "watched", "dead_threads": []}

@@ -65,7 +65,7 @@ def test_all_uploads_together_keep_to_the_limit_and_none_times_out(
     assert time.monotonic() - began >= total / LIMIT - CREDIT_SECONDS - PIECE_SECONDS
     samples = agent.metrics()
     assert samples[LIMIT_METRIC] == LIMIT
-    assert samples["ts_uploader_upload_waited_seconds"] > 1
+    assert samples["ts_uploader_upload_waited_seconds_total"] > 1
 
 
 def test_another_limit_takes_effect_while_segments_are_sent(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
@@ -78,7 +78,7 @@ def test_another_limit_takes_effect_while_segments_are_sent(cluster: LocalCluste
     line = said(agent, "configuration not taken")
     assert all(text in line for text in ("per.second=fast", "thread.count=0", "unknown: unknown key"))
     assert agent.metrics()[LIMIT_METRIC] == 2048
-    behind = agent.metrics()['ts_uploader_unshipped_segments{partition="0",topic="hurried"}']
+    behind = agent.metrics()['ts_uploader_partition_unshipped_segments{partition="0",topic="hurried"}']
     assert behind > 10  # which takes minutes at this rate
     configure(archive, agent, **{KEY: None})
     end = archive.wait_until_shipped()

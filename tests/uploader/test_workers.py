@@ -43,7 +43,8 @@ class Parts:
 
     def errors(self) -> float:
         """Failed questions, as counted."""
-        return self.metrics.registry.get_sample_value("ts_uploader_errors_total", {"operation": "AskStore"}) or 0
+        (errors,) = self.metrics.errors.collect()
+        return sum(sample.value for sample in errors.samples if sample.labels["operation"] == "AskStore")
 
 
 @pytest.fixture

@@ -72,6 +72,10 @@ class LogDirectoryWatcher:
         wanted: whether a topic is shipped.
         emit: takes each observation; called from the watcher's own thread.
         scan_seconds: between two scans of everything.
+        scanned: told how many seconds each scan of everything took.
+
+    Attributes:
+        overflows: how often the kernel's queue overflowed, so that events were lost.
     """
 
     def __init__(
@@ -80,13 +84,16 @@ class LogDirectoryWatcher:
         wanted: Callable[[str], bool],
         emit: Callable[[Observation], None],
         scan_seconds: float,
+        scanned: Callable[[float], None] = lambda _: None,
     ) -> None:
         self._log_dirs = tuple(log_dirs)
         self._wanted = wanted
         self._emit = emit
         self._scan_seconds = scan_seconds
         self._observer: InotifyObserver | None = None
-        self._overflow = _OverflowHandler(self.hint_all)
+        self._scanned = scanned
+        self.overflows = 0
+        self._overflow = _OverflowHandler(self._overflowed)
         self._changed = threading.Condition()
         # Hints that wait for the thread; guarded by the condition.
         self._partitions: set[TopicPartition] = set()
@@ -135,7 +142,9 @@ class LogDirectoryWatcher:
                 checkpoints, self._checkpoints = self._checkpoints, set()
                 self._everything = False
             if everything:
+                began = time.monotonic()
                 self._scan_everything()
+                self._scanned(time.monotonic() - began)
                 next_scan = time.monotonic() + self._scan_seconds
             else:
                 for partition in partitions:
@@ -172,6 +181,11 @@ class LogDirectoryWatcher:
         with self._changed:
             self._everything = True
             self._changed.notify()
+
+    def _overflowed(self) -> None:
+        with self._changed:
+            self.overflows += 1
+        self.hint_all()
 
     def _hint_checkpoint(self, log_dir: Path) -> None:
         with self._changed:

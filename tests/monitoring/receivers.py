@@ -1,0 +1,45 @@
+"""Servers that take metrics as Graphite and StatsD do: the lines that came, over real sockets."""
+
+import socket
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from ts_local.ports import LOOPBACK
+
+
+@contextmanager
+def graphite(port: int = 0) -> Iterator[tuple[int, list[str]]]:
+    """A port that takes lines over TCP, and the lines so far."""
+    lines: list[str] = []
+
+    class Take(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            lines.extend(self.rfile.read().decode().splitlines())
+
+    with socketserver.TCPServer((LOOPBACK, port), Take) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield server.server_address[1], lines
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
+def statsd(port: int = 0) -> Iterator[tuple[int, socket.socket]]:
+    """A port, and its socket to receive datagrams from."""
+    with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as taken:
+        taken.bind((LOOPBACK, port))
+        taken.settimeout(60)
+        yield taken.getsockname()[1], taken
+
+
+def datagrams(taken: socket.socket, last: str) -> list[bytes]:
+    """Those that came, up to the one that holds a line that begins with `last`."""
+    found: list[bytes] = []
+    while not any(line.startswith(last) for datagram in found for line in datagram.decode().splitlines()):
+        found.append(taken.recv(65_536))
+    return found

@@ -1,0 +1,86 @@
+"""The alert rules, the runbook and the dashboard, as files: what Prometheus' own tool says, and what names what."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ts_local.prometheus import program
+from ts_uploader.metrics_page import families
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+PROMETHEUS = CHECKOUT / "deploy" / "prometheus"
+ALERTS = PROMETHEUS / "alerts.yml"
+RUNBOOK = CHECKOUT / "docs" / "runbook.md"
+DASHBOARD = CHECKOUT / "deploy" / "grafana" / "dashboard.json"
+SAMPLES = {
+    "counter": ("_total",),
+    "gauge": ("",),
+    "info": ("_info",),
+    "histogram": ("_bucket", "_sum", "_count"),
+}
+
+
+def promtool(*arguments: str) -> str:
+    """What it says; its status is 0."""
+    done = subprocess.run(
+        [program("promtool"), *arguments], cwd=PROMETHEUS, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def alert_names() -> list[str]:
+    return re.findall(r"^ +- alert: (\w+)$", ALERTS.read_text(), re.MULTILINE)
+
+
+def sample_names() -> set[str]:
+    """Of all samples that an agent tells, the process's own included."""
+    own = {family.name + suffix for family in families() for suffix in SAMPLES[family.type]}
+    return own | {"process_start_time_seconds"}
+
+
+def test_the_rules_and_the_example_are_ones_that_prometheus_takes() -> None:
+    """By its own tool."""
+    assert f"{len(alert_names())} rules found" in promtool("check", "rules", ALERTS.name)
+    promtool("check", "config", "scrape.yml")
+
+
+def test_each_alert_fires_where_it_should_and_nowhere_else() -> None:
+    """On series made for it, after its time, until the cause is gone; by Prometheus' own engine."""
+    promtool("test", "rules", "alerts.test.yml")
+    tried = set(re.findall(r'alertname="(\w+)"', (PROMETHEUS / "alerts.test.yml").read_text()))
+    assert tried == set(alert_names())
+
+
+def test_each_alert_names_its_section_of_the_runbook() -> None:
+    """And each section is of an alert, in the same order."""
+    sections = re.findall(r"^## (\w+)$", RUNBOOK.read_text(), re.MULTILINE)
+    assert sections == alert_names()
+    urls = re.findall(r"runbook_url: docs/runbook\.md#(\S+)$", ALERTS.read_text(), re.MULTILINE)
+    assert urls == [name.lower() for name in sections]
+
+
+@pytest.mark.parametrize(
+    "path", [ALERTS, DASHBOARD, RUNBOOK, CHECKOUT / "docs" / "deploy.md"], ids=lambda path: path.name
+)
+def test_each_metric_that_is_named_is_one_that_the_agent_has(path: Path) -> None:
+    """A rule about a metric that nobody tells never fires."""
+    named = set(re.findall(r"\b(?:ts_uploader|process)_[a-z_]+[a-z]\b", path.read_text()))
+    assert named
+    prefixes = {"ts_uploader_partition"}  # written with a star
+    assert named - sample_names() - prefixes == {"ts_uploader"} & named
+
+
+def test_every_family_of_the_agent_is_on_the_dashboard() -> None:
+    """But what only says who the agent is."""
+    text = json.dumps(json.loads(DASHBOARD.read_text())["panels"])
+    absent = {
+        family.name
+        for family in families()
+        if family.name.startswith("ts_uploader_") and not family.name.startswith("ts_uploader_partition_")
+        if not any(f"{family.name}{suffix}{{" in text for suffix in SAMPLES[family.type])
+    }
+    assert absent == {"ts_uploader_broker"}

@@ -1,0 +1,173 @@
+"""A real Prometheus beside a local cluster, and its `promtool`.
+
+program(name)         the path of `prometheus` or `promtool`: the machine's own, else those of Debian's package, which
+                      is fetched and unpacked below `build/`: nothing is installed, and no service runs
+PrometheusServer      a Server (start, stop, kill, pause, resume, restart) and
+  query(expression)   the series that it has now
+  alerts()            the alerts that are pending or firing
+  rules()             the rules that it loaded
+  targets()           what it scrapes, with `health`
+
+`python -m ts_local.prometheus` fetches it, so that a later start needs no network.
+"""
+
+import http.client
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from ts_local.jars import BUILD, BuildFailedError, ToolMissingError, build_once, run
+from ts_local.ports import LOOPBACK, free_port
+from ts_local.process import Server
+
+_PACKAGE = "prometheus"
+_ANSWER_SECONDS = 10.0
+
+
+def program(name: str) -> str:
+    """The path of `prometheus` or `promtool`, fetched if need be.
+
+    Raises:
+        ToolMissingError: it is not on this machine, and there is no apt to fetch it with, or no package.
+        BuildFailedError: apt or dpkg ended with an error.
+    """
+    found = shutil.which(name)
+    if found is None:
+        found = str(build_once(BUILD / "prometheus", _PACKAGE.encode(), _unpack) / "usr" / "bin" / name)
+    return found
+
+
+def _unpack(directory: Path) -> None:
+    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
+        raise ToolMissingError(
+            "prometheus and promtool are missing, and there is no apt-get here to fetch them with. Put them on the "
+            "PATH; they come with each release of Prometheus"
+        )
+    download = ["apt-get", "download", "-qq", _PACKAGE]
+    if _fails(download, directory):
+        if os.geteuid() == 0:
+            run(["apt-get", "update", "-qq"])
+        if _fails(download, directory):
+            raise ToolMissingError(
+                "prometheus and promtool are missing, and apt-get does not find their package. Install them, for "
+                f"example: sudo apt-get update && sudo apt-get install {_PACKAGE}"
+            )
+    (package,) = directory.glob("*.deb")
+    run(["dpkg-deb", "-x", str(package), str(directory)])
+    package.unlink()
+
+
+def _fails(command: Sequence[str], directory: Path) -> bool:
+    return subprocess.run(command, cwd=directory, capture_output=True, check=False).returncode != 0
+
+
+class PrometheusServer(Server):
+    """One Prometheus on a free port of loopback, which scrapes each second.
+
+    Args:
+        directory: of its data and its configuration.
+        logs: directory of its log.
+        targets: "host:port" with the labels of each.
+        job: the name of the job that scrapes them.
+        rules: files of rules.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        logs: Path,
+        targets: Mapping[str, Mapping[str, str]],
+        job: str,
+        rules: Sequence[Path] = (),
+    ) -> None:
+        super().__init__("prometheus", directory, logs / "prometheus.log")
+        self.port = free_port()
+        self._targets = targets
+        self._job = job
+        self._rules = tuple(rules)
+
+    def prepare(self) -> None:
+        """Write its configuration; JSON is YAML."""
+        groups = [{"targets": [address], "labels": dict(labels)} for address, labels in self._targets.items()]
+        configuration = {
+            "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+            "rule_files": [str(path.absolute()) for path in self._rules],
+            "scrape_configs": [{"job_name": self._job, "static_configs": groups}],
+        }
+        (self.directory / "prometheus.yml").write_text(json.dumps(configuration))
+
+    def command(self) -> list[str]:
+        """Prometheus without its web pages' files; a fast disk is not needed."""
+        return [
+            program("prometheus"),
+            "--config.file=prometheus.yml",
+            "--storage.tsdb.path=data",
+            f"--web.listen-address={LOOPBACK}:{self.port}",
+        ]
+
+    def not_ready(self) -> str | None:
+        """Asks `/-/ready`."""
+        try:
+            status, body = self._get("/-/ready")
+        except (OSError, http.client.HTTPException) as error:
+            return f"{LOOPBACK}:{self.port}: {error}"
+        return None if status == http.client.OK else body.decode(errors="replace")
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """The series that an instant query answers with: `metric` and `value` of each.
+
+        Raises:
+            ValueError: Prometheus refuses the expression.
+            OSError, http.client.HTTPException: it does not answer.
+        """
+        found: list[dict[str, Any]] = self._api("query", query=expression)["result"]
+        return found
+
+    def alerts(self) -> dict[str, str]:
+        """By name the state of each alert that is active: "pending" or "firing"."""
+        return {alert["labels"]["alertname"]: alert["state"] for alert in self._api("alerts")["alerts"]}
+
+    def rules(self) -> list[dict[str, Any]]:
+        """Each alerting rule as it was loaded: `name`, `query`, `duration`, `labels`, `annotations`."""
+        return [rule for group in self._api("rules")["groups"] for rule in group["rules"]]
+
+    def targets(self) -> list[dict[str, Any]]:
+        """What it scrapes."""
+        found: list[dict[str, Any]] = self._api("targets")["activeTargets"]
+        return found
+
+    def _api(self, name: str, **parameters: str) -> Any:
+        _, body = self._get(f"/api/v1/{name}?{urlencode(parameters)}")
+        answer = json.loads(body)
+        if answer["status"] != "success":
+            raise ValueError(f"{parameters}: {answer['error']}")
+        return answer["data"]
+
+    def _get(self, path: str) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=_ANSWER_SECONDS)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+
+def main() -> int:
+    """Fetch it, saying where it is."""
+    try:
+        print(f"Prometheus: {program('prometheus')}")
+    except (ToolMissingError, BuildFailedError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

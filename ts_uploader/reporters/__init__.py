@@ -1,0 +1,1 @@
+"""Metrics sent to a server that does not ask for them."""

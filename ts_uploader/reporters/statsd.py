@@ -1,0 +1,87 @@
+"""Metrics for StatsD over UDP: gauges as they are, of counters what came since the last report.
+
+A line is `<prefix>.<name>.<label>.<value>:<number>|c` or `|g`; with tags `<prefix>.<name>:<number>|c|#<label>:<value>`,
+as DogStatsD, Telegraf and statsd-exporter read it. The protocol is a line of text, and PyPI's library for it swallows
+what the kernel says of a server that is not there, so it is written here.
+
+Bucket counts of histograms are not sent: a StatsD server would make a counter of each. Their sums and counts are.
+"""
+
+import re
+import socket
+from collections.abc import Iterator
+
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
+
+from ts_uploader.reporters.contract import MetricsReporter, ReporterConfig
+
+PORT = 8125
+# What fits into one frame of Ethernet, so that no datagram is cut into pieces: 1,500 less the headers of IPv6 and UDP.
+_DATAGRAM_BYTES = 1_432
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+_COUNTED = ("_total", "_sum", "_count")
+
+
+class StatsdReporter(MetricsReporter):
+    """One socket, opened at the first report, and anew after a failure: the server's name may mean another address."""
+
+    def __init__(self, config: ReporterConfig) -> None:
+        super().__init__(config)
+        self._socket: socket.socket | None = None
+        self._sent: dict[str, float] = {}  # counters by name and labels, as they were at the last report
+
+    def report(self, metrics: Collector) -> None:
+        """As the contract says; raises OSError where nobody listens on that port, as far as the kernel is told so."""
+        try:
+            if self._socket is None:
+                self._socket = self._connected()
+            datagram = b""
+            for line in self._lines(metrics):
+                if datagram and len(datagram) + 1 + len(line) > _DATAGRAM_BYTES:
+                    self._socket.send(datagram)
+                    datagram = b""
+                datagram = datagram + b"\n" + line if datagram else line
+            if datagram:
+                self._socket.send(datagram)
+        except OSError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the socket."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _connected(self) -> socket.socket:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            self.config.host, self.config.port or PORT, type=socket.SOCK_DGRAM
+        )[0]
+        made = socket.socket(family, kind, protocol)
+        try:
+            made.connect(address)  # so that a refusal is told with the next datagram
+        except OSError:
+            made.close()
+            raise
+        return made
+
+    def _lines(self, metrics: Collector) -> Iterator[bytes]:
+        for family in metrics.collect():
+            counter = family.type in {"counter", "histogram"}
+            for sample in family.samples:
+                name, tags = self._name(sample)
+                if not counter:
+                    yield f"{name}:{sample.value:.15g}|g{tags}".encode()
+                elif sample.name.endswith(_COUNTED):
+                    more = sample.value - self._sent.get(name + tags, 0.0)
+                    self._sent[name + tags] = sample.value
+                    yield f"{name}:{more:.15g}|c{tags}".encode()
+
+    def _name(self, sample: Sample) -> tuple[str, str]:
+        parts = [self.config.prefix] if self.config.prefix else []
+        parts.append(sample.name)
+        labels = sorted((label, _NOT_IN_NAMES.sub("_", value)) for label, value in sample.labels.items())
+        if self.config.tags:
+            return ".".join(parts), "|#" + ",".join(f"{label}:{value}" for label, value in labels) if labels else ""
+        return ".".join([*parts, *(part for pair in labels for part in pair)]), ""
