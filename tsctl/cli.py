@@ -7,6 +7,7 @@ message.
 import logging
 import sys
 from importlib import metadata
+from io import TextIOWrapper
 from typing import Annotated
 
 import structlog
@@ -14,9 +15,13 @@ import typer
 
 from ts_common.errors import GiveUpError, LookFirstError, OperatorError, RetryError
 from ts_common.logs import LogFormat, configure_logs
+from tsctl.cat import cat
 from tsctl.exit_codes import ExitCode
+from tsctl.gaps import gaps
+from tsctl.get import get
 from tsctl.ls import ls
 from tsctl.output import ReaderGone, flush
+from tsctl.status import status
 
 log = structlog.get_logger()
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True)
@@ -38,11 +43,18 @@ def _commands(
 
 
 app.command()(ls)
+app.command()(gaps)
+app.command()(cat)
+app.command()(get)
+app.command()(status)
 
 
 def main() -> None:
     """Entry point: what somebody must act on is one message and a non-zero exit, without a traceback."""
     configure_logs(LogFormat.TEXT, logging.WARNING)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(encoding="utf-8")  # JSON is that, whatever the locale
     sys.exit(_run())
 
 
