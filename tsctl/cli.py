@@ -6,6 +6,7 @@ message.
 
 import logging
 import sys
+from collections.abc import Sequence
 from importlib import metadata
 from io import TextIOWrapper
 from typing import Annotated
@@ -55,17 +56,18 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(encoding="utf-8")  # JSON is that, whatever the locale
-    sys.exit(_run())
+    sys.exit(run(sys.argv[1:]))
 
 
-def _run() -> ExitCode | int:
+def run(arguments: Sequence[str]) -> ExitCode:
+    """Run one command line to its end; what it has to say has been said."""
     try:
         try:
-            app()
+            app(list(arguments), prog_name="tsctl")
         finally:
             flush()
     except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        return ExitCode(ended.code if isinstance(ended.code, int) else ended.code is not None)
     except ReaderGone:
         return ExitCode.FINE
     except OperatorError as error:
