@@ -84,6 +84,7 @@ def _transactions(cluster: LocalCluster) -> None:
         producer.begin_transaction()
         for _ in range(10):
             producer.produce(TRANSACTIONS, b"%d" % number * 100, b"k%d" % number, partition=0)
+        producer.flush(_SECONDS)  # an abort would drop what has not been sent
         (producer.abort_transaction if number % 3 == 0 else producer.commit_transaction)(_SECONDS)
         if number == 25:
             late.begin_transaction()
