@@ -76,7 +76,7 @@ def answering(status: int, body: bytes) -> Iterator[str]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
             yield f"127.0.0.1:{server.server_address[1]}"
@@ -152,7 +152,7 @@ def test_agents_are_asked_at_once(run: Run) -> None:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Waiting) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         port = server.server_address[1]
         try:
