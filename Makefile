@@ -38,6 +38,7 @@ docs: $(READY)
 	$(BIN)/python -m ts_common.config > docs/configuration.md
 	$(BIN)/python -m ts_uploader.metrics_page > docs/metrics.md
 	$(BIN)/python -m ts_uploader.cli_page > docs/cli.md
+	$(BIN)/python -m tsctl.cli_page > docs/tsctl-cli.md
 
 # All of them, also where one misses its goals.
 bench: setup
@@ -47,7 +48,7 @@ bench: setup
 
 # Lock files hold versions and hashes, and no index's address.
 lock: $(READY)
-	for extra in agent spark azure gcs dev; do \
+	for extra in agent spark tsctl azure gcs dev; do \
 	  $(BIN)/uv pip compile -q pyproject.toml --extra $$extra --generate-hashes --no-emit-index-url \
 	    --no-emit-find-links --no-header --python-version 3.11 --universal -o requirements/$$extra.txt || exit 1; \
 	done

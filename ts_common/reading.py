@@ -1,4 +1,4 @@
-"""Reading one range of a partition's offsets from the store, as columns. This is what an executor does.
+"""Reading one range of a partition's offsets from the store, as columns.
 
 A range that begins inside a segment begins at a place that the `.index` names; an index that lies costs time, never
 rows. Fetching ends as soon as the range does. Each batch's CRC is checked, and the object's where all of it is read
@@ -23,7 +23,7 @@ from ts_common.log_format.decode import MAX_BYTES, MAX_ROWS, SegmentDecoder
 from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, Trailing, parse_header
 from ts_common.log_format.index_files import AbortedTransaction, position_for_offset, read_offset_index
 from ts_common.probe import scan_object
-from ts_common.segment_metadata import SegmentMetadata
+from ts_common.segment_metadata import known_crc32c
 from ts_common.store.contract import ByteRange, ObjectStore
 
 _PARTIAL_CHUNK_BYTES = 1 << 20  # of a range that ends before its segment: the last chunk is mostly for nothing
@@ -38,6 +38,7 @@ class SegmentReader:
         projection: the fields that are wanted.
         aborted: transactions whose records are not shown.
         max_rows: of what is handed out at once; fewer than a scan wants, where the caller may stop early.
+        way_out: a sentence for whoever meets a corrupt object: what the caller offers to read the rest.
     """
 
     def __init__(
@@ -47,11 +48,13 @@ class SegmentReader:
         aborted: Sequence[AbortedTransaction] = (),
         *,
         max_rows: int = MAX_ROWS,
+        way_out: str = "",
     ) -> None:
         self._store = store
         self._projection = projection
         self._aborted = aborted
         self._max_rows = max_rows
+        self._way_out = way_out
         self._pool = BufferPool(projection, max_rows, MAX_BYTES)
 
     def read(
@@ -74,7 +77,8 @@ class SegmentReader:
             with gone(self._store, copy):
                 yield from self._read(copy, start, end, chunk_bytes)
         except CorruptData as error:
-            raise CorruptData(_named(self._store, copy, error)) from error
+            told = f"{copy.keys.partition}: {copy.key} in {self._store.location}: {error}"
+            raise CorruptData(f"{told}. {self._way_out}" if self._way_out else told) from error
 
     def _read(self, copy: SegmentCopy, start: int, end: int, chunk_bytes: int | None) -> Iterator[RecordColumns]:
         size = copy.segment.size
@@ -177,12 +181,6 @@ def _is_long(copy: SegmentCopy, start: int, end: int) -> bool:
     return copy.segment.size * share >= _LONG_BYTES
 
 
-def known_crc32c(metadata: SegmentMetadata) -> int | None:
-    """The object's CRC-32C; None where `ts_common.probe` looked at both ends of a segment without metadata only."""
-    unknown = metadata.crc32c == 0 and metadata.records is None
-    return None if unknown else metadata.crc32c
-
-
 class _Body:
     """The bytes of an object from a position on, counted and checksummed as they pass."""
 
@@ -216,10 +214,3 @@ def gone(store: ObjectStore, copy: SegmentCopy) -> Iterator[None]:
         raise ObjectNotFound(
             f"{copy.key} in {store.location}: gone since the query was planned (retention?); run it again"
         ) from error
-
-
-def _named(store: ObjectStore, copy: SegmentCopy, error: Exception) -> str:
-    return (
-        f"{copy.keys.partition}: {copy.key} in {store.location}: {error}. To read what is whole, "
-        'set option("mode", "DROPMALFORMED"), or "PERMISSIVE" to see where it is not'
-    )

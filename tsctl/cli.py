@@ -1,0 +1,91 @@
+"""The command `tsctl`: its commands, and how it ends.
+
+A command returns where all is fine, and raises `typer.Exit` with another `ExitCode`. Errors of ours end here, as one
+message.
+"""
+
+import logging
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import metadata
+from io import TextIOWrapper
+from typing import Annotated
+
+import typer
+
+from ts_common.errors import GiveUpError, LookFirstError, OperatorError, RetryError
+from ts_common.logs import LogFormat, configure_logs
+from tsctl.cat import cat
+from tsctl.exit_codes import ExitCode
+from tsctl.gaps import gaps
+from tsctl.get import get
+from tsctl.ls import ls
+from tsctl.output import ReaderGone, flush
+from tsctl.status import status
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True)
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        print(f"tsctl {metadata.version('ts-uploader')}")  # noqa: T201  (the command's own voice)
+        raise typer.Exit
+
+
+@app.callback()
+def _commands(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say the version and end.")
+    ] = False,
+) -> None:
+    """Looks into an archive of Kafka log segments, without a broker."""
+
+
+app.command()(ls)
+app.command()(gaps)
+app.command()(cat)
+app.command()(get)
+app.command()(status)
+
+
+def main() -> None:
+    """Entry point: what somebody must act on is one message and a non-zero exit, without a traceback."""
+    configure_logs(LogFormat.TEXT, logging.WARNING)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(encoding="utf-8")  # JSON is that, whatever the locale
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> ExitCode:
+    """Run one command line to its end; what it has to say has been said."""
+    try:
+        try:
+            app(list(arguments), prog_name="tsctl")
+        finally:
+            flush()
+    except SystemExit as ended:
+        return ExitCode(ended.code if isinstance(ended.code, int) else ended.code is not None)
+    except ReaderGone:
+        return ExitCode.FINE
+    except OperatorError as error:
+        return _said(error, ExitCode.REFUSED)
+    except (RetryError, LookFirstError) as error:
+        return _said(error, ExitCode.TRY_AGAIN)
+    except GiveUpError as error:
+        return _said(error, ExitCode.FOUND)
+    except Exception:  # noqa: BLE001  (the one place that says of a bug of ours that it is one)
+        traceback.print_exc()
+        print("tsctl: ended by an error of its own, not of the user's", file=sys.stderr)  # noqa: T201  (as above)
+        return ExitCode.BROKEN
+    return ExitCode.FINE
+
+
+def _said(error: Exception, code: ExitCode) -> ExitCode:
+    print(f"tsctl: {error}", file=sys.stderr)  # noqa: T201  (the command's own voice)
+    return code
+
+
+if __name__ == "__main__":
+    main()
