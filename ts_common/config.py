@@ -83,11 +83,13 @@ class ClusterConfig(BaseModel):
         (re.compile(".*"),),
         alias="ts.segment.uploader.kafka.topics.include",
         description="Comma-separated regular expressions; a topic is shipped where one matches its whole name.",
+        json_schema_extra=_CHANGEABLE,
     )
     topics_exclude: Patterns = Field(
         (),
         alias="ts.segment.uploader.kafka.topics.exclude",
         description="Comma-separated regular expressions; a topic that one matches is not shipped, included or not.",
+        json_schema_extra=_CHANGEABLE,
     )
     offset_reset: Annotated[OffsetReset, BeforeValidator(_upper)] = Field(
         OffsetReset.EARLIEST,

@@ -18,7 +18,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 
 import structlog
@@ -45,14 +44,17 @@ from ts_uploader.events import (
     Ship,
 )
 from ts_uploader.health import HealthServer
+from ts_uploader.last_errors import LastErrors
 from ts_uploader.leadership.contract import LeadershipSource, Said
 from ts_uploader.leadership.listener import client_settings
 from ts_uploader.leadership.zookeeper import ZookeeperLeadership
 from ts_uploader.metrics import BacklogCollector, Metrics
 from ts_uploader.neighbours import announce
+from ts_uploader.progress import Progress
 from ts_uploader.reload import Reread, reload
 from ts_uploader.retention import BrokerSettings, TopicSettings
 from ts_uploader.settings import Settings
+from ts_uploader.status import Parts, Status
 from ts_uploader.stores import COMMIT_THREADS, Stores
 from ts_uploader.tracker import Tracker
 from ts_uploader.uploader import Uploader
@@ -104,7 +106,7 @@ class Agent:
         environment: the broker's surroundings.
         config: the cluster's settings.
         endpoints: where each topic's objects go.
-        http_address: where `/metrics` and `/healthz` are served, `host:port`.
+        http_address: where `ts_uploader.health` serves its pages, `host:port`.
         reread: reads the cluster's settings and where its topics go again.
 
     Raises:
@@ -123,7 +125,8 @@ class Agent:
         self._keys = ClusterKeys(environment.cluster_id, config.entropy_bits)
         self._stores = Stores(endpoints, config)
         self._metrics = Metrics()
-        self._watcher = LogDirectoryWatcher(environment.log_dirs, config.ships, self._inbox.put, SCAN_SECONDS)
+        self._config = config
+        self._watcher = LogDirectoryWatcher(environment.log_dirs, self._ships, self._inbox.put, SCAN_SECONDS)
         self._leadership = _leadership(environment, config, self._inbox.put)
         self._settings = Settings(environment.defaults)
         checkpoint_seconds = environment.defaults.checkpoint_interval_ms / _MILLISECONDS
@@ -140,7 +143,8 @@ class Agent:
             self._chapters,
         )
         self._presence = announce(environment, endpoints)  # before another agent's HTTP address is found taken
-        self._health = HealthServer(http_address, self._metrics.registry, self._say_health)
+        self._progress = Progress(config.upload_timeout_seconds)
+        self._errors = LastErrors()
         self._metrics.registry.register(BacklogCollector(self._ask_backlog, self._settings.retention))
         self._threads = [
             self._thread("watcher", self._watcher.run),
@@ -150,8 +154,26 @@ class Agent:
             *(self._worker(f"commit-{n}", self._commits, performer) for n in range(COMMIT_THREADS)),
             *(self._worker(f"upload-{n}", self._uploads, performer) for n in range(config.upload_threads)),
         ]
+        parts = Parts(
+            environment=environment,
+            leadership=self._leadership,
+            progress=self._progress,
+            errors=self._errors,
+            retention=self._settings.retention,
+            backlog=self._ask_backlog,
+            threads=self._threads,
+            queues={
+                "uploads": self._uploads.__len__,
+                "commits": self._commits.__len__,
+                "questions": self._questions.__len__,
+            },
+            looked_at=lambda: self._watcher.looked_at,
+            scan_seconds=SCAN_SECONDS,
+            limits=lambda: (self._stores.pace.limit, self._stores.allowance.limit),
+        )
+        self._status = Status(parts)
+        self._health = HealthServer(http_address, self._metrics.registry, self._status)
         self._environment = environment
-        self._config = config
         self._endpoints = endpoints
         self._reread = reread
         self._local: set[TopicPartition] = set()  # partitions with a directory here
@@ -169,13 +191,15 @@ class Agent:
             TieredStorageError, or what a thread died of: the process should end with a non-zero code.
         """
         try:
+            self._health.start()
             self._stores.check(self._keys)
+            self._status.store_answered = True
             if not self._config.conditional_writes:
                 log.warning(WHAT_IS_LOST)
             self._watcher.start_watching()
-            self._health.start()
             for thread in self._threads:
                 thread.start()
+            self._status.begun = True
             log.info(
                 "watching",
                 cluster=self._environment.cluster_id,
@@ -208,6 +232,7 @@ class Agent:
                 self._note_directory(message)
                 self._dispatch(self._tracker.observe(message))
             elif isinstance(message, Result):
+                self._errors.take(message)
                 self._dispatch(self._tracker.conclude(message))
             elif isinstance(message, BrokerSettings | TopicSettings):
                 self._settings.take(message)
@@ -215,6 +240,7 @@ class Agent:
                 topics = {partition.topic for partition in self._local}
                 self._config = reload(self._config, self._endpoints, topics, self._reread)
                 self._stores.allowance.change(self._config.upload_max_bytes_per_second)
+                self._watcher.hint_all()  # what is shipped may be others now
             elif isinstance(message, _BacklogWanted):
                 message.answer.set_result(self._tracker.backlog())
             elif isinstance(message, _Died):
@@ -250,16 +276,18 @@ class Agent:
         elif isinstance(message, DirectoryGone):
             self._local.discard(message.partition)
             self._behind.forget(message.partition)
+            self._uploads.drop(message.partition)
             self._local_changed = True
 
     def _tick(self) -> None:
         if not self._watcher.watching:
             raise RuntimeError("inotify ended: the threads of the directory watcher are gone")
-        self._metrics.leadership_connected.set(self._leadership.connected)
+        self._metrics.leadership_connected.set(self._status.note_leadership())
         self._metrics.throttled.set(self._stores.pace.refused)
         self._metrics.request_limit.set(self._stores.pace.limit or float("inf"))
         self._metrics.upload_limit.set(self._stores.allowance.limit or float("inf"))
         self._metrics.upload_waited.set(self._stores.allowance.waited_seconds)
+        self._progress.excuse(self._stores.pace.refused, self._stores.allowance.waited_seconds)
         if not self._local_changed:  # the leadership source knows by now whom it need not tell of any more
             self._tracker.forget_absent()
         waiting = self._tracker.backlog().items()
@@ -274,22 +302,14 @@ class Agent:
         self._waited = reasons
 
     def _ask_backlog(self) -> Mapping[TopicPartition, Backlog]:
+        if not self._status.begun:
+            return {}
         wanted = _BacklogWanted(Future())
         self._inbox.put(wanted)
         return wanted.answer.result(_ANSWER_SECONDS)
 
-    def _say_health(self) -> tuple[bool, dict[str, object]]:
-        try:
-            partitions: int | None = len(self._ask_backlog())
-        except FutureTimeoutError:
-            partitions = None
-        dead = [thread.name for thread in self._threads if not thread.is_alive()]
-        facts: dict[str, object] = {
-            "partitions_led": partitions,
-            "leadership": "watched" if self._leadership.connected else "unknown",
-            "dead_threads": dead,
-        }
-        return partitions is not None and not dead, facts
+    def _ships(self, topic: str) -> bool:
+        return self._config.ships(topic)  # asked from the watcher's thread, and `reload` puts another in its place
 
     def _thread(self, name: str, target: Callable[[], None]) -> threading.Thread:
         def supervised() -> None:
@@ -303,7 +323,8 @@ class Agent:
     def _worker(self, name: str, tasks: WorkQueue[AnyTask], performer: Performer) -> threading.Thread:
         def work() -> None:
             while (task := tasks.get()) is not None:
-                result = performer.perform(task)
+                with self._progress.doing(type(task).__name__, task.partition):
+                    result = performer.perform(task)
                 if result is not None:
                     self._inbox.put(result)
 

@@ -57,7 +57,9 @@ def run(
     environment_provider: Annotated[
         str | None, typer.Option(help="module:Class that tells the broker's surroundings instead.")
     ] = None,
-    http_address: Annotated[str, typer.Option(help="host:port of /metrics and /healthz.")] = "127.0.0.1:9464",
+    http_address: Annotated[
+        str, typer.Option(help="host:port of the status page, /status.json, /healthz, /readyz, /metrics.")
+    ] = "127.0.0.1:9464",
     log_format: Annotated[LogFormat, typer.Option(help="One event a line, as text or JSON.")] = LogFormat.TEXT,
 ) -> None:
     """Run the agent beside a broker until SIGTERM; on SIGHUP its configuration is read again."""

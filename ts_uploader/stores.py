@@ -1,6 +1,8 @@
 """The stores of a cluster's topics, behind one rate of requests and one of bytes."""
 
 import threading
+from collections.abc import Callable
+from typing import TypeVar
 
 from ts_common.config import ClusterConfig
 from ts_common.endpoints import EndpointProvider
@@ -11,9 +13,20 @@ from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.options import Endpoint, StorageOptions
 from ts_common.store.paced import Pace, PacedStore
+from ts_uploader.progress import beat
 from ts_uploader.store_check import problems_of
 
+_Answer = TypeVar("_Answer")
+
 COMMIT_THREADS = 2  # of the agent, which write beside its upload threads
+
+
+class _BeatingPace(Pace):
+    """Each request is a sign that its thread comes on."""
+
+    def request(self, call: Callable[[], _Answer]) -> _Answer:
+        beat()
+        return super().request(call)
 
 
 class Stores:
@@ -33,7 +46,7 @@ class Stores:
         self._config = config
         self._lock = threading.Lock()
         self._opened: dict[Endpoint, ObjectStore] = {}
-        self.pace = Pace()
+        self.pace: Pace = _BeatingPace()
         self.allowance = Allowance(config.upload_max_bytes_per_second)
 
     def of(self, topic: str) -> ObjectStore:

@@ -185,4 +185,5 @@ def test_metrics_and_health_tell_what_was_shipped(cluster: LocalCluster, archive
     assert metrics["ts_uploader_bytes_total"] > sum(archive.store.head(key).size for key in logs)
     assert metrics["ts_uploader_oldest_unshipped_age_seconds" + labels] == 0
     assert metrics["ts_uploader_lag_offsets" + labels] == 1500 - end
-    assert agent.health() == {"status": "ok", "partitions_led": 1, "leadership": "watched", "dead_threads": []}
+    health = agent.health()
+    assert (health["status"], health["partitions_led"], health["leadership"]) == ("ok", 1, "watched")
