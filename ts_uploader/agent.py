@@ -13,7 +13,6 @@ ends the process with a non-zero code, so that its supervisor starts it anew: ne
 """
 
 import queue
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -24,10 +23,8 @@ import structlog
 
 from ts_common.config import ClusterConfig
 from ts_common.endpoints import EndpointProvider
-from ts_common.errors import ConfigurationError
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys
-from ts_common.plugins import load_class
 from ts_common.store.unconditional import WHAT_IS_LOST
 from ts_uploader.backlog import Backlog, BytesBehind, retention_left
 from ts_uploader.chapters import ChapterWriter
@@ -45,9 +42,7 @@ from ts_uploader.events import (
 )
 from ts_uploader.health import HealthServer
 from ts_uploader.last_errors import LastErrors
-from ts_uploader.leadership.contract import LeadershipSource, Said
-from ts_uploader.leadership.listener import client_settings
-from ts_uploader.leadership.zookeeper import ZookeeperLeadership
+from ts_uploader.leadership.factory import open_source
 from ts_uploader.metrics import BacklogCollector, Metrics
 from ts_uploader.neighbours import announce
 from ts_uploader.progress import Progress
@@ -127,7 +122,7 @@ class Agent:
         self._metrics = Metrics()
         self._config = config
         self._watcher = LogDirectoryWatcher(environment.log_dirs, self._ships, self._inbox.put, SCAN_SECONDS)
-        self._leadership = _leadership(environment, config, self._inbox.put)
+        self._leadership = open_source(environment, config, self._inbox.put)
         self._settings = Settings(environment.defaults)
         checkpoint_seconds = environment.defaults.checkpoint_interval_ms / _MILLISECONDS
         self._tracker = Tracker(config.offset_reset, checkpoint_seconds=checkpoint_seconds)
@@ -351,19 +346,3 @@ class Agent:
             log.warning("cutting off what did not end in time", threads=running, seconds=STOP_SECONDS)
         else:
             self._stores.close()
-
-
-def _leadership(environment: Environment, config: ClusterConfig, emit: Callable[[Said], None]) -> LeadershipSource:
-    name = config.leadership or ("kraft" if environment.kraft else "zookeeper")
-    key = "ts.segment.uploader.leadership.watcher.class"
-    if name == "kraft":
-        from ts_uploader.leadership.kraft import KraftLeadership  # noqa: PLC0415  (librdkafka, only where it is used)
-
-        client = client_settings(environment.broker_properties, config.kafka_client, socket.getfqdn())
-        return KraftLeadership(environment, emit, config.leadership_poll_seconds, client)
-    if name != "zookeeper":
-        source: type[LeadershipSource] = load_class(name, LeadershipSource, key)  # type: ignore[type-abstract]
-        return source(environment, emit, config.leadership_poll_seconds)
-    if not environment.zookeeper_connect:
-        raise ConfigurationError(key, ["zookeeper is asked for, and the broker's file has no zookeeper.connect"])
-    return ZookeeperLeadership(environment, emit, config.leadership_poll_seconds)
