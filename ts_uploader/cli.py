@@ -14,9 +14,10 @@ import typer
 from ts_common.config import ClusterConfig, load_config
 from ts_common.endpoints import EndpointProvider, open_provider
 from ts_common.errors import ConfigurationError, OperatorError, RetryError
-from ts_common.logs import LogFormat, configure_logs
+from ts_common.logs import LogFormat, LogLevel, configure_logs
 from ts_common.model import is_cluster_id
 from ts_common.plugins import load_class
+from ts_common.redaction import redacted
 from ts_uploader import check as checks
 from ts_uploader import findings
 from ts_uploader.agent import Agent
@@ -70,10 +71,11 @@ def run(
         str, typer.Option(help="host:port of the status page, /status.json, /healthz, /readyz, /metrics.")
     ] = "127.0.0.1:9464",
     log_format: Annotated[LogFormat, typer.Option(help="One event a line, as text or JSON.")] = LogFormat.TEXT,
+    log_level: Annotated[LogLevel, typer.Option(help="What is logged: this and what is worse.")] = LogLevel.INFO,
 ) -> None:
     """Run the agent beside a broker until SIGTERM; on SIGHUP its configuration is read again."""
     bound_arenas()
-    configure_logs(log_format)
+    configure_logs(log_format, logging.getLevelNamesMapping()[log_level.upper()])
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what it asks for is about to be done
     agent = _build(config_dir, server_properties, cluster_id, environment_provider, http_address)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -159,10 +161,10 @@ def _run() -> int:
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except OperatorError as error:
-        print(f"ts-uploader: {error}", file=sys.stderr)  # noqa: T201  (the command's own voice)
+        print(f"ts-uploader: {redacted(str(error))}", file=sys.stderr)  # noqa: T201  (the command's own voice)
         return EXIT_REFUSED
     except RetryError as error:
-        print(f"ts-uploader: {error}; start it again when that is mended", file=sys.stderr)  # noqa: T201
+        print(f"ts-uploader: {redacted(str(error))}; start it again when that is mended", file=sys.stderr)  # noqa: T201
         return EXIT_TRY_AGAIN
     except Exception:
         log.exception("ended by an error that is not the user's")

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
+from ts_common.redaction import redacted
+
 EXIT_FINE = 0
 EXIT_WARNINGS = 1
 EXIT_ACT = 2
@@ -43,6 +45,10 @@ class Finding:
     about: str
     found: str
     way_out: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("about", "found", "way_out"):
+            object.__setattr__(self, name, redacted(getattr(self, name)))
 
 
 def ok(about: str, found: str) -> Finding:

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ts_common.redaction import redacted
 from ts_uploader.events import Failed, Fenced, Result
 
 _KEPT = 20
@@ -51,7 +52,8 @@ class LastErrors:
         with self._lock:
             key = operation, str(result.partition)
             before = self._kept.pop(key, None)
-            message = result.reason if len(result.reason) <= _LONGEST else f"{result.reason[:_LONGEST]} ..."
+            reason = redacted(result.reason)
+            message = reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]} ..."
             times = 1 if before is None else before.times + 1
             self._kept[key] = LastError(self._clock(), *key, message, times)
             if len(self._kept) > _KEPT:

@@ -42,7 +42,7 @@ dt{color:var(--soft);font-size:.85rem}dd{margin:0;font-size:1.1rem;font-variant-
 table{border-collapse:collapse;width:100%;font-size:.92rem}
 th,td{text-align:left;padding:.35rem .6rem .35rem 0;border-bottom:1px solid var(--line);vertical-align:top;
 overflow-wrap:anywhere}
-th{color:var(--soft);font-weight:500}td.number{font-variant-numeric:tabular-nums;white-space:nowrap}
+th{color:var(--soft);font-weight:500;white-space:nowrap}td:first-child{min-width:8rem}td.number{font-variant-numeric:tabular-nums;white-space:nowrap}
 @media(max-width:44rem){thead{display:none}table,tbody,tr,td{display:block}
 tr{border:1px solid var(--line);border-radius:.4rem;padding:.4rem .6rem;margin:.5rem 0;background:var(--tint)}
 td{border:0;padding:.1rem 0;display:flex;gap:.6rem}
