@@ -1,6 +1,7 @@
 """The agent beside a real broker: what it ships, where to, and what a restart or a kill does."""
 
 import re
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -12,6 +13,7 @@ from ts_local.agent import AgentProcess
 from ts_local.cluster import LocalCluster, Record, wait_for
 
 pytestmark = ON_BOTH
+CHECKOUT = Path(__file__).parents[2]
 
 
 def records(count: int, *, size: int = 200, start: int = 0) -> list[Record]:
@@ -187,3 +189,25 @@ def test_metrics_and_health_tell_what_was_shipped(cluster: LocalCluster, archive
     assert metrics["ts_uploader_lag_offsets" + labels] == 1500 - end
     health = agent.health()
     assert (health["status"], health["partitions_led"], health["leadership"]) == ("ok", 1, "watched")
+    status = agent.status()
+    assert (status["ready"], status["healthy"], status["phase"]) == (True, True, "running")
+    (partition,) = status["partitions"]
+    assert (partition["topic"], partition["next_offset"], partition["lag_offsets"]) == ("measured", end, 1500 - end)
+    assert (partition["unshipped_segments"], partition["hole"], partition["waits_for"]) == (0, False, None)
+    assert "All is well." in agent.page("/")
+    assert '"status": "ready"' in agent.page("/readyz")
+
+
+def test_an_agent_with_a_worker_that_stands_still_is_not_healthy(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
+    """It says which, and for what partition; once the worker comes on, it is well and ships."""
+    still = {"storage.service.endpoint.provider.class": "tests.uploader.standing_still:StandingStill"}
+    archive = archive_of("held-up", properties=still)
+    cluster.create_topic("held-up", assignment=[[1]])
+    cluster.produce("held-up", records(1000), partition=0)
+    agent = archive.agent(environment={**archive.s3.environment(), "PYTHONPATH": str(CHECKOUT)})
+    wait_for(lambda: agent.health()["status"] == "failing", "the agent to notice", state=agent.tail, seconds=60)
+    assert [name.partition("-")[0] for name in agent.health()["stuck"]] == ["question"]
+    assert "(AskStore held-up-0)" in agent.page("/")
+    (agent.config_dir / "go").touch()
+    archive.wait_until_shipped()
+    wait_for(lambda: agent.health()["status"] == "ok", "the agent to be well again", state=agent.tail, seconds=60)
