@@ -57,8 +57,9 @@ setup: $(READY)
 	@deploy/need-java
 	@$(BIN)/python -m ts_local.jars
 
-# Stores that tests alone speak to, and the Prometheus that reads the agents' metrics.
+# Stores that tests alone speak to, the browser that pages are looked at in, and the Prometheus that reads metrics.
 test-parts: setup
+	@deploy/need-chromium
 	@$(BIN)/python -m ts_local.hdfs
 	@$(BIN)/python -m ts_local.azurite
 	@$(BIN)/python -m ts_local.prometheus

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import javaproperties
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
 
+from ts_common.config_types import UNIT, extra_of, type_of
 from ts_common.errors import ConfigurationError
 from ts_common.object_keys import MAX_ENTROPY_BITS
 from ts_common.spelling import nearest
@@ -94,11 +95,13 @@ class ClusterConfig(BaseModel):
         (re.compile(".*"),),
         alias="ts.segment.uploader.kafka.topics.include",
         description="Comma-separated regular expressions; a topic is shipped where one matches its whole name.",
+        json_schema_extra=_CHANGEABLE,
     )
     topics_exclude: Patterns = Field(
         (),
         alias="ts.segment.uploader.kafka.topics.exclude",
         description="Comma-separated regular expressions; a topic that one matches is not shipped, included or not.",
+        json_schema_extra=_CHANGEABLE,
     )
     offset_reset: Annotated[OffsetReset, BeforeValidator(_upper)] = Field(
         OffsetReset.EARLIEST,
@@ -120,6 +123,7 @@ class ClusterConfig(BaseModel):
         ge=100,
         alias="ts.segment.uploader.upload.timeout.ms",
         description="Milliseconds without progress after which one upload is cut and tried again.",
+        json_schema_extra={UNIT: "ms"},
     )
     upload_max_bytes_per_second: int | None = Field(
         None,
@@ -129,7 +133,7 @@ class ClusterConfig(BaseModel):
             "The most that the whole agent sends, in bytes per second of what it uploads, over all threads and stores. "
             "Absent: no limit."
         ),
-        json_schema_extra=_CHANGEABLE,
+        json_schema_extra={**_CHANGEABLE, UNIT: "bytes/s"},
     )
     nice: int = Field(
         10,
@@ -168,6 +172,7 @@ class ClusterConfig(BaseModel):
         gt=0,
         alias="ts.segment.uploader.leadership.watcher.poll.interval.seconds",
         description="Seconds between the safety re-reads of leadership beside the watches.",
+        json_schema_extra={UNIT: "s"},
     )
     kafka_client: dict[str, str] = Field(
         {},
@@ -312,7 +317,7 @@ _ALL_KEYS = (*KEYS, *(PREFIX + option.name for option in OPTIONS))
 
 def is_changeable(name: str) -> bool:
     """Whether a field of `ClusterConfig` takes effect when the file is read again (SIGHUP), without a restart."""
-    return ClusterConfig.model_fields[name].json_schema_extra == _CHANGEABLE
+    return bool(extra_of(ClusterConfig.model_fields[name]).get("changeable"))
 
 
 def load_config(path: Path) -> tuple[ClusterConfig, tuple[str, ...]]:
@@ -389,8 +394,8 @@ def reference_page() -> str:
         "On SIGHUP the agent reads the file again: what is changeable takes effect, what else differs is said in the",
         "log as needing a restart, and a file with errors changes nothing.",
         "",
-        "| key | default | meaning |",
-        "| --- | --- | --- |",
+        "| key | type | default | meaning |",
+        "| --- | --- | --- | --- |",
     ]
     for name, info in ClusterConfig.model_fields.items():
         if info.alias is None:
@@ -404,7 +409,7 @@ def reference_page() -> str:
         if name == "entropy_bits":
             shown = "none"
         changeable = " Changeable while the agent runs." if is_changeable(name) else ""
-        lines.append(f"| `{info.alias}` | {shown} | {info.description}{changeable} |")
+        lines.append(f"| `{info.alias}` | {type_of(info)} | {shown} | {info.description}{changeable} |")
     lines += [
         "",
         "How S3 is spoken to, and how objects are stored there, for all topics; the file of the provider json may say",

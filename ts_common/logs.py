@@ -6,6 +6,19 @@ from enum import StrEnum
 
 import structlog
 
+from ts_common.redaction import redacted
+
+_NOT_TEXT = {"exc_info", "_record", "_from_structlog"}  # structlog's own
+
+
+class LogLevel(StrEnum):
+    """What is logged: this and what is worse."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
 
 class LogFormat(StrEnum):
     """How a line looks."""
@@ -14,17 +27,35 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
+def _redact(
+    _logger: structlog.typing.WrappedLogger, _method: str, facts: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Whatever a fact is, what a URL in it holds of credentials is not written."""
+    for name, value in facts.items():
+        if name in _NOT_TEXT:
+            continue
+        text = value if isinstance(value, str) else repr(value)
+        if "@" in text and (shown := redacted(text)) != text:
+            facts[name] = shown
+    return facts
+
+
 def configure_logs(log_format: LogFormat, level: int = logging.INFO) -> None:
     """Set up structlog, and let the libraries' warnings through the same door."""
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _redact,
     ]
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if log_format is LogFormat.JSON
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0)
+        else structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(),
+            pad_event_to=0,
+            exception_formatter=structlog.dev.plain_traceback,  # rich's shows local variables, passwords among them
+        )
     )
     structlog.configure(
         processors=[*shared, structlog.processors.format_exc_info, renderer]

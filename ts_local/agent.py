@@ -8,6 +8,8 @@
 AgentProcess           a Server (start, stop, kill, pause, resume, restart, tail) and
   address              "127.0.0.1:<port>" of /metrics and /healthz
   health()             what /healthz says
+  status()             what /status.json says
+  page(path)           any page, as text
   metrics()            what /metrics shows, by sample
 write_config(...)      writes CONFIG_DIR/<clusterId>.properties
 """
@@ -85,10 +87,12 @@ class AgentProcess(Server):
     def not_ready(self) -> str | None:
         """Asks `/healthz`; an agent that answers that it is not well is up."""
         try:
-            status, _ = self._get("/healthz")
+            status, body = self._get("/healthz")
         except (OSError, http.client.HTTPException) as error:
             return f"http://{self.address}/healthz: {error}"
-        return None if status in {200, 503} else f"http://{self.address}/healthz answers {status}"
+        if status not in {200, 503}:
+            return f"http://{self.address}/healthz answers {status}"
+        return "it asks its stores still" if json.loads(body).get("phase") == "starting" else None
 
     def health(self) -> dict[str, Any]:
         """The object that `/healthz` answers with; `status` is "ok" or "failing".
@@ -99,6 +103,24 @@ class AgentProcess(Server):
         _, body = self._get("/healthz")
         facts: dict[str, Any] = json.loads(body)
         return facts
+
+    def status(self) -> dict[str, Any]:
+        """The object of `/status.json`.
+
+        Raises:
+            OSError, http.client.HTTPException: it does not answer.
+        """
+        facts: dict[str, Any] = json.loads(self.page("/status.json"))
+        return facts
+
+    def page(self, path: str) -> str:
+        """The text of a page, whatever its status.
+
+        Raises:
+            OSError, http.client.HTTPException: it does not answer.
+        """
+        _, body = self._get(path)
+        return body.decode()
 
     def metrics(self) -> dict[str, float]:
         """What `/metrics` shows, by sample as it is written there.

@@ -13,22 +13,18 @@ ends the process with a non-zero code, so that its supervisor starts it anew: ne
 """
 
 import queue
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 
 import structlog
 
 from ts_common.config import ClusterConfig
 from ts_common.endpoints import EndpointProvider
-from ts_common.errors import ConfigurationError
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys
-from ts_common.plugins import load_class
 from ts_common.store.unconditional import WHAT_IS_LOST
 from ts_uploader.backlog import Backlog, BytesBehind, retention_left
 from ts_uploader.backlog_metrics import BacklogCollector
@@ -46,16 +42,17 @@ from ts_uploader.events import (
     Ship,
 )
 from ts_uploader.health import HealthServer
-from ts_uploader.leadership.contract import LeadershipSource, Said
-from ts_uploader.leadership.listener import client_settings
-from ts_uploader.leadership.zookeeper import ZookeeperLeadership
+from ts_uploader.last_errors import LastErrors
+from ts_uploader.leadership.factory import open_source
 from ts_uploader.metrics import COMMITS, GAP_WRITTEN_OVER, QUESTIONS, UPLOADS, CountedElsewhere, Metrics
 from ts_uploader.neighbours import announce
+from ts_uploader.progress import Progress
 from ts_uploader.reload import Reread, reload
 from ts_uploader.reporters.contract import Reporting
 from ts_uploader.reporters.factory import open_reporter
 from ts_uploader.retention import BrokerSettings, TopicSettings
 from ts_uploader.settings import Settings
+from ts_uploader.status import Parts, Status
 from ts_uploader.stores import COMMIT_THREADS, Stores
 from ts_uploader.tracker import Tracker
 from ts_uploader.uploader import Uploader
@@ -108,7 +105,7 @@ class Agent:
         environment: the broker's surroundings.
         config: the cluster's settings.
         endpoints: where each topic's objects go.
-        http_address: where `/metrics` and `/healthz` are served, `host:port`.
+        http_address: where `ts_uploader.health` serves its pages, `host:port`.
         reread: reads the cluster's settings and where its topics go again.
 
     Raises:
@@ -127,14 +124,15 @@ class Agent:
         self._keys = ClusterKeys(environment.cluster_id, config.entropy_bits)
         self._stores = Stores(endpoints, config)
         self._metrics = Metrics()
+        self._config = config
         self._watcher = LogDirectoryWatcher(
             environment.log_dirs,
-            config.ships,
+            self._ships,
             self._inbox.put,
             SCAN_SECONDS,
             scanned=self._metrics.scan_seconds.observe,
         )
-        self._leadership = _leadership(environment, config, self._inbox.put)
+        self._leadership = open_source(environment, config, self._inbox.put)
         self._settings = Settings(environment.defaults)
         checkpoint_seconds = environment.defaults.checkpoint_interval_ms / _MILLISECONDS
         self._tracker = Tracker(config.offset_reset, checkpoint_seconds=checkpoint_seconds)
@@ -155,7 +153,8 @@ class Agent:
             self._chapters,
         )
         self._presence = announce(environment, endpoints)  # before another agent's HTTP address is found taken
-        self._health = HealthServer(http_address, self._metrics.registry, self._say_health)
+        self._progress = Progress(config.upload_timeout_seconds)
+        self._errors = LastErrors()
         reporter = open_reporter(config, environment)
         self._reporting = (
             Reporting(reporter, self._metrics.registry, config.reporter_interval_seconds) if reporter else None
@@ -169,8 +168,26 @@ class Agent:
             *(self._worker(f"commit-{n}", self._commits, performer) for n in range(COMMIT_THREADS)),
             *(self._worker(f"upload-{n}", self._uploads, performer) for n in range(config.upload_threads)),
         ]
+        parts = Parts(
+            environment=environment,
+            leadership=self._leadership,
+            progress=self._progress,
+            errors=self._errors,
+            retention=self._settings.retention,
+            backlog=self._ask_backlog,
+            threads=self._threads,
+            queues={
+                "uploads": self._uploads.__len__,
+                "commits": self._commits.__len__,
+                "questions": self._questions.__len__,
+            },
+            looked_at=lambda: self._watcher.looked_at,
+            scan_seconds=SCAN_SECONDS,
+            limits=lambda: (self._stores.pace.limit, self._stores.allowance.limit),
+        )
+        self._status = Status(parts)
+        self._health = HealthServer(http_address, self._metrics.registry, self._status)
         self._environment = environment
-        self._config = config
         self._endpoints = endpoints
         self._reread = reread
         self._local: set[TopicPartition] = set()  # partitions with a directory here
@@ -189,13 +206,15 @@ class Agent:
             TieredStorageError, or what a thread died of: the process should end with a non-zero code.
         """
         try:
+            self._health.start()
             self._stores.check(self._keys)
+            self._status.store_answered = True
             if not self._config.conditional_writes:
                 log.warning(WHAT_IS_LOST)
             self._watcher.start_watching()
-            self._health.start()
             for thread in self._threads:
                 thread.start()
+            self._status.begun = True
             log.info(
                 "watching",
                 cluster=self._environment.cluster_id,
@@ -228,6 +247,7 @@ class Agent:
                 self._note_directory(message)
                 self._dispatch(self._tracker.observe(message))
             elif isinstance(message, Result):
+                self._errors.take(message)
                 self._dispatch(self._tracker.conclude(message))
             elif isinstance(message, BrokerSettings | TopicSettings):
                 self._settings.take(message)
@@ -235,6 +255,7 @@ class Agent:
                 topics = {partition.topic for partition in self._local}
                 self._config = reload(self._config, self._endpoints, topics, self._reread)
                 self._stores.allowance.change(self._config.upload_max_bytes_per_second)
+                self._watcher.hint_all()  # what is shipped may be others now
             elif isinstance(message, _BacklogWanted):
                 message.answer.set_result(self._tracker.backlog())
             elif isinstance(message, _Died):
@@ -270,19 +291,21 @@ class Agent:
         elif isinstance(message, DirectoryGone):
             self._local.discard(message.partition)
             self._behind.forget(message.partition)
+            self._uploads.drop(message.partition)
             self._local_changed = True
 
     def _tick(self) -> None:
         if not self._watcher.watching:
             raise RuntimeError("inotify ended: the threads of the directory watcher are gone")
         now = time.monotonic()
-        connected = self._leadership.connected
+        connected = self._status.note_leadership()
         if connected:
             self._leadership_heard = now
         self._metrics.leadership_connected.set(connected)
         self._metrics.leadership_age.set(now - self._leadership_heard)
         self._metrics.request_limit.set(self._stores.pace.limit or float("inf"))
         self._metrics.upload_limit.set(self._stores.allowance.limit or float("inf"))
+        self._progress.excuse(self._stores.pace.refused, self._stores.allowance.waited_seconds)
         if not self._local_changed:  # the leadership source knows by now whom it need not tell of any more
             self._tracker.forget_absent()
         backlog = self._tracker.backlog().items()
@@ -312,22 +335,14 @@ class Agent:
         metrics.broker.info({"cluster_id": environment.cluster_id, "broker_id": str(environment.broker_id)})
 
     def _ask_backlog(self) -> Mapping[TopicPartition, Backlog]:
+        if not self._status.begun:
+            return {}
         wanted = _BacklogWanted(Future())
         self._inbox.put(wanted)
         return wanted.answer.result(_ANSWER_SECONDS)
 
-    def _say_health(self) -> tuple[bool, dict[str, object]]:
-        try:
-            partitions: int | None = len(self._ask_backlog())
-        except FutureTimeoutError:
-            partitions = None
-        dead = [thread.name for thread in self._threads if not thread.is_alive()]
-        facts: dict[str, object] = {
-            "partitions_led": partitions,
-            "leadership": "watched" if self._leadership.connected else "unknown",
-            "dead_threads": dead,
-        }
-        return partitions is not None and not dead, facts
+    def _ships(self, topic: str) -> bool:
+        return self._config.ships(topic)  # asked from the watcher's thread, and `reload` puts another in its place
 
     def _thread(self, name: str, target: Callable[[], None]) -> threading.Thread:
         def supervised() -> None:
@@ -341,7 +356,8 @@ class Agent:
     def _worker(self, name: str, tasks: WorkQueue[AnyTask], performer: Performer) -> threading.Thread:
         def work() -> None:
             while (task := tasks.get()) is not None:
-                result = performer.perform(task)
+                with self._progress.doing(type(task).__name__, task.partition):
+                    result = performer.perform(task)
                 if result is not None:
                     self._inbox.put(result)
 
@@ -370,19 +386,3 @@ class Agent:
             log.warning("cutting off what did not end in time", threads=running, seconds=STOP_SECONDS)
         else:
             self._stores.close()
-
-
-def _leadership(environment: Environment, config: ClusterConfig, emit: Callable[[Said], None]) -> LeadershipSource:
-    name = config.leadership or ("kraft" if environment.kraft else "zookeeper")
-    key = "ts.segment.uploader.leadership.watcher.class"
-    if name == "kraft":
-        from ts_uploader.leadership.kraft import KraftLeadership  # noqa: PLC0415  (librdkafka, only where it is used)
-
-        client = client_settings(environment.broker_properties, config.kafka_client, socket.getfqdn())
-        return KraftLeadership(environment, emit, config.leadership_poll_seconds, client)
-    if name != "zookeeper":
-        source: type[LeadershipSource] = load_class(name, LeadershipSource, key)  # type: ignore[type-abstract]
-        return source(environment, emit, config.leadership_poll_seconds)
-    if not environment.zookeeper_connect:
-        raise ConfigurationError(key, ["zookeeper is asked for, and the broker's file has no zookeeper.connect"])
-    return ZookeeperLeadership(environment, emit, config.leadership_poll_seconds)

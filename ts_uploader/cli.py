@@ -1,5 +1,6 @@
 """The command `ts-uploader`."""
 
+import logging
 import os
 import signal
 import sys
@@ -13,12 +14,16 @@ import typer
 from ts_common.config import ClusterConfig, load_config
 from ts_common.endpoints import EndpointProvider, open_provider
 from ts_common.errors import ConfigurationError, OperatorError, RetryError
-from ts_common.logs import LogFormat, configure_logs
+from ts_common.logs import LogFormat, LogLevel, configure_logs
 from ts_common.model import is_cluster_id
 from ts_common.plugins import load_class
+from ts_common.redaction import redacted
+from ts_uploader import check as checks
+from ts_uploader import findings
 from ts_uploader.agent import Agent
 from ts_uploader.arenas import bound_arenas
-from ts_uploader.environment import EnvironmentProvider, ServerPropertiesEnvironment
+from ts_uploader.environment import Environment, EnvironmentProvider, ServerPropertiesEnvironment
+from ts_uploader.findings import exit_code
 from ts_uploader.priority import step_back
 
 EXIT_REFUSED = 2  # somebody must act: the message says on what
@@ -27,6 +32,18 @@ EXIT_TRY_AGAIN = 75  # EX_TEMPFAIL: something outside is away; the supervisor sh
 
 log = structlog.get_logger()
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True)
+
+
+_ServerProperties = Annotated[
+    Path | None,
+    typer.Option(help="The broker's own file: broker.id or node.id, log.dirs, zookeeper.connect or listeners."),
+]
+_ClusterId = Annotated[
+    str | None, typer.Option(help="Names the properties file and stands in every key; else from meta.properties.")
+]
+_EnvironmentProvider = Annotated[
+    str | None, typer.Option(help="module:Class that tells the broker's surroundings instead.")
+]
 
 
 def _say_version(asked: bool) -> None:
@@ -47,28 +64,60 @@ def _commands(
 @app.command()
 def run(
     config_dir: Annotated[Path, typer.Argument(help="Holds <clusterId>.properties.", metavar="CONFIG_DIR")],
-    server_properties: Annotated[
-        Path | None,
-        typer.Option(help="The broker's own file: broker.id or node.id, log.dirs, zookeeper.connect or listeners."),
-    ] = None,
-    cluster_id: Annotated[
-        str | None, typer.Option(help="Names the properties file and stands in every key; else from meta.properties.")
-    ] = None,
-    environment_provider: Annotated[
-        str | None, typer.Option(help="module:Class that tells the broker's surroundings instead.")
-    ] = None,
-    http_address: Annotated[str, typer.Option(help="host:port of /metrics and /healthz.")] = "127.0.0.1:9464",
+    server_properties: _ServerProperties = None,
+    cluster_id: _ClusterId = None,
+    environment_provider: _EnvironmentProvider = None,
+    http_address: Annotated[
+        str, typer.Option(help="host:port of the status page, /status.json, /healthz, /readyz, /metrics.")
+    ] = "127.0.0.1:9464",
     log_format: Annotated[LogFormat, typer.Option(help="One event a line, as text or JSON.")] = LogFormat.TEXT,
+    log_level: Annotated[LogLevel, typer.Option(help="What is logged: this and what is worse.")] = LogLevel.INFO,
 ) -> None:
     """Run the agent beside a broker until SIGTERM; on SIGHUP its configuration is read again."""
     bound_arenas()
-    configure_logs(log_format)
+    configure_logs(log_format, logging.getLevelNamesMapping()[log_level.upper()])
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what it asks for is about to be done
     agent = _build(config_dir, server_properties, cluster_id, environment_provider, http_address)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda received, _: agent.stop(signal.Signals(received).name))
     signal.signal(signal.SIGHUP, lambda *_: agent.reload())
     agent.run()
+
+
+@app.command()
+def check(
+    config_dir: Annotated[Path, typer.Argument(help="Holds <clusterId>.properties.", metavar="CONFIG_DIR")],
+    server_properties: _ServerProperties = None,
+    cluster_id: _ClusterId = None,
+    environment_provider: _EnvironmentProvider = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="End with 1 where there are warnings.")] = False,
+) -> None:
+    """Look at everything that an agent needs, and tell all that is found at once; nothing is shipped."""
+    bound_arenas()
+    configure_logs(LogFormat.TEXT, logging.CRITICAL)  # what is worth saying is among the findings
+
+    def load() -> Environment:
+        return _surroundings(server_properties, cluster_id, environment_provider)
+
+    found = checks.check(load, config_dir, cluster_id)
+    code = exit_code(found, strict=strict)
+    print(findings.as_json(found, code) if as_json else findings.as_text(found), end="")  # noqa: T201
+    raise typer.Exit(code)
+
+
+def _surroundings(
+    server_properties: Path | None, cluster_id: str | None, environment_provider: str | None
+) -> Environment:
+    provider: type[EnvironmentProvider] = ServerPropertiesEnvironment
+    if environment_provider is not None:
+        provider = load_class(environment_provider, EnvironmentProvider, "--environment-provider")  # type: ignore[type-abstract]
+    environment = provider(server_properties, cluster_id).load()
+    if not is_cluster_id(environment.cluster_id):
+        raise ConfigurationError(
+            "--environment-provider", [f"cluster id {environment.cluster_id!r} cannot name a file"]
+        )
+    return environment
 
 
 def _build(
@@ -78,14 +127,7 @@ def _build(
     environment_provider: str | None,
     http_address: str,
 ) -> Agent:
-    provider: type[EnvironmentProvider] = ServerPropertiesEnvironment
-    if environment_provider is not None:
-        provider = load_class(environment_provider, EnvironmentProvider, "--environment-provider")  # type: ignore[type-abstract]
-    environment = provider(server_properties, cluster_id).load()
-    if not is_cluster_id(environment.cluster_id):
-        raise ConfigurationError(
-            "--environment-provider", [f"cluster id {environment.cluster_id!r} cannot name a file"]
-        )
+    environment = _surroundings(server_properties, cluster_id, environment_provider)
     path = config_dir / f"{environment.cluster_id}.properties"
     if config_dir.is_file():
         raise ConfigurationError(str(config_dir), ["this is a file; give the directory that holds it"])
@@ -119,10 +161,10 @@ def _run() -> int:
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except OperatorError as error:
-        print(f"ts-uploader: {error}", file=sys.stderr)  # noqa: T201  (the command's own voice)
+        print(f"ts-uploader: {redacted(str(error))}", file=sys.stderr)  # noqa: T201  (the command's own voice)
         return EXIT_REFUSED
     except RetryError as error:
-        print(f"ts-uploader: {error}; start it again when that is mended", file=sys.stderr)  # noqa: T201
+        print(f"ts-uploader: {redacted(str(error))}; start it again when that is mended", file=sys.stderr)  # noqa: T201
         return EXIT_TRY_AGAIN
     except Exception:
         log.exception("ended by an error that is not the user's")

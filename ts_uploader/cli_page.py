@@ -19,7 +19,7 @@ def reference_page() -> str:
             ) as inner_context:
                 lines += [f"## `ts-uploader {name}`", "", "```", inner.get_help(inner_context), "```", ""]
     lines += [
-        "## Exit codes",
+        "## Exit codes of `run`",
         "",
         "| code | meaning |",
         "| --- | --- |",
@@ -28,6 +28,15 @@ def reference_page() -> str:
         "| 75 | the store did not answer at the start, or another program listens on the HTTP address; nothing was "
         "written, and a supervisor should start it again |",
         "| 70 | ended by an error that is not the user's; a supervisor should start the agent again |",
+        "",
+        "## Exit codes of `check`",
+        "",
+        "| code | meaning |",
+        "| --- | --- |",
+        "| 0 | nothing has to be done; hints and warnings may stand there |",
+        "| 1 | with `--strict`: there are warnings |",
+        "| 2 | somebody must act, and the findings say on what |",
+        "| 75 | a store or the source of leadership did not answer: ask again |",
     ]
     return "\n".join(lines) + "\n"
 

@@ -1,9 +1,16 @@
-"""`/metrics` and `/healthz`, on loopback unless told otherwise."""
+"""What the agent serves over HTTP, on loopback unless told otherwise.
+
+/metrics        for Prometheus
+/healthz        200 while no restart would help, else 503
+/readyz         200 once everything that the agent needs has answered, else 503
+/status.json    how it does, with every partition
+/               the same for a person, trouble first
+"""
 
 import errno
 import json
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from prometheus_client import CollectorRegistry
@@ -12,8 +19,12 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from ts_common.errors import AddressInUse, ConfigurationError
+from ts_uploader.status import Status, health_facts, status_json
+from ts_uploader.status_page import HEADERS, status_page
 
-Health = Callable[[], tuple[bool, dict[str, object]]]
+_NO_HEADERS: Mapping[str, str] = {}
+_SILENT_SECONDS = 30.0  # after which a client that asks nothing, or takes nothing, is let go: each has a thread
+_KNOWN = b"/ and /status.json, /healthz, /readyz and /metrics are served here\n"
 
 
 class HealthServer:
@@ -22,30 +33,43 @@ class HealthServer:
     Args:
         address: `host:port`; port 0 takes a free one.
         registry: what `/metrics` shows.
-        health: whether all is well, and the facts that `/healthz` shows.
+        status: what the other pages show.
 
     Raises:
         ConfigurationError: the address is none, or not of this machine.
         AddressInUse: another program listens there.
     """
 
-    def __init__(self, address: str, registry: CollectorRegistry, health: Health) -> None:
+    def __init__(self, address: str, registry: CollectorRegistry, status: Status) -> None:
         host, _, port = address.rpartition(":")
         if not host or not port.isdigit():
             raise ConfigurationError("--http-address", [f"{address!r} is not of the form host:port"])
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"  # for pages in chunks: one that breaks off is not taken for a whole one
+            timeout = _SILENT_SECONDS
 
             def do_GET(self) -> None:
-                if self.path == "/metrics":
-                    self._stream(CONTENT_TYPE_LATEST, metrics_page(registry))
-                elif self.path == "/healthz":
-                    well, facts = health()
-                    text = json.dumps({"status": "ok" if well else "failing", **facts}) + "\n"
-                    self._answer(200 if well else 503, "application/json", text.encode())
-                else:
-                    self._answer(404, "text/plain", b"/metrics and /healthz are served here\n")
+                match self.path.partition("?")[0]:
+                    case "/metrics":
+                        self._stream(CONTENT_TYPE_LATEST, metrics_page(registry))
+                    case "/status.json":
+                        self._stream("application/json", status_json(status))
+                    case "/":
+                        self._stream("text/html; charset=utf-8", status_page(status), HEADERS)
+                    case "/healthz":
+                        look, backlog = status.look()
+                        facts = {"partitions_led": len(backlog) if look.answering else None, **health_facts(look)}
+                        self._verdict("ok" if look.healthy else "failing", facts, well=look.healthy)
+                    case "/readyz":
+                        look, _ = status.look()
+                        self._verdict("ready" if look.ready else "waiting", dict(look.answered), well=look.ready)
+                    case _:
+                        self._answer(404, "text/plain", _KNOWN)
+
+            def _verdict(self, verdict: str, facts: Mapping[str, object], *, well: bool) -> None:
+                text = json.dumps({"status": verdict, **facts}) + "\n"
+                self._answer(200 if well else 503, "application/json", text.encode())
 
             def _answer(self, status: int, content_type: str, body: bytes) -> None:
                 self.send_response(status)
@@ -55,9 +79,13 @@ class HealthServer:
                 self.end_headers()
                 self.wfile.write(body)
 
-            def _stream(self, content_type: str, pieces: Iterable[bytes]) -> None:
+            def _stream(
+                self, content_type: str, pieces: Iterable[bytes], headers: Mapping[str, str] = _NO_HEADERS
+            ) -> None:
                 chunked = self.request_version == "HTTP/1.1"
                 self.send_response(200)
+                for name, value in headers.items():
+                    self.send_header(name, value)
                 self.send_header("Content-Type", content_type)
                 self.send_header("Connection", "close")
                 if chunked:

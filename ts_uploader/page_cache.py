@@ -23,6 +23,8 @@ from typing import Final
 
 import structlog
 
+from ts_uploader.progress import beat
+
 log = structlog.get_logger()
 
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
@@ -59,6 +61,7 @@ class PulledPages:
 
     def expect(self, start: int, end: int) -> None:
         """Note which pages of the bytes `[start, end)` are not cached, and have the kernel begin to read them."""
+        beat()
         first, last = start // PAGE_BYTES, min(-(-end // PAGE_BYTES), self._pages) - 1
         page = first // _SAMPLE_PAGES * _SAMPLE_PAGES
         if last < page or self._known.find(_UNKNOWN, page, last + 1) < 0:

@@ -1,6 +1,8 @@
 """The stores of a cluster's topics, behind one rate of requests and one of bytes."""
 
 import threading
+from collections.abc import Callable
+from typing import TypeVar
 
 from ts_common.config import ClusterConfig
 from ts_common.endpoints import EndpointProvider
@@ -11,9 +13,22 @@ from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.options import Endpoint, StorageOptions
 from ts_common.store.paced import Pace, PacedStore
+from ts_uploader.findings import Finding, error, unanswered
+from ts_uploader.progress import beat
 from ts_uploader.store_check import problems_of
+from ts_uploader.store_findings import thorough
+
+_Answer = TypeVar("_Answer")
 
 COMMIT_THREADS = 2  # of the agent, which write beside its upload threads
+
+
+class _BeatingPace(Pace):
+    """Each request is a sign that its thread comes on."""
+
+    def request(self, call: Callable[[], _Answer]) -> _Answer:
+        beat()
+        return super().request(call)
 
 
 class Stores:
@@ -33,7 +48,7 @@ class Stores:
         self._config = config
         self._lock = threading.Lock()
         self._opened: dict[Endpoint, ObjectStore] = {}
-        self.pace = Pace()
+        self.pace: Pace = _BeatingPace()
         self.allowance = Allowance(config.upload_max_bytes_per_second)
 
     def of(self, topic: str) -> ObjectStore:
@@ -48,22 +63,48 @@ class Stores:
             StoreUnavailable: a store does not answer at this moment.
         """
         problems: list[str] = []
-        for endpoint in sorted(self._endpoints.endpoints(), key=repr):
-
-            def open_with(options: StorageOptions, location: str = endpoint.location) -> ObjectStore:
-                return self._new(Endpoint(location, options))
-
-            try:
-                store = self._open(endpoint)
-                problems += problems_of(store, keys, endpoint, open_with, conditional=self._config.conditional_writes)
-            except RetryError:
-                raise  # not a matter of configuration: the supervisor tries again
-            except ConfigurationError as error:
-                problems += error.problems
-            except TieredStorageError as error:
-                problems.append(str(error) if endpoint.location in str(error) else f"{endpoint.location}: {error}")
+        for endpoint in self._all():
+            problems += self._problems(endpoint, keys)
         if problems:
             raise ConfigurationError("the object store", list(dict.fromkeys(problems)))
+
+    def findings(self, keys: ClusterKeys) -> list[Finding]:
+        """What `check` would refuse of each store, and all that is worth knowing of the others."""
+        findings: list[Finding] = []
+        for endpoint in self._all():
+            try:
+                problems = self._problems(endpoint, keys)
+                findings += [error(endpoint.location, problem) for problem in problems]
+                if not problems:
+                    findings += thorough(self._open(endpoint), keys, endpoint)
+            except RetryError as away:
+                findings.append(unanswered(endpoint.location, str(away)))
+            except TieredStorageError as refused:
+                findings.append(error(endpoint.location, str(refused)))
+        return list(dict.fromkeys(findings))
+
+    def _all(self) -> list[Endpoint]:
+        return sorted(self._endpoints.endpoints(), key=repr)
+
+    def _problems(self, endpoint: Endpoint, keys: ClusterKeys) -> list[str]:
+        """What has to be mended before anything is shipped to an endpoint.
+
+        Raises:
+            StoreUnavailable: not a matter of configuration: it may answer later.
+        """
+
+        def open_with(options: StorageOptions) -> ObjectStore:
+            return self._new(Endpoint(endpoint.location, options))
+
+        try:
+            conditional = self._config.conditional_writes
+            return problems_of(self._open(endpoint), keys, endpoint, open_with, conditional=conditional)
+        except RetryError:
+            raise
+        except ConfigurationError as refused:
+            return list(refused.problems)
+        except TieredStorageError as refused:
+            return [str(refused) if endpoint.location in str(refused) else f"{endpoint.location}: {refused}"]
 
     def close(self) -> None:
         """Close every store."""

@@ -79,6 +79,12 @@ class WorkQueue(Generic[T]):
                 self._changed.wait(self._later[0][0] - now if self._later else None)
             return None
 
+    def drop(self, line: Hashable) -> None:
+        """Drop what waits in a line; what was handed out goes on."""
+        with self._changed:
+            self._lines.pop(line, None)
+            self._urgent.pop(line, None)
+
     def close(self) -> None:
         """Drop what waits and let every `get` return None."""
         with self._changed:

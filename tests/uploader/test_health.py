@@ -11,6 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
+from tests.uploader.statuses import status_of
 from ts_common.model import TopicPartition
 from ts_uploader.backlog import Backlog
 from ts_uploader.backlog_metrics import BacklogCollector
@@ -18,6 +19,7 @@ from ts_uploader.events import Listing
 from ts_uploader.health import HealthServer, metrics_page
 from ts_uploader.metrics import Metrics
 from ts_uploader.retention import TopicRetention
+from ts_uploader.status import Status
 from ts_uploader.waiting import Wait, WaitReason
 
 
@@ -38,9 +40,9 @@ def registry_of(backlog: Callable[[], Mapping[TopicPartition, Backlog]]) -> Coll
 
 
 @contextmanager
-def served(registry: CollectorRegistry) -> Iterator[http.client.HTTPConnection]:
+def served(registry: CollectorRegistry, status: Status | None = None) -> Iterator[http.client.HTTPConnection]:
     """A connection to a server of this page."""
-    server = HealthServer("127.0.0.1:0", registry, lambda: (True, {"partitions_led": 3}))
+    server = HealthServer("127.0.0.1:0", registry, status or status_of(lambda: backlog(3))[0])
     server.start()
     try:
         with closing(http.client.HTTPConnection(server.address, timeout=10)) as connection:
@@ -98,10 +100,59 @@ def test_the_page_takes_less_memory_than_it_is_long() -> None:
     assert peak < size
 
 
+def asked(connection: http.client.HTTPConnection, path: str) -> tuple[int, bytes]:
+    """Status and body of a page; a connection is for one answer."""
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    body = answer.read()
+    assert answer.headers["Connection"] == "close"
+    return answer.status, body
+
+
 def test_health_is_told_with_its_facts() -> None:
     """As JSON, and the connection ends with it."""
     with served(registry_of(dict)) as connection:
-        connection.request("GET", "/healthz")
-        answer = connection.getresponse()
-        assert (answer.status, json.loads(answer.read())) == (200, {"status": "ok", "partitions_led": 3})
-        assert answer.headers["Connection"] == "close"
+        code, body = asked(connection, "/healthz")
+    facts = json.loads(body)
+    assert (code, facts["status"], facts["partitions_led"], facts["leadership"]) == (200, "ok", 3, "watched")
+
+
+def test_an_agent_whose_tracker_does_not_answer_is_not_healthy_and_says_so_everywhere() -> None:
+    """The other pages come all the same: they are what one looks at then."""
+
+    def fail() -> Mapping[TopicPartition, Backlog]:
+        raise TimeoutError
+
+    status, *_ = status_of(fail)
+    with served(registry_of(dict), status) as connection:
+        code, body = asked(connection, "/healthz")
+        told = json.loads(asked(connection, "/status.json")[1])
+        page = asked(connection, "/")[1].decode()
+    assert (code, json.loads(body)["status"], told["healthy"]) == (503, "failing", False)
+    assert told["partitions"] == []
+    assert "does not answer" in page
+
+
+def test_readiness_waits_for_store_log_dirs_and_leadership_and_stays() -> None:
+    """Each is named; once all have answered the agent stays ready, also while one of them is away."""
+    status, source, _ = status_of(looked_at=None)
+    status.store_answered = source.up = False
+    with served(registry_of(dict), status) as connection:
+        code, body = asked(connection, "/readyz")
+        missing = {"configuration": True, "store": False, "log_dirs": False, "leadership": False}
+        assert (code, json.loads(body)) == (503, {"status": "waiting", **missing})
+    status, source, _ = status_of()
+    with served(registry_of(dict), status) as connection:
+        assert asked(connection, "/readyz")[0] == 200
+        source.up = False
+        assert asked(connection, "/readyz")[0] == 200
+        assert b"Leadership is unknown" in asked(connection, "/")[1]
+
+
+def test_other_paths_are_told_what_is_served() -> None:
+    """And a query behind a path does not matter."""
+    with served(registry_of(dict)) as connection:
+        code, body = asked(connection, "/nowhere")
+        assert asked(connection, "/healthz?verbose")[0] == 200
+    assert code == 404
+    assert b"/status.json" in body

@@ -19,9 +19,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public 
 from tests.matrix import cases
 from tests.uploader.beside import BUCKET, PREFIX, archives
 from tests.uploader.conftest import ArchiveOf
+from tests.uploader.test_check import URL, Check
 from tests.uploader.test_kraft import records
 from ts_local.cluster import LocalCluster, wait_for
 from ts_local.ports import LOOPBACK, free_port
+from ts_uploader.findings import EXIT_ACT, EXIT_FINE, EXIT_UNANSWERED
 
 PASSWORD = "hush, hush"
 STORE_PASSWORD = "changeit"
@@ -77,7 +79,8 @@ def secured(cluster: LocalCluster, certificates: Path) -> dict[str, str]:
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS;User:CN=broker;User:agent",
         "listener.name.secret.plain.sasl.jaas.config": (
-            f'{LOGIN}.plain.PlainLoginModule {credentials} user_agent="{PASSWORD}" user_guest="{PASSWORD}";'
+            f'{LOGIN}.plain.PlainLoginModule {credentials} user_agent="{PASSWORD}" user_guest="{PASSWORD}" '
+            f'user_guest2="{PASSWORD}";'
         ),
     }
 
@@ -187,6 +190,35 @@ def test_an_identity_without_acls_is_told_which_ones_it_needs(
     allow(kraft, "guest")
     end = archive.wait_until_shipped()
     assert archive.read() == archive.oracle(end=end)
+
+
+def test_check_tells_whom_the_broker_lets_in_and_what_it_does_not_tell(kraft: LocalCluster, tmp_path: Path) -> None:
+    """The identity of the broker's file may ask everything, a guest learns nothing of a topic, a stranger nothing."""
+    kraft.create_topic("examined", assignment=[[1]])
+    check = Check(kraft, tmp_path)
+    file = surroundings(
+        kraft, tmp_path / "server.properties", {"inter.broker.listener.name": "SECRET", **LISTENERS["SECRET"]}
+    )
+    arguments = ("--server-properties", str(file))
+    properties = {URL: check.location, PREFIX + "kafka.topics.include": "examined"}
+
+    def of_broker(more: Mapping[str, str]) -> tuple[int, dict[str, str]]:
+        given = {PREFIX + "kafka.client." + key: value for key, value in more.items()}
+        code, findings = check.findings({**properties, **given}, *arguments)
+        assert PASSWORD not in str(findings)
+        told = [each for each in findings if each["about"].startswith("broker 1 at")]
+        return code, {each["severity"]: f"{each['found']} {each['way_out']}" for each in told}
+
+    wait_for(lambda: kraft.leader("examined", 0) == 1, "the topic to be led")
+    code, told = of_broker({})
+    assert (code, set(told)) == (EXIT_FINE, {"ok"})
+    code, told = of_broker({"sasl.username": "guest2", "sasl.password": PASSWORD})
+    assert (code, set(told)) == (EXIT_ACT, {"error", "warning"})
+    assert "who leads examined" in told["error"]
+    assert "DESCRIBE_CONFIGS on the cluster" in told["warning"]
+    code, told = of_broker({"sasl.password": "guessed"})
+    assert (code, set(told)) == (EXIT_UNANSWERED, {"unanswered"})
+    assert "uthentication failed" in told["unanswered"]
 
 
 def allow(cluster: LocalCluster, user: str) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -14,6 +15,7 @@ from ts_local.cluster import LocalCluster, Record, wait_for
 from ts_uploader.local_log import closed_at
 
 pytestmark = ON_BOTH
+CHECKOUT = Path(__file__).parents[2]
 
 
 def records(count: int, *, size: int = 200, start: int = 0) -> list[Record]:
@@ -210,4 +212,27 @@ def test_metrics_and_health_tell_what_was_shipped(cluster: LocalCluster, archive
     wait_for(lambda: agent.metrics()["ts_uploader_leadership_age_seconds"] == 0, "leadership to be watched")
     assert metrics["ts_uploader_scan_seconds_count"] >= 1
     assert metrics['ts_uploader_broker_info{broker_id="1",cluster_id="prod"}'] == 1
-    assert agent.health() == {"status": "ok", "partitions_led": 1, "leadership": "watched", "dead_threads": []}
+    health = agent.health()
+    assert (health["status"], health["partitions_led"], health["leadership"]) == ("ok", 1, "watched")
+    status = agent.status()
+    assert (status["ready"], status["healthy"], status["phase"]) == (True, True, "running")
+    (partition,) = status["partitions"]
+    assert (partition["topic"], partition["next_offset"], partition["lag_offsets"]) == ("measured", end, 1500 - end)
+    assert (partition["unshipped_segments"], partition["hole"], partition["waits_for"]) == (0, False, None)
+    assert "All is well." in agent.page("/")
+    assert '"status": "ready"' in agent.page("/readyz")
+
+
+def test_an_agent_with_a_worker_that_stands_still_is_not_healthy(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
+    """It says which, and for what partition; once the worker comes on, it is well and ships."""
+    still = {"storage.service.endpoint.provider.class": "tests.uploader.standing_still:StandingStill"}
+    archive = archive_of("held-up", properties=still)
+    cluster.create_topic("held-up", assignment=[[1]])
+    cluster.produce("held-up", records(1000), partition=0)
+    agent = archive.agent(environment={**archive.s3.environment(), "PYTHONPATH": str(CHECKOUT)})
+    wait_for(lambda: agent.health()["status"] == "failing", "the agent to notice", state=agent.tail, seconds=60)
+    assert [name.partition("-")[0] for name in agent.health()["stuck"]] == ["question"]
+    assert "(AskStore held-up-0)" in agent.page("/")
+    (agent.config_dir / "go").touch()
+    archive.wait_until_shipped()
+    wait_for(lambda: agent.health()["status"] == "ok", "the agent to be well again", state=agent.tail, seconds=60)

@@ -28,7 +28,8 @@ class Watched:
 
     def __init__(self, log_dirs: tuple[Path, ...]) -> None:
         self.said: queue.SimpleQueue[Observation] = queue.SimpleQueue()
-        self.watcher = LogDirectoryWatcher(log_dirs, lambda topic: topic == "t", self.said.put, NEVER)
+        self.topics = {"t"}  # that are shipped
+        self.watcher = LogDirectoryWatcher(log_dirs, lambda topic: topic in self.topics, self.said.put, NEVER)
 
     @contextmanager
     def running(self) -> Iterator["Watched"]:
@@ -114,6 +115,18 @@ def test_a_partition_is_gone_only_if_all_log_dirs_could_be_read(healthy: Path, f
         mend(failed)
         watched.watcher.hint(ZERO)
         watched.wait_for(lambda said: said == DirectoryGone(ZERO))
+
+
+def test_a_topic_that_is_no_longer_shipped_is_gone_also_while_a_disk_cannot_be_read(
+    healthy: Path, failed: Path
+) -> None:
+    """Where its partitions are does not matter any more; one that is shipped from now on is listed."""
+    (healthy / "other-0").mkdir()
+    with Watched((failed, healthy)).running() as watched:
+        watched.topics = {"other"}
+        heard = watched.scan()
+        assert DirectoryGone(ZERO) in heard
+        assert {said.partition for said in heard if isinstance(said, Listing)} == {TopicPartition("other", 0)}
 
 
 def test_a_directory_that_cannot_be_read_does_not_hide_the_one_that_can(

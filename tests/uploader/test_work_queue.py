@@ -26,6 +26,17 @@ def test_a_delayed_task_comes_after_what_is_due() -> None:
     assert drained(tasks) == ["now", "later"]
 
 
+def test_a_line_that_is_dropped_is_served_no_more() -> None:
+    """Neither in its turn nor for its urgency; the others are, and it can be begun anew."""
+    tasks: WorkQueue[str] = WorkQueue()
+    for task, urgency in (("a1", None), ("gone1", 0.1), ("gone2", None), ("b1", 0.4)):
+        tasks.put(task[:-1], task, urgency=urgency)
+    tasks.drop("gone")
+    tasks.drop("never there")
+    tasks.put("gone", "gone3")
+    assert drained(tasks) == ["b1", "a1", "gone3"]
+
+
 def test_the_line_with_the_least_left_is_served_first() -> None:
     """Urgent lines before the others, by what is left; the others in turn behind them."""
     tasks: WorkQueue[str] = WorkQueue()

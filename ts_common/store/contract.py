@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol, Self
 
+from ts_common.store.lifecycle import LifecycleRule
+
 NO_METADATA: Mapping[str, str] = MappingProxyType({})
 
 
@@ -209,6 +211,14 @@ class ObjectStore(ABC):
         Raises:
             StoreUnavailable: some could not be removed; the message names how many and the first. The rest are gone.
         """
+
+    def lifecycle_rules(self) -> tuple[LifecycleRule, ...] | None:
+        """The rules by which the store takes objects of its own accord; None where it has no such, or tells none.
+
+        Raises:
+            AccessDenied: this identity may not see them.
+        """
+        return None
 
     def get(self, key: str, byte_range: ByteRange | None = None) -> tuple[bytes, ObjectInfo]:
         """The bytes of one (small) object or of a range of it, with its info.

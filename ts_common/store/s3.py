@@ -51,9 +51,11 @@ from ts_common.store.contract import (
     ObjectStore,
     ObjectStream,
 )
+from ts_common.store.lifecycle import LifecycleRule
 from ts_common.store.listing import in_byte_order, resume_after
 from ts_common.store.options import NO_OPTIONS, StorageOptions
 from ts_common.store.s3_errors import BY_CODE, needed_permission, status_of, translated
+from ts_common.store.s3_lifecycle import read_rules
 from ts_common.store.s3_shared import SharedClients
 from ts_common.store.s3_writes import check_encrypted, storing_arguments
 
@@ -288,6 +290,10 @@ class S3Store(ObjectStore):
         if BY_CODE.get(first.get("Code", "")) is AccessDenied:
             return AccessDenied(f"{said}; allow this identity {needed_permission(call)}")
         return StoreUnavailable(said)
+
+    def lifecycle_rules(self) -> tuple[LifecycleRule, ...] | None:
+        """GetBucketLifecycleConfiguration; None from a server that knows no such thing."""
+        return read_rules(self._reads, self._bucket, self._base)
 
     def close(self) -> None:
         """Also closes the clients' connections, unless other stores use them too."""

@@ -36,6 +36,7 @@ NEEDED_PERMISSION = {
     "HeadBucket": "s3:ListBucket on the bucket",
     "ListObjectsV2": "s3:ListBucket on the bucket",
     "DeleteObjects": "s3:DeleteObject",
+    "GetBucketLifecycleConfiguration": "s3:GetLifecycleConfiguration on the bucket",
 }
 
 GIVE_CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or give the machine a role"

@@ -12,6 +12,7 @@ from ts_common.store.contract import (
     ObjectStore,
     ObjectStream,
 )
+from ts_common.store.lifecycle import LifecycleRule
 
 
 class WrappedStore(ObjectStore):
@@ -62,6 +63,10 @@ class WrappedStore(ObjectStore):
     def delete(self, keys: Iterable[str]) -> None:
         """As the inner store."""
         self._inner.delete(keys)
+
+    def lifecycle_rules(self) -> tuple[LifecycleRule, ...] | None:
+        """As the inner store."""
+        return self._inner.lifecycle_rules()
 
     def close(self) -> None:
         """End asynchronous puts, then the inner store."""

@@ -16,6 +16,7 @@ from collections.abc import Callable, Set
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment
 from ts_uploader.events import Led, NotLed
+from ts_uploader.findings import Finding, hint
 from ts_uploader.retention import BrokerSettings, TopicSettings
 
 Said = Led | NotLed | TopicSettings | BrokerSettings
@@ -49,6 +50,13 @@ class LeadershipSource(ABC):
     @abstractmethod
     def stop(self) -> None:
         """End `run`; may be called from another thread, and twice."""
+
+    def examine(self, topics: Set[str]) -> list[Finding]:
+        """What `ts-uploader check` tells of the source, which never runs then: is it reached, may this identity ask it
+        for these topics, does it know the broker.
+        """
+        del topics
+        return [hint("leadership", f"{type(self).__name__} has no check of its own")]
 
     @property
     @abstractmethod

@@ -45,8 +45,10 @@ import structlog
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment
 from ts_uploader.events import Led, NotLed, Reign
+from ts_uploader.findings import Finding
 from ts_uploader.leadership.broker_client import AnsweredByAnother, BrokerAway, BrokerClient, NotKnown, Refused
 from ts_uploader.leadership.contract import LeadershipSource, Said
+from ts_uploader.leadership.kraft_check import kraft_findings
 from ts_uploader.leadership.refusals import Asked, Refusals
 from ts_uploader.leadership.replica import Mark, Replica, find, look, read
 from ts_uploader.retention import BROKER_KEYS, TOPIC_KEYS, BrokerSettings, TopicSettings
@@ -166,6 +168,10 @@ class KraftLeadership(LeadershipSource):
     def stop(self) -> None:
         """As the contract says."""
         self._stopping.set()
+
+    def examine(self, topics: Set[str]) -> list[Finding]:
+        """As the contract says."""
+        return kraft_findings(self._client, self.environment, topics)
 
     def _round(self) -> None:
         self._follow()

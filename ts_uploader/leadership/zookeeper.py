@@ -30,9 +30,11 @@ from ts_common.errors import ConfigurationError, RetryError
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment
 from ts_uploader.events import Led
+from ts_uploader.findings import Finding
 from ts_uploader.leadership.contract import LeadershipSource, Said
 from ts_uploader.leadership.knowledge import Knowledge, Node, topic_path
 from ts_uploader.leadership.migration import Registration
+from ts_uploader.leadership.zookeeper_check import zookeeper_findings
 
 log = structlog.get_logger()
 
@@ -115,6 +117,10 @@ class ZookeeperLeadership(LeadershipSource):
         """As the contract says."""
         self._stopping.set()
         self._wake.set()
+
+    def examine(self, topics: Set[str]) -> list[Finding]:
+        """As the contract says."""
+        return zookeeper_findings(self._client, self.environment, topics)
 
     def _read_noted(self, now: float) -> None:
         with self._lock:

@@ -102,6 +102,7 @@ class LogDirectoryWatcher:
         self._stopping = False
         # Where each partition was last seen, and what of each log dir does not work; the thread's own from `run` on.
         self._known: dict[TopicPartition, Listing] = {}
+        self.looked_at: float | None = None  # when a look began last, by the monotonic clock; others read it
         self._watched: set[Path] = set()
         self._troubles: dict[tuple[str, Path], int] = {}
 
@@ -141,6 +142,7 @@ class LogDirectoryWatcher:
                 partitions, self._partitions = self._partitions, set()
                 checkpoints, self._checkpoints = self._checkpoints, set()
                 self._everything = False
+            self.looked_at = time.monotonic()
             if everything:
                 began = time.monotonic()
                 self._scan_everything()
@@ -232,8 +234,8 @@ class LogDirectoryWatcher:
                 self._tell(_NOT_READ, log_dir, None)
         for partition, places in found.items():
             self._look(partition, places, complete=complete)
-        if complete:
-            for partition in self._known.keys() - found.keys():
+        for partition in self._known.keys() - found.keys():
+            if complete or not self._wanted(partition.topic):
                 self._gone(partition)
 
     def _scan_partition(self, partition: TopicPartition) -> None:
@@ -251,6 +253,7 @@ class LogDirectoryWatcher:
 
     def _look(self, partition: TopicPartition, places: list[tuple[Path, Path]], *, complete: bool) -> None:
         """List a partition's directories. `complete`: all log dirs could be read, so there are no others."""
+        self.looked_at = time.monotonic()
         listings = []
         for directory, log_dir in places:
             try:

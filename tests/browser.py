@@ -1,0 +1,72 @@
+"""A real browser for tests of pages: Debian's Chromium without a window (`deploy/need-chromium` brings it).
+
+screen = look(html, directory, width=390, dark=True)
+screen["scrollWidth"]        what a script in the page would measure; the page itself has none
+complaints(url, directory)   what the browser's console says of a page as it is served
+"""
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+_SECONDS = 300
+_HEIGHT = 800
+# The page stands in a frame of the wanted width, as a window has a least width of its own.
+_FRAME = """<!doctype html><body style="margin:0"><iframe id="page" style="border:0" width="{width}" height="{height}"
+ srcdoc="{page}"></iframe><pre id="measured"></pre><script>
+document.getElementById("page").addEventListener("load", function () {{
+  const page = this.contentDocument, view = this.contentWindow;
+  document.getElementById("measured").textContent = JSON.stringify((function () {{ {script} }})());
+}});
+</script>"""
+_MEASURE = """
+const style = view.getComputedStyle(page.body);
+const texts = [...page.body.querySelectorAll("*")].filter(one => one.children.length === 0 && one.textContent.trim());
+return {
+  scrollWidth: page.documentElement.scrollWidth,
+  background: style.backgroundColor,
+  ink: style.color,
+  smallest: Math.min(...texts.map(one => parseFloat(view.getComputedStyle(one).fontSize))),
+  scripts: page.scripts.length,
+  text: page.body.innerText,
+};
+"""
+
+
+def look(page: str, directory: Path, *, width: int, dark: bool = False) -> dict[str, Any]:
+    """What a browser makes of a page.
+
+    Args:
+        page: HTML.
+        directory: for the browser's own files.
+        width: of the window, in CSS pixels.
+        dark: whether the reader prefers dark colours.
+    """
+    file = directory / "frame.html"
+    file.write_text(_FRAME.format(width=width, height=_HEIGHT, page=html.escape(page), script=_MEASURE))
+    scheme = "--blink-settings=preferredColorScheme=0" if dark else "--blink-settings=preferredColorScheme=1"
+    ended = _chromium(directory, scheme, "--dump-dom", file.as_uri())
+    found = re.search(r'<pre id="measured">(.*?)</pre>', ended.stdout, re.DOTALL)
+    assert found, ended.stderr[-2000:]
+    measured: dict[str, Any] = json.loads(html.unescape(found[1]))
+    return measured
+
+
+def complaints(url: str, directory: Path) -> list[str]:
+    """The lines that a browser's console has of a page: what its policy refused, what could not be fetched."""
+    ended = _chromium(directory, "--enable-logging=stderr", "--dump-dom", url)
+    assert "<html" in ended.stdout, ended.stderr[-2000:]
+    return [line for line in ended.stderr.splitlines() if "CONSOLE" in line and "favicon" not in line]
+
+
+def _chromium(directory: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    program = shutil.which("chromium")
+    assert program, "there is no chromium: deploy/need-chromium brings it, and make test calls that"
+    command = [program, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={directory / 'chromium'}"]
+    # The page is all that is fetched: no proxy of the environment, nothing of the browser's own.
+    quiet = ["--no-proxy-server", "--disable-background-networking", "--no-first-run", "--virtual-time-budget=10000"]
+    return subprocess.run([*command, *quiet, *arguments], capture_output=True, text=True, timeout=_SECONDS, check=True)

@@ -1,0 +1,21 @@
+"""Credentials in URLs are never shown, whatever shows the URL."""
+
+import pytest
+
+from ts_common.redaction import redacted
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("proxy http://me:secret@proxy:3128 is away", "proxy http://***@proxy:3128 is away"),
+        ("s3://AKIA:a/b+c@bucket/base", "s3://***@bucket/base"),
+        ("https://token@host/x, http://a:b@c", "https://***@host/x, http://***@c"),
+        ("'http://me:se cret'", "'http://me:se cret'"),
+        ("s3://bucket/base/a@b", "s3://bucket/base/a@b"),
+        ("mail@host and http://host:80/x", "mail@host and http://host:80/x"),
+    ],
+)
+def test_what_stands_before_the_host_is_hidden_and_nothing_else(text: str, shown: str) -> None:
+    """A name, a password, a token."""
+    assert redacted(text) == shown

@@ -1,0 +1,20 @@
+"""An endpoint provider that does not come back, for `storage.service.endpoint.provider.class`."""
+
+import threading
+
+from ts_common.endpoints import UrlEndpointProvider
+from ts_common.store.options import Endpoint
+from ts_local.waiting import wait_for
+from ts_uploader import progress
+
+progress._LEAST_SECONDS, progress._TIMEOUTS = 0.5, 0  # this process is a test's own
+
+
+class StandingStill(UrlEndpointProvider):
+    """Keeps the threads that ask where to go on, until there is a file `go` beside the configuration."""
+
+    def endpoint(self, topic: str) -> Endpoint:
+        """As its base, but later."""
+        if threading.current_thread().name.startswith("question"):
+            wait_for((self.config_dir / "go").exists, "the file", 600)
+        return super().endpoint(topic)

@@ -1,0 +1,73 @@
+"""The status of an agent that is made up: its parts answer what a test wants."""
+
+import threading
+from collections.abc import Callable, Mapping, Set
+from pathlib import Path
+
+from ts_common.model import TopicPartition
+from ts_uploader.backlog import Backlog
+from ts_uploader.environment import Environment
+from ts_uploader.events import Listing
+from ts_uploader.last_errors import LastErrors
+from ts_uploader.leadership.contract import LeadershipSource
+from ts_uploader.progress import Progress
+from ts_uploader.retention import TopicRetention
+from ts_uploader.status import Parts, Status
+
+
+class Source(LeadershipSource):
+    """Says nothing; connected as a test wants."""
+
+    def __init__(self, environment: Environment) -> None:
+        super().__init__(environment, lambda _: None, 1)
+        self.up = True
+
+    @property
+    def connected(self) -> bool:
+        """As a test wants."""
+        return self.up
+
+    def watch(self, partitions: Set[TopicPartition]) -> None:
+        """Nothing is watched."""
+
+    def run(self) -> None:
+        """Nothing runs."""
+
+    def stop(self) -> None:
+        """Nothing runs."""
+
+
+def waiting(  # what a partition waits for, in short
+    topic: str = "topic", number: int = 0, *, base: int | None = None, hole: bool = False, waits_for: str | None = None
+) -> tuple[TopicPartition, Backlog]:
+    """A partition, and what of it waits; its files are not there, so that what waits has no retention left."""
+    partition = TopicPartition(topic, number)
+    listing = Listing(partition, Path("/nowhere"), (1, number), Path("/"), (0, 5), (), False, None, 0)
+    return partition, Backlog(listing, base, 0 if base is None else 1, 5, 10, hole=hole, waits_for=waits_for)
+
+
+def status_of(
+    backlog: Callable[[], Mapping[TopicPartition, Backlog]] = dict,
+    threads: tuple[threading.Thread, ...] = (),
+    upload_timeout_seconds: float = 60.0,
+    looked_at: float | None = 0.0,
+) -> tuple[Status, Source, LastErrors]:
+    """The status of an agent that runs, its leadership source, and its last errors."""
+    environment = Environment("prod", 7, (Path("/log"),), "", kraft=False)
+    source, errors = Source(environment), LastErrors()
+    parts = Parts(
+        environment=environment,
+        leadership=source,
+        progress=Progress(upload_timeout_seconds),
+        errors=errors,
+        retention=lambda _: TopicRetention(),
+        backlog=backlog,
+        threads=threads,
+        queues={"uploads": lambda: 2, "commits": lambda: 1},
+        looked_at=lambda: looked_at,
+        scan_seconds=float("inf"),
+        limits=lambda: (None, None),
+    )
+    status = Status(parts)
+    status.begun = status.store_answered = True
+    return status, source, errors

@@ -1,0 +1,98 @@
+"""Rules by which a store removes objects, or moves them away, by itself. Pure.
+
+The form is that of S3's GetBucketLifecycleConfiguration:
+https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetBucketLifecycleConfiguration.html
+A rule applies to an object where all of its filter holds: a prefix of the key, tags, bounds of the size. What removes
+old versions, delete markers or unfinished uploads takes nothing that a reader looks at, so it counts for nothing here.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# What has to be restored before it can be read. GLACIER_IR, the IA classes and INTELLIGENT_TIERING are read at once.
+ARCHIVE_CLASSES = frozenset({"GLACIER", "DEEP_ARCHIVE"})
+_EXPIRES = ("Days", "Date")
+
+
+@dataclass(frozen=True, slots=True)
+class LifecycleRule:
+    """One enabled rule, as far as it takes current objects away.
+
+    Attributes:
+        name: its id.
+        base: what stands before the store's keys in the bucket, empty or ending in `/`.
+        prefix: of the keys in the bucket that it applies to.
+        tags: that an object has to have, all of them.
+        expires: what removes the object: "after 30 days", "on 2030-01-01"; None where nothing does.
+        archives: what moves it where it cannot be read at once: "to GLACIER after 90 days"; None where nothing does.
+    """
+
+    name: str
+    base: str
+    prefix: str
+    tags: frozenset[tuple[str, str]]
+    expires: str | None
+    archives: str | None
+
+    def applies_to(self, cluster: str, bits: int, tags: frozenset[tuple[str, str]]) -> bool:
+        """Whether it can meet an object of a cluster.
+
+        Args:
+            cluster: its id.
+            bits: entropy bits in front of it; below 1 none.
+            tags: that the cluster's objects are stored with.
+        """
+        if not self.tags <= tags:
+            return False
+        if self.base.startswith(self.prefix):
+            return True
+        if not self.prefix.startswith(self.base):
+            return False
+        rest, entropy = self.prefix.removeprefix(self.base), max(bits, 0)
+        if not re.fullmatch(r"[01]*", rest[:entropy]):
+            return False
+        behind = rest[entropy:]
+        head = f"/{cluster}/" if entropy else f"{cluster}/"
+        return head.startswith(behind) or behind.startswith(head)
+
+
+def parse_rules(answer: Mapping[str, Any], base: str) -> tuple[LifecycleRule, ...]:
+    """The rules of an answer to GetBucketLifecycleConfiguration that take current objects away; `base` as theirs."""
+    found = []
+    for number, rule in enumerate(answer.get("Rules", ()), start=1):
+        if rule.get("Status") != "Enabled":
+            continue
+        expires = _expiration(rule.get("Expiration", {}))
+        archives = _archiving(rule.get("Transitions", ()))
+        if expires is None and archives is None:
+            continue
+        given = rule.get("Filter", {})
+        given = {**given, **given.get("And", {})}
+        tags = [*given.get("Tags", ()), *([given["Tag"]] if "Tag" in given else ())]
+        prefix = given.get("Prefix") or rule.get("Prefix") or ""  # the second is the older form
+        pairs = frozenset((tag["Key"], tag["Value"]) for tag in tags)
+        found.append(LifecycleRule(rule.get("ID") or f"number {number}", base, prefix, pairs, expires, archives))
+    return tuple(found)
+
+
+def _expiration(given: Mapping[str, Any]) -> str | None:
+    return _when(given) if any(given.get(key) for key in _EXPIRES) else None
+
+
+def _archiving(transitions: Any) -> str | None:
+    ways = [
+        f"to {given['StorageClass']} {_when(given)}"
+        for given in transitions
+        if given.get("StorageClass") in ARCHIVE_CLASSES
+    ]
+    return ", ".join(ways) or None
+
+
+def _when(given: Mapping[str, Any]) -> str:
+    if given.get("Date") is not None:
+        date = given["Date"]
+        return f"on {date.date().isoformat() if hasattr(date, 'date') else date}"
+    days = given.get("Days", 0)
+    return f"after {days} day{'' if days == 1 else 's'}"

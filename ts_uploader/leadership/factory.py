@@ -1,0 +1,33 @@
+"""From the configuration to a source of leadership."""
+
+import socket
+from collections.abc import Callable
+
+from ts_common.config import ClusterConfig
+from ts_common.errors import ConfigurationError
+from ts_common.plugins import load_class
+from ts_uploader.environment import Environment
+from ts_uploader.leadership.contract import LeadershipSource, Said
+from ts_uploader.leadership.listener import client_settings
+from ts_uploader.leadership.zookeeper import ZookeeperLeadership
+
+
+def open_source(environment: Environment, config: ClusterConfig, emit: Callable[[Said], None]) -> LeadershipSource:
+    """The source that a configuration names, or that the broker's own file says; not yet connected.
+
+    Raises:
+        ConfigurationError: it cannot be connected to as it is described.
+    """
+    name = config.leadership or ("kraft" if environment.kraft else "zookeeper")
+    key = "ts.segment.uploader.leadership.watcher.class"
+    if name == "kraft":
+        from ts_uploader.leadership.kraft import KraftLeadership  # noqa: PLC0415  (librdkafka, only where it is used)
+
+        client = client_settings(environment.broker_properties, config.kafka_client, socket.getfqdn())
+        return KraftLeadership(environment, emit, config.leadership_poll_seconds, client)
+    if name != "zookeeper":
+        source: type[LeadershipSource] = load_class(name, LeadershipSource, key)  # type: ignore[type-abstract]
+        return source(environment, emit, config.leadership_poll_seconds)
+    if not environment.zookeeper_connect:
+        raise ConfigurationError(key, ["zookeeper is asked for, and the broker's file has no zookeeper.connect"])
+    return ZookeeperLeadership(environment, emit, config.leadership_poll_seconds)
