@@ -266,7 +266,7 @@ def test_a_flipped_bit_is_found_by_reading_every_byte(archive: Archive) -> None:
     ahead = len(batches(*steps(100, 190)))
     index = (90).to_bytes(4, "big") + ahead.to_bytes(4, "big")  # the last batch's; it is what headers look at
     archive.store.put(archive.partition("t").segment(SegmentName(100), ".index"), index)
-    key = flip(archive, 100, lambda size: size // 2)
+    key = flip(archive, 100, lambda size: size // 2 + 30)
     assert verify(archive, Depth.HEADERS).all_findings == []
     damaged = only(verify(archive, Depth.FULL))
     assert (damaged.kind.code, damaged.key, damaged.start) == ("segment-damaged", key, 100)
