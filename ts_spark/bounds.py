@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from ts_common.errors import QueryError
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
+from ts_common.topics import Topic
 from ts_common.view import PartitionView
 from ts_spark.query import Bound, Edge, Offsets, QueryOptions, Timestamp, Timestamps
-from ts_spark.topics import Topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +100,9 @@ def _first_offset_at(
     store: ObjectStore, view: PartitionView, milliseconds: int, options: QueryOptions, *, after_hole: bool = True
 ) -> int | None:
     # It decodes, and numba takes 0.4 s to load: most queries name no timestamp.
-    from ts_spark.first_offset import first_offset_at  # noqa: PLC0415
+    from ts_spark.first_offset import first_offset_of  # noqa: PLC0415
 
-    return first_offset_at(store, view, milliseconds, after_hole=after_hole, tolerant=not options.tolerance.fails)
+    return first_offset_of(store, view, milliseconds, options.tolerance, after_hole=after_hole)
 
 
 def _milliseconds(view: PartitionView, bound: Bound) -> int | None:

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from ts_common.errors import ConfigurationError
 from ts_common.model import is_cluster_id
-from ts_common.store.factory import parse_location
-from ts_common.store.options import BY_ENVIRONMENT, Connection, Endpoint, StorageOptions
+from ts_common.store.options import BY_ENVIRONMENT, Connection, Endpoint
 
 if TYPE_CHECKING:
-    from ts_common.endpoints import EndpointProvider
+    from ts_common.cluster_file import ClusterFile
 
 OPTION: Final = "config"
-_SUFFIX: Final = ".properties"
 
 Locations = tuple[tuple[Endpoint, tuple[str, ...]], ...]
 
@@ -54,26 +52,25 @@ def completed(place: Place, file: str, topics: Iterable[str] | None, problems: l
         topics: that are asked for; None where a pattern asks for them, empty where nothing does.
         problems: to which those of the file are added, and each contradiction.
     """
-    from ts_common.config import load_config  # noqa: PLC0415  (pydantic: Spark loads the options for any source)
-    from ts_common.endpoints import open_provider  # noqa: PLC0415  (as above)
+    # pydantic: Spark loads the options for any source.
+    from ts_common.cluster_file import SUFFIX, read_cluster_file  # noqa: PLC0415
 
     path = Path(file)
-    if path.suffix != _SUFFIX or not is_cluster_id(path.stem):
-        problems.append(f"{OPTION}={file}: a file named <clusterId>{_SUFFIX} is expected, on the driver's host")
+    if path.suffix != SUFFIX or not is_cluster_id(path.stem):
+        problems.append(f"{OPTION}={file}: a file named <clusterId>{SUFFIX} is expected, on the driver's host")
         return place
 
     def told(error: ConfigurationError) -> None:
         problems.extend(f"{OPTION}: {error.source}: {problem}" for problem in error.problems)
 
     try:
-        config, _ = load_config(path)
-        endpoints = open_provider(config.endpoint_provider, path.stem, path.parent, config.endpoint_properties)
+        cluster = read_cluster_file(path)
     except ConfigurationError as error:
         told(error)
         return place
     found: Locations = ()
     try:
-        found = _locations(endpoints, topics, path)
+        found = _locations(cluster, topics)
     except ConfigurationError as error:
         told(error)
 
@@ -89,37 +86,32 @@ def completed(place: Place, file: str, topics: Iterable[str] | None, problems: l
     return Place(
         location if len(found) > 1 else agreed("path", place.location, location),
         agreed("cluster", place.cluster, path.stem),
-        agreed("prefixEntropyBits", place.entropy_bits, max(0, config.entropy_bits)),
+        agreed("prefixEntropyBits", place.entropy_bits, cluster.keys.entropy_bits),
         found[1:],
         found[0][0].options.connection if found else BY_ENVIRONMENT,
     )
 
 
-def _locations(endpoints: "EndpointProvider", topics: Iterable[str] | None, path: Path) -> Locations:
+def _locations(cluster: "ClusterFile", topics: Iterable[str] | None) -> Locations:
     """The endpoints of the topics, each with those that lie there; none where no topic is named.
 
     Raises:
         ConfigurationError: a topic has no place, or a pattern could find topics in several.
     """
     if topics is None:
-        known = {_for_reading(endpoint) for endpoint in endpoints.endpoints()}
+        known = set(cluster.endpoints())
         if len(known) == 1:
             return ((known.pop(), ()),)
         said = ", ".join(sorted(endpoint.location for endpoint in known))
         told = f"topics lie in {said}, and a pattern is looked for in one location: use subscribe"
-        raise ConfigurationError(str(path), [told])
+        raise ConfigurationError(str(cluster.path), [told])
     by_endpoint: dict[Endpoint, list[str]] = {}
     homeless: list[str] = []
     for topic in topics:
         try:
-            by_endpoint.setdefault(_for_reading(endpoints.endpoint(topic)), []).append(topic)
+            by_endpoint.setdefault(cluster.endpoint(topic), []).append(topic)
         except ConfigurationError as error:
             homeless += error.problems
     if homeless:
-        raise ConfigurationError(str(path), homeless)
+        raise ConfigurationError(str(cluster.path), homeless)
     return tuple((endpoint, tuple(names)) for endpoint, names in by_endpoint.items())
-
-
-def _for_reading(endpoint: Endpoint) -> Endpoint:
-    """Where, and how S3 is spoken to; how objects are stored there matters to writers alone."""
-    return Endpoint(str(parse_location(endpoint.location)), StorageOptions(endpoint.options.connection))

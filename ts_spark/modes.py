@@ -13,6 +13,8 @@ from typing import Final
 
 from ts_spark.schema import COLUMNS
 
+# What a query that a corrupt object ended is told.
+WAY_OUT: Final = 'To read what is whole, set option("mode", "DROPMALFORMED"), or "PERMISSIVE" to see where it is not'
 CORRUPT_COLUMN: Final = "_corrupt_record"  # as Spark's `spark.sql.columnNameOfCorruptRecord`
 
 

@@ -8,10 +8,10 @@ import difflib
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
+from ts_common.chosen_incarnation import NEWEST, parse_incarnation
 from ts_common.errors import ConfigurationError
 from ts_spark import option_values as values
 from ts_spark.cluster_config import Place, completed
-from ts_spark.incarnation import NEWEST, parse_incarnation
 from ts_spark.modes import CORRUPT_COLUMN, Mode, Tolerance, View, parse_corrupt_column, parse_mode, parse_view
 from ts_spark.query import Bound, Edge, Kind, Offsets, QueryOptions, SplitLimits, Subscription
 from ts_spark.rates import Rates, parse_duration

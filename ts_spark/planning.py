@@ -11,6 +11,7 @@ from typing import Final
 
 from ts_common.errors import DataLoss
 from ts_common.log_format.index_files import AbortedTransaction
+from ts_common.parallel import in_threads
 from ts_common.plan import Hole, with_spares
 from ts_common.store.contract import ObjectStore
 from ts_common.store.options import BY_ENVIRONMENT
@@ -20,7 +21,6 @@ from ts_spark.bounds import check_named_partitions, find_bounds
 from ts_spark.filters import EVERYTHING, Wanted
 from ts_spark.garbage import collecting_less
 from ts_spark.modes import View
-from ts_spark.parallel import in_threads
 from ts_spark.query import QueryOptions
 from ts_spark.split import Split, bytes_of
 from ts_spark.splitting import PartitionRanges, make_splits, whole_partitions

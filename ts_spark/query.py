@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from ts_common.chosen_incarnation import NEWEST
 from ts_common.store.options import BY_ENVIRONMENT, Connection
 from ts_spark.cluster_config import Locations
-from ts_spark.incarnation import NEWEST
 from ts_spark.modes import STRICT, Tolerance, View
 from ts_spark.rates import Rates
 
@@ -95,7 +95,7 @@ class QueryOptions:
         fail_on_data_loss: whether offsets that are gone end the query.
         read_committed: whether records of aborted and of undecided transactions are left out.
         limits: how large a task may be.
-        incarnation: which life of each topic, as `ts_spark.incarnation.parse_incarnation` says.
+        incarnation: which life of each topic, as `ts_common.chosen_incarnation.parse_incarnation` says.
         push_down_predicate: whether filters may leave out what they do not want; see `ts_spark.filters`.
         connection: how S3 is spoken to for `location`.
         topics_elsewhere: other endpoints and the topics that lie there; see `ts_spark.locations`.

@@ -13,10 +13,10 @@ from typing import Final
 
 from ts_common.errors import ObjectNotFound
 from ts_common.log_format.index_files import AbortedTransaction, read_offset_index
+from ts_common.parallel import in_threads
 from ts_common.plan import ReadRange
 from ts_common.store.contract import ObjectStore
 from ts_spark.modes import STRICT, Tolerance, View
-from ts_spark.parallel import in_threads
 from ts_spark.query import SplitLimits
 from ts_spark.split import Split, bytes_of
 

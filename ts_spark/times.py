@@ -4,23 +4,17 @@ Timestamps need not ascend, and a batch's base timestamp is no minimum, so only 
 shipped counts. A segment is left out where its greatest timestamp lies below what is wanted, or its least one above;
 the least is known only where each batch has one record, or the broker's time. Where anything in a segment could not be
 looked into (damage, compressed messages of magic 0 and 1, a Java uploader's segment), it is read.
-
-A `.timeindex` says up to which offset all records are earlier than a time. It counts only if it is the one that the
-`.log`'s metadata names: the agent names it where no batch header contradicts it.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from awscrt.checksums import crc32c
-
 from ts_common.catalog import SegmentCopy
-from ts_common.errors import ObjectNotFound
 from ts_common.log_format.framing import NO_TIMESTAMP
-from ts_common.log_format.index_files import TimeIndex
 from ts_common.plan import ReadRange
 from ts_common.store.contract import ObjectStore
+from ts_common.time_index import first_that_may_reach
 from ts_spark.filters import Ranges
 
 # A column of microseconds holds no later time; what comes of such a record is no time that a filter could be held to.
@@ -55,24 +49,6 @@ def in_time(store: ObjectStore, parts: Iterable[ReadRange], milliseconds: Ranges
             may_begin = False
             as_it_was = start == part.start and len(copies) == len(part.copies)
             yield part if as_it_was else replace(part, start=start, copies=copies)
-
-
-def first_that_may_reach(store: ObjectStore, copy: SegmentCopy, milliseconds: int) -> int:
-    """An offset below which all records of a copy are earlier; its base where nothing proves more.
-
-    Raises:
-        StoreUnavailable, AccessDenied: the store's.
-    """
-    expected = copy.metadata.timeindex
-    if expected is None or ".timeindex" not in copy.segment.suffixes:
-        return copy.base
-    try:
-        data, _ = store.get(copy.keys.segment(copy.segment.name, ".timeindex"))
-    except ObjectNotFound:
-        return copy.base
-    return (
-        TimeIndex(copy.base, data).first_offset_that_may_reach(milliseconds) if crc32c(data) == expected else copy.base
-    )
 
 
 def _may_hold(copy: SegmentCopy, milliseconds: Ranges) -> bool:

@@ -28,9 +28,9 @@ from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, parse_header
 from ts_common.log_format.index_files import AbortedTransaction, read_offset_index
 from ts_common.log_format.survey import Damage, Stretch, Survey, survey_segment
 from ts_common.plan import ReadRange
+from ts_common.reading import gone, known_crc32c
+from ts_common.rows import union
 from ts_common.store.contract import ByteRange, ObjectStore
-from ts_spark.batches import union
-from ts_spark.reading import gone, known_crc32c
 
 _OFFSET: Final = "offset"
 _MOST_SURVEYS: Final = 64  # kept; a task goes over its segments in order

@@ -1,38 +1,18 @@
-"""From a subscription to partitions: which of a cluster's topics are asked for, and where their objects lie.
+"""From a subscription to partitions: which of a cluster's topics are asked for.
 
-Readers take one incarnation of a topic, the newest unless another is asked for, all its partitions of the same one. A
-topic without any data is known by the list of its incarnations; one that has neither never was, and a query for it is
-refused. Where nothing at all lies under the entropy width, the mistake is most likely the width, so the widths that
-hold the cluster are looked up.
+A query for a topic that never was is refused.
 """
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 
-from ts_common.catalog import PartitionCatalog, read_catalog, read_incarnations
-from ts_common.directories import NO_DIRECTORIES, TopicDirectories, entropy_widths, list_topics
+from ts_common.directories import NO_DIRECTORIES, TopicDirectories, list_topics
 from ts_common.errors import QueryError
-from ts_common.incarnations import Incarnations
-from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys
 from ts_common.store.contract import ObjectStore
-from ts_spark.incarnation import NEWEST, directory_of
-from ts_spark.parallel import in_threads
+from ts_common.topics import Topic, nothing_under, read_topics, some
 from ts_spark.query import QueryOptions
-
-
-@dataclass(frozen=True, slots=True)
-class Topic:
-    """One topic that is asked for, in one incarnation.
-
-    Attributes:
-        name: the topic's.
-        partitions: what the store holds of each one that is asked for; empty for a topic without data.
-    """
-
-    name: str
-    partitions: tuple[PartitionCatalog, ...]
 
 
 def find_topics(store: ObjectStore, options: QueryOptions) -> tuple[Topic, ...]:
@@ -49,7 +29,7 @@ def find_topics(store: ObjectStore, options: QueryOptions) -> tuple[Topic, ...]:
     if not asked and options.subscription.pattern is not None:
         raise QueryError(
             f"subscribePattern={options.subscription.pattern.pattern}: it matches the whole name of no topic of "
-            f"{where(options)}, which holds {_some(known)}"
+            f"{where(options)}, which holds {some(known)}"
         )
 
     topics = read_topics(store, keys, {name: known.get(name, NO_DIRECTORIES) for name in asked}, options.incarnation)
@@ -70,9 +50,10 @@ def list_known(store: ObjectStore, options: QueryOptions) -> dict[str, TopicDire
         StoreUnavailable, AccessDenied, BucketMissing: the store's.
     """
     store.check()
-    known = list_topics(store, ClusterKeys(options.cluster, options.entropy_bits))
+    keys = ClusterKeys(options.cluster, options.entropy_bits)
+    known = list_topics(store, keys)
     if not known:
-        raise QueryError(_nothing_under(store, options))
+        raise QueryError(nothing_under(store, keys, "prefixEntropyBits="))
     return known
 
 
@@ -90,60 +71,13 @@ def unknown_topic(name: str, options: QueryOptions, known: Iterable[str]) -> Que
     """What a query is told that asks for a topic which never was."""
     known = list(known)
     close = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"it holds {_some(known)}"
+    hint = f"did you mean {close[0]}?" if close else f"it holds {some(known)}"
     return QueryError(f"topic {name}: {where(options)} does not know it; {hint}")
 
 
 def missing_partitions(topic: str, missing: Iterable[int], held: Iterable[int]) -> QueryError:
     """What a query is told that assigns partitions which the topic does not have."""
     return QueryError(f"assign: the store holds no partition {_list(missing)} of topic {topic}, only {_list(held)}")
-
-
-def read_topics(
-    store: ObjectStore, keys: ClusterKeys, listed: Mapping[str, TopicDirectories], incarnation: str = NEWEST
-) -> dict[str, Topic]:
-    """Topics with all their partitions, as far as the store knows them.
-
-    Args:
-        store: where they lie.
-        keys: of the cluster.
-        listed: the topics, as `list_topics` says.
-        incarnation: which one; as the option of that name.
-
-    Raises:
-        QueryError: a topic that has no such incarnation.
-        CorruptData, StoreUnavailable, AccessDenied, BucketMissing: as `find_topics`.
-    """
-    lists = in_threads(lambda name: read_lives(store, keys, name, listed[name]), listed)
-    known = {
-        name: found
-        for name, found in zip(listed, lists, strict=True)
-        if found[1] is not None or listed[name].partitions
-    }
-    lying = [
-        keys.partition(TopicPartition(name, number), directory_of(incarnations, incarnation))
-        for name, (incarnations, _) in known.items()
-        for number in sorted(listed[name].partitions)
-    ]
-    held: dict[str, list[PartitionCatalog]] = {name: [] for name in known}
-    for catalog in in_threads(lambda partition: read_catalog(store, partition), lying, telling="list"):
-        if _holds_anything(catalog):
-            held[catalog.keys.partition.topic].append(catalog)
-    return {name: Topic(name, tuple(held[name])) for name, (_, etag) in known.items() if held[name] or etag is not None}
-
-
-def read_lives(
-    store: ObjectStore, keys: ClusterKeys, topic: str, listed: TopicDirectories
-) -> tuple[Incarnations, str | None]:
-    """As `read_incarnations`, checked against the names of the directories.
-
-    Raises:
-        CorruptData: the list is none, or lacks an incarnation that the store holds.
-        StoreUnavailable, AccessDenied: the store's.
-    """
-    incarnations, etag = read_incarnations(store, keys, topic)
-    listed.check_all_listed(incarnations, keys.incarnations(topic))
-    return incarnations, etag
 
 
 def _only(topic: Topic, numbers: Iterable[int] | None) -> Topic:
@@ -154,32 +88,12 @@ def _only(topic: Topic, numbers: Iterable[int] | None) -> Topic:
     missing = [number for number in numbers if number not in by_number]
     if missing:
         raise missing_partitions(topic.name, missing, by_number)
-    return Topic(topic.name, tuple(by_number[number] for number in numbers))
-
-
-def _holds_anything(catalog: PartitionCatalog) -> bool:
-    """Whether it is more than a name: an older incarnation's partition, or a directory of something else."""
-    return bool(catalog.commit or catalog.segments or catalog.gaps or catalog.log_start is not None)
-
-
-def _nothing_under(store: ObjectStore, options: QueryOptions) -> str:
-    widths = entropy_widths(store, options.cluster)
-    if not widths:
-        return f"{options.location} holds nothing of a cluster {options.cluster}; check the location and the cluster"
-    ways = " or ".join(f"prefixEntropyBits={width}" if width else "no prefixEntropyBits" for width in sorted(widths))
-    given = f"prefixEntropyBits={options.entropy_bits}" if options.entropy_bits else "no prefixEntropyBits"
-    return f"{options.location} holds nothing of cluster {options.cluster} with {given}; it does with {ways}: set that"
+    return replace(topic, partitions=tuple(by_number[number] for number in numbers))
 
 
 def where(options: QueryOptions) -> str:
     """What a query reads, for messages."""
     return f"cluster {options.cluster} in {options.location}"
-
-
-def _some(names: Iterable[str], limit: int = 10) -> str:
-    names = sorted(names)
-    more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + more
 
 
 def _list(numbers: Iterable[int]) -> str:

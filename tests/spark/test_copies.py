@@ -14,9 +14,9 @@ from ts_common.fetch import ResumableReader
 from ts_common.log_format.columns import Projection
 from ts_common.object_keys import SegmentName
 from ts_common.plan import ReadRange
+from ts_common.reading import SegmentReader
 from ts_common.segment_metadata import SegmentMetadata
 from ts_spark.batches import read_split
-from ts_spark.reading import SegmentReader
 
 
 def index(*entries: tuple[int, int]) -> bytes:

@@ -20,12 +20,12 @@ import structlog
 
 from ts_common.errors import QueryError
 from ts_common.object_keys import PartitionKeys
+from ts_common.parallel import in_threads
 from ts_common.store.factory import open_store
 from ts_common.store.options import StorageOptions
 from ts_common.transactions import stable_end
 from ts_common.view import PartitionView
 from ts_spark.bounds import check_named_partitions, find_bounds
-from ts_spark.parallel import in_threads
 from ts_spark.planning import PartitionPlan, check_losses, plan_partition, splits_of
 from ts_spark.query import Edge, Offsets, QueryOptions
 from ts_spark.rates import Patience, limited

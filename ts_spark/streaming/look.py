@@ -22,12 +22,13 @@ from ts_common.directories import NO_DIRECTORIES, TopicDirectories
 from ts_common.epochs import EpochLine
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys, PartitionKeys
+from ts_common.parallel import in_threads
 from ts_common.store.contract import ObjectStore
+from ts_common.topics import read_lives, read_topics
 from ts_common.transactions import stable_end
 from ts_common.view import PartitionView, open_view
-from ts_spark.parallel import in_threads
 from ts_spark.query import QueryOptions
-from ts_spark.topics import asked_names, list_known, missing_partitions, read_lives, read_topics, unknown_topic
+from ts_spark.topics import asked_names, list_known, missing_partitions, unknown_topic
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ import threading
 import pytest
 from structlog.testing import capture_logs
 
-from ts_spark.parallel import TOLD_EVERY_SECONDS, Progress, in_threads
+from ts_common.parallel import TOLD_EVERY_SECONDS, Progress, in_threads
 
 
 class Clock:

@@ -19,7 +19,7 @@ TOLD_EVERY_SECONDS: Final = 3.0
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
 
-log = structlog.get_logger("ts_spark")
+log = structlog.get_logger("ts_common")
 
 
 def in_threads(function: Callable[[_In], _Out], inputs: Iterable[_In], telling: str | None = None) -> list[_Out]:

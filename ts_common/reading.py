@@ -1,4 +1,4 @@
-"""Reading one range of a partition's offsets from the store, as columns. This is what an executor does.
+"""Reading one range of a partition's offsets from the store, as columns.
 
 A range that begins inside a segment begins at a place that the `.index` names; an index that lies costs time, never
 rows. Fetching ends as soon as the range does. Each batch's CRC is checked, and the object's where all of it is read
@@ -38,6 +38,7 @@ class SegmentReader:
         projection: the fields that are wanted.
         aborted: transactions whose records are not shown.
         max_rows: of what is handed out at once; fewer than a scan wants, where the caller may stop early.
+        way_out: a sentence for whoever meets a corrupt object: what the caller offers to read the rest.
     """
 
     def __init__(
@@ -47,11 +48,13 @@ class SegmentReader:
         aborted: Sequence[AbortedTransaction] = (),
         *,
         max_rows: int = MAX_ROWS,
+        way_out: str = "",
     ) -> None:
         self._store = store
         self._projection = projection
         self._aborted = aborted
         self._max_rows = max_rows
+        self._way_out = way_out
         self._pool = BufferPool(projection, max_rows, MAX_BYTES)
 
     def read(
@@ -74,7 +77,8 @@ class SegmentReader:
             with gone(self._store, copy):
                 yield from self._read(copy, start, end, chunk_bytes)
         except CorruptData as error:
-            raise CorruptData(_named(self._store, copy, error)) from error
+            told = f"{copy.keys.partition}: {copy.key} in {self._store.location}: {error}"
+            raise CorruptData(f"{told}. {self._way_out}" if self._way_out else told) from error
 
     def _read(self, copy: SegmentCopy, start: int, end: int, chunk_bytes: int | None) -> Iterator[RecordColumns]:
         size = copy.segment.size
@@ -216,10 +220,3 @@ def gone(store: ObjectStore, copy: SegmentCopy) -> Iterator[None]:
         raise ObjectNotFound(
             f"{copy.key} in {store.location}: gone since the query was planned (retention?); run it again"
         ) from error
-
-
-def _named(store: ObjectStore, copy: SegmentCopy, error: Exception) -> str:
-    return (
-        f"{copy.keys.partition}: {copy.key} in {store.location}: {error}. To read what is whole, "
-        'set option("mode", "DROPMALFORMED"), or "PERMISSIVE" to see where it is not'
-    )

@@ -1,0 +1,58 @@
+"""A cluster's properties file as readers use it: whose topics, under which entropy bits, and where each of them lies.
+
+It is the agent's own file, `<clusterId>.properties`, read by the agent's parser, so that nobody repeats elsewhere what
+stands there. How objects are stored means nothing to readers; where, and how S3 is spoken to, does.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ts_common.config import load_config
+from ts_common.endpoints import EndpointProvider, open_provider
+from ts_common.object_keys import ClusterKeys
+from ts_common.store.factory import parse_location
+from ts_common.store.options import Endpoint, StorageOptions
+
+SUFFIX = ".properties"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFile:
+    """What readers want of a cluster's properties file.
+
+    Attributes:
+        path: of the file.
+        keys: how the cluster's keys are made.
+        provider: of the file, which says where each topic lies.
+    """
+
+    path: Path
+    keys: ClusterKeys
+    provider: EndpointProvider
+
+    def endpoint(self, topic: str) -> Endpoint:
+        """Where a topic lies, and how S3 is spoken to there.
+
+        Raises:
+            ConfigurationError: the topic has no place.
+        """
+        return _for_reading(self.provider.endpoint(topic))
+
+    def endpoints(self) -> frozenset[Endpoint]:
+        """All that `endpoint` may return."""
+        return frozenset(_for_reading(endpoint) for endpoint in self.provider.endpoints())
+
+
+def read_cluster_file(path: Path) -> ClusterFile:
+    """Read `<clusterId>.properties`.
+
+    Raises:
+        ConfigurationError: the file is not there, or anything in it is wrong; all problems at once.
+    """
+    config, _ = load_config(path)
+    provider = open_provider(config.endpoint_provider, path.stem, path.parent, config.endpoint_properties)
+    return ClusterFile(path, ClusterKeys(path.stem, max(0, config.entropy_bits)), provider)
+
+
+def _for_reading(endpoint: Endpoint) -> Endpoint:
+    return Endpoint(str(parse_location(endpoint.location)), StorageOptions(endpoint.options.connection))

@@ -1,0 +1,77 @@
+"""The command `tsctl`: its commands, and how it ends.
+
+A command returns where all is fine, and raises `typer.Exit` with another `ExitCode`. Errors of ours end here, as one
+message.
+"""
+
+import logging
+import sys
+from importlib import metadata
+from typing import Annotated
+
+import structlog
+import typer
+
+from ts_common.errors import GiveUpError, LookFirstError, OperatorError, RetryError
+from ts_common.logs import LogFormat, configure_logs
+from tsctl.exit_codes import ExitCode
+from tsctl.ls import ls
+from tsctl.output import ReaderGone, flush
+
+log = structlog.get_logger()
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True)
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        print(f"tsctl {metadata.version('ts-uploader')}")  # noqa: T201  (the command's own voice)
+        raise typer.Exit
+
+
+@app.callback()
+def _commands(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say the version and end.")
+    ] = False,
+) -> None:
+    """Looks into an archive of Kafka log segments, without a broker."""
+
+
+app.command()(ls)
+
+
+def main() -> None:
+    """Entry point: what somebody must act on is one message and a non-zero exit, without a traceback."""
+    configure_logs(LogFormat.TEXT, logging.WARNING)
+    sys.exit(_run())
+
+
+def _run() -> ExitCode | int:
+    try:
+        try:
+            app()
+        finally:
+            flush()
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except ReaderGone:
+        return ExitCode.FINE
+    except OperatorError as error:
+        return _said(error, ExitCode.REFUSED)
+    except (RetryError, LookFirstError) as error:
+        return _said(error, ExitCode.TRY_AGAIN)
+    except GiveUpError as error:
+        return _said(error, ExitCode.FOUND)
+    except Exception:
+        log.exception("ended by an error that is not the user's")
+        return ExitCode.BROKEN
+    return ExitCode.FINE
+
+
+def _said(error: Exception, code: ExitCode) -> ExitCode:
+    print(f"tsctl: {error}", file=sys.stderr)  # noqa: T201  (the command's own voice)
+    return code
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+"""How `tsctl` ends. Scripts and schedulers act on these, so they mean the same in every command."""
+
+from enum import IntEnum
+from typing import Final
+
+
+class ExitCode(IntEnum):
+    """The status of the process."""
+
+    FINE = 0
+    FOUND = 1
+    REFUSED = 2
+    BROKEN = 70  # EX_SOFTWARE
+    TRY_AGAIN = 75  # EX_TEMPFAIL
+    INTERRUPTED = 130  # as shells say of SIGINT
+
+
+MEANINGS: Final = {
+    ExitCode.FINE: "done, and nothing to report",
+    ExitCode.FOUND: "done, and something was found that should not be: a hole, damage, an agent that is not well",
+    ExitCode.REFUSED: "the user's mistake, or somebody must act: the message says on what; nothing was written",
+    ExitCode.BROKEN: "an error of `tsctl` itself, with a traceback",
+    ExitCode.TRY_AGAIN: "the store or an agent did not answer, or retention took an object meanwhile: run it again",
+    ExitCode.INTERRUPTED: "interrupted with Ctrl-C",
+}

@@ -1,0 +1,152 @@
+"""What `tsctl` writes: tables or JSON on standard output, warnings and progress on standard error.
+
+Tables are drawn on a terminal; elsewhere they are plain text, columns side by side and no line broken. JSON is one
+document, or one line for each thing where there can be many. Its names are in lower case with underscores, its times
+ISO 8601 in UTC with milliseconds, its sizes bytes. A field may be added, none changes its meaning; `version` would
+say otherwise.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Final, Protocol
+
+from rich.console import Console
+from rich.filesize import decimal
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+VERSION: Final = 1
+NOTHING: Final = "-"  # in a cell: not known, or there is none
+_WIDE: Final = 4096  # of lines that nobody's terminal breaks
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
+
+Cell = str | int | bool | None
+
+
+class ReaderGone(Exception):
+    """Whoever read standard output has closed it, as `head` does: nothing more is wanted. No `OSError`, of which typer
+    makes a status of 1.
+    """
+
+
+class Advance(Protocol):
+    """Called when some of a long work is done."""
+
+    def __call__(self, count: int = 1) -> None:
+        """So much more is done."""
+
+
+class Output:
+    """One command's voice.
+
+    Args:
+        as_json: whether standard output is JSON.
+    """
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+        self._warnings: list[str] = []
+
+    def warn(self, warning: str) -> None:
+        """Say on standard error, and in a JSON document as `warnings`, what an operator should know."""
+        self._warnings.append(warning)
+        print(f"tsctl: {warning}", file=sys.stderr)  # noqa: T201  (the command's own voice)
+
+    def document(self, fields: Mapping[str, object]) -> None:
+        """The one JSON document of a command."""
+        whole = {"version": VERSION, **fields, "warnings": self._warnings}
+        _write(json.dumps(whole, indent=1) + "\n")
+
+    def line(self, fields: Mapping[str, object]) -> None:
+        """One of many JSON documents, each on a line."""
+        _write(json.dumps(fields, separators=(",", ":"), ensure_ascii=False) + "\n")
+
+    def text(self, line: str) -> None:
+        """A line that is no table; nothing where standard output is JSON."""
+        if not self.as_json:
+            _write(line + "\n")
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
+        """A table; numbers stand on the right."""
+        terminal = sys.stdout.isatty()
+        console = Console(file=sys.stdout, width=None if terminal else _WIDE, highlight=False, soft_wrap=not terminal)
+        table = Table(box=None, pad_edge=False, header_style="bold" if terminal else "")
+        for place, name in enumerate(columns):
+            numeric = any(isinstance(row[place], int) and not isinstance(row[place], bool) for row in rows)
+            table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(_shown(cell)) for cell in row))
+        with console.capture() as drawn:
+            console.print(table)
+        _write("".join(f"{line.rstrip()}\n" for line in drawn.get().splitlines()))
+
+    @contextmanager
+    def progress(self, what: str, total: int) -> Iterator[Advance]:
+        """A bar for long work, on a terminal only; what it yields is called from any thread when one more is done."""
+        bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+            disable=not sys.stderr.isatty(),
+        )
+        with bar:
+            task = bar.add_task(what, total=total)
+
+            def advance(count: int = 1) -> None:
+                bar.advance(task, count)
+
+            yield advance
+
+
+def iso(milliseconds: int | None) -> str | None:
+    """A time as JSON and tables show it; None for none, and the number itself for one that no calendar has."""
+    if milliseconds is None:
+        return None
+    try:
+        moment = _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return str(milliseconds)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def size(count: int) -> str:
+    """Bytes for people."""
+    return decimal(count)
+
+
+def flush() -> None:
+    """Hand on what is still in the buffer.
+
+    Raises:
+        ReaderGone: nobody reads it.
+    """
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        # What is in the buffer must not be tried once more when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise ReaderGone from error
+
+
+def _write(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+    except BrokenPipeError:
+        flush()
+        raise ReaderGone from None
+
+
+def _shown(cell: Cell) -> str:
+    if cell is None or cell == "":
+        return NOTHING
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    return str(cell)
