@@ -17,6 +17,8 @@ from ts_common.logs import LogFormat, configure_logs
 from tsctl.exit_codes import ExitCode
 from tsctl.ls import ls
 from tsctl.output import ReaderGone, flush
+from tsctl.report_command import report
+from tsctl.verify_command import verify
 
 log = structlog.get_logger()
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True)
@@ -38,6 +40,8 @@ def _commands(
 
 
 app.command()(ls)
+app.command()(verify)
+app.command()(report)
 
 
 def main() -> None:

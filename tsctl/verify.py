@@ -7,7 +7,6 @@ answer for is held, about half a kilobyte each.
 """
 
 import os
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -47,7 +46,7 @@ _PARTITIONS_AT_ONCE = 4
 _ATTEMPTS = 6
 _LONGEST_WAIT_SECONDS = 10
 
-Told = Callable[[int, int, int], None]
+Told = Callable[[int, int], None]
 
 _T = TypeVar("_T")
 
@@ -93,11 +92,14 @@ class Verified:
 class Verifier:
     """Verifies one cluster in one store.
 
+    Attributes:
+        topics: that the store knows, in scope or not; after `find`.
+
     Args:
         store: where it lies.
         keys: of the cluster.
         scope: what is looked at.
-        told: called now and then from several threads with partitions done, partitions in all, and segments done.
+        told: called from several threads, with how many partitions and how many segments more are done.
         clock: seconds since the epoch.
     """
 
@@ -114,26 +116,37 @@ class Verifier:
         self._scope = scope
         self._told = told
         self._clock = clock
-        self._lock = threading.Lock()  # guards what follows
-        self._done = self._segments = self._total = 0
+        self.topics: frozenset[str] = frozenset()
+        self._work: list[tuple[PartitionKeys, Incarnations | None]] = []
+        self._findings: list[Finding] = []
 
-    def run(self) -> Verified:
-        """Look at everything in scope.
+    def find(self) -> int:
+        """Find the partitions in scope, and say how many directories of such there are.
 
         Raises:
             StoreUnavailable: the store did not serve, however often it was asked.
             AccessDenied, BucketMissing: the store's.
         """
         directories = _patiently(lambda: find_partitions(self._store, self._keys))
-        findings = directories.findings if self._scope.all_topics else []
-        work: list[tuple[PartitionKeys, Incarnations | None]] = []
-        for topic in sorted({*directories.partitions, *directories.topics}):
+        self._findings = directories.findings if self._scope.all_topics else []
+        self._work = []
+        self.topics = frozenset({*directories.partitions, *directories.topics})
+        for topic in sorted(self.topics):
             if not self._scope.wants(topic, None):
                 continue
             listed = sorted(directories.partitions.get(topic, ()), key=_by_life)
-            incarnations = self._incarnations(topic, listed, findings)
-            work += [(keys, incarnations) for keys in listed if self._scope.wants(topic, keys.partition.partition)]
-        self._total = len(work)
+            incarnations = self._incarnations(topic, listed, self._findings)
+            wanted = [keys for keys in listed if self._scope.wants(topic, keys.partition.partition)]
+            self._work += [(keys, incarnations) for keys in wanted]
+        return len(self._work)
+
+    def run(self) -> Verified:
+        """Look at all that was found.
+
+        Raises:
+            StoreUnavailable, AccessDenied, BucketMissing: as `find`.
+        """
+        work, findings = self._work, self._findings
         threads = self._scope.requests
         if self._scope.depth is Depth.FULL:  # which the processor does
             threads = min(threads, max(2, os.cpu_count() or 1))
@@ -175,10 +188,10 @@ class Verifier:
             kind = NEWER_FORMAT if isinstance(error, NewerFormat) else COMMIT_DAMAGED
             # The message begins with the object's key.
             found = Finding(kind, where, str(error), str(error).partition(":")[0].partition(" ")[0])
-            self._count(partitions=1)
+            self._told(1, 0)
             return Coverage(where, keys.partition.topic, keys.partition.partition, keys.prefix, 0, 0, findings=(found,))
         if listing.has_incarnations and not listing.has_others:
-            self._count(partitions=1)
+            self._told(1, 0)
             return None if not listing.strangers else _only(keys, strangers_of(where, listing))
         findings: list[Finding] = []
         copies = self._look_at_segments(listing, where, findings, pool, threads)
@@ -198,7 +211,7 @@ class Verifier:
         coverage = _patiently(
             lambda: look_at_whole(self._store, listing, copies, where, tuple(findings), old, compare=deep)
         )
-        self._count(partitions=1)
+        self._told(1, 0)
         return coverage
 
     def _look_at_segments(
@@ -219,7 +232,7 @@ class Verifier:
             findings.extend(result.findings)
             # What stands there is no hole, whatever it is.
             checked[segment] = Checked(result.copy or guess, (), result.foreign)
-            self._count(segments=1)
+            self._told(0, 1)
 
         for segment, noted, following in self._with_chapters(listing, where, findings):
             guess = assumed(listing.catalog.keys, segment, noted, following)
@@ -273,13 +286,6 @@ class Verifier:
             kind = NEWER_FORMAT if isinstance(error, NewerFormat) else CHAPTER_WRONG
             findings.append(Finding(kind, where, str(error), key, first))
             return None
-
-    def _count(self, partitions: int = 0, segments: int = 0) -> None:
-        with self._lock:
-            self._done += partitions
-            self._segments += segments
-            done, segments_done = self._done, self._segments
-        self._told(done, self._total, segments_done)
 
 
 def _listed_findings(

@@ -41,6 +41,7 @@ def verify(
 ) -> Verified:
     scope = Scope(depth, in_flight_seconds=in_flight_seconds)
     verifier = Verifier(archive.store, keys or archive.keys, scope, clock=lambda: time.time() + 60)
+    verifier.find()
     return verifier.run()
 
 
@@ -332,7 +333,9 @@ def test_what_is_asked_for_is_what_is_verified(archive: Archive) -> None:
     """Other topics and partitions are not looked at."""
     put(archive, 0, 10, topic="u")
     scope = Scope(Depth.LISTING, lambda topic, partition: topic == "t" and partition in {None, 0}, all_topics=False)
-    found = Verifier(archive.store, archive.keys, scope).run()
+    verifier = Verifier(archive.store, archive.keys, scope)
+    assert verifier.find() == 1
+    found = verifier.run()
     assert [coverage.where for coverage in found.coverages] == ["t-0"]
 
 
