@@ -56,8 +56,9 @@ setup: $(READY)
 	@deploy/need-java
 	@$(BIN)/python -m ts_local.jars
 
-# Stores that tests alone speak to.
+# Stores that tests alone speak to, and the browser in which one opens the report.
 test-parts: setup
+	@deploy/need-chromium
 	@$(BIN)/python -m ts_local.hdfs
 	@$(BIN)/python -m ts_local.azurite
 

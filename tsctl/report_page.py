@@ -23,6 +23,7 @@ th, td {{ text-align: left; vertical-align: top; padding: 3px 10px 3px 0; border
 td {{ max-width: 34em; overflow-wrap: anywhere; }}
 td.key {{ font-family: monospace; font-size: .85em; min-width: 12em; }}
 .wide {{ overflow-x: auto; }}
+.tall {{ max-height: 26em; overflow-y: auto; }}
 .chip {{ border-radius: 9px; padding: 1px 8px; white-space: nowrap; color: #fff; background: #777; }}
 .dot {{ display: inline-block; width: .75em; height: .75em; border-radius: 50%; margin-right: .5em; }}
 .dot {{ background: #4c9a6a; }}
@@ -34,7 +35,7 @@ td.key {{ font-family: monospace; font-size: .85em; min-width: 12em; }}
 details.topic {{ border-bottom: 1px solid #ddd; padding: 4px 0; }}
 details.topic > summary {{ cursor: pointer; font-weight: 600; padding: 6px 0; overflow-wrap: anywhere; }}
 summary small {{ font-weight: 400; color: #666; }}
-.chart {{ width: 100%; }}
+.chart {{ width: 100%; overflow: hidden; }}
 input {{ font: inherit; width: 100%; max-width: 24em; padding: 4px 6px; }}
 </style>
 </head>
@@ -56,8 +57,10 @@ input {{ font: inherit; width: 100%; max-width: 24em; padding: 4px 6px; }}
 <script>
 "use strict";
 const charts = {charts};
-const unused = ["lasso2d", "select2d"];
-const options = {{responsive: true, displaylogo: false, modeBarButtonsToRemove: unused}};
+// Named one by one: a later library's button that sends data elsewhere must not come by itself.
+const buttons = [["toImage", "zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]];
+const shown = window.innerWidth > 700 ? "hover" : false;
+const options = {{responsive: true, displaylogo: false, modeBarButtons: buttons, displayModeBar: shown}};
 function draw(id) {{
   const place = document.getElementById(id);
   if (place && charts[id] && !place.dataset.drawn) {{

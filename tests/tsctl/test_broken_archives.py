@@ -1,6 +1,7 @@
 """Archives of real agents beside a real cluster: one without fault, and one broken on purpose, in each way once."""
 
 import json
+import re
 import struct
 import subprocess
 import sys
@@ -9,7 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
 
+from tests.faults.leaders import move_leader
+from tests.tsctl.browser import open_page, without_scripts
+from tests.tsctl.test_report import bars, part_of
 from tests.uploader.beside import BUCKET, SMALL_FETCHES, Archive, archives
 from ts_common.catalog import StoredSegment, read_catalog
 from ts_common.log_format.framing import LENGTH_END, LENGTH_POSITION, BatchHeader, batch_field_position, parse_header
@@ -47,9 +52,9 @@ class Told:
     findings: list[dict[str, object]]
     document: dict[str, object]
 
-    def worse(self) -> list[tuple[object, object]]:
+    def worse(self) -> list[tuple[str, str]]:
         """(code, where) of each finding worse than information."""
-        return sorted((f["code"], f["where"]) for f in self.findings if f["severity"] != "information")  # type: ignore[type-var]
+        return sorted((str(f["code"]), str(f["where"])) for f in self.findings if f["severity"] != "information")
 
 
 def tsctl(archive: Archive, *arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -233,8 +238,6 @@ def test_the_severity_that_fails_is_chosen(broken: Archive) -> None:
     """A partition that has an overlap only is fine, unless information is asked to fail."""
     assert verify(broken, Depth.HEADERS, "broken", "--partition", "1").code == 0
     assert verify(broken, Depth.HEADERS, "broken", "--partition", "1", "--fail-on", "information").code == 1
-    assert verify(broken, Depth.HEADERS, "broken", "--partition", "3", "--fail-on", "data-loss").code == 0
-    assert verify(broken, Depth.HEADERS, "broken", "--partition", "6", "--fail-on", "information").code == 0
 
 
 def test_the_table_says_what_to_do(broken: Archive) -> None:
@@ -248,6 +251,27 @@ def test_the_table_says_what_to_do(broken: Archive) -> None:
     assert tsctl(broken, "verify", "--fail-on", "bad").returncode == 2
 
 
+def test_the_report_shows_what_was_broken(broken: Archive, tmp_path: Path) -> None:
+    """Written in one step, opened in a browser: a row for each finding, the hole in red, the dead tail in grey."""
+    page = tmp_path / "report.html"
+    page.write_text("what was here before")
+    arguments = ["--depth", "full", "--in-flight-hours", "0", "--output", str(page)]
+    assert tsctl(broken, "report", *arguments).returncode == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+    document = without_scripts(open_page(page, tmp_path / "profile"))
+    assert sorted(re.findall('data-code="([^"]*)"', document)) == sorted(
+        ["hole", "overlap", "overlap", "orphan-segment", "index-missing", "dead-tail", "segment-damaged"]
+    )
+    map_of_offsets = part_of(document, "offsets-0")
+    assert bars(map_of_offsets, "rgb(208, 0, 0)") == 1
+    assert bars(map_of_offsets, "rgb(138, 138, 138)") == 1
+    assert 'class="verdict data-loss"' in document
+    nowhere = tsctl(broken, "report", "--output", str(tmp_path / "no" / "x.html"))
+    assert nowhere.returncode == 2
+    assert "no directory" in nowhere.stderr
+
+
+@pytest.mark.full
 def test_an_undamaged_archive_has_no_fault(cluster: LocalCluster, tmp_path: Path) -> None:
     """Compaction, transactions, leader changes, lives of a topic, every codec: nothing worse than information."""
     with archives(cluster, tmp_path) as archive_of:
@@ -262,10 +286,20 @@ def test_an_undamaged_archive_has_no_fault(cluster: LocalCluster, tmp_path: Path
             cluster.produce("codecs", noise, partition=0, config={"compression.type": codec})
         cluster.produce("compacted", records(1500), partition=0, config={"enable.idempotence": "false"})
         cluster.produce("again", records(400), partition=0)
+        cluster.create_topic("moved", assignment=[[1, 2]], config=SMALL)
         transact(cluster, "decided")
         for broker in (1, 2):
             archive.agent(broker)
         wait_for(lambda: reached(archive, "again") > 0, "the first life to be shipped", SECONDS)
+        assert cluster.zookeeper is not None
+        client = KazooClient(hosts=cluster.zookeeper.connect)
+        client.start()
+        for leader in (2, 1, 2):
+            cluster.produce("moved", records(300), partition=0)
+            move_leader(client, "moved", leader, 3 - leader)
+        cluster.produce("moved", records(300), partition=0)
+        client.stop()
+        client.close()
         cluster.delete_topic("again")
         cluster.create_topic("again", assignment=[[1]], config=SMALL)
         cluster.produce("again", records(700, 7000), partition=0)
@@ -275,7 +309,7 @@ def test_an_undamaged_archive_has_no_fault(cluster: LocalCluster, tmp_path: Path
             "the cleaner to come",
             SECONDS,
         )
-        for topic, broker in (("codecs", 1), ("decided", 2), ("compacted", 1), ("again", 1)):
+        for topic, broker in (("codecs", 1), ("decided", 2), ("compacted", 1), ("again", 1), ("moved", 2)):
             active = max(int(p.stem) for p in cluster.brokers[broker].partition_directory(topic, 0).glob("*.log"))
             wait_for(lambda topic=topic, active=active: reached(archive, topic) >= active, f"{topic} shipped", SECONDS)  # type: ignore[misc]
         for depth in Depth:
@@ -284,7 +318,7 @@ def test_an_undamaged_archive_has_no_fault(cluster: LocalCluster, tmp_path: Path
             assert told.code == 0
         partitions = told.document["partitions"]
         assert isinstance(partitions, list)
-        assert len(partitions) == 5  # one of them a life that is over
+        assert len(partitions) == 6  # one of them a life that is over
 
 
 def reached(archive: Archive, topic: str) -> int:
