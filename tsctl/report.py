@@ -131,8 +131,8 @@ def _findings_table(findings: Sequence[Finding]) -> str:
     left = len(findings) - FINDINGS_SHOWN
     more = f"<p>{left:,} more are not shown; tsctl verify --json has them all.</p>" if left > 0 else ""
     return (
-        f"<p>{counts}</p><div class='wide tall'><table id=findings-table><thead><tr><th>code<th>where<th>offsets<th>found"
-        f"<th>key</tr></thead><tbody>{''.join(rows)}</tbody></table></div>{more}"
+        f"<p>{counts}</p><div class='wide tall'><table id=findings-table><thead><tr><th>code<th>where<th>offsets"
+        f"<th>found<th>key</tr></thead><tbody>{''.join(rows)}</tbody></table></div>{more}"
     )
 
 
