@@ -12,7 +12,8 @@ import numpy as np
 from ts_common.catalog import SegmentCopy
 from ts_common.log_format.columns import Projection
 from ts_common.plan import Hole, ReadRange
-from ts_common.reading import SegmentReader, known_crc32c
+from ts_common.reading import SegmentReader
+from ts_common.segment_metadata import known_crc32c
 from ts_common.store.contract import ObjectStore
 from ts_common.time_index import first_that_may_reach
 from ts_common.view import PartitionView

@@ -13,6 +13,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ts_common.errors import CorruptData
+
 _NAME = re.compile(r"([0-9]{1,19})-([0-9]{1,19})\.json")
 
 
@@ -44,6 +46,20 @@ class Gap:
             "broker": self.broker,
         }
         return (json.dumps(fields, separators=(",", ":")) + "\n").encode()
+
+
+def decode_gap(data: bytes, key: str) -> Gap:
+    """Read the text of a record. Fields of later versions are passed over.
+
+    Raises:
+        CorruptData: it is no record.
+    """
+    try:
+        fields = json.loads(data)
+        start, end = int(fields["from"]), int(fields["to"])
+        return Gap(start, end, str(fields["reason"]), int(fields["time"]), int(fields["broker"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptData(f"{key}: not a gap record: {error!r}; the store holds {data[:80]!r}") from error
 
 
 def parse_gap_name(name: str) -> tuple[int, int] | None:

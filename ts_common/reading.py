@@ -23,7 +23,7 @@ from ts_common.log_format.decode import MAX_BYTES, MAX_ROWS, SegmentDecoder
 from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, Trailing, parse_header
 from ts_common.log_format.index_files import AbortedTransaction, position_for_offset, read_offset_index
 from ts_common.probe import scan_object
-from ts_common.segment_metadata import SegmentMetadata
+from ts_common.segment_metadata import known_crc32c
 from ts_common.store.contract import ByteRange, ObjectStore
 
 _PARTIAL_CHUNK_BYTES = 1 << 20  # of a range that ends before its segment: the last chunk is mostly for nothing
@@ -179,12 +179,6 @@ def _is_long(copy: SegmentCopy, start: int, end: int) -> bool:
     """Whether a thread is worth its while, and a chunk that is fetched for nothing is little beside the range."""
     share = (min(end, copy.end) - max(start, copy.base)) / max(copy.end - copy.base, 1)
     return copy.segment.size * share >= _LONG_BYTES
-
-
-def known_crc32c(metadata: SegmentMetadata) -> int | None:
-    """The object's CRC-32C; None where `ts_common.probe` looked at both ends of a segment without metadata only."""
-    unknown = metadata.crc32c == 0 and metadata.records is None
-    return None if unknown else metadata.crc32c
 
 
 class _Body:

@@ -114,6 +114,12 @@ def decode_metadata(fields: Mapping[str, str], key: str) -> SegmentMetadata | No
         raise CorruptData(f"{key}: its metadata cannot be read: {error!r} in {dict(fields)}") from error
 
 
+def known_crc32c(metadata: SegmentMetadata) -> int | None:
+    """The object's CRC-32C; None where `ts_common.probe` looked at both ends of a segment without metadata only."""
+    unknown = metadata.crc32c == 0 and metadata.records is None
+    return None if unknown else metadata.crc32c
+
+
 def _decode_epochs(text: str | None) -> tuple[tuple[int, int], ...] | None:
     if text is None:
         return None

@@ -28,8 +28,9 @@ from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, parse_header
 from ts_common.log_format.index_files import AbortedTransaction, read_offset_index
 from ts_common.log_format.survey import Damage, Stretch, Survey, survey_segment
 from ts_common.plan import ReadRange
-from ts_common.reading import gone, known_crc32c
+from ts_common.reading import gone
 from ts_common.rows import union
+from ts_common.segment_metadata import known_crc32c
 from ts_common.store.contract import ByteRange, ObjectStore
 
 _OFFSET: Final = "offset"

@@ -6,7 +6,9 @@ message.
 
 import logging
 import sys
+from collections.abc import Sequence
 from importlib import metadata
+from io import TextIOWrapper
 from typing import Annotated
 
 import structlog
@@ -14,10 +16,14 @@ import typer
 
 from ts_common.errors import GiveUpError, LookFirstError, OperatorError, RetryError
 from ts_common.logs import LogFormat, configure_logs
+from tsctl.cat import cat
 from tsctl.exit_codes import ExitCode
+from tsctl.gaps import gaps
+from tsctl.get import get
 from tsctl.ls import ls
 from tsctl.output import ReaderGone, flush
 from tsctl.report_command import report
+from tsctl.status import status
 from tsctl.verify_command import verify
 
 log = structlog.get_logger()
@@ -42,22 +48,30 @@ def _commands(
 app.command()(ls)
 app.command()(verify)
 app.command()(report)
+app.command()(gaps)
+app.command()(cat)
+app.command()(get)
+app.command()(status)
 
 
 def main() -> None:
     """Entry point: what somebody must act on is one message and a non-zero exit, without a traceback."""
     configure_logs(LogFormat.TEXT, logging.WARNING)
-    sys.exit(_run())
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(encoding="utf-8")  # JSON is that, whatever the locale
+    sys.exit(run(sys.argv[1:]))
 
 
-def _run() -> ExitCode | int:
+def run(arguments: Sequence[str]) -> ExitCode:
+    """Run one command line to its end; what it has to say has been said."""
     try:
         try:
-            app()
+            app(list(arguments), prog_name="tsctl")
         finally:
             flush()
     except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        return ExitCode(ended.code if isinstance(ended.code, int) else ended.code is not None)
     except ReaderGone:
         return ExitCode.FINE
     except OperatorError as error:

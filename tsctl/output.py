@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from rich.console import Console
 from rich.filesize import decimal
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -64,7 +64,12 @@ class Output:
 
     def line(self, fields: Mapping[str, object]) -> None:
         """One of many JSON documents, each on a line."""
-        _write(json.dumps(fields, separators=(",", ":"), ensure_ascii=False) + "\n")
+        text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
+        try:
+            text.encode()
+        except UnicodeEncodeError:  # half a surrogate pair, which JSON may hold and UTF-8 may not
+            text = json.dumps(fields, separators=(",", ":"))
+        _write(text + "\n")
 
     def text(self, line: str) -> None:
         """A line that is no table; nothing where standard output is JSON."""
@@ -86,16 +91,26 @@ class Output:
         _write("".join(f"{line.rstrip()}\n" for line in drawn.get().splitlines()))
 
     @contextmanager
-    def progress(self, what: str, total: int) -> Iterator[Advance]:
-        """A bar for long work, on a terminal only; what it yields is called from any thread when one more is done."""
+    def progress(
+        self, what: str, total: int, *, among_lines: bool = False, in_bytes: bool = False
+    ) -> Iterator[Advance]:
+        """A bar for long work, on a terminal only; what it yields is called from any thread when some is done.
+
+        Args:
+            what: is done.
+            total: how much of it.
+            among_lines: output comes meanwhile, so there is no bar where that goes to a terminal too.
+            in_bytes: what is counted.
+        """
+        shown = sys.stderr.isatty() and not (among_lines and sys.stdout.isatty())
         bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
-            MofNCompleteColumn(),
+            DownloadColumn() if in_bytes else MofNCompleteColumn(),
             TimeRemainingColumn(),
             console=Console(stderr=True),
             transient=True,
-            disable=not sys.stderr.isatty(),
+            disable=not shown,
         )
         with bar:
             task = bar.add_task(what, total=total)

@@ -1,0 +1,120 @@
+"""A real archive for the folder: a broker's topics, shipped to S3 by an agent beside it; and how `tsctl` is run."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.every_field import every_field
+from tests.spark.archives import Archive as HandMade
+from tests.tsctl.running import Ended, Run
+from tests.uploader.beside import BUCKET, PREFIX, Archive, archives
+from ts_local.cluster import LocalCluster, Record
+from ts_local.oracle import OracleRecord, dump
+from tsctl.cli import run as run_tsctl
+
+CODECS = ("none", "gzip", "zstd")
+TRANSACTIONS = "transactions"
+FIELDS = "fields"
+_SECONDS = 60
+_SEGMENTS = {"segment.bytes": "20000", "index.interval.bytes": "1000"}
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """The archive.
+
+    Attributes:
+        cluster: whose closed segments it holds.
+        archive: of the topic `fields`.
+        config: directory of the agent's `prod.properties`.
+        next_offsets: by topic and partition.
+        records: what Kafka's Java consumer shows below them.
+        committed: the same of `transactions`, with `read_committed`.
+    """
+
+    cluster: LocalCluster
+    archive: Archive
+    config: Path
+    next_offsets: dict[tuple[str, int], int]
+    records: list[OracleRecord]
+    committed: list[OracleRecord]
+
+    def of(self, topic: str, partition: int) -> list[OracleRecord]:
+        """The records of one partition."""
+        return [r for r in self.records if (r.topic, r.partition) == (topic, partition)]
+
+
+@pytest.fixture(scope="package")
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shipped]:
+    """Every field in three codecs, and transactions of which one is open when the last segment closes."""
+    directory = tmp_path_factory.mktemp("tsctl")
+    with (
+        LocalCluster(s3=True, buckets=[BUCKET], name="tsctl") as cluster,
+        archives(cluster, directory) as archive_of,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        assert cluster.s3 is not None
+        for name, value in cluster.s3.environment().items():
+            patch.setenv(name, value)
+        cluster.create_topic(FIELDS, partitions=len(CODECS), config=_SEGMENTS)
+        cluster.create_topic(TRANSACTIONS, config=_SEGMENTS)
+        for partition, codec in enumerate(CODECS):
+            cluster.produce(FIELDS, every_field(300), partition=partition, config={"compression.type": codec})
+        _transactions(cluster)
+        fields = archive_of(FIELDS, properties={PREFIX + "kafka.topics.include": f"{FIELDS},{TRANSACTIONS}"})
+        fields.agent()
+        transactions = archive_of(TRANSACTIONS)
+        ends = {(FIELDS, number): fields.wait_until_shipped(partition=number) for number in range(len(CODECS))}
+        ends[TRANSACTIONS, 0] = transactions.wait_until_shipped()
+        records = [r for r in dump(cluster.bootstrap, [FIELDS, TRANSACTIONS]) if r.offset < ends[r.topic, r.partition]]
+        committed = [
+            r for r in dump(cluster.bootstrap, TRANSACTIONS, "read_committed") if r.offset < ends[r.topic, r.partition]
+        ]
+        yield Shipped(cluster, fields, directory / "conf", ends, records, committed)
+
+
+def _transactions(cluster: LocalCluster) -> None:
+    producer = cluster.producer({"transactional.id": "one", "batch.size": 1000, "linger.ms": 0})
+    late = cluster.producer({"transactional.id": "late", "batch.size": 1000, "linger.ms": 0})
+    for each in (producer, late):
+        each.init_transactions(_SECONDS)
+    for number in range(40):
+        producer.begin_transaction()
+        for _ in range(10):
+            producer.produce(TRANSACTIONS, b"%d" % number * 100, b"k%d" % number, partition=0)
+        producer.flush(_SECONDS)  # an abort would drop what has not been sent
+        (producer.abort_transaction if number % 3 == 0 else producer.commit_transaction)(_SECONDS)
+        if number == 25:
+            late.begin_transaction()
+            late.produce(TRANSACTIONS, b"open", partition=0)
+            late.flush(_SECONDS)
+    cluster.produce(TRANSACTIONS, [Record(bytes(4000)) for _ in range(6)], partition=0)
+    late.abort_transaction(_SECONDS)
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command line in this process."""
+
+    def ended(*arguments: object) -> Ended:
+        capfd.readouterr()
+        code = run_tsctl([str(argument) for argument in arguments])
+        out, err = capfd.readouterr()
+        assert "Traceback" not in err
+        return Ended(int(code), out, err)
+
+    return ended
+
+
+@pytest.fixture
+def hand_made(tmp_path: Path) -> HandMade:
+    """An empty archive in a directory, to be filled by hand."""
+    return HandMade(tmp_path / "store")
+
+
+@pytest.fixture
+def named(hand_made: HandMade) -> tuple[str, ...]:
+    """What names it on the command line."""
+    return ("--url", hand_made.location, "--cluster", "prod")

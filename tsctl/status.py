@@ -1,0 +1,211 @@
+"""`tsctl status`: what agents say of themselves, asked at once, a row for each.
+
+An agent answers `GET /status.json` on its HTTP address. What is shown here is what it says; nothing is asked of the
+store.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+import urllib3
+
+from ts_common.errors import ConfigurationError
+from ts_common.parallel import in_threads
+from tsctl.archive import SOURCE, JsonOption
+from tsctl.exit_codes import ExitCode
+from tsctl.output import Output, size
+
+DEFAULT_PORT: Final = 9464
+_ADDRESS: Final = re.compile(r"(?:(?P<scheme>https?)://)?(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::(?P<port>\d{1,5}))?/?")
+_LONGEST_BYTES: Final = 64 << 20  # of an answer: 10,000 partitions are 3 MB
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of asking one agent.
+
+    Attributes:
+        address: as it was given.
+        fields: of its status; None where it gave none.
+        problem: why not.
+    """
+
+    address: str
+    fields: Mapping[str, Any] | None
+    problem: str | None = None
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether it says that it is."""
+        return self.fields is not None and bool(self.fields.get("healthy"))
+
+
+def status(
+    agents: Annotated[list[str] | None, typer.Argument(help="Addresses: host, host:port or http://host:port.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--agents", help="A file of addresses, one on each line; # begins a comment.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=0.1, max=600, help="Seconds that an agent may take.")] = 10.0,
+    partitions: Annotated[
+        bool, typer.Option("--partitions", help="A row for each partition that lags, has a hole or waits.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """What agents say of themselves: health, lag, what waits and why."""
+    urls = _urls(agents or [], file)
+    output = Output(as_json)
+    with (
+        output.progress("agents", len(urls)) as advance,
+        urllib3.PoolManager(timeout=timeout, retries=False, num_pools=len(urls)) as pool,
+    ):
+
+        def ask(one: tuple[str, str]) -> Answer:
+            answer = _ask(pool, *one)
+            advance()
+            return answer
+
+        answers = in_threads(ask, urls.items())
+    if as_json:
+        output.document({"agents": [_fields(answer) for answer in answers]})
+    elif partitions:
+        output.table(_PARTITION_COLUMNS, [row for answer in answers for row in _partition_rows(answer)])
+    else:
+        output.table(_COLUMNS, [_row(answer) for answer in answers])
+    silent = [answer for answer in answers if answer.fields is None]
+    for answer in silent:
+        output.warn(f"{answer.address}: {answer.problem}")
+    if silent:
+        raise typer.Exit(ExitCode.TRY_AGAIN)
+    if not all(answer.is_healthy for answer in answers):
+        raise typer.Exit(ExitCode.FOUND)
+
+
+def _urls(agents: Sequence[str], file: Path | None) -> dict[str, str]:
+    """The status URL of each address, in the order in which they were given.
+
+    Raises:
+        ConfigurationError: none is given, or one is no address; all problems at once.
+    """
+    given = list(agents)
+    if file is not None:
+        try:
+            lines = file.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(str(file), [f"it cannot be read: {error}"]) from error
+        given += [text for line in lines if (text := line.partition("#")[0].strip())]
+    if not given:
+        raise ConfigurationError(SOURCE, ["no agent is named: give addresses, or --agents FILE"])
+    urls, problems = {}, []
+    for address in given:
+        match = _ADDRESS.fullmatch(address)
+        if match is None or not 0 < int(match["port"] or DEFAULT_PORT) < 1 << 16:
+            problems.append(f"{address}: no address; host, host:port or http://host:port is expected")
+        else:
+            port = match["port"] or DEFAULT_PORT
+            urls[address] = f"{match['scheme'] or 'http'}://{match['host']}:{port}/status.json"
+    if problems:
+        raise ConfigurationError(SOURCE, problems)
+    return urls
+
+
+def _ask(pool: urllib3.PoolManager, address: str, url: str) -> Answer:
+    try:
+        with pool.request("GET", url, preload_content=False) as response:
+            body = response.read(_LONGEST_BYTES + 1)
+    except urllib3.exceptions.HTTPError as error:
+        return Answer(address, None, f"no answer: {error}")
+    if response.status not in {200, 503}:  # one that is not well answers 503 with the same words
+        return Answer(address, None, f"{url} answers {response.status}; is this an agent?")
+    try:
+        fields = json.loads(body)
+        if not isinstance(fields, dict) or "healthy" not in fields:
+            raise ValueError("no status object")
+    except ValueError as error:
+        return Answer(address, None, f"{url} answers what is no status: {error}")
+    return Answer(address, fields)
+
+
+_COLUMNS: Final = (
+    *("AGENT", "BROKER", "CLUSTER", "VERSION", "HEALTHY", "READY", "PARTITIONS", "LAG", "UNSHIPPED", "OLDEST", "LEFT"),
+    *("HOLES", "QUEUE", "LAST ERROR"),
+)
+
+
+def _row(answer: Answer) -> Sequence[str | int | bool | None]:
+    if answer.fields is None:
+        return (answer.address, *[None] * (len(_COLUMNS) - 2), answer.problem)
+    fields = answer.fields
+    partitions = _partitions(fields)
+    left = [each["retention_left_ratio"] for each in partitions if each.get("retention_left_ratio") is not None]
+    errors = fields.get("last_errors") or []
+    return (
+        answer.address,
+        *(fields.get(name) for name in ("broker", "cluster", "version", "healthy", "ready")),
+        len(partitions),
+        sum(partition.get("lag_offsets") or 0 for partition in partitions),
+        size(int(sum(partition.get("unshipped_bytes") or 0 for partition in partitions))),
+        _seconds(max((partition.get("oldest_unshipped_age_seconds") or 0 for partition in partitions), default=0)),
+        _share(min(left, default=None)),
+        sum(bool(partition.get("hole")) for partition in partitions),
+        fields.get("queue_length"),
+        str(errors[-1].get("message")) if errors else None,
+    )
+
+
+_PARTITION_COLUMNS: Final = (
+    *("AGENT", "PARTITION", "NEXT OFFSET", "LAG", "SEGMENTS", "UNSHIPPED", "OLDEST", "LEFT", "HOLE", "WAITS FOR"),
+)
+
+
+def _partition_rows(answer: Answer) -> list[Sequence[str | int | bool | None]]:
+    """The partitions for which there is something to say."""
+    return [
+        (
+            answer.address,
+            f"{each.get('topic')}-{each.get('partition')}",
+            each.get("next_offset"),
+            each.get("lag_offsets"),
+            each.get("unshipped_segments"),
+            size(int(each.get("unshipped_bytes") or 0)),
+            _seconds(each.get("oldest_unshipped_age_seconds") or 0),
+            _share(each.get("retention_left_ratio")),
+            bool(each.get("hole")),
+            each.get("waits_for"),
+        )
+        for each in _partitions(answer.fields or {})
+        if each.get("lag_offsets") or each.get("unshipped_segments") or each.get("hole") or each.get("waits_for")
+    ]
+
+
+def _partitions(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [each for each in fields.get("partitions") or () if isinstance(each, dict)]
+
+
+def _fields(answer: Answer) -> dict[str, object]:
+    return {
+        "address": answer.address,
+        "answered": answer.fields is not None,
+        "problem": answer.problem,
+        "status": answer.fields,
+    }
+
+
+def _seconds(count: float) -> str | None:
+    """A duration for people, its two largest units; None for none."""
+    if not count:
+        return None
+    minutes, seconds = divmod(round(count), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    units = [(days, "d"), (hours, "h"), (minutes, "m"), (seconds, "s")]
+    first = next((place for place, (amount, _) in enumerate(units) if amount), 3)
+    return " ".join(f"{amount}{unit}" for amount, unit in units[first : first + 2] if amount) or "0s"
+
+
+def _share(ratio: float | None) -> str | None:
+    return None if ratio is None else f"{ratio:.0%}"
