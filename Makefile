@@ -38,6 +38,7 @@ docs: $(READY)
 	$(BIN)/python -m ts_common.config > docs/configuration.md
 	$(BIN)/python -m ts_uploader.metrics > docs/metrics.md
 	$(BIN)/python -m ts_uploader.cli_page > docs/cli.md
+	$(BIN)/python -m tsctl.findings_page > docs/findings.md
 
 # All of them, also where one misses its goals.
 bench: setup
