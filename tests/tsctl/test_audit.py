@@ -95,11 +95,11 @@ def test_what_was_deleted_before_it_was_shipped_is_data_loss(
     cluster.create_topic("t-lost", config=SMALL)
     produce(cluster, "t-lost")
     end = ship(cluster, archive, "t-lost")
-    cluster.delete_records("t-lost", {0: 690})
+    cluster.delete_records("t-lost", {0: 700})
     code, found, _ = audited(run, cluster, tmp_path, "t-lost")
     assert code == 1
     lost = found["lost-before-shipped"]
-    assert (lost["from"], lost["to"], lost["severity"]) == (end, 690, "data-loss")
+    assert (lost["from"], lost["to"], lost["severity"]) == (end, 700, "data-loss")
 
 
 def test_what_retention_will_soon_take_is_named(
