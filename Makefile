@@ -39,6 +39,7 @@ docs: $(READY)
 	$(BIN)/python -m ts_uploader.metrics > docs/metrics.md
 	$(BIN)/python -m ts_uploader.cli_page > docs/cli.md
 	$(BIN)/python -m tsctl.findings_page > docs/findings.md
+	$(BIN)/python -m tsctl.cli_page > docs/tsctl-cli.md
 
 # All of them, also where one misses its goals.
 bench: setup

@@ -6,12 +6,12 @@ message.
 
 import logging
 import sys
+import traceback
 from collections.abc import Sequence
 from importlib import metadata
 from io import TextIOWrapper
 from typing import Annotated
 
-import structlog
 import typer
 
 from ts_common.errors import GiveUpError, LookFirstError, OperatorError, RetryError
@@ -26,7 +26,6 @@ from tsctl.report_command import report
 from tsctl.status import status
 from tsctl.verify_command import verify
 
-log = structlog.get_logger()
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True)
 
 
@@ -80,8 +79,9 @@ def run(arguments: Sequence[str]) -> ExitCode:
         return _said(error, ExitCode.TRY_AGAIN)
     except GiveUpError as error:
         return _said(error, ExitCode.FOUND)
-    except Exception:
-        log.exception("ended by an error that is not the user's")
+    except Exception:  # noqa: BLE001  (the one place that says of a bug of ours that it is one)
+        traceback.print_exc()
+        print("tsctl: ended by an error of its own, not of the user's", file=sys.stderr)  # noqa: T201  (as above)
         return ExitCode.BROKEN
     return ExitCode.FINE
 

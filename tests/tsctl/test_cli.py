@@ -1,0 +1,120 @@
+"""The command as a whole: how it ends, what it loads, and its page."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.spark.archives import Archive, batches
+from tests.tsctl.conftest import FIELDS, Shipped
+from tests.tsctl.running import PROGRAM, Run
+from ts_local.ports import free_port
+from tsctl import cli, cli_page
+from tsctl.cat import cat
+from tsctl.exit_codes import MEANINGS, ExitCode
+from tsctl.ls import ls
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_the_page_is_the_generated_one() -> None:
+    """The page under docs never falls behind the command."""
+    assert (DOCS / "tsctl-cli.md").read_text() == cli_page.reference_page()
+
+
+def test_every_exit_code_has_its_meaning() -> None:
+    """In the one table of the documentation."""
+    assert set(MEANINGS) == set(ExitCode)
+
+
+def test_u14_a_store_that_does_not_answer_is_status_75(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    """With one message that names it."""
+    address = f"http://127.0.0.1:{free_port()}"
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.setenv(name, address)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "any")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    ended = run("ls", "--url", "s3://bucket/base", "--cluster", "prod")
+    assert ended.code == 75
+    (told,) = ended.err.splitlines()
+    assert "bucket" in told
+
+
+def test_u14_credentials_that_are_refused_are_status_2(
+    shipped: Shipped, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    """Somebody must act."""
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    ended = run("cat", FIELDS, "--config", shipped.config)
+    assert ended.code == 2
+    assert len(ended.err.splitlines()) == 1
+
+
+def test_r11_what_retention_took_meanwhile_is_status_75(
+    hand_made: Archive, named: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    """The same command, run again, meets what is there then."""
+    hand_made.put_segment("t", 0, batches((0, 10)))
+    hand_made.commit("t", 10)
+    opened = cat.__globals__["open_view"]
+
+    def taken(*arguments: object, **named_ones: object) -> object:
+        view = opened(*arguments, **named_ones)
+        hand_made.store.delete(info.key for info in list(hand_made.store.list("prod/t-0/")) if info.key.endswith("log"))
+        return view
+
+    monkeypatch.setitem(cat.__globals__, "open_view", taken)
+    ended = run("cat", "t", *named)
+    assert ended.code == 75
+    assert "retention" in ended.err
+
+
+def test_an_error_of_our_own_is_status_70(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """And only that has a traceback."""
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("ours")
+
+    monkeypatch.setitem(ls.__globals__, "name_archive", broken)
+    assert cli.run(["ls"]) == ExitCode.BROKEN
+    assert "ZeroDivisionError: ours" in capfd.readouterr().err
+
+
+def test_an_unknown_option_is_status_2(run: Run) -> None:
+    """With how the command is used."""
+    ended = run("ls", "--frobnicate")
+    assert (ended.code, "No such option: --frobnicate" in ended.err) == (2, True)
+    assert run("frobnicate").code == 2
+
+
+def test_only_what_decodes_loads_what_decodes(hand_made: Archive, named: tuple[str, ...]) -> None:
+    """numba and pyarrow take most of a second: `ls` and `gaps` start without them, and a directory without boto3."""
+    hand_made.put_segment("t", 0, batches((0, 10)))
+    hand_made.commit("t", 10)
+    code = "import sys; from tsctl.cli import run; run(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
+
+    def loaded(*arguments: str) -> set[str]:
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True, timeout=300
+        )
+        return set(done.stderr.split())
+
+    heavy = {"numba", "pyarrow", "fastavro", "boto3"}
+    assert heavy.isdisjoint(loaded("ls", *named, "-d", "segments"))
+    assert heavy.isdisjoint(loaded("gaps", *named))
+    assert {"numba", "pyarrow"} <= loaded("cat", "t", *named)
+
+
+def test_the_installed_command_ends_as_its_status_says(hand_made: Archive, named: tuple[str, ...]) -> None:
+    """In a process of its own, with JSON in UTF-8 whatever the locale."""
+    hand_made.put_segment("t", 0, batches((0, 2), value="h\u00e9".encode()))
+    hand_made.put_segment("t", 5, batches((5, 6)))
+    hand_made.commit("t", 6)
+    environment = {**os.environ, "LC_ALL": "POSIX", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    done = subprocess.run([PROGRAM, "cat", "t", *named], capture_output=True, check=False, env=environment, timeout=300)
+    assert done.returncode == 1
+    assert "h\u00e9" in done.stdout.decode()
+    assert done.stderr.decode() == "tsctl: t-0: offsets 2 to 4 are lost: no object in the store holds them\n"

@@ -1,0 +1,171 @@
+"""`tsctl status`: many agents asked at once, a row for each, whatever they answer."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tsctl.running import Run
+from ts_local.ports import free_port
+
+PARTITION = {
+    "topic": "t",
+    "partition": 0,
+    "next_offset": 100,
+    "lag_offsets": 50,
+    "unshipped_segments": 2,
+    "unshipped_bytes": 3_000_000,
+    "oldest_unshipped_age_seconds": 3700,
+    "retention_left_ratio": 0.25,
+    "hole": True,
+    "waits_for": "the high watermark",
+}
+IDLE = {
+    "topic": "u",
+    "partition": 1,
+    "next_offset": 7,
+    "lag_offsets": 0,
+    "unshipped_segments": 0,
+    "unshipped_bytes": 0,
+    "oldest_unshipped_age_seconds": 0,
+    "retention_left_ratio": None,
+    "hole": False,
+    "waits_for": None,
+}
+WELL: dict[str, Any] = {
+    "version": "0.1.0",
+    "cluster": "prod",
+    "broker": 1,
+    "started": "2026-11-22T06:00:00Z",
+    "ready": True,
+    "healthy": True,
+    "partitions": [IDLE],
+    "queue_length": 0,
+    "last_errors": [],
+}
+ILL: dict[str, Any] = {
+    **WELL,
+    "broker": 2,
+    "healthy": False,
+    "partitions": [PARTITION, IDLE],
+    "queue_length": 4,
+    "last_errors": [
+        {"time": "2026-11-22T06:00:00Z", "operation": "put", "partition": "t-0", "message": "AccessDenied: no"}
+    ],
+}
+
+
+@contextmanager
+def answering(status: int, body: bytes) -> Iterator[str]:
+    """The address of something that answers every request so."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found = status if self.path == "/status.json" else 404
+            self.send_response(found)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture
+def well() -> Iterator[str]:
+    with answering(200, json.dumps(WELL).encode()) as address:
+        yield address
+
+
+@pytest.fixture
+def ill() -> Iterator[str]:
+    with answering(503, json.dumps(ILL).encode()) as address:
+        yield address
+
+
+def test_a_healthy_agent_is_a_row_and_status_0(well: str, run: Run, tmp_path: Path) -> None:
+    """From an argument, with a scheme, or from a file with comments."""
+    ended = run("status", well)
+    assert ended.code == 0
+    assert ended.out.splitlines()[1].split()[:6] == [well, "1", "prod", "0.1.0", "yes", "yes"]
+    (tmp_path / "agents").write_text(f"# our agents\n\n{well}  # the first\nhttp://{well}\n")
+    ended = run("status", "--agents", tmp_path / "agents", "--json")
+    assert [agent["status"] for agent in ended.document["agents"]] == [WELL, WELL]
+
+
+def test_an_agent_that_is_not_well_makes_status_1(well: str, ill: str, run: Run) -> None:
+    """Its row says how far it lags, what waits, and its last error; the agent answers 503 then."""
+    ended = run("status", well, ill)
+    assert ended.code == 1
+    row = ended.out.splitlines()[2]
+    for told in ("no", "50", "3.0 MB", "1h 1m", "25%", "AccessDenied: no"):
+        assert told in row
+    ended = run("status", well, ill, "--partitions")
+    (row,) = ended.out.splitlines()[1:]
+    assert row.split()[:4] == [ill, "t-0", "100", "50"]
+    assert row.endswith("the high watermark")
+
+
+def test_one_that_does_not_answer_makes_status_75(ill: str, run: Run) -> None:
+    """It has a row too, and the others have theirs."""
+    nobody = f"127.0.0.1:{free_port()}"
+    with answering(200, b"<html>") as other, answering(404, b"") as wrong:
+        ended = run("status", ill, nobody, other, wrong, "--json")
+    assert ended.code == 75
+    by_address = {agent["address"]: agent for agent in ended.document["agents"]}
+    assert by_address[ill]["status"] == ILL
+    assert "refused" in by_address[nobody]["problem"]
+    assert "answers what is no status" in by_address[other]["problem"]
+    assert "answers 404; is this an agent?" in by_address[wrong]["problem"]
+    assert [by_address[address]["answered"] for address in (ill, nobody, other, wrong)] == [True, False, False, False]
+    assert len(ended.err.splitlines()) == 3
+
+
+def test_agents_are_asked_at_once(run: Run) -> None:
+    """Each of two answers only when both have been asked."""
+    both = threading.Barrier(2)
+
+    class Waiting(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            both.wait(60)
+            body = json.dumps(WELL).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Waiting) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        port = server.server_address[1]
+        try:
+            assert run("status", f"127.0.0.1:{port}", f"localhost:{port}", "--timeout", "120").code == 0
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_u21_wrong_addresses_are_told_at_once(run: Run, tmp_path: Path) -> None:
+    """With status 2, before anybody is asked."""
+    ended = run("status", "ftp://host", "host:99999", "ok:1")
+    assert ended.code == 2
+    assert "2 problems" in ended.err
+    assert "no agent is named" in run("status").err
+    assert "cannot be read" in run("status", "--agents", tmp_path / "none").err
