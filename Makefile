@@ -38,6 +38,7 @@ docs: $(READY)
 	$(BIN)/python -m ts_common.config > docs/configuration.md
 	$(BIN)/python -m ts_uploader.metrics_page > docs/metrics.md
 	$(BIN)/python -m ts_uploader.cli_page > docs/cli.md
+	$(BIN)/python -m tsctl.findings_page > docs/findings.md
 	$(BIN)/python -m tsctl.cli_page > docs/tsctl-cli.md
 
 # All of them, also where one misses its goals.

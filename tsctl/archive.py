@@ -185,7 +185,7 @@ class Archive:
         incarnation = _checked_incarnation(incarnation)
         found: list[HeldTopic] = []
         known: set[str] = set()
-        choose = _chooser(asked)
+        choose = chooser(asked)
         for endpoint, store in zip(self._name.endpoints, self._stores, strict=True):
             listed = self._listed(endpoint, store)
             known |= listed.keys()
@@ -196,7 +196,7 @@ class Archive:
             raise QueryError(self._nothing())
         held = {entry.topic.name for entry in found}
         for text in asked:
-            if not any(_chooser([text])(name) for name in held):
+            if not any(chooser([text])(name) for name in held):
                 hint = nearest(text, known) or f"; it holds {some(known)}"
                 raise QueryError(f"topic {text}: cluster {self.keys.cluster} in {self._locations()} has none{hint}")
         found.sort(key=lambda entry: entry.topic.name)
@@ -253,7 +253,7 @@ def _checked_incarnation(text: str) -> str:
         raise ConfigurationError(SOURCE, [f"--incarnation={text}: {error}"]) from error
 
 
-def _chooser(asked: Sequence[str]) -> Callable[[str], bool]:
+def chooser(asked: Sequence[str]) -> Callable[[str], bool]:
     """Whether a topic is one of those that are asked for."""
     names = {text for text in asked if is_topic_name(text)}
     patterns = []

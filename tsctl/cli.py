@@ -22,7 +22,9 @@ from tsctl.gaps import gaps
 from tsctl.get import get
 from tsctl.ls import ls
 from tsctl.output import ReaderGone, flush
+from tsctl.report_command import report
 from tsctl.status import status
+from tsctl.verify_command import verify
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True)
 
@@ -43,6 +45,8 @@ def _commands(
 
 
 app.command()(ls)
+app.command()(verify)
+app.command()(report)
 app.command()(gaps)
 app.command()(cat)
 app.command()(get)

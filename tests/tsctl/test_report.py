@@ -1,0 +1,116 @@
+"""The report, opened in a real browser: what it draws, and that nothing from outside is more than text to it."""
+
+import re
+import time
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from tests.tsctl.browser import open_page, without_scripts
+from tsctl.coverage import Coverage
+from tsctl.findings import FOREIGN_OBJECT, GAP, HOLE, Finding
+from tsctl.report import render
+
+DAY = 86_400_000
+BEGAN = 1_700_000_000_000
+
+
+def coverage(topic: str, partition: int, *, holes: int = 0) -> Coverage:
+    """A thousand offsets in ten days, a gap at 500, a dead tail at 700, and so many holes at 100, 120, ..."""
+    where = f"{topic}-{partition}"
+    lost = tuple((100 + 20 * number, 110 + 20 * number) for number in range(holes))
+    edges = [0, *(edge for hole in lost for edge in hole), 500, 510, 1000]
+    findings = (
+        *(Finding(HOLE, where, "10 offsets", f"prod/{where}/", start, end) for start, end in lost),
+        Finding(GAP, where, "retention took it", f"prod/{where}/gaps/500-510.json", 500, 510),
+    )
+    return Coverage(
+        where,
+        topic,
+        partition,
+        f"prod/{where}/",
+        0,
+        1000,
+        segments=10,
+        bytes=10_000,
+        held=tuple(zip(edges[::2], edges[1::2], strict=True)),
+        holes=lost,
+        gaps=((500, 510),),
+        dead=((700, 720),),
+        bytes_by_day={f"2023-11-{14 + day}": 1000 for day in range(10)},
+        times=tuple((100 * day + 100, BEGAN + day * DAY) for day in range(10)),
+        findings=findings,
+    )
+
+
+def page_of(tmp_path: Path, coverages: list[Coverage], findings: list[Finding] | None = None) -> Path:
+    page = tmp_path / "report.html"
+    found = [finding for row in coverages for finding in row.findings] if findings is None else findings
+    page.write_text(render("Archive of prod", coverages, found, {"cluster": "prod"}, time.time()))
+    return page
+
+
+def test_the_browser_draws_holes_gaps_and_dead_tails(tmp_path: Path) -> None:
+    """Bars of each kind and colour in the map of the first topic, marks at holes, and rows of findings."""
+    page = page_of(tmp_path, [coverage("orders", 0, holes=3), coverage("orders", 1)])
+    document = without_scripts(open_page(page, tmp_path / "profile"))
+    offsets, times = (part_of(document, f"{kind}-0") for kind in ("offsets", "times"))
+    for chart in (offsets, times):
+        assert bars(chart, "rgb(208, 0, 0)") == 3
+        assert bars(chart, "rgb(224, 160, 48)") == 2
+        assert bars(chart, "rgb(138, 138, 138)") == 2
+        assert len(re.findall(r'<path class="point"[^>]*transform="translate', chart)) == 3
+    assert "orders-0" in offsets
+    assert "orders-1" in offsets
+    assert document.count('data-code="hole"') == 3
+    assert document.count('data-code="gap"') == 2
+    assert 'class="verdict data-loss"' in document
+    assert "30 offsets in holes, 20 in recorded gaps" in document
+    assert "<svg" in part_of(document, "growth")
+    assert "<svg" in part_of(document, "sizes")
+
+
+def test_names_from_outside_are_text(tmp_path: Path) -> None:
+    """A key may hold anything that an object's name may: no script runs, no element comes of it, no script ends."""
+    evil = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">&amp;{0}"
+    row = coverage("orders", 0)
+    found = [Finding(FOREIGN_OBJECT, evil, evil, evil)]
+    page = page_of(tmp_path, [row, coverage("</script><b>x", 0)], found)
+    document = open_page(page, tmp_path / "profile")
+    assert "<title>Archive of prod</title>" in document
+    shown = without_scripts(document)
+    assert "<img src" not in shown
+    assert "<b>x" not in shown
+    assert unescape(shown).count(evil) == 3
+    assert "<svg" in part_of(shown, "growth")  # the script after it still runs
+
+
+def test_the_file_needs_no_network(tmp_path: Path) -> None:
+    """Nothing in it is fetched from elsewhere, and its own policy forbids it."""
+    text = page_of(tmp_path, [coverage("orders", 0)]).read_text()
+    head = text[: text.index("<body>")]
+    assert "default-src 'none'" in head
+    assert re.findall(r"<(?:script|link|img)[^>]*\s(?:src|href)=", text) == []
+
+
+@pytest.mark.parametrize("partitions", [100, pytest.param(600, marks=pytest.mark.full)])
+def test_many_partitions_stay_usable(tmp_path: Path, partitions: int) -> None:
+    """Only the first topic is drawn at once; the rest waits until it is opened."""
+    rows = [coverage(f"topic-{number // 10:03d}", number % 10, holes=2) for number in range(partitions)]
+    document = without_scripts(open_page(page_of(tmp_path, rows), tmp_path / "profile"))
+    assert document.count('<details class="topic"') == partitions // 10
+    assert document.count('data-drawn="1"') == 4  # with growth and sizes
+    assert bars(part_of(document, "offsets-0"), "rgb(208, 0, 0)") == 20
+
+
+def part_of(document: str, identity: str) -> str:
+    """The chart of that id, up to the next one."""
+    begin = document.index(f'id="{identity}"')
+    end = re.compile(r'<div class="chart|<div class="wide|<script').search(document, begin)
+    return document[begin : end.start() if end else None]
+
+
+def bars(chart: str, colour: str) -> int:
+    """How many bars of a colour are drawn."""
+    return len(re.findall(rf'<g class="point"><path[^>]*fill: {re.escape(colour)}', chart))

@@ -1,0 +1,72 @@
+"""`tsctl report`: what the archive holds and lacks, drawn, in one HTML file."""
+
+import os
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ts_common.errors import ConfigurationError
+from tsctl.archive import (
+    SOURCE,
+    ClusterOption,
+    ConfigOption,
+    EntropyOption,
+    PartitionsOption,
+    TopicsArgument,
+    UrlOption,
+    name_archive,
+    parse_partitions,
+)
+from tsctl.output import Output
+from tsctl.segment_check import Depth
+from tsctl.survey import (
+    BootstrapOption,
+    CommandConfigOption,
+    DepthOption,
+    InFlightOption,
+    RequestsOption,
+    Wanted,
+    survey,
+)
+from tsctl.verify_command import summary
+
+
+def report(
+    file: Annotated[Path, typer.Option("--output", "-o", help="The file to write; one that is there is replaced.")],
+    topics: TopicsArgument = None,
+    depth: DepthOption = Depth.HEADERS,
+    partition: PartitionsOption = None,
+    in_flight_hours: InFlightOption = 24.0,
+    requests: RequestsOption = 16,
+    bootstrap_server: BootstrapOption = None,
+    command_config: CommandConfigOption = None,
+    config: ConfigOption = None,
+    url: UrlOption = None,
+    cluster: ClusterOption = None,
+    entropy_bits: EntropyOption = None,
+) -> None:
+    """Draw what the archive holds and lacks, with all findings of verify, into one HTML file."""
+    output = Output(as_json=False)
+    name, numbers = name_archive(config, url, cluster, entropy_bits), parse_partitions(partition)
+    if not file.absolute().parent.is_dir():
+        raise ConfigurationError(SOURCE, [f"--output={file}: there is no directory {file.absolute().parent}"])
+    wanted = Wanted(topics or (), numbers, depth, in_flight_hours, requests, bootstrap_server, command_config)
+    from tsctl.report import render  # noqa: PLC0415  (plotly: half a second that no other command needs)
+
+    found = survey(name, wanted, output)
+    facts = {
+        "cluster": name.keys.cluster,
+        "location": ", ".join(endpoint.location for endpoint in name.endpoints),
+        "depth": depth.value,
+    }
+    page = render(f"Archive of {name.keys.cluster}", found.coverages, found.findings, facts, time.time())
+    half = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        half.write_text(page, encoding="utf-8")
+        half.replace(file)
+    except OSError as error:
+        half.unlink(missing_ok=True)
+        raise ConfigurationError(SOURCE, [f"--output={file}: it cannot be written: {error}"]) from error
+    output.text(f"{file}: {summary(found)}")
