@@ -13,6 +13,7 @@ from ts_uploader.leadership.contract import LeadershipSource
 from ts_uploader.progress import Progress
 from ts_uploader.retention import TopicRetention
 from ts_uploader.status import Parts, Status
+from ts_uploader.waiting import Wait, WaitReason
 
 
 class Source(LeadershipSource):
@@ -43,7 +44,8 @@ def waiting(  # what a partition waits for, in short
     """A partition, and what of it waits; its files are not there, so that what waits has no retention left."""
     partition = TopicPartition(topic, number)
     listing = Listing(partition, Path("/nowhere"), (1, number), Path("/"), (0, 5), (), False, None, 0)
-    return partition, Backlog(listing, base, 0 if base is None else 1, 5, 10, hole=hole, waits_for=waits_for)
+    wait = None if waits_for is None else Wait(WaitReason.STORE, waits_for)
+    return partition, Backlog(listing, base, 0 if base is None else 1, 5, 10, hole=hole, wait=wait)
 
 
 def status_of(
