@@ -111,6 +111,7 @@ def fillable(gaps: Sequence[tuple[int, int]], next_offset: int, lowest: int) -> 
 
 def _reason(listing: Listing) -> str:
     asked_for = log_start_by_request(listing.log_dir, listing.partition)
-    if asked_for is not None and asked_for >= listing.bases[0]:
+    # Retention moves the log start too, to where a segment begins, and a checkpoint of before they went may name that.
+    if asked_for is not None and asked_for > listing.bases[0]:
         return f"DeleteRecords moved the log start to {asked_for} before the segments were shipped"
     return "retention or DeleteRecords took the segments before they were shipped"
