@@ -80,7 +80,8 @@ def describe_loss(
     epochs = epochs.with_next(position.epochs, end + 1)
     steps = unite(copies, epochs, start, end)
     asked_for = log_start_by_request(listing.log_dir, listing.partition)
-    by_request = asked_for is not None and asked_for >= listing.bases[0]
+    # Retention moves the log start too, to where a segment begins, and a checkpoint of before they went may name that.
+    by_request = asked_for is not None and asked_for > listing.bases[0]
     return Loss(
         gaps=merged((step.start, step.end) for step in steps if isinstance(step, Hole)),
         bases=tuple(copy.base for step in steps if not isinstance(step, Hole) for copy in step.copies),

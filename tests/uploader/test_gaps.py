@@ -79,6 +79,15 @@ def test_u24_a_gap_that_delete_records_made_says_so(
     assert pass_gap(commits, local, position, 300).reason.startswith("DeleteRecords moved the log start to 350")
 
 
+def test_u07_a_log_start_where_a_segment_begins_is_not_taken_for_delete_records(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Retention moves it there first and removes the segments then: a checkpoint of between names it."""
+    position = at_100(store, commits, local, 300, 400)
+    local.log_start(300)
+    assert pass_gap(commits, local, position, 300).reason.startswith("retention or DeleteRecords")
+
+
 def test_what_stands_in_the_store_is_no_gap(commits: CommitLog, store: ObjectStore, local: LocalDirectory) -> None:
     """Shipped in an earlier reign and never committed, it is between two gaps, and its epochs are the run's."""
     position = at_100(store, commits, local, 400, 500)
