@@ -25,9 +25,18 @@
 
 from collections.abc import Sequence
 
+from ts_common.redaction import redacted
+
 
 class TieredStorageError(Exception):
-    """Root of every error that this project raises on purpose."""
+    """Root of every error that this project raises on purpose.
+
+    A message often holds what a library or a user said, and ends in logs, reports and other people's tracebacks; so
+    what it has of credentials in a URL is hidden here, once for all.
+    """
+
+    def __init__(self, *told: object) -> None:
+        super().__init__(*(redacted(each) if isinstance(each, str) else each for each in told))
 
 
 class RetryError(TieredStorageError):
@@ -94,7 +103,7 @@ class ConfigurationError(OperatorError):
 
     def __init__(self, source: str, problems: Sequence[str]) -> None:
         self.source = source
-        self.problems = tuple(problems)
+        self.problems = tuple(redacted(problem) for problem in problems)
         count = f"{len(self.problems)} problem{'s' if len(self.problems) != 1 else ''}"
         super().__init__("\n".join([f"{source}: {count}", *(f"  - {problem}" for problem in self.problems)]))
 

@@ -3,6 +3,8 @@
 import logging
 import sys
 from enum import StrEnum
+from io import StringIO
+from typing import TextIO
 
 import structlog
 
@@ -40,6 +42,13 @@ def _redact(
     return facts
 
 
+def _plain_traceback(file: TextIO, exception: structlog.typing.ExcInfo) -> None:
+    """Where it happened, and no local variables: rich's formatter shows those, passwords among them."""
+    text = StringIO()
+    structlog.dev.plain_traceback(text, exception)
+    file.write(redacted(text.getvalue()))
+
+
 def configure_logs(log_format: LogFormat, level: int = logging.INFO) -> None:
     """Set up structlog, and let the libraries' warnings through the same door."""
     shared: list[structlog.typing.Processor] = [
@@ -54,11 +63,11 @@ def configure_logs(log_format: LogFormat, level: int = logging.INFO) -> None:
         else structlog.dev.ConsoleRenderer(
             colors=sys.stderr.isatty(),
             pad_event_to=0,
-            exception_formatter=structlog.dev.plain_traceback,  # rich's shows local variables, passwords among them
+            exception_formatter=_plain_traceback,
         )
     )
     structlog.configure(
-        processors=[*shared, structlog.processors.format_exc_info, renderer]
+        processors=[*shared, structlog.processors.format_exc_info, _redact, renderer]
         if log_format is LogFormat.JSON
         else [*shared, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(level),

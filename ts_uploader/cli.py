@@ -17,7 +17,6 @@ from ts_common.errors import ConfigurationError, OperatorError, RetryError
 from ts_common.logs import LogFormat, LogLevel, configure_logs
 from ts_common.model import is_cluster_id
 from ts_common.plugins import load_class
-from ts_common.redaction import redacted
 from ts_uploader import check as checks
 from ts_uploader import findings
 from ts_uploader.agent import Agent
@@ -161,10 +160,10 @@ def _run() -> int:
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except OperatorError as error:
-        print(f"ts-uploader: {redacted(str(error))}", file=sys.stderr)  # noqa: T201  (the command's own voice)
+        print(f"ts-uploader: {error}", file=sys.stderr)  # noqa: T201  (the command's own voice)
         return EXIT_REFUSED
     except RetryError as error:
-        print(f"ts-uploader: {redacted(str(error))}; start it again when that is mended", file=sys.stderr)  # noqa: T201
+        print(f"ts-uploader: {error}; start it again when that is mended", file=sys.stderr)  # noqa: T201
         return EXIT_TRY_AGAIN
     except Exception:
         log.exception("ended by an error that is not the user's")

@@ -16,6 +16,7 @@ import typer
 
 from ts_common.errors import GiveUpError, LookFirstError, OperatorError, RetryError
 from ts_common.logs import LogFormat, configure_logs
+from ts_common.redaction import redacted
 from tsctl.cat import cat
 from tsctl.exit_codes import ExitCode
 from tsctl.gaps import gaps
@@ -80,8 +81,8 @@ def run(arguments: Sequence[str]) -> ExitCode:
     except GiveUpError as error:
         return _said(error, ExitCode.FOUND)
     except Exception:  # noqa: BLE001  (the one place that says of a bug of ours that it is one)
-        traceback.print_exc()
-        print("tsctl: ended by an error of its own, not of the user's", file=sys.stderr)  # noqa: T201  (as above)
+        print(redacted(traceback.format_exc()), file=sys.stderr)  # noqa: T201  (as below)
+        print("tsctl: ended by an error of its own, not of the user's", file=sys.stderr)  # noqa: T201  (the command's own voice)
         return ExitCode.BROKEN
     return ExitCode.FINE
 

@@ -141,20 +141,21 @@ def test_what_is_refused_is_told_without_its_secrets(host: Host, command: str) -
     assert_hidden(host, host.run(command, host.properties(**away)), "127.0.0.1:9")
 
 
-def test_a_log_shows_no_local_variables_and_no_credentials_of_urls() -> None:
+@pytest.mark.parametrize("form", ["TEXT", "JSON"])
+def test_a_log_shows_no_local_variables_and_no_credentials_of_urls(form: str) -> None:
     """A traceback says where, and not with what; whatever a URL comes from, its host is enough."""
     script = (
         "from ts_common.logs import LogFormat, configure_logs\nimport logging, structlog\n"
-        "configure_logs(LogFormat.TEXT)\nlog = structlog.get_logger()\n"
+        f"configure_logs(LogFormat.{form})\nlog = structlog.get_logger()\n"
         f"url = 'http://me:{PROXY}@proxy:1'\n"
         "log.warning('away', proxies=[url], proxy=url)\nlogging.getLogger('theirs').warning('%s is away', url)\n"
-        "def fail(password):\n    raise ZeroDivisionError('unforeseen')\n"
+        "def fail(password):\n    raise ZeroDivisionError(f'unforeseen at {url}')\n"
         f"try:\n    fail({JAAS[:4]!r} + {JAAS[4:]!r})\n"
         "except ZeroDivisionError:\n    log.exception('ended')\n"
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
-    assert ended.stderr.count("http://***@proxy:1") == 3
-    assert "ZeroDivisionError: unforeseen" in ended.stderr
+    assert ended.stderr.count("http://***@proxy:1") == 4
+    assert "ZeroDivisionError: unforeseen at" in ended.stderr
     assert [secret for secret in SECRETS if secret in ended.stderr] == []
 
 
