@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ts_common.errors import CorruptData
 from ts_common.incarnations import Incarnations
-from ts_common.model import TopicPartition
+from ts_common.model import TopicPartition, is_topic_name
 from ts_common.object_keys import ClusterKeys
 from ts_common.store.contract import ObjectStore
 
@@ -52,8 +52,9 @@ NO_DIRECTORIES = TopicDirectories()
 def list_topics(store: ObjectStore, keys: ClusterKeys) -> dict[str, TopicDirectories]:
     """Every topic of a cluster that the store knows under this entropy width.
 
-    Later incarnations count for their topic. Where a topic that has only its incarnations object is called `t-1`, its
-    directory cannot be told from partition 1 of `t` by name: read both before believing it.
+    Later incarnations count for their topic. What Kafka would not let a topic be called is none. Where a topic that
+    has only its incarnations object is called `t-1`, its directory cannot be told from partition 1 of `t` by name: read
+    both before believing it.
     """
     topics: dict[str, tuple[set[int], set[str]]] = {}
     for prefix in _cluster_prefixes(store, keys.cluster, keys.entropy_bits):
@@ -66,7 +67,7 @@ def list_topics(store: ObjectStore, keys: ClusterKeys) -> dict[str, TopicDirecto
                 partitions.add(partition.partition)
                 if tilde:
                     directories.add(name.rpartition("-")[0])
-            elif not tilde and keys.incarnations(name).startswith(prefix):
+            elif is_topic_name(name) and keys.incarnations(name).startswith(prefix):
                 topics.setdefault(name, (set(), set()))
     return {
         topic: TopicDirectories(frozenset(partitions), frozenset(later))

@@ -6,11 +6,14 @@ served as the other. The list is one JSON object per topic, written conditionall
 """
 
 import json
+import re
 from dataclasses import dataclass
 
 from ts_common.errors import CorruptData
 from ts_common.format_version import check_version
 from ts_common.object_keys import ClusterKeys
+
+_LATER = re.compile(r"~[A-Za-z0-9_-]+")  # `ClusterKeys.later_incarnation` with Kafka's topic ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,8 @@ class Incarnations:
 def decode_incarnations(data: bytes, topic: str, key: str) -> Incarnations:
     """Read the text of `incarnations.json`.
 
+    A directory that is neither the topic's nor one of its later lives' would lead to other objects than the topic's.
+
     Raises:
         CorruptData: it is not that text.
         NewerFormat: it is a later release's.
@@ -88,4 +93,12 @@ def decode_incarnations(data: bytes, topic: str, key: str) -> Incarnations:
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptData(f"{key}: not a list of incarnations: {error!r}") from error
+    for entry in entries:
+        if not _is_of(topic, entry.directory):
+            raise CorruptData(f"{key}: not a list of incarnations: {entry.directory!r} is no directory of {topic}")
     return Incarnations(topic, entries)
+
+
+def _is_of(topic: str, directory: str) -> bool:
+    later = directory.startswith(topic) and _LATER.fullmatch(directory, len(topic)) is not None
+    return directory == topic or later

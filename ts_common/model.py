@@ -37,7 +37,9 @@ class TopicPartition:
         name, so it is never taken from them) and names that Kafka does not write.
         """
         match = _PARTITION_DIRECTORY.fullmatch(directory_name)
-        return cls(match["topic"], int(match["partition"])) if match else None
+        if match is None or not is_topic_name(match["topic"]):
+            return None
+        return cls(match["topic"], int(match["partition"]))
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"

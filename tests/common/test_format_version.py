@@ -133,3 +133,12 @@ def test_metadata_of_a_later_version_need_not_say_what_ours_does() -> None:
     """An object that a later release wrote is never taken for a Java uploader's."""
     with pytest.raises(NewerFormat, match="the/key"):
         decode_metadata({"ts-version": "2"}, KEY)
+
+
+@pytest.mark.parametrize("directory", ["other", "t/../other", "../t", "t~", "t~a/b", "~a", "other~t", ""])
+def test_an_incarnation_lies_where_its_topic_does(directory: str) -> None:
+    """Whoever may write the list must not lead readers or an agent to another topic's objects, or out of the prefix."""
+    text = INCARNATIONS.replace(b'"directory": "t"', b'"directory": "' + directory.encode() + b'"')
+    assert text != INCARNATIONS
+    with pytest.raises(CorruptData, match="is no directory of t"):
+        decode_incarnations(text, "t", KEY)

@@ -284,3 +284,64 @@ def test_a_body_is_not_held_in_memory(store: ObjectStore) -> None:
     body = Watched(bytes(5 << 20))
     store.put("a", body, size=5 << 20)
     assert body.largest <= 1 << 20
+
+
+@pytest.fixture
+def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory beside the store, with one file in it."""
+    directory = tmp_path_factory.mktemp("outside")
+    (directory / "a").write_bytes(b"secret")
+    return directory
+
+
+@pytest.mark.parametrize("link", ["prod/t-0/a", "prod/t-0", "prod"])
+def test_no_link_leads_out_of_the_root(store: ObjectStore, tmp_path: Path, outside: Path, link: str) -> None:
+    """An object or a directory that is one: nothing behind it is read, listed, written or removed; it is named."""
+    path = tmp_path / link
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(outside / "a" if link.endswith("/a") else outside)
+    key = "prod/t-0/a" if link != "prod" else "prod/a"
+    asks: list[Callable[[], object]] = [
+        lambda: store.get(key),
+        lambda: store.head(key),
+        lambda: store.put(key, b"x"),
+        lambda: store.put(key, b"x", condition=IfAbsent(), metadata={"a": "b"}),
+        lambda: store.delete([key]),
+        lambda: list(store.list("prod/t-0/" if link != "prod" else "prod/")),
+        lambda: list(store.list()),
+    ]
+    for ask in asks:
+        with pytest.raises(OperatorError, match="symbolic link"):
+            ask()
+    assert {path.name: path.read_bytes() for path in outside.iterdir()} == {"a": b"secret"}
+
+
+def test_a_link_in_place_of_the_drivers_own_files_is_not_followed(
+    store: ObjectStore, tmp_path: Path, outside: Path
+) -> None:
+    """Metadata and the lock: no file of another place is made or changed."""
+    (tmp_path / "t-0").mkdir()
+    for name in (".meta", ".lock"):
+        (tmp_path / "t-0" / name).symlink_to(outside / "made" if name == ".lock" else outside)
+        with pytest.raises(TieredStorageError):
+            store.put("t-0/b", b"x", metadata={"a": "b"})
+        (tmp_path / "t-0" / name).unlink()
+    assert names(outside) == {"a"}
+    store.put("t-0/b", b"x", metadata={"a": "b"})
+
+
+def test_the_root_itself_may_be_a_link(tmp_path: Path, outside: Path) -> None:
+    """An operator's own, to another disk."""
+    (tmp_path / "archive").symlink_to(outside)
+    with open_store((tmp_path / "archive").as_uri()) as linked:
+        linked.put("b/c", b"x")
+        assert [info.key for info in linked.list()] == ["a", "b/c"]
+
+
+@pytest.mark.parametrize("key", ["../a", "b/../../a", "/etc/passwd", "b//a", ".", ".."])
+def test_no_key_leads_out_of_the_root(store: ObjectStore, outside: Path, key: str) -> None:
+    """Whoever made it of a name from outside."""
+    for ask in (lambda: store.get(key), lambda: store.put(key, b"x"), lambda: store.delete([key])):
+        with pytest.raises(OperatorError, match="not a key"):
+            ask()
+    assert names(outside) == {"a"}

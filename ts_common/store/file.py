@@ -15,6 +15,9 @@ the one that it opened. `file_objects` does that for one object; what stands her
 
 File and directory are synced before a put returns. Nothing creates the root. Directories stay when their objects go,
 and do not count as such.
+
+No key leads out of the root: none has a part `..`, and a symbolic link below the root is refused wherever it is met.
+The root itself may be one.
 """
 
 import errno
@@ -56,6 +59,7 @@ from ts_common.store.contract import (
 )
 from ts_common.store.file_names import WRITING, file_name, is_asked_for, part_of
 from ts_common.store.file_objects import (
+    META,
     FileStream,
     info_of,
     open_object,
@@ -69,6 +73,16 @@ from ts_common.store.file_objects import (
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 # A key that S3 holds and a directory does not: too long a name, or the name of an object taken for a directory.
 _NOT_HERE = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST}
+
+
+class LinkRefused(OperatorError):
+    """A symbolic link below the root: it could lead to whatever this user may read or write."""
+
+    def __init__(self, link: Path | str) -> None:
+        super().__init__(
+            f"{link} is a symbolic link, and none is followed below the root of a directory store; put there what it "
+            "leads to, by a mount if that lies on another disk"
+        )
 
 
 class FileStore(ObjectStore):
@@ -194,9 +208,11 @@ class FileStore(ObjectStore):
         """What stands in a directory, subdirectories with a slash; nothing if it is gone."""
         with self._translated("list", directory):
             try:
-                with os.scandir(self._root / file_name(directory)) as entries:
-                    parts = [(part_of(entry.name), entry) for entry in entries]
-                    return [part + "/" if entry.is_dir() else part for part, entry in parts if part]
+                with os.scandir(self._below(file_name(directory))) as entries:
+                    parts = [(part, entry) for entry in entries if (part := part_of(entry.name))]
+                    if link := next((entry for _, entry in parts if entry.is_symlink()), None):
+                        raise LinkRefused(link.path)
+                    return [part + "/" if entry.is_dir() else part for part, entry in parts]
             except _ABSENT:
                 return []
 
@@ -223,7 +239,23 @@ class FileStore(ObjectStore):
     def _path(self, key: str) -> Path:
         if "\0" in check_key(key):
             raise KeyRefused(f"not a key: {key!r}; it has a NUL")
-        return self._root / file_name(key)
+        path = self._below(file_name(key))
+        self._below(str(path.parent.relative_to(self._root) / META))
+        return path
+
+    def _below(self, name: str) -> Path:
+        """A path below the root.
+
+        Raises:
+            LinkRefused: a link is on the way there.
+        """
+        path = self._root / name
+        for part in (path, *path.parents):
+            if part == self._root:
+                break
+            if _is_link(part):
+                raise LinkRefused(part)
+        return path
 
     def _name(self, key: str) -> str:
         return f"{self.location}/{key}"
@@ -263,3 +295,11 @@ class FileStore(ObjectStore):
             if error.errno in _NOT_HERE or isinstance(error, _ABSENT[1:]):
                 raise OperatorError(f"{said}: a directory store cannot hold this key: {error}") from error
             raise StoreUnavailable(f"{said}: {error}") from error
+
+
+def _is_link(path: Path) -> bool:
+    """Where nobody may look, whoever asks for the object itself is told so."""
+    try:
+        return path.is_symlink()
+    except OSError:
+        return False

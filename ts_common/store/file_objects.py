@@ -195,7 +195,7 @@ def sync_directory(directory: Path) -> None:
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
     """The directory's lock, against other threads and other processes."""
-    descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

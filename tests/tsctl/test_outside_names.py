@@ -1,0 +1,55 @@
+"""Names in a bucket are whoever's may write there: none leads `tsctl` out of the directory that it was given."""
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.log_format.build import batch, record
+from tests.spark.archives import Archive
+from tests.tsctl.running import Run
+from ts_local.moto import MotoServer
+from tsctl.exit_codes import ExitCode
+
+BUCKET = "outside-names"
+NAMES = ("..", ".", "../up", "/etc/up", "t/../../up", "t~../../up", "<script>", "~", "")
+
+
+@pytest.fixture
+def named(moto_server: MotoServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[str, ...]:
+    """An archive of the topic `t`, and its objects again as if topics of all these names were there too."""
+    for name, value in moto_server.environment().items():
+        monkeypatch.setenv(name, value)
+    with closing(moto_server.client()) as s3:
+        s3.create_bucket(Bucket=BUCKET)
+        archive = Archive(f"s3://{BUCKET}/base")
+        archive.put_segment("t", 0, batch(0, [record(0)]), index=b"", timeindex=b"")
+        archive.put_incarnations("t", "an-id")
+        archive.commit("t", 1)
+        for info in list(archive.store.list()):
+            body, found = archive.store.get(info.key)
+            for name in NAMES:
+                other = info.key.replace("/t-0/", f"/{name}-0/").replace("/t/", f"/{name}/")
+                s3.put_object(Bucket=BUCKET, Key=f"base/{other}", Body=body, Metadata=dict(found.metadata))
+        archive.store.close()
+    return ("--url", f"s3://{BUCKET}/base", "--cluster", "prod")
+
+
+def test_no_name_in_a_bucket_leads_out_of_the_directory(named: tuple[str, ...], run: Run, tmp_path: Path) -> None:
+    """Whatever is asked for by name; the topic beside them is fetched as ever."""
+    place = tmp_path / "in" / "here"
+    place.mkdir(parents=True)
+    for name in NAMES:
+        run("get", name, place, *named)
+    assert {path for path in tmp_path.rglob("*") if not path.is_relative_to(place)} == {tmp_path / "in"}
+    assert not Path("/etc/up-0").exists()
+    assert {path.name for path in place.iterdir()} <= {"t-0"}  # `.` is a pattern too
+    assert run("get", "t", place / "t", *named).code == ExitCode.FINE
+    assert (place / "t" / "t-0" / f"{0:020d}.log").exists()
+
+
+def test_what_no_topic_can_be_called_is_none(named: tuple[str, ...], run: Run) -> None:
+    """A listing shows the topic, and none that Kafka would not let exist."""
+    ended = run("ls", *named, "--json")
+    assert ended.code in {ExitCode.FINE, ExitCode.FOUND}, ended.err
+    assert [topic["topic"] for topic in ended.document["topics"]] == ["t"]
