@@ -1,0 +1,65 @@
+"""What comes from outside (records, objects, names, the broker's files, options) is data, and never code."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+CHECKOUT = Path(__file__).parents[1]
+PROGRAMS = ("ts_common", "ts_uploader", "ts_spark", "tsctl", "pyspark_kafka_segments")
+# Each makes code or objects of whatever it is given.
+MODULES = {"pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "yaml", "code", "codeop", "runpy", "pdb"}
+BUILTINS = {"eval", "exec", "compile", "__import__"}
+SHELLS = {"subprocess", "pty", "commands"}
+OF_OS = ("system", "popen", "exec", "spawn", "posix_spawn")
+# Classes that an operator names in a file or an option of their own: see docs/security.md.
+LOADS_CLASSES = {"ts_common/plugins.py"}
+
+
+def sources() -> Iterator[tuple[str, ast.Module]]:
+    """Every module of what is installed."""
+    for name in PROGRAMS:
+        for path in sorted((CHECKOUT / name).rglob("*.py")):
+            yield str(path.relative_to(CHECKOUT)), ast.parse(path.read_text())
+
+
+def problems(tree: ast.AST) -> Iterator[str]:
+    """What of a module could make code of data."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from (each.name for each in names if each.name.partition(".")[0] in MODULES | SHELLS)
+            case ast.ImportFrom(module=str(module)) if module.partition(".")[0] in MODULES | SHELLS:
+                yield module
+            case ast.ImportFrom(module="os", names=names):
+                yield from (f"os.{each.name}" for each in names if each.name.startswith(OF_OS))
+            case ast.ImportFrom(module="importlib", names=names):
+                yield from (each.name for each in names if each.name == "import_module")
+            case ast.Call(func=ast.Name(id=name)) if name in BUILTINS:
+                yield name
+            case ast.Attribute(value=ast.Name(id="os"), attr=name) if name.startswith(OF_OS):
+                yield f"os.{name}"
+            case ast.Attribute(value=ast.Name(id="importlib"), attr="import_module"):
+                yield "import_module"
+            case ast.keyword(arg="allow_pickle" | "shell", value=ast.Constant(value=True)):
+                yield f"{node.arg}=True"
+
+
+def test_nothing_makes_code_of_data() -> None:
+    """No pickle, no eval, no YAML, no shell; and one place that loads classes, by names that the operator wrote."""
+    found = {path: told for path, tree in sources() if (told := sorted(problems(tree)))}
+    assert found == {path: ["import_module"] for path in LOADS_CLASSES}
+
+
+def test_what_is_looked_for_is_found() -> None:
+    """In a module that has all of it."""
+    text = (
+        "import pickle, subprocess as s, yaml.loader\nfrom marshal import loads\nfrom os import execv\nimport os\n"
+        "eval('1')\nos.system('x')\nnp.load(f, allow_pickle=True)\nrun('x', shell=True)\nre.compile('a')\n"
+        "from importlib import import_module\nimportlib.import_module(x)\ndf.eval('a')\n"
+    )
+    assert sorted(problems(ast.parse(text))) == sorted(
+        [
+            *("pickle", "subprocess", "yaml.loader", "marshal", "os.execv", "eval", "os.system", "allow_pickle=True"),
+            *("shell=True", "import_module", "import_module"),
+        ]
+    )
