@@ -71,6 +71,13 @@ def test_the_browser_draws_holes_gaps_and_dead_tails(tmp_path: Path) -> None:
     assert "<svg" in part_of(document, "sizes")
 
 
+def test_the_topic_in_most_trouble_stands_open(tmp_path: Path) -> None:
+    """Before those that nothing is missing of, whatever their names."""
+    page = page_of(tmp_path, [coverage("a", 0), coverage("b", 0), coverage("lost", 0, holes=1)])
+    names = re.findall('data-name="([a-z]*)"( open)?', page.read_text())
+    assert names == [("lost", " open"), ("a", ""), ("b", "")]
+
+
 def test_names_from_outside_are_text(tmp_path: Path) -> None:
     """A key may hold anything that an object's name may: no script runs, no element comes of it, no script ends."""
     evil = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">&amp;{0}"
