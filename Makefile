@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-full lint types imports check docs bench lock setup test-parts clean
+.PHONY: demo test test-full lint types imports check docs bench lock setup test-parts deploy-checks clean
 
 demo: setup
 	$(BIN)/python -m ts_local.demo
@@ -21,7 +21,7 @@ test-full: test-parts
 	$(BIN)/pytest --ignore tests/soak -n 3 --dist loadfile --no-loadscope-reorder
 	$(BIN)/pytest tests/soak -m full
 
-check: lint types imports
+check: lint types imports deploy-checks
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -32,6 +32,13 @@ types: $(READY)
 
 imports: $(READY)
 	$(BIN)/lint-imports
+
+# What an operator takes as it is: scripts, the image, manifests, the unit. tests/deploy looks closer.
+deploy-checks: $(READY)
+	$(BIN)/shellcheck .ci/run deploy/need-chromium deploy/need-java deploy/fleet/rollout deploy/fleet/on-host
+	$(BIN)/hadolint deploy/Dockerfile
+	$(BIN)/kubernetes-validate --strict --quiet deploy/kubernetes/*.yaml
+	$(BIN)/python -m ts_local.systemd deploy/ts-uploader.service
 
 # The reference pages are generated from the descriptions in the code; tests hold them to it.
 docs: $(READY)
@@ -64,6 +71,7 @@ test-parts: setup
 	@$(BIN)/python -m ts_local.hdfs
 	@$(BIN)/python -m ts_local.azurite
 	@$(BIN)/python -m ts_local.prometheus
+	@$(BIN)/python -m ts_local.systemd
 
 $(READY): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

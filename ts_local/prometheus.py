@@ -13,16 +13,15 @@ PrometheusServer      a Server (start, stop, kill, pause, resume, restart) and
 
 import http.client
 import json
-import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from ts_local.jars import BUILD, BuildFailedError, ToolMissingError, build_once, run
+from ts_local.debian import unpacked
+from ts_local.jars import BuildFailedError, ToolMissingError
 from ts_local.ports import LOOPBACK, free_port
 from ts_local.process import Server
 
@@ -38,33 +37,7 @@ def program(name: str) -> str:
         BuildFailedError: apt or dpkg ended with an error.
     """
     found = shutil.which(name)
-    if found is None:
-        found = str(build_once(BUILD / "prometheus", _PACKAGE.encode(), _unpack) / "usr" / "bin" / name)
-    return found
-
-
-def _unpack(directory: Path) -> None:
-    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-        raise ToolMissingError(
-            "prometheus and promtool are missing, and there is no apt-get here to fetch them with. Put them on the "
-            "PATH; they come with each release of Prometheus"
-        )
-    download = ["apt-get", "download", "-qq", _PACKAGE]
-    if _fails(download, directory):
-        if os.geteuid() == 0:
-            run(["apt-get", "update", "-qq"])
-        if _fails(download, directory):
-            raise ToolMissingError(
-                "prometheus and promtool are missing, and apt-get does not find their package. Install them, for "
-                f"example: sudo apt-get update && sudo apt-get install {_PACKAGE}"
-            )
-    (package,) = directory.glob("*.deb")
-    run(["dpkg-deb", "-x", str(package), str(directory)])
-    package.unlink()
-
-
-def _fails(command: Sequence[str], directory: Path) -> bool:
-    return subprocess.run(command, cwd=directory, capture_output=True, check=False).returncode != 0
+    return found or str(unpacked(_PACKAGE, [_PACKAGE], "prometheus and promtool") / "usr" / "bin" / name)
 
 
 class PrometheusServer(Server):

@@ -137,6 +137,18 @@ class Host:
         """Text of the page or the unit, with this host's paths."""
         return re.sub(r"(?<![\w/])/(opt|etc)/ts-uploader", rf"{self.root}/\1/ts-uploader", text)
 
+    def variables(self) -> dict[str, str]:
+        """The environment of whatever runs here."""
+        return {
+            **os.environ,
+            "PATH": f"{self._bin}:{os.environ['PATH']}",
+            "TEST_PROGRAM": str(self.root / "new"),
+            "TEST_LOCK": str(self.root / "lock"),
+            "TEST_REQUESTS": str(self._requests),
+            "TEST_ANSWERS": str(self._answers),
+            "no_proxy": "127.0.0.1",
+        }
+
     def run(self, *blocks: str, **variables: str) -> str:
         """Run blocks of the page in one shell, and give what they print.
 
@@ -153,15 +165,7 @@ class Host:
         ended = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script],
             cwd=self._release,
-            env={
-                **os.environ,
-                "PATH": f"{self._bin}:{os.environ['PATH']}",
-                "TEST_PROGRAM": str(self.root / "new"),
-                "TEST_LOCK": str(self.root / "lock"),
-                "TEST_REQUESTS": str(self._requests),
-                "TEST_ANSWERS": str(self._answers),
-                "no_proxy": "127.0.0.1",
-            },
+            env=self.variables(),
             capture_output=True,
             text=True,
             timeout=_SECONDS,

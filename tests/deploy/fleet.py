@@ -1,0 +1,143 @@
+"""Hosts for deploy/fleet/rollout: directories, and an `ssh` that runs in them as told, on their /opt and /etc
+
+What a host's programs do to the system is written down, not done: `systemctl` says which release "runs", `curl` answers
+for it. So nothing here needs root, and nothing is fetched.
+"""
+
+import os
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+CHECKOUT = Path(__file__).parents[2]
+ROLLOUT = CHECKOUT / "deploy" / "fleet" / "rollout"
+WELL = "ts_uploader_leadership_connected 1.0\n"
+# The words behind the host are for the shell there, as with the real one.
+_SSH = """\
+#!/bin/bash
+while [[ $1 == -* ]]; do shift 2; done
+root={hosts}/$1; shift
+if [[ -e $root/unreachable ]]; then echo "ssh: no route to it" >&2; exit 255; fi
+echo "$*" >> "$root/asked"
+export TEST_ROOT=$root PATH=$root/bin:$PATH
+here() {{ sed -E "s#(^|[^A-Za-z0-9_./-])/(opt|etc)/#\\\\1$root/\\\\2/#g"; }}
+command=$(here <<< "$*")
+if [[ $command == *"bash -s"* ]]; then here | bash -c "$command"; else bash -c "$command"; fi
+"""
+_PROGRAMS = {
+    "sudo": 'shift; exec "$@"',
+    "runuser": '[[ "$1 $2 $3" == "-u ts-uploader --" ]] && shift 3 && exec "$@"',
+    "useradd": 'echo "useradd ${@: -1}" >> "$TEST_ROOT/done"; touch "$TEST_ROOT/user"',
+    "id": "[[ -e $TEST_ROOT/user ]]",
+    "chgrp": "[[ $1 == kafka && -e $2 ]]",
+    "systemctl": 'echo "systemctl $*" >> "$TEST_ROOT/done"; '
+    'if [[ $1 == restart ]]; then readlink "$TEST_ROOT/opt/ts-uploader/venv" > "$TEST_ROOT/running"; fi',
+    "python3": '[[ "$1 $2" == "-m venv" ]] && mkdir -p "$3/bin" && cp "$TEST_ROOT/bin/venv-pip" "$3/bin/pip"',
+    "venv-pip": 'echo "pip $*" >> "$TEST_ROOT/done"; [[ -s requirements/agent.txt && -e pyproject.toml ]] || exit 1\n'
+    '[[ "$*" != *--no-deps* ]] || cp "$TEST_ROOT/bin/release" "$(dirname "$0")/ts-uploader"',
+    "release": 'echo "ts-uploader $*" >> "$TEST_ROOT/done"; env > "$TEST_ROOT/environment"\n'
+    'exit "$(cat "$TEST_ROOT/check")"',
+    "curl": 'running=$(cat "$TEST_ROOT/running" 2>/dev/null) && [[ ! -e $TEST_ROOT/bad-$running ]] || exit 22\n'
+    'if [[ ${@: -1} == */metrics ]]; then cat "$TEST_ROOT/metrics"; fi',
+}
+
+
+class FleetHost:
+    """One host.
+
+    Attributes:
+        root: its directory.
+        opt: of the releases.
+    """
+
+    def __init__(self, root: Path, release: str | None) -> None:
+        self.root = root
+        self.opt = root / "opt" / "ts-uploader"
+        self._etc = root / "etc" / "ts-uploader"
+        (root / "bin").mkdir(parents=True)
+        for directory in (self.opt, self._etc, root / "etc" / "systemd" / "system"):
+            directory.mkdir(parents=True)
+        for name, text in _PROGRAMS.items():
+            script(root / "bin" / name, text)
+        (root / "check").write_text("0")
+        (root / "metrics").write_text(WELL)
+        if release is not None:
+            (self.opt / release).mkdir()
+            (self.opt / "venv").symlink_to(release)
+            (root / "running").write_text(f"{release}\n")
+            (root / "user").touch()
+            (self._etc / "environment").write_text(
+                "KAFKA_SERVER_PROPERTIES=/srv/kafka/server.properties\nAWS_PROFILE='kafka archive'\n"
+                "TS_UPLOADER_ARGUMENTS=--http-address 0.0.0.0:9999 --cluster-id prod --log-level=debug\n"
+            )
+            (self._etc / "conf").mkdir()
+            (self._etc / "conf" / "prod.properties").write_text("a=b\n")
+
+    @property
+    def release(self) -> str | None:
+        """The one in use."""
+        link = self.opt / "venv"
+        return str(link.readlink()) if link.is_symlink() else None
+
+    @property
+    def done(self) -> list[str]:
+        """What was done to its system, in order, with paths as the host sees them."""
+        path = self.root / "done"
+        return path.read_text().replace(str(self.root), "").splitlines() if path.exists() else []
+
+    @property
+    def was_asked(self) -> bool:
+        return (self.root / "asked").exists()
+
+    def files(self) -> set[str]:
+        """All that is there, but what was asked."""
+        return {str(path.relative_to(self.root)) for path in self.root.rglob("*") if path.name != "asked"}
+
+
+class Fleet:
+    """Hosts by name, and a release to roll out: 0.2.0.
+
+    Args:
+        directory: of the test.
+        hosts: with the release that runs there; None where there never was an agent.
+    """
+
+    def __init__(self, directory: Path, hosts: dict[str, str | None]) -> None:
+        self.directory = directory
+        self.hosts = {name: FleetHost(directory / "hosts" / name, release) for name, release in hosts.items()}
+        (directory / "bin").mkdir()
+        script(directory / "bin" / "ssh", _SSH.removeprefix("#!/bin/bash\n").format(hosts=directory / "hosts"))
+        self.list = directory / "hosts.txt"
+        self.list.write_text("# the first is the canary\n" + "".join(f"{name}  # broker\n\n" for name in hosts))
+        self.release = directory / "release.tar.gz"
+        unpacked = directory / "ts-uploader-0.2.0"
+        for name in ("requirements/agent.txt", "pyproject.toml"):
+            (unpacked / name).parent.mkdir(parents=True, exist_ok=True)
+            (unpacked / name).write_text("x\n")
+        shutil.copytree(CHECKOUT / "deploy", unpacked / "deploy")
+        with tarfile.open(self.release, "w:gz") as archive:
+            archive.add(unpacked, unpacked.name)
+
+    def roll_out(self, *arguments: str, version: str = "0.2.0") -> subprocess.CompletedProcess[str]:
+        """Run it with short times."""
+        command = [
+            *(str(ROLLOUT), "--hosts", str(self.list), "--release", str(self.release), "--version", version),
+            *("--steady", "1", "--patience", "1"),
+        ]
+        path = f"{self.directory / 'bin'}:{os.environ['PATH']}"
+        return subprocess.run(
+            [*command, *arguments],
+            cwd=self.directory,
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+
+
+def script(path: Path, text: str) -> None:
+    """A program for bash."""
+    path.write_text(f"#!/bin/bash\n{text}\n")
+    path.chmod(0o755)

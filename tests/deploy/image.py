@@ -1,0 +1,140 @@
+"""A Dockerfile's stages, built without Docker: each in directories of its own, from what its COPY lines bring.
+
+Paths of the image are below a root of the stage; RUN lines are run by bash as they stand, but for these paths. What the
+base image brings, a Python with pip, is on the PATH.
+"""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_PATHS = re.compile(r"(?<![\w/.])/(?=src\b|opt\b|wheels\b)")
+
+
+@dataclass
+class Stage:
+    """One stage.
+
+    Attributes:
+        base: what it begins with.
+        steps: its other instructions, in order: the word, and what stands behind it.
+    """
+
+    base: str
+    steps: list[tuple[str, str]] = field(default_factory=list)
+
+    def last(self, word: str) -> str:
+        """What stands behind the last instruction of a kind."""
+        return [rest for name, rest in self.steps if name == word][-1]
+
+
+def stages_of(text: str) -> dict[str, Stage]:
+    """A Dockerfile's stages by their names, in order."""
+    without_comments = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#"))
+    found: dict[str, Stage] = {}
+    current: Stage | None = None
+    for line in without_comments.replace("\\\n", " ").splitlines():
+        word, _, rest = line.strip().partition(" ")
+        if word == "FROM":
+            base, _, name = rest.partition(" AS ")
+            current = found.setdefault(name, Stage(base))
+        elif word and current is not None:
+            current.steps.append((word, " ".join(rest.split())))
+    return found
+
+
+class Build:
+    """Builds stages below a directory.
+
+    Args:
+        directory: takes a root for each.
+        context: where COPY takes files from.
+        stages: of the Dockerfile.
+        path: directories that come first on the PATH of RUN lines.
+        arguments: in place of the defaults of ARG.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        context: Path,
+        stages: Mapping[str, Stage],
+        path: str,
+        arguments: Mapping[str, str] | None = None,
+    ) -> None:
+        self._directory = directory
+        self._context = context
+        self._stages = stages
+        self._path = path
+        self._arguments = dict(arguments or {})
+        self._built: set[str] = set()
+
+    def root(self, name: str) -> Path:
+        """The root of a stage, built with those that it takes from if need be."""
+        root = self._directory / name
+        if name in self._built:
+            return root
+        self._built.add(name)
+        root.mkdir()
+        place, variables = root, {}
+        for word, rest in self._stages[name].steps:
+            match word:
+                case "WORKDIR":
+                    place = root / rest.lstrip("/")
+                    place.mkdir(parents=True, exist_ok=True)
+                case "ARG":
+                    key, _, default = rest.partition("=")
+                    variables[key] = self._arguments.get(key, default)
+                case "COPY":
+                    self._copy(rest.split(), root, place)
+                case "RUN":
+                    self._run(rest, root, place, variables)
+        return root
+
+    def entry_point(self, name: str) -> list[str]:
+        """What a container of the stage begins with."""
+        words: list[str] = json.loads(self._stages[name].last("ENTRYPOINT"))
+        return [here(word, self.root(name)) for word in words]
+
+    def _copy(self, words: list[str], root: Path, place: Path) -> None:
+        source = self._context
+        if words[0].startswith("--from="):
+            source = self.root(words.pop(0).removeprefix("--from="))
+        *names, target = words
+        for name in names:
+            taken = source / name.lstrip("/")
+            into = root / target.lstrip("/") if target.startswith("/") else place / target
+            if len(names) > 1 or target.endswith("/"):
+                into /= taken.name
+            into.parent.mkdir(parents=True, exist_ok=True)
+            if taken.is_dir():
+                shutil.copytree(taken, into, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(taken, into)
+        # A virtual environment names its own place.
+        for script in root.glob("opt/venv/bin/*"):
+            if source != self._context and script.is_file() and not script.is_symlink():
+                script.write_text(script.read_text().replace(str(source), str(root)))
+
+    def _run(self, line: str, root: Path, place: Path, variables: Mapping[str, str]) -> None:
+        ended = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", here(line, root)],
+            cwd=place,
+            env={**os.environ, **variables, "PATH": f"{self._path}:{os.environ['PATH']}"},
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        assert ended.returncode == 0, f"RUN {line}\n{ended.stdout[-2000:]}{ended.stderr[-4000:]}"
+
+
+def here(text: str, root: Path) -> str:
+    """Text with paths of the image below a root."""
+    return _PATHS.sub(shlex.quote(f"{root}/"), text)

@@ -1,0 +1,170 @@
+"""deploy/fleet/rollout: the agent on many hosts, a few first, and no further than the first that is not well."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.fleet import WELL, Fleet
+
+UPGRADED = [
+    "pip install --require-hashes -r requirements/agent.txt",
+    "pip install --no-deps .",
+    "systemctl daemon-reload",
+    "ts-uploader check /etc/ts-uploader/conf --server-properties /srv/kafka/server.properties --cluster-id prod",
+    "systemctl restart ts-uploader",
+]
+
+
+def test_each_host_is_checked_before_it_takes_the_release(tmp_path: Path) -> None:
+    """With the release that comes, as the agent's user, with the unit's environment; the one before keeps its name."""
+    fleet = Fleet(tmp_path, {"broker-1": "0.1.0", "broker-2": "0.1.0"})
+    ended = fleet.roll_out()
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    for name, host in fleet.hosts.items():
+        assert f"{name}: done: 0.2.0 instead of 0.1.0" in ended.stdout
+        assert host.done == UPGRADED
+        assert host.release == "0.2.0"
+        assert (host.opt / "previous").read_text() == "0.1.0\n"
+        assert "AWS_PROFILE=kafka archive\n" in (host.root / "environment").read_text()
+
+
+def test_a_host_without_an_agent_gets_one(tmp_path: Path) -> None:
+    """User, unit, environment and the cluster's file, which only the agent's group may read."""
+    fleet = Fleet(tmp_path, {"broker-1": None})
+    without = fleet.roll_out()
+    assert (without.returncode, fleet.hosts["broker-1"].done) == (1, [])
+    assert "holds no file of a cluster: give it with --conf" in without.stderr
+    conf = tmp_path / "conf"
+    conf.mkdir()
+    (conf / "prod.properties").write_text("a=b\n")
+    (conf / "notes.txt").write_text("not for hosts")
+    ended = fleet.roll_out("--conf", str(conf))
+    host = fleet.hosts["broker-1"]
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert host.done[-2:] == ["systemctl enable ts-uploader", "systemctl restart ts-uploader"]
+    assert "useradd ts-uploader" in host.done
+    etc = host.root / "etc"
+    assert [path.name for path in (etc / "ts-uploader" / "conf").iterdir()] == ["prod.properties"]
+    assert (etc / "ts-uploader" / "conf" / "prod.properties").stat().st_mode & 0o777 == 0o640
+    assert (etc / "systemd" / "system" / "ts-uploader.service").exists()
+    assert (etc / "ts-uploader" / "environment").exists()
+
+
+def test_it_stops_at_the_canary_and_goes_on_when_run_again(tmp_path: Path) -> None:
+    """The others are not even asked; then what is done already is passed over."""
+    fleet = Fleet(tmp_path, {"broker-1": "0.1.0", "broker-2": "0.1.0", "broker-3": "0.1.0"})
+    canary = fleet.hosts["broker-1"]
+    (canary.root / "check").write_text("2")
+    ended = fleet.roll_out("--parallel", "2")
+    assert ended.returncode == 1
+    assert "broker-1: failed: ts-uploader check ended with 2" in ended.stderr
+    assert "stopped at broker-1" in ended.stderr
+    assert (canary.release, canary.done[-1][:17]) == ("0.1.0", "ts-uploader check")
+    assert not any(host.was_asked for name, host in fleet.hosts.items() if name != "broker-1")
+    (canary.root / "check").write_text("0")
+    assert fleet.roll_out("--parallel", "2").returncode == 0
+    assert {host.release for host in fleet.hosts.values()} == {"0.2.0"}
+    before = [host.done for host in fleet.hosts.values()]
+    again = fleet.roll_out("--parallel", "3", "--canary", "0")
+    assert again.stdout.count("0.2.0 runs already, and is well") == 3
+    assert [host.done for host in fleet.hosts.values()] == before
+
+
+def test_a_batch_ends_before_it_stops_and_the_next_does_not_begin(tmp_path: Path) -> None:
+    """Two at once behind the canary; one cannot be reached, the other is finished."""
+    fleet = Fleet(tmp_path, {f"broker-{number}": "0.1.0" for number in range(1, 6)})
+    (fleet.hosts["broker-3"].root / "unreachable").touch()
+    ended = fleet.roll_out("--parallel", "2")
+    assert ended.returncode == 1
+    assert "broker-3: ssh: no route to it" in ended.stderr
+    assert [host.release for host in fleet.hosts.values()] == ["0.2.0", "0.2.0", "0.1.0", "0.1.0", "0.1.0"]
+    assert not fleet.hosts["broker-4"].was_asked
+
+
+@pytest.mark.parametrize(
+    ("metrics", "said"),
+    [
+        (None, "the agent is not ready after 1 s"),
+        (WELL.replace("1.0", "0.0"), "it does not know who leads"),
+        (WELL + 'ts_uploader_waiting_partitions{reason="store"} 3.0\n', "partitions wait"),
+    ],
+)
+def test_an_agent_that_is_not_well_afterwards_stops_it(tmp_path: Path, metrics: str | None, said: str) -> None:
+    """Not ready, without leadership, or with partitions that wait; a hole is nothing that a release mends."""
+    fleet = Fleet(tmp_path, {"broker-1": "0.1.0", "broker-2": "0.1.0"})
+    host = fleet.hosts["broker-1"]
+    if metrics is None:
+        (host.root / "bad-0.2.0").touch()
+    else:
+        (host.root / "metrics").write_text(metrics)
+    ended = fleet.roll_out()
+    assert ended.returncode == 1
+    assert said in ended.stderr
+    assert (host.release, (host.opt / "previous").read_text()) == ("0.2.0", "0.1.0\n")
+    assert not fleet.hosts["broker-2"].was_asked
+    (host.root / "bad-0.2.0").unlink(missing_ok=True)
+    (host.root / "metrics").write_text(WELL + 'ts_uploader_waiting_partitions{reason="hole"} 3.0\n')
+    assert fleet.roll_out().returncode == 0
+
+
+def test_a_dry_run_asks_and_changes_nothing(tmp_path: Path) -> None:
+    """Each host says what would be done; nothing is copied there."""
+    fleet = Fleet(tmp_path, {"broker-1": "0.1.0", "broker-2": "0.2.0", "broker-3": None})
+    before = {name: host.files() for name, host in fleet.hosts.items()}
+    ended = fleet.roll_out("--dry-run")
+    assert ended.returncode == 0
+    assert "broker-1: would be done: 0.1.0 is replaced by 0.2.0" in ended.stdout
+    assert "broker-2: done: 0.2.0 runs already" in ended.stdout
+    assert "broker-3: would be done: no agent is replaced by 0.2.0" in ended.stdout
+    assert {name: host.files() for name, host in fleet.hosts.items()} == before
+
+
+def test_an_attempt_that_was_cut_off_is_begun_anew(tmp_path: Path) -> None:
+    """Half an installed release, and half an unpacked one: neither is taken for whole."""
+    fleet = Fleet(tmp_path, {"broker-1": "0.1.0"})
+    host = fleet.hosts["broker-1"]
+    (host.opt / "0.2.0" / "bin").mkdir(parents=True)
+    (host.opt / "0.2.0" / "half").touch()
+    (host.opt / "releases" / "0.2.0.partial" / "half").mkdir(parents=True)
+    assert fleet.roll_out().returncode == 0
+    assert host.done == UPGRADED
+    assert not (host.opt / "0.2.0" / "half").exists()
+    assert not (host.opt / "releases" / "0.2.0" / "half").exists()
+
+
+def test_a_release_is_taken_only_where_a_link_says_which_one_runs(tmp_path: Path) -> None:
+    """A directory in its place is somebody's, and is not written into."""
+    fleet = Fleet(tmp_path, {"broker-1": "0.1.0"})
+    link = fleet.hosts["broker-1"].opt / "venv"
+    link.unlink()
+    link.mkdir()
+    ended = fleet.roll_out()
+    assert (ended.returncode, list(link.iterdir())) == (1, [])
+    assert "is no link: see docs/upgrade.md" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "version", "arguments", "said"),
+    [
+        ("broker-1", "../../etc", (), "--version '../../etc'"),
+        ("-oProxyCommand=true", "0.2.0", (), "is no host"),
+        ("broker-1;reboot", "0.2.0", (), "is no host"),
+        ("broker-1\nbroker-1", "0.2.0", (), "stands there twice"),
+        ("# nobody", "0.2.0", (), "no hosts"),
+        ("broker-1", "0.2.0", ("--paralel", "3"), "no such option: --paralel"),
+        ("broker-1", "0.2.0", ("--parallel", "0"), "at least one"),
+        ("broker-1", "0.2.0", ("--canary", "few"), "not a number"),
+        ("broker-1", "0.2.0", ("--conf", "/nowhere"), "holds no <clusterId>.properties"),
+        ("broker-1", "0.2.0", ("--logs",), "needs a value"),
+    ],
+)
+def test_a_mistake_is_told_before_any_host_is_asked(
+    tmp_path: Path, line: str, version: str, arguments: tuple[str, ...], said: str
+) -> None:
+    """One message, code 2; a host or a version cannot smuggle an option, a command or a path in."""
+    fleet = Fleet(tmp_path, {"broker-1": "0.1.0"})
+    fleet.list.write_text(f"{line}\n")
+    ended = fleet.roll_out(*arguments, version=version)
+    assert ended.returncode == 2
+    assert said in ended.stderr
+    assert not fleet.hosts["broker-1"].was_asked

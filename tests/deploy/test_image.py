@@ -1,0 +1,104 @@
+"""deploy/Dockerfile, built without Docker: what its COPY lines bring is enough for what its RUN lines do."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.image import Build, stages_of
+
+CHECKOUT = Path(__file__).parents[2]
+STAGES = stages_of((CHECKOUT / "deploy" / "Dockerfile").read_text())
+AGENT = ("build-agent", "agent")
+# `-m venv` makes one without pip, which takes seconds. Its `pip` installs wheels; of a list of requirements it asks
+# whether they are what this checkout has, with a hash for each, and takes this checkout's.
+_PYTHON = """\
+#!/bin/bash
+if [[ "$1 $2" != "-m venv" ]]; then exec {python} "$@"; fi
+{python} -m venv --without-pip "$3"
+sed "s,@VENV@,$3," "$(dirname "$0")/venv-pip" > "$3/bin/pip"
+chmod +x "$3/bin/pip"
+"""
+_PIP = """\
+#!{python}
+import re, subprocess, sys
+from importlib import metadata
+from pathlib import Path
+words = sys.argv[1:]
+if "-r" in words:
+    assert "--require-hashes" in words
+    lines = Path(words[words.index("-r") + 1]).read_text()
+    pinned = re.findall(r"^([a-z][a-z0-9-]*)==(\\S+?)(?: ;.*)? \\\\$", lines, re.MULTILINE)
+    assert len(pinned) > 5 and lines.count("--hash=sha256:") >= len(pinned)
+    wrong = [name for name, version in pinned if name != "colorama" and metadata.version(name) != version]
+    assert wrong == [], wrong
+    (site,) = Path("@VENV@").glob("lib/python3*/site-packages")
+    (site / "checkout.pth").write_text("{site}\\n")
+else:
+    command = [{python!r}, "-m", "pip", "--disable-pip-version-check", "--python", "@VENV@/bin/python"]
+    sys.exit(subprocess.run([*command, *words]).returncode)
+"""
+
+
+def said(command: list[str], *arguments: str) -> str:
+    """What a command prints, from elsewhere than this checkout."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    ended = subprocess.run([*command, *arguments], cwd="/", env=environment, capture_output=True, text=True, check=True)
+    return ended.stdout
+
+
+@pytest.fixture
+def stand_ins(tmp_path: Path) -> str:
+    """A directory with a `python` and a `pip` that fetch nothing."""
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    (site,) = {path for path in sys.path if path.endswith("site-packages") and path.startswith(sys.prefix)}
+    for name, text in (
+        ("python", _PYTHON.format(python=sys.executable)),
+        ("venv-pip", _PIP.format(python=sys.executable, site=site)),
+        ("pip", f'#!/bin/bash\nexec {sys.executable} -m pip --disable-pip-version-check "$@"\n'),
+    ):
+        (directory / name).write_text(text)
+        (directory / name).chmod(0o755)
+    return str(directory)
+
+
+def test_the_image_of_the_agent_is_built_from_what_is_copied_and_starts(tmp_path: Path, stand_ins: str) -> None:
+    """From the wheel and the locked requirements alone; no module comes from the checkout."""
+    build = Build(tmp_path, CHECKOUT, STAGES, stand_ins)
+    program = build.entry_point("agent")
+    assert program[1:] == ["run", "/conf"]
+    assert re.fullmatch(r"ts-uploader \d+\.\d+\.\d+\n", said(program[:1], "--version"))
+    assert "--server-properties" in said(program[:2], "--help")
+    python = [str(tmp_path / "agent" / "opt" / "venv" / "bin" / "python")]
+    place = said(python, "-c", "import ts_common.store.s3, ts_uploader.agent as agent; print(agent.__file__)")
+    assert place.startswith(str(tmp_path / "agent"))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("name", "store"), [("agent", "gcs"), ("agent", "azure"), ("tsctl", "agent")])
+def test_each_image_is_built_from_the_locked_requirements_alone(tmp_path: Path, name: str, store: str) -> None:
+    """With a real pip and what it fetches; nothing of this checkout's own environment is in reach."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    base = Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}"
+    for program, text in (("python", f'exec {base} "$@"'), ("pip", f'exec {tmp_path}/build/bin/pip "$@"')):
+        (programs / program).write_text(f"#!/bin/bash\n{text}\n")
+        (programs / program).chmod(0o755)
+    subprocess.run([base, "-m", "venv", tmp_path / "build"], check=True)
+    build = Build(tmp_path, CHECKOUT, STAGES, str(programs), {"STORE": store})
+    assert said(build.entry_point(name)[:1], "--version").strip()
+
+
+def test_no_container_runs_as_root_and_no_build_tools_are_in_it() -> None:
+    """A number, so that Kubernetes can tell that it is not root; and nothing is installed behind the build."""
+    assert list(STAGES)[-1] == "agent"
+    for name in ("agent", "tsctl"):
+        assert re.fullmatch(r"[1-9]\d+:[1-9]\d+", STAGES[name].last("USER"))
+        assert [word for word, _ in STAGES[name].steps if word in {"RUN", "ADD"}] == []
+        assert {rest.split()[0] for word, rest in STAGES[name].steps if word == "COPY"} == {f"--from=build-{name}"}
+    assert {stage.base for stage in STAGES.values()} == {"${BASE}"}
+    assert re.search(r"^ARG BASE=python:3\.11-\w+-\w+$", (CHECKOUT / "deploy" / "Dockerfile").read_text(), re.MULTILINE)

@@ -1,0 +1,165 @@
+"""deploy/kubernetes: valid by Kubernetes' schemas (`make deploy-checks`), and true of what the programs understand."""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+from tests.deploy.image import stages_of
+from ts_common.config import load_config
+from ts_common.endpoints import open_provider
+from ts_common.logs import LogFormat
+from ts_uploader.cli import app as agent_cli
+from ts_uploader.environment import ServerPropertiesEnvironment
+from tsctl.cli import app as tsctl_cli
+
+CHECKOUT = Path(__file__).parents[2]
+KUBERNETES = CHECKOUT / "deploy" / "kubernetes"
+IMAGE = stages_of((CHECKOUT / "deploy" / "Dockerfile").read_text())
+Manifest = dict[str, Any]
+
+
+def manifests(name: str) -> dict[tuple[str, str], Manifest]:
+    """By kind and name."""
+    documents = yaml.safe_load_all((KUBERNETES / name).read_text())
+    return {(each["kind"], each["metadata"]["name"]): each for each in documents}
+
+
+BROKER, VERIFY = manifests("broker.yaml"), manifests("verify.yaml")
+POD: Manifest = BROKER["StatefulSet", "kafka"]["spec"]["template"]["spec"]
+JOB: Manifest = VERIFY["CronJob", "tsctl-verify"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+
+
+def container(pod: Manifest, name: str) -> Manifest:
+    (found,) = (each for each in pod["containers"] if each["name"] == name)
+    return dict(found)
+
+
+AGENT, TSCTL = container(POD, "ts-uploader"), container(JOB, "tsctl")
+
+
+def parsed(application: typer.Typer, name: str, arguments: list[str]) -> dict[str, Any]:
+    """The options of a command as its own parser reads them; one that it does not know is an error."""
+    group: Any = typer.main.get_command(application)
+    return dict(group.commands[name].make_context(name, list(arguments)).params)
+
+
+def written(data: dict[str, str], directory: Path) -> Path:
+    """A ConfigMap's files."""
+    directory.mkdir()
+    for name, text in data.items():
+        (directory / name).write_text(text)
+    return directory
+
+
+def mounts(of: Manifest) -> dict[str, Manifest]:
+    return {mount["name"]: mount for mount in of["volumeMounts"]}
+
+
+def test_the_agent_understands_its_arguments_and_its_file(tmp_path: Path) -> None:
+    """Behind the image's entry point; the file is the one that --cluster-id names, where the ConfigMap is mounted."""
+    words = [word.strip('", []') for word in IMAGE["agent"].last("ENTRYPOINT").split(",")]
+    options = parsed(agent_cli, words[1], [*words[2:], *AGENT["args"]])
+    assert options["log_format"] is LogFormat.JSON
+    assert str(options["config_dir"]) == mounts(AGENT)["ts-uploader"]["mountPath"]
+    directory = written(BROKER["ConfigMap", "ts-uploader"]["data"], tmp_path / "conf")
+    config, warnings = load_config(directory / f"{options['cluster_id']}.properties")
+    assert not warnings
+    provider = open_provider(config.endpoint_provider, options["cluster_id"], directory, config.endpoint_properties)
+    assert [endpoint.location for endpoint in provider.endpoints()] == ["s3://example-archive/base/prefix"]
+    assert options["server_properties"].parent == Path(mounts(AGENT)["broker-properties"]["mountPath"])
+
+
+def test_the_agent_understands_the_brokers_file_as_it_is_made_for_each_pod(tmp_path: Path) -> None:
+    """The init container's own command, run as the second pod; the log dir is one that is mounted for both."""
+    (made,) = POD["initContainers"]
+    (line,) = (line for line in made["args"][0].splitlines() if line.startswith("sed "))
+    template = written(BROKER["ConfigMap", "kafka"]["data"], tmp_path / "template")
+    logs = tmp_path / "var" / "lib" / "kafka" / "logs"
+    logs.mkdir(parents=True)
+    (logs / "meta.properties").write_text("version=1\ncluster.id=abc\nnode.id=1\n")
+    for path, here in (("/template", template), ("/etc/kafka", tmp_path)):
+        line = line.replace(f" {path}/", f" {here}/")
+    subprocess.run(["bash", "-euc", line], env={"HOSTNAME": "kafka-1", "PATH": "/usr/bin:/bin"}, check=True)
+    properties = tmp_path / "server.properties"
+    text = properties.read_text()
+    (log_dir,) = re.findall(r"^log\.dirs=(.*)$", text, re.MULTILINE)
+    properties.write_text(text.replace(log_dir, str(logs)))
+    found = ServerPropertiesEnvironment(properties, "prod").load()
+    assert (found.broker_id, found.kraft, found.log_dirs) == (1, True, (logs,))
+    assert found.broker_properties["advertised.listeners"] == "PLAINTEXT://kafka-1.kafka:9092"
+    for each in (AGENT, container(POD, "kafka")):
+        assert log_dir.startswith(mounts(each)["data"]["mountPath"] + "/")
+
+
+def test_the_agent_writes_nothing_and_is_nobody() -> None:
+    """Neither to the broker's volume nor to its own root; it reads the logs by the group of the volume."""
+    assert {name: mount.get("readOnly") for name, mount in mounts(AGENT).items()} == {
+        "ts-uploader": True,
+        "broker-properties": True,
+        "data": True,
+    }
+    for pod, each in ((POD, AGENT), (JOB, TSCTL)):
+        rights = {**pod["securityContext"], **each["securityContext"]}
+        assert (rights["runAsNonRoot"], rights["readOnlyRootFilesystem"]) == (True, True)
+        assert rights["capabilities"] == {"drop": ["ALL"]}
+        assert rights["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not rights["allowPrivilegeEscalation"]
+        assert f"{rights['runAsUser']}:{rights['runAsGroup']}" == IMAGE["agent"].last("USER")
+        assert each["resources"]["limits"].keys() == {"memory"}
+    broker = container(POD, "kafka")["securityContext"]
+    assert POD["securityContext"]["fsGroup"] == broker["runAsGroup"] != AGENT["securityContext"]["runAsGroup"]
+    assert AGENT["securityContext"]["runAsUser"] != broker["runAsUser"]  # or it could read the broker's memory
+
+
+def test_the_node_reaches_the_agent_and_strangers_do_not() -> None:
+    """The probe's port is the one that the agent listens on, which no policy opens but for the monitoring."""
+    options = parsed(agent_cli, "run", ["/conf", *AGENT["args"]])
+    (port,) = AGENT["ports"]
+    assert options["http_address"] == f"0.0.0.0:{port['containerPort']}"
+    assert AGENT["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": port["name"]}
+    assert "readinessProbe" not in AGENT
+    policy = BROKER["NetworkPolicy", "kafka"]["spec"]
+    labels = BROKER["StatefulSet", "kafka"]["spec"]["template"]["metadata"]["labels"]
+    assert policy["podSelector"]["matchLabels"].items() <= labels.items()
+    opened = {each["port"]: rule.get("from") for rule in policy["ingress"] for each in rule["ports"]}
+    assert opened.pop(port["containerPort"])
+    assert opened == dict.fromkeys(each["containerPort"] for each in container(POD, "kafka")["ports"])
+    assert POD["terminationGracePeriodSeconds"] >= 40
+
+
+def test_the_nightly_job_is_a_command_of_tsctl_with_the_agents_file() -> None:
+    """Each option exists and takes its value; what it reads is mounted; and it asks the service's brokers."""
+    name, *arguments = TSCTL["args"]
+    options = parsed(tsctl_cli, name, arguments)
+    (file,) = BROKER["ConfigMap", "ts-uploader"]["data"]
+    assert str(options["config"]) == f"{mounts(TSCTL)['ts-uploader']['mountPath']}/{file}"
+    assert options["as_json"]
+    asked = options["bootstrap_server"].split(",")
+    service = BROKER["StatefulSet", "kafka"]["spec"]["serviceName"]
+    assert asked == [f"kafka-{number}.{service}:9092" for number in range(3)]
+    assert '"/opt/venv/bin/tsctl"' in IMAGE["tsctl"].last("ENTRYPOINT")
+
+
+@pytest.mark.parametrize(("pod", "names"), [(POD, BROKER), (JOB, {**VERIFY, **BROKER})])
+def test_every_name_in_a_pod_leads_somewhere(pod: Manifest, names: dict[tuple[str, str], Manifest]) -> None:
+    """Volumes, ConfigMaps and accounts: the schemas know nothing of these."""
+    claims = BROKER["StatefulSet", "kafka"]["spec"]["volumeClaimTemplates"]
+    volumes = {each["name"]: each for each in [*pod["volumes"], *(claim["metadata"] for claim in claims)]}
+    every = [*pod["containers"], *pod.get("initContainers", [])]
+    assert {mount for each in every for mount in mounts(each)} <= volumes.keys()
+    maps = [volume["configMap"]["name"] for volume in volumes.values() if "configMap" in volume]
+    assert all(("ConfigMap", name) in names for name in maps)
+    assert ("ServiceAccount", pod["serviceAccountName"]) in names
+    assert set(placeholders()) <= {"registry.example.com"}
+
+
+def placeholders() -> Iterator[str]:
+    """The registries that images of ours are taken from."""
+    for each in (AGENT, TSCTL):
+        yield each["image"].partition("/")[0]

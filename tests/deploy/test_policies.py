@@ -1,0 +1,212 @@
+"""The policies under deploy/iam and the settings under deploy/bucket, with moto, which looks at rights."""
+
+import http.client
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.log_format.build import batch, record
+from tests.spark.archives import Archive
+from ts_common.errors import AccessDenied
+from ts_common.object_keys import ClusterKeys, SegmentName
+from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
+from ts_common.store.factory import open_store
+from ts_common.store.options import Endpoint, StorageOptions
+from ts_local.moto import MotoServer
+from ts_local.ports import LOOPBACK
+from ts_uploader.findings import Severity
+from ts_uploader.store_check import problems_of
+from ts_uploader.store_findings import thorough
+from tsctl.cli import run as run_tsctl
+from tsctl.exit_codes import ExitCode
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+POLICIES = sorted(path.stem for path in (DEPLOY / "iam").glob("*.json"))
+# As the files name them.
+BUCKET = "example-archive"
+LOCATION = f"s3://{BUCKET}/base/prefix"
+KEYS = ClusterKeys("prod", 5)
+# AWS asks s3:ListBucket for it, and knows no such action.
+_HEAD_BUCKET = json.dumps(
+    {"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "s3:HeadBucket", "Resource": "*"}}
+)
+As = Callable[[str], ObjectStore]
+
+
+def document(name: str) -> str:
+    return (DEPLOY / name).read_text()
+
+
+@pytest.fixture(scope="module")
+def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MotoServer]:
+    """One of its own, since it looks at the rights of whoever asks; with the bucket, and a user for each policy."""
+    directory = tmp_path_factory.mktemp("aws")
+    server = MotoServer(directory, directory)
+    server.start()
+    try:
+        with closing(server.client()) as s3:
+            s3.create_bucket(Bucket=BUCKET)
+            set_up(s3)
+        yield server
+    finally:
+        server.kill()
+
+
+def set_up(s3: object) -> None:
+    """The bucket, as docs/deploy.md has an operator do it with the AWS command line and the same files."""
+    given = {path.stem: path.read_text() for path in (DEPLOY / "bucket").glob("*.json")}
+    calls: Mapping[str, tuple[str, str]] = {
+        "versioning": ("put_bucket_versioning", "VersioningConfiguration"),
+        "encryption": ("put_bucket_encryption", "ServerSideEncryptionConfiguration"),
+        "public-access-block": ("put_public_access_block", "PublicAccessBlockConfiguration"),
+        "lifecycle": ("put_bucket_lifecycle_configuration", "LifecycleConfiguration"),
+    }
+    assert given.keys() == calls.keys() | {"policy"}
+    for name, (call, argument) in calls.items():
+        getattr(s3, call)(Bucket=BUCKET, **{argument: json.loads(given[name])})
+
+
+@pytest.fixture(scope="module")
+def users(aws: MotoServer) -> dict[str, dict[str, str]]:
+    """The environment of a user of each policy."""
+    found = {}
+    with closing(aws.client("iam")) as iam:
+        for name in POLICIES:
+            iam.create_user(UserName=name)
+            iam.put_user_policy(UserName=name, PolicyName="p", PolicyDocument=document(f"iam/{name}.json"))
+            iam.put_user_policy(UserName=name, PolicyName="moto", PolicyDocument=_HEAD_BUCKET)
+            key = iam.create_access_key(UserName=name)["AccessKey"]
+            found[name] = {
+                **aws.environment(),
+                "AWS_ACCESS_KEY_ID": key["AccessKeyId"],
+                "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"],
+            }
+    connection = http.client.HTTPConnection(LOOPBACK, aws.port, timeout=20)
+    with closing(connection):
+        connection.request("POST", "/moto-api/reset-auth", b"0")
+        assert connection.getresponse().status == http.client.OK
+    return found
+
+
+@pytest.fixture
+def store_as(users: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> Iterator[As]:
+    """The store as one of the users sees it; so does whatever else asks for it then."""
+    opened: list[ObjectStore] = []
+
+    def store_of(name: str, location: str = LOCATION) -> ObjectStore:
+        for variable, value in users[name].items():
+            monkeypatch.setenv(variable, value)
+        opened.append(open_store(location, timeout_seconds=20))
+        return opened[-1]
+
+    yield store_of
+    for store in opened:
+        store.close()
+
+
+def removed(key: str) -> bool:
+    """Whether who the environment names may remove an object, asked for it alone: moto judges a DeleteObjects by the
+    bucket, and AWS by each key.
+    """
+    with closing(boto3.Session().client("s3")) as s3:  # the default session would keep the first user's keys
+        try:
+            s3.delete_object(Bucket=BUCKET, Key=f"base/prefix/{key}")
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "AccessDenied":
+                return False
+            raise
+    return True
+
+
+def archive_of_one_topic() -> Archive:
+    """With a commit and two segments, written by whoever the environment names."""
+    archive = Archive(LOCATION, KEYS.entropy_bits)
+    for base in (0, 1):
+        archive.put_segment("clicks", base, batch(base, [record(0)]), index=b"", timeindex=b"")
+    archive.commit("clicks", 2, highest_base=1)
+    return archive
+
+
+def test_an_uploader_may_do_what_an_agent_does_and_never_remove(store_as: As) -> None:
+    """The look at its start, `ts-uploader check`, conditional puts over and beside; no delete, and no other prefix."""
+    store = store_as("uploader")
+    endpoint = Endpoint(LOCATION, StorageOptions())
+    assert problems_of(store, KEYS, endpoint, lambda _: store_as("uploader"), conditional=True) == []
+    found = thorough(store_as("uploader"), KEYS, endpoint)
+    assert [each for each in found if each.severity is not Severity.OK] == []
+    assert any("may not delete" in each.found for each in found)
+    with closing(archive_of_one_topic().store) as written:
+        keys = Archive(LOCATION, KEYS.entropy_bits).partition("clicks")
+        etag = written.put(keys.commit, b"2\n", condition=IfMatch(written.head(keys.commit).etag)).etag
+        assert written.head(keys.commit).etag == etag
+        written.put(keys.gap(7, 9), b"{}", condition=IfAbsent())
+        assert len(list(written.list())) > 6
+        for key in (keys.commit, keys.segment(SegmentName(0))):
+            assert not removed(key)
+            with pytest.raises(AccessDenied):
+                written.delete([key])
+            assert written.get(key)[0]
+    outside = f"s3://{BUCKET}/base/other"
+    with closing(open_store(outside)) as other, pytest.raises(AccessDenied):
+        other.put("a", b"x")
+
+
+def test_a_reader_may_read_all_of_it_and_change_nothing(store_as: As, capfd: pytest.CaptureFixture[str]) -> None:
+    """`tsctl verify` asks all that readers ask; a put, over or beside, and a delete are refused."""
+    store_as("uploader")
+    archive_of_one_topic().store.close()
+    store = store_as("reader")
+    code = run_tsctl(
+        ["verify", "--url", LOCATION, "--cluster", "prod", "--entropy-bits", "5", "--depth", "full", "clicks"]
+    )
+    assert code == ExitCode.FINE, capfd.readouterr()
+    commit = Archive(LOCATION, KEYS.entropy_bits).partition("clicks").commit
+    for key in (commit, "new"):
+        with pytest.raises(AccessDenied):
+            store.put(key, b"x")
+    assert not removed(commit)
+
+
+def test_a_collector_may_remove_segments_and_nothing_that_says_what_there_was(store_as: As) -> None:
+    """It moves `log.start`; the commit and the list of incarnations are out of its reach, and so is any other put."""
+    store_as("uploader")
+    archive = archive_of_one_topic()
+    archive.put_incarnations("clicks", "an-id")
+    keys, incarnations = archive.partition("clicks"), archive.keys.incarnations("clicks")
+    archive.store.close()
+    store = store_as("collector")
+    store.put(keys.log_start, b"1\n", condition=IfMatch(store.head(keys.log_start).etag))
+    assert all(removed(keys.segment(SegmentName(0), suffix)) for suffix in (".log", ".index", ".timeindex"))
+    assert removed(keys.chapter(0))
+    assert removed(keys.gap(1, 2))
+    assert [info.key for info in store.list(keys.segment(SegmentName(0), ""))] == []
+    assert not any(removed(key) for key in (keys.commit, keys.log_start, incarnations))
+    for key in (keys.commit, keys.segment(SegmentName(9)), incarnations):
+        with pytest.raises(AccessDenied):
+            store.put(key, b"x")
+
+
+def test_no_policy_allows_more_than_it_names() -> None:
+    """No action by a pattern, nothing on every resource, and deletes in the collector's alone."""
+    assert POLICIES == ["collector", "reader", "reader-kms", "uploader", "uploader-kms"]
+    for name in POLICIES:
+        for statement in json.loads(document(f"iam/{name}.json"))["Statement"]:
+            actions = [statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"]
+            assert not any("*" in action for action in actions)
+            assert statement["Resource"] != "*"
+            if statement["Effect"] == "Allow" and any("Delete" in action for action in actions):
+                assert (name, statement["Sid"]) == ("collector", "RemoveWhatExpired")
+
+
+def test_the_policy_of_the_bucket_refuses_what_no_agent_does() -> None:
+    """A put of a `.log` without `If-None-Match`, and whatever comes without TLS; moto knows no such conditions."""
+    tls, overwritten = json.loads(document("bucket/policy.json"))["Statement"]
+    assert {tls["Effect"], overwritten["Effect"]} == {"Deny"}
+    assert tls["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+    assert overwritten["Resource"].endswith(".log")
+    assert overwritten["Condition"]["Null"] == {"s3:if-none-match": "true"}

@@ -1,0 +1,44 @@
+"""deploy/ts-uploader.service, as systemd's own tools read it. An agent inside it: tests/uploader/test_sandbox.py."""
+
+import re
+from pathlib import Path
+
+from tests.deploy.sandbox import allowed_calls, settings
+from ts_local.systemd import analyze, problems_of
+
+CHECKOUT = Path(__file__).parents[2]
+UNIT = CHECKOUT / "deploy" / "ts-uploader.service"
+_SCORE = re.compile(r"[Oo]verall exposure level[^:]*: ([0-9.]+)")
+
+
+def test_the_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:
+    """Every key is known and every value understood, and a mistake would be told."""
+    assert problems_of(UNIT) == ""
+    wrong = tmp_path / UNIT.name
+    wrong.write_text(UNIT.read_text().replace("ProtectClock=", "ProtectClocks="))
+    assert "ProtectClocks" in problems_of(wrong)
+
+
+def test_the_unit_is_as_closed_as_the_page_says() -> None:
+    """By the score of `systemd-analyze security`, from 0 (closed) to 10; it must not get worse unseen."""
+    page = (CHECKOUT / "docs" / "deploy.md").read_text()
+    (recorded,) = re.findall(r"`systemd-analyze security` gives it ([0-9.]+)", page)
+    said = analyze("security", "--offline=yes", str(UNIT))
+    scores = _SCORE.findall(said.stdout)
+    assert scores == [recorded], said.stdout + said.stderr
+
+
+def test_the_unit_allows_what_stepping_back_takes_and_nothing_that_needs_privileges() -> None:
+    """The order of its lines counts: what is taken away with a set is given back by name."""
+    calls = allowed_calls(settings(UNIT)["SystemCallFilter"])
+    assert {"setpriority", "ioprio_set", "inotify_add_watch", "openat", "connect"} <= calls
+    assert calls.isdisjoint(
+        {"chown", "mount", "setuid", "ptrace", "bpf", "sched_setscheduler", "reboot", "init_module"}
+    )
+
+
+def test_the_kernel_takes_the_agent_before_the_broker() -> None:
+    """Where memory runs out; and the broker goes first on the CPU and the disks."""
+    said = settings(UNIT)
+    assert int(said["OOMScoreAdjust"][0]) > 0
+    assert int(said["CPUWeight"][0]) < 100 > int(said["IOWeight"][0])

@@ -1,0 +1,85 @@
+"""systemd's own judge of units, `systemd-analyze`: the machine's, else that of Debian's packages, below `build/`.
+
+It needs no systemd that runs: `verify`, `security --offline=yes` and `syscall-filter` read files and its own tables.
+
+`python -m ts_local.systemd UNIT...` fetches it, so that a later start needs no network, and verifies units.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from ts_local.debian import unpacked
+from ts_local.jars import BuildFailedError, ToolMissingError
+
+_PROGRAM = "systemd-analyze"
+# And the libraries that no other package of a small Debian brings.
+_PACKAGES = ("systemd", "libsystemd-shared", "libapparmor1", "libip4tc2", "libkmod2", "libseccomp2", "libargon2-1")
+
+
+def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run it; what it says is in English and without colours.
+
+    Raises:
+        ToolMissingError: it is not on this machine, and there is no apt to fetch it with.
+        BuildFailedError: apt or dpkg ended with an error.
+    """
+    command, environment = _command()
+    plain = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": "cat", "SYSTEMD_LOG_TARGET": "console"}
+    return subprocess.run(
+        [*command, *arguments],
+        env={**os.environ, **environment, **plain},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def _command() -> tuple[Sequence[str], dict[str, str]]:
+    found = shutil.which(_PROGRAM)
+    if found is not None:
+        return (found,), {}
+    root = unpacked("systemd", _PACKAGES, _PROGRAM)
+    libraries = sorted({str(path.parent) for path in root.rglob("*.so*")})
+    units = _units(root)
+    return (str(root / "usr" / "bin" / _PROGRAM),), {
+        "LD_LIBRARY_PATH": ":".join(libraries),
+        "SYSTEMD_UNIT_PATH": str(units),
+    }
+
+
+def _units(root: Path) -> Path:
+    return next(path for path in root.glob("**/systemd/system") if (path / "sysinit.target").exists())
+
+
+def problems_of(unit: Path) -> str:
+    """What systemd finds wrong in a unit's file; empty where nothing is. The program need not be on this machine."""
+    with tempfile.TemporaryDirectory() as directory:
+        copy = Path(directory) / unit.name
+        copy.write_text(re.sub(r"^ExecStart=\S+", "ExecStart=/bin/sh", unit.read_text(), flags=re.MULTILINE))
+        said = analyze("verify", "--man=no", "--recursive-errors=no", str(copy))
+    # A machine without systemd lacks units that this one waits for; a key that is unknown is only a warning.
+    about_it = [line for line in said.stderr.splitlines() if unit.name in line]
+    return "\n".join(about_it) or (said.stderr if said.returncode else "")
+
+
+def main() -> int:
+    """Fetch it, saying which it is, and look at the units that are named."""
+    try:
+        print(analyze("--version").stdout.splitlines()[0])
+        problems = [problem for name in sys.argv[1:] if (problem := problems_of(Path(name)))]
+    except (ToolMissingError, BuildFailedError) as error:
+        problems = [str(error)]
+    if problems:
+        print("\n".join(problems), file=sys.stderr)
+    return int(bool(problems))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
