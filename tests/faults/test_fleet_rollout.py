@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.fleet import ROLLOUT, script
+from tests.docs.commands import CHECKOUT
 from tests.faults.conftest import ArchiveOf
 from tests.faults.leaders import PATIENCE, Load, assert_shown
 from tests.faults.test_upgrade_page import host_beside, wait_release
-from tests.faults.upgrade_host import CHECKOUT
 from ts_local.agent import write_config
 from ts_local.cluster import LocalCluster
 
@@ -53,7 +53,7 @@ def test_a_rollout_replaces_an_agent_under_load(cluster: LocalCluster, archive_o
                     *("--steady", "3", "--patience", str(int(PATIENCE))),
                 ],
                 cwd=tmp_path,
-                env={**host.variables(), **archive.s3.environment()},
+                env={**host.shell.environment, **archive.s3.environment()},
                 capture_output=True,
                 text=True,
                 timeout=2 * PATIENCE,
