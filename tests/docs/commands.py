@@ -20,6 +20,7 @@ from pathlib import Path
 CHECKOUT = Path(__file__).parents[2]
 _SECONDS = 280
 _FENCE = re.compile(r"```(\w*)")
+_COMMENT = re.compile(r"(?:^\s*|\s{2,})#\s.*$")
 _HEADING = re.compile(r"#{2,6} (.*)")
 
 
@@ -86,11 +87,13 @@ def _parse(page: Path) -> list[Block]:
     return found
 
 
-def commands(block: Block | str) -> list[str]:
-    """The commands of a block that has nothing but commands: one a line, or on several that a backslash joins."""
-    text = block.text if isinstance(block, Block) else block
-    joined = text.replace("\\\n", "").splitlines()
-    return [line for line in joined if line.strip() and not line.lstrip().startswith("#")]
+def commands(block: Block) -> list[str]:
+    """The commands of a block that has nothing but commands: one a line, or on several that a backslash joins.
+
+    Without their comments, so that a test can give one a further option.
+    """
+    lines = block.text.replace("\\\n", "").splitlines()
+    return [command for line in lines if (command := _COMMENT.sub("", line).rstrip())]
 
 
 def _literal(text: str) -> str:

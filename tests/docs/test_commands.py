@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.commands import CommandFailedError, Shell, blocks, commands
+from tests.docs.commands import Block, CommandFailedError, Shell, blocks, commands
 
 PAGE = """\
 # A page
@@ -69,7 +69,8 @@ def test_a_section_that_is_gone_is_an_error(page: Path) -> None:
 
 def test_commands_are_told_apart() -> None:
     """Comments and empty lines are none; a backslash joins lines."""
-    assert commands("# first\nls \\\n  -l   # long\n\n  # last\npwd\n") == ["ls   -l   # long", "pwd"]
+    block = Block("", 1, "sh", "# first\nls \\\n  -l   # long\n\n  # last\ncat a#b ${c# d}\n")
+    assert commands(block) == ["ls   -l", "cat a#b ${c# d}"]
 
 
 def test_a_block_runs_in_the_tests_places(page: Path, tmp_path: Path) -> None:
