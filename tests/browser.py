@@ -1,8 +1,9 @@
 """A real browser for tests of pages: Debian's Chromium without a window (`deploy/need-chromium` brings it).
 
 screen = look(html, directory, width=390, dark=True)
-screen["scrollWidth"]        what a script in the page would measure; the page itself has none
+screen["scrollWidth"]        what a script in the page would measure
 complaints(url, directory)   what the browser's console says of a page as it is served
+open_page(file, directory)   the document after its scripts ran, as HTML; without_scripts(...) leaves its elements
 """
 
 import html
@@ -13,6 +14,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
 _SECONDS = 300
 _HEIGHT = 800
 # The page stands in a frame of the wanted width, as a window has a least width of its own.
@@ -32,6 +34,7 @@ return {
   ink: style.color,
   smallest: Math.min(...texts.map(one => parseFloat(view.getComputedStyle(one).fontSize))),
   scripts: page.scripts.length,
+  fetched: view.performance.getEntriesByType("resource").map(one => one.name),
   text: page.body.innerText,
 };
 """
@@ -63,10 +66,28 @@ def complaints(url: str, directory: Path) -> list[str]:
     return [line for line in ended.stderr.splitlines() if "CONSOLE" in line and "favicon" not in line]
 
 
+def open_page(page: Path, directory: Path) -> str:
+    """The document of a file after its scripts ran, as HTML; nothing but the file can be reached.
+
+    Args:
+        page: the file.
+        directory: for the browser's own files.
+    """
+    nowhere = "--host-resolver-rules=MAP * ~NOTFOUND"
+    return _chromium(directory, nowhere, "--window-size=1200,1600", "--dump-dom", page.as_uri()).stdout
+
+
+def without_scripts(document: str) -> str:
+    """The document's elements alone: a library's own text is no part of what is shown."""
+    return re.sub(r"<script\b.*?</script>", "", document, flags=re.DOTALL)
+
+
 def _chromium(directory: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    program = shutil.which("chromium")
+    program = next(filter(None, map(shutil.which, _NAMES)), None)
     assert program, "there is no chromium: deploy/need-chromium brings it, and make test calls that"
     command = [program, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={directory / 'chromium'}"]
-    # The page is all that is fetched: no proxy of the environment, nothing of the browser's own.
-    quiet = ["--no-proxy-server", "--disable-background-networking", "--no-first-run", "--virtual-time-budget=10000"]
+    # The page is all that is fetched: no proxy of the environment, nothing of the browser's own. The budget is time for
+    # scripts, not of the clock: the page is taken when they have nothing left to do.
+    quiet = ["--no-proxy-server", "--disable-background-networking", "--no-first-run", "--virtual-time-budget=30000"]
+    quiet += ["--disable-dev-shm-usage"]
     return subprocess.run([*command, *quiet, *arguments], capture_output=True, text=True, timeout=_SECONDS, check=True)

@@ -9,9 +9,16 @@ A topic's own setting wins over the broker's dynamic one, that over the broker's
     cleanup.policy          log.cleanup.policy                        delete, compact, both, or neither
     delete.retention.ms     log.cleaner.delete.retention.ms
     file.delete.delay.ms    log.segment.delete.delay.ms
+    local.retention.ms      log.local.retention.ms                            -2: as retention.ms, -1: unlimited
+    local.retention.bytes   log.local.retention.bytes                         -2: as retention.bytes, -1: unlimited
+    remote.storage.enable, remote.log.copy.disable
 
-Not read: `local.retention.*` of Kafka's own tiered storage, and what an operator's DeleteRecords takes, which no
-setting foretells.
+The last three lines are those of Kafka's own tiered storage (KIP-405): a broker's disk keeps the segments of such a
+topic for `local.retention.*`, once they are in Kafka's remote tier (`UnifiedLog.localRetentionMs`). Kafka refuses it
+for compacted topics, and where the broker has no remote tier. With `remote.log.copy.disable` (KIP-950) `retention.*`
+count again.
+
+Not read: what an operator's DeleteRecords takes, which no setting foretells.
 """
 
 import math
@@ -24,6 +31,9 @@ _SECOND_MS = 1_000
 _MINUTE_MS = 60 * _SECOND_MS
 _HOUR_MS = 60 * _MINUTE_MS
 _CHECKPOINT_INTERVAL = "replica.high.watermark.checkpoint.interval.ms"
+_FOLLOWS = -2  # LogConfig.DEFAULT_LOCAL_RETENTION_MS: as long as the whole log
+_REMOTE = "remote.storage.enable"
+_COPY_DISABLED = "remote.log.copy.disable"
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}")  # what Java's Long.parseLong takes; int() would also take "1_000"
 _LONGEST = 2**63 - 1
 
@@ -36,11 +46,12 @@ class _Keys(NamedTuple):
     policy: str
     delete_retention: str
     file_delete_delay: str
+    local_age: str
+    local_size: str
 
     def all(self) -> frozenset[str]:
-        return frozenset(
-            {*(key for key, _ in self.ages), self.size, self.policy, self.delete_retention, self.file_delete_delay}
-        )
+        ages, *others = self
+        return frozenset({*(key for key, _ in ages), *others})
 
 
 _OF_TOPIC = _Keys(
@@ -49,6 +60,8 @@ _OF_TOPIC = _Keys(
     policy="cleanup.policy",
     delete_retention="delete.retention.ms",
     file_delete_delay="file.delete.delay.ms",
+    local_age="local.retention.ms",
+    local_size="local.retention.bytes",
 )
 _OF_BROKER = _Keys(
     ages=(("log.retention.ms", 1), ("log.retention.minutes", _MINUTE_MS), ("log.retention.hours", _HOUR_MS)),
@@ -56,9 +69,11 @@ _OF_BROKER = _Keys(
     policy="log.cleanup.policy",
     delete_retention="log.cleaner.delete.retention.ms",
     file_delete_delay="log.segment.delete.delay.ms",
+    local_age="log.local.retention.ms",
+    local_size="log.local.retention.bytes",
 )
 
-TOPIC_KEYS = _OF_TOPIC.all()
+TOPIC_KEYS = _OF_TOPIC.all() | {_REMOTE, _COPY_DISABLED}
 BROKER_KEYS = _OF_BROKER.all() | {_CHECKPOINT_INTERVAL}
 
 
@@ -67,8 +82,8 @@ class TopicRetention:
     """What Kafka does with a topic's old segments; without arguments, Kafka's defaults.
 
     Attributes:
-        retention_ms: age from which a segment may be deleted; None for unlimited.
-        retention_bytes: of a partition's log, beyond which its oldest segments may be deleted; None for unlimited.
+        retention_ms: age from which a segment may be deleted from the broker's disk; None for unlimited.
+        retention_bytes: of a partition's log there, beyond which its oldest segments may go; None for unlimited.
         compacted: whether the log cleaner rewrites its segments.
         deletes: whether the two limits above count at all.
         delete_retention_ms: how long the cleaner lets a tombstone or a transaction marker stand.
@@ -92,11 +107,15 @@ class BrokerDefaults:
     Attributes:
         retention: of a topic without settings of its own.
         checkpoint_interval_ms: `replica.high.watermark.checkpoint.interval.ms`.
+        local_retention_ms: of topics in Kafka's own tiered storage, as its setting says: -2 as the whole, -1 unlimited.
+        local_retention_bytes: likewise.
         problems: settings that could not be read, and what counts instead; to be logged.
     """
 
     retention: TopicRetention = field(default_factory=TopicRetention)
     checkpoint_interval_ms: int = 5 * _SECOND_MS
+    local_retention_ms: int = _FOLLOWS
+    local_retention_bytes: int = _FOLLOWS
     problems: tuple[str, ...] = ()
 
     def overridden_by(self, properties: Mapping[str, str]) -> "BrokerDefaults":
@@ -108,7 +127,9 @@ class BrokerDefaults:
         reader = _Reader(properties)
         retention = _read(reader, _OF_BROKER, self.retention)
         interval = reader.number(_CHECKPOINT_INTERVAL, self.checkpoint_interval_ms, lowest=0)
-        return BrokerDefaults(retention, interval, tuple(reader.problems))
+        local_ms = reader.number(_OF_BROKER.local_age, self.local_retention_ms, lowest=_FOLLOWS)
+        local_bytes = reader.number(_OF_BROKER.local_size, self.local_retention_bytes, lowest=_FOLLOWS)
+        return BrokerDefaults(retention, interval, local_ms, local_bytes, tuple(reader.problems))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +168,14 @@ def retention_of(defaults: BrokerDefaults, overrides: Mapping[str, str]) -> Topi
     """
     reader = _Reader(overrides)
     retention = _read(reader, _OF_TOPIC, defaults.retention)
+    local_ms = reader.number(_OF_TOPIC.local_age, defaults.local_retention_ms, lowest=_FOLLOWS)
+    local_bytes = reader.number(_OF_TOPIC.local_size, defaults.local_retention_bytes, lowest=_FOLLOWS)
+    if reader.true(_REMOTE) and not reader.true(_COPY_DISABLED) and not retention.compacted:
+        retention = replace(
+            retention,
+            retention_ms=_shorter(retention.retention_ms, local_ms),
+            retention_bytes=_shorter(retention.retention_bytes, local_bytes),
+        )
     return replace(retention, problems=tuple(reader.problems))
 
 
@@ -213,6 +242,13 @@ def is_late(retention: TopicRetention, age_seconds: float) -> bool:
     return retention.compacted and age_seconds * _SECOND_MS > retention.delete_retention_ms
 
 
+def _shorter(whole: int | None, local: int) -> int | None:
+    """What of two limits comes first: the one of the whole log, or the local one, below 0 none of its own."""
+    if local < 0:
+        return whole
+    return local if whole is None else min(whole, local)
+
+
 def _left(spent: float, limit: int) -> float:
     return 0.0 if spent >= limit else 1.0 - spent / limit
 
@@ -238,6 +274,10 @@ class _Reader:
         at_least = "" if lowest < 0 else f" of at least {lowest}"
         self.problems.append(f"{key}={text!r} is no whole number{at_least}; the default counts")
         return None
+
+    def true(self, key: str) -> bool:
+        """A switch, as Java's: whatever else stands there is off, and so is one that is absent."""
+        return self.values.get(key, "").strip().lower() == "true"
 
     def policies(self, key: str) -> frozenset[str] | None:
         """A cleanup policy's words; none of them is a policy too. None where it is absent or not known."""

@@ -74,6 +74,9 @@ def audit(
     coverages: Sequence[Coverage],
     ships: Callable[[str], bool],
     now: float,
+    *,
+    in_flight_seconds: float,
+    reached: Callable[[Coverage], int],
 ) -> Audit:
     """Hold the store against the cluster.
 
@@ -82,9 +85,12 @@ def audit(
         coverages: of all topics that are asked about.
         ships: whether a topic is to be in the store.
         now: seconds since the epoch.
+        in_flight_seconds: what is younger may not have been shipped yet.
+        reached: the next offset of a partition in the store by now: it may have taken hours to look at all of them.
 
     Raises:
         ClusterAway, AccessDenied: the cluster's.
+        StoreUnavailable, AccessDenied: of the store that is asked again.
     """
     known = cluster.topics()
     held = {coverage.topic for coverage in coverages}
@@ -104,21 +110,27 @@ def audit(
             findings.append(Finding(INCARNATION_NOT_SHIPPED, name, detail))
             continue
         by_number = {coverage.partition: coverage for coverage in living}
-        here = [
+        sides += [
             Side(TopicPartition(name, number), *bounds[TopicPartition(name, number)], by_number.get(number))
             for number in topic.partitions
             if TopicPartition(name, number) in bounds
         ]
-        sides += here
-        lacking = [side for side in here if side.coverage is None and side.kafka_end > side.kafka_start]
-        if lacking and ships(name):
-            numbers = ", ".join(str(side.partition.partition) for side in lacking)
-            detail = f"partitions {numbers} of {len(here)} have records, and the store has no directory of them"
-            findings.append(Finding(TOPIC_NOT_SHIPPED, name, detail))
+    findings += _lacking(cluster, [side for side in sides if ships(side.partition.topic)], now - in_flight_seconds)
     for side in sides:
-        findings += _compare(side)
-    findings += _at_risk(cluster, sides, cluster.keeping({side.partition.topic for side in sides}), now)
+        findings += _compare(side, reached)
+    findings += _at_risk(cluster, sides, cluster.keeping({side.partition.topic for side in sides}), now, reached)
     return Audit(tuple(sides), tuple(findings))
+
+
+def _lacking(cluster: KafkaCluster, sides: Sequence[Side], old: float) -> Iterator[Finding]:
+    """Partitions that the store knows nothing of, although they have had records since before `old`."""
+    empty = [side for side in sides if side.coverage is None and side.kafka_end > side.kafka_start]
+    young = cluster.first_since({side.partition: int(old * 1000) for side in empty})
+    lacking = [side.partition for side in empty if young.get(side.partition) != side.kafka_start]
+    for topic, partitions in groupby(lacking, key=lambda partition: partition.topic):
+        numbers = ", ".join(str(partition.partition) for partition in partitions)
+        detail = f"its partitions {numbers} have records, and the store has no directory of them"
+        yield Finding(TOPIC_NOT_SHIPPED, topic, detail)
 
 
 def _living(coverages: Iterable[Coverage], topic: KafkaTopic) -> list[Coverage]:
@@ -137,13 +149,13 @@ def _living(coverages: Iterable[Coverage], topic: KafkaTopic) -> list[Coverage]:
     return [coverage for coverage in found if coverage.where.rpartition("-")[0] in directories]
 
 
-def _compare(side: Side) -> Iterator[Finding]:
+def _compare(side: Side, reached: Callable[[Coverage], int]) -> Iterator[Finding]:
     coverage = side.coverage
     if coverage is None:
         return
     first, last = side.kafka_start, side.kafka_end
     held = f"the cluster holds [{first}, {last}), the store [{coverage.start}, {coverage.end})"
-    if first > coverage.end:
+    if first > coverage.end and first > reached(coverage):
         yield Finding(LOST_BEFORE_SHIPPED, coverage.where, held, coverage.prefix, coverage.end, first)
     if coverage.end > last:
         yield Finding(STORE_AHEAD, coverage.where, held, coverage.prefix, last, coverage.end)
@@ -152,7 +164,11 @@ def _compare(side: Side) -> Iterator[Finding]:
 
 
 def _at_risk(
-    cluster: KafkaCluster, sides: Iterable[Side], keeping: dict[str, Keeping], now: float
+    cluster: KafkaCluster,
+    sides: Iterable[Side],
+    keeping: dict[str, Keeping],
+    now: float,
+    reached: Callable[[Coverage], int],
 ) -> Iterator[Finding]:
     """Offsets that are not in the store, and nearly as old as the topic's retention."""
     limits = {
@@ -167,6 +183,8 @@ def _at_risk(
         young = since.get(partition)
         end = side.kafka_end if young is None else min(young, side.kafka_end)
         start = max(side.kafka_start, side.coverage.end if side.coverage else side.kafka_start)
+        if partition in since and start < end and side.coverage:
+            start = max(start, reached(side.coverage))
         if partition in since and start < end:
             detail = f"older than {RISK_SHARE:.0%} of retention.ms={limit}, and not in the store"
             where = side.coverage.where if side.coverage else str(partition)

@@ -5,14 +5,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from ts_common.catalog import SegmentCopy
 from ts_common.fetch import fetch
-from ts_common.log_format.columns import BinaryColumn, RecordColumns
-from ts_common.log_format.decode import SegmentDecoder
 from ts_common.store.contract import ObjectStore
 from ts_common.view import PartitionView
 from tsctl.coverage import live_end
+
+if TYPE_CHECKING:  # numba, where records are compared only
+    from ts_common.log_format.columns import BinaryColumn, RecordColumns
 
 _FIXED = struct.Struct(">qi")  # timestamp in ms, its type
 _LENGTH = struct.Struct(">i")  # of what follows; -1 for null
@@ -82,12 +84,14 @@ def digests(store: ObjectStore, copy: SegmentCopy, start: int, end: int) -> Iter
         CorruptData: a batch that cannot be read.
         ObjectNotFound, StoreUnavailable, AccessDenied: the store's.
     """
+    from ts_common.log_format.decode import SegmentDecoder  # noqa: PLC0415  (as above)
+
     decoder = SegmentDecoder(start_offset=start, end_offset=end, size=copy.segment.size)
     for columns in decoder.decode(fetch(store, copy.key)):
         yield from _digests(columns)
 
 
-def _digests(columns: RecordColumns) -> Iterator[tuple[int, bytes]]:
+def _digests(columns: "RecordColumns") -> Iterator[tuple[int, bytes]]:
     keys, values = _strings(columns.keys), _strings(columns.values)
     if columns.headers is None:
         raise ValueError("headers were not decoded")
@@ -121,7 +125,7 @@ def record_digest(
     return hashed.digest()
 
 
-def _strings(column: BinaryColumn | None) -> list[bytes | None]:
+def _strings(column: "BinaryColumn | None") -> list[bytes | None]:
     if column is None:
         return []
     data, bounds = column.data.tobytes(), column.offsets.tolist()

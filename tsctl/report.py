@@ -58,7 +58,9 @@ def render(
         made: seconds since the epoch.
     """
     found = worst_first(findings)
-    topics = {topic: list(rows) for topic, rows in groupby(sorted(coverages, key=_order), key=lambda row: row.topic)}
+    by_topic = {topic: list(rows) for topic, rows in groupby(sorted(coverages, key=_order), key=lambda row: row.topic)}
+    # The first one stands open: what has most trouble.
+    topics = dict(sorted(by_topic.items(), key=lambda entry: -max(_worst(entry[1]), Severity.INFORMATION)))
     charts: dict[str, Any] = {"growth": _growth(coverages), "sizes": _sizes(topics)}
     sections = []
     for number, (topic, rows) in enumerate(topics.items()):
@@ -85,6 +87,11 @@ def render(
 
 def _order(row: Coverage) -> tuple[str, str, int]:
     return row.topic, row.where.rpartition("-")[0], row.partition
+
+
+def _worst(rows: Sequence[Coverage]) -> int:
+    """The worst severity among a topic's findings; less than any where there is none."""
+    return max((finding.severity for row in rows for finding in row.findings), default=Severity.INFORMATION - 1)
 
 
 def _as_script(value: object) -> str:
@@ -137,8 +144,8 @@ def _findings_table(findings: Sequence[Finding]) -> str:
 
 
 def _topic_section(number: int, topic: str, rows: Sequence[Coverage]) -> str:
-    worst = max((finding.severity for row in rows for finding in row.findings), default=None)
-    label = worst.label if worst else "fine"
+    worst = _worst(rows)
+    label = Severity(worst).label if worst >= Severity.INFORMATION else "fine"
     newest = max((row.times[-1][1] for row in rows if row.times), default=None)
     partitions = "".join(
         f"<tr><td>{escape(row.where)}</td><td>{row.start}</td><td>{row.end}</td><td>{row.segments:,}</td>"

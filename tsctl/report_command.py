@@ -13,6 +13,7 @@ from tsctl.archive import (
     ClusterOption,
     ConfigOption,
     EntropyOption,
+    JsonOption,
     PartitionsOption,
     TopicsArgument,
     UrlOption,
@@ -30,7 +31,7 @@ from tsctl.survey import (
     Wanted,
     survey,
 )
-from tsctl.verify_command import summary
+from tsctl.verify_command import as_fields, summary
 
 
 def report(
@@ -46,9 +47,10 @@ def report(
     url: UrlOption = None,
     cluster: ClusterOption = None,
     entropy_bits: EntropyOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Draw what the archive holds and lacks, with all findings of verify, into one HTML file."""
-    output = Output(as_json=False)
+    output = Output(as_json)
     name, numbers = name_archive(config, url, cluster, entropy_bits), parse_partitions(partition)
     if not file.absolute().parent.is_dir():
         raise ConfigurationError(SOURCE, [f"--output={file}: there is no directory {file.absolute().parent}"])
@@ -69,4 +71,6 @@ def report(
     except OSError as error:
         half.unlink(missing_ok=True)
         raise ConfigurationError(SOURCE, [f"--output={file}: it cannot be written: {error}"]) from error
+    if as_json:
+        output.document({"cluster": name.keys.cluster, "depth": depth.value, "file": str(file), **as_fields(found)})
     output.text(f"{file}: {summary(found)}")

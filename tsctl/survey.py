@@ -11,8 +11,11 @@ from typing import Annotated, Final
 
 import typer
 
+from ts_common.catalog import read_commit
+from ts_common.commit import Commit
 from ts_common.config import load_config
-from ts_common.errors import ConfigurationError, CorruptData, ObjectNotFound, QueryError
+from ts_common.errors import ConfigurationError, CorruptData, NewerFormat, ObjectNotFound, QueryError
+from ts_common.model import TopicPartition
 from ts_common.object_keys import PartitionKeys
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
@@ -109,7 +112,14 @@ def survey(name: ArchiveName, wanted: Wanted, output: Output) -> Survey:
         findings = [finding for found in verified for finding in found.all_findings]
         sides = None
         if cluster is not None:
-            seen = audit(cluster, coverages, _ships(name, choose), time.time())
+            seen = audit(
+                cluster,
+                coverages,
+                _ships(name, choose),
+                time.time(),
+                in_flight_seconds=wanted.in_flight_hours * 3600,
+                reached=lambda coverage: _reached(name, stores, coverage),
+            )
             sides = tuple(side for side in seen.sides if choose(side.partition.topic) and _in(wanted, side))
             chosen = [finding for finding in seen.findings if _is_asked(finding, choose)]
             findings = [*with_cluster(findings, sides), *chosen]
@@ -224,6 +234,24 @@ def _ships(name: ArchiveName, choose: Callable[[str], bool]) -> Callable[[str], 
     return lambda topic: config.ships(topic) and choose(topic)
 
 
+def _reached(name: ArchiveName, stores: Sequence[tuple[Endpoint, ObjectStore]], coverage: Coverage) -> int:
+    """The next offset of a partition by now, or what it was before where nothing better is known."""
+    store = _store_of(name, stores, coverage.topic)
+    if store is None:
+        return coverage.end
+    try:
+        commit, _ = read_commit(
+            store, PartitionKeys(TopicPartition(coverage.topic, coverage.partition), coverage.prefix)
+        )
+    except (CorruptData, NewerFormat):  # which verify has found already
+        return coverage.end
+    return max(coverage.end, commit.next_offset) if isinstance(commit, Commit) else coverage.end
+
+
+def _store_of(name: ArchiveName, stores: Sequence[tuple[Endpoint, ObjectStore]], topic: str) -> ObjectStore | None:
+    return next((store for endpoint, store in stores if name.lies_in(topic, endpoint)), None)
+
+
 def _in(wanted: Wanted, side: Side) -> bool:
     return wanted.partitions is None or side.partition.partition in wanted.partitions
 
@@ -246,7 +274,7 @@ def _compared(
     findings: list[Finding] = []
     with output.progress("records of both sides", len(sides)) as advance:
         for side in sides:
-            store = next((store for endpoint, store in stores if name.lies_in(side.partition.topic, endpoint)), None)
+            store = _store_of(name, stores, side.partition.topic)
             if store is not None and side.coverage is not None:
                 directory = PartitionKeys(side.partition, side.coverage.prefix)
                 compacts = keeping[side.partition.topic].compacts

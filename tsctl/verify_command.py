@@ -63,7 +63,7 @@ def verify(
     wanted = Wanted(topics or (), numbers, depth, in_flight_hours, requests, bootstrap_server, command_config)
     found = survey(name, wanted, output)
     if as_json:
-        output.document({"cluster": name.keys.cluster, "depth": depth.value, **_fields(found)})
+        output.document({"cluster": name.keys.cluster, "depth": depth.value, **as_fields(found)})
     else:
         _say(output, found)
     if any(finding.severity >= least for finding in found.findings):
@@ -98,31 +98,8 @@ def summary(found: Survey) -> str:
     return said + (f"; {lost} offsets in holes, {gaps} in recorded gaps" if lost or gaps else "")
 
 
-def _row(finding: Finding) -> tuple[str | int | None, ...]:
-    return (
-        finding.severity.label,
-        finding.kind.code,
-        finding.where,
-        finding.start,
-        finding.end,
-        finding.detail,
-        finding.key,
-    )
-
-
-def _side_row(side: Side) -> tuple[str | int | None, ...]:
-    held = side.coverage
-    return (
-        str(side.partition),
-        side.kafka_start,
-        side.kafka_end,
-        held.start if held else None,
-        held.end if held else None,
-        side.behind,
-    )
-
-
-def _fields(found: Survey) -> dict[str, object]:
+def as_fields(found: Survey) -> dict[str, object]:
+    """What was found, for JSON."""
     fields: dict[str, object] = {
         "findings": [finding.as_json() for finding in found.findings],
         "partitions": [
@@ -151,3 +128,27 @@ def _fields(found: Survey) -> dict[str, object]:
             for side in found.sides
         ]
     return fields
+
+
+def _row(finding: Finding) -> tuple[str | int | None, ...]:
+    return (
+        finding.severity.label,
+        finding.kind.code,
+        finding.where,
+        finding.start,
+        finding.end,
+        finding.detail,
+        finding.key,
+    )
+
+
+def _side_row(side: Side) -> tuple[str | int | None, ...]:
+    held = side.coverage
+    return (
+        str(side.partition),
+        side.kafka_start,
+        side.kafka_end,
+        held.start if held else None,
+        held.end if held else None,
+        side.behind,
+    )

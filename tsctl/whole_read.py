@@ -5,8 +5,6 @@ import threading
 
 from ts_common.errors import CorruptData
 from ts_common.fetch import ResumableReader
-from ts_common.log_format.columns import Projection
-from ts_common.log_format.decode import SegmentDecoder
 from ts_common.log_format.index_files import TimeIndex
 from ts_common.log_format.scan import SegmentScan, scan_segment
 from ts_common.store.contract import ObjectStore
@@ -68,6 +66,10 @@ class _Decoding:
             raise self._error
 
     def _run(self) -> None:
+        # numba: at full depth alone
+        from ts_common.log_format.columns import Projection  # noqa: PLC0415
+        from ts_common.log_format.decode import SegmentDecoder  # noqa: PLC0415
+
         pieces = iter(self._pieces.get, None)
         try:
             # Lengths of keys, values and headers are checked without copying them.

@@ -9,8 +9,8 @@ from tests.deploy.fleet import WELL, Fleet
 UPGRADED = [
     "pip install --require-hashes -r requirements/agent.txt",
     "pip install --no-deps .",
-    "systemctl daemon-reload",
     "ts-uploader check /etc/ts-uploader/conf --server-properties /srv/kafka/server.properties --cluster-id prod",
+    "systemctl daemon-reload",
     "systemctl restart ts-uploader",
 ]
 
@@ -41,7 +41,11 @@ def test_a_host_without_an_agent_gets_one(tmp_path: Path) -> None:
     ended = fleet.roll_out("--conf", str(conf))
     host = fleet.hosts["broker-1"]
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert host.done[-2:] == ["systemctl enable ts-uploader", "systemctl restart ts-uploader"]
+    assert host.done[-3:] == [
+        "systemctl daemon-reload",
+        "systemctl enable ts-uploader",
+        "systemctl restart ts-uploader",
+    ]
     assert "useradd ts-uploader" in host.done
     etc = host.root / "etc"
     assert [path.name for path in (etc / "ts-uploader" / "conf").iterdir()] == ["prod.properties"]

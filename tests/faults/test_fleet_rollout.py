@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.fleet import ROLLOUT, script
+from tests.docs.commands import CHECKOUT
 from tests.faults.conftest import ArchiveOf
 from tests.faults.leaders import PATIENCE, Load, assert_shown
 from tests.faults.test_upgrade_page import host_beside, wait_release
-from tests.faults.upgrade_host import CHECKOUT
 from ts_local.agent import write_config
 from ts_local.cluster import LocalCluster
 
@@ -38,8 +38,7 @@ def test_a_rollout_replaces_an_agent_under_load(cluster: LocalCluster, archive_o
     with tarfile.open(release, "w:gz") as file:
         for name in ("requirements", "pyproject.toml", "deploy"):
             file.add(CHECKOUT / name, f"ts-uploader/{name}")
-    asked = {"daemon-reload": lambda _: None}
-    with Load(cluster, topic, 1) as load, host_beside(archive, tmp_path, **asked) as host:
+    with Load(cluster, topic, 1) as load, host_beside(archive, tmp_path) as host:
         for name, text in {"ssh": _SSH.format(root=host.root), **_STAND_INS}.items():
             script(host.root / "bin" / name, text)
         write_config(host.etc / "conf", cluster.cluster_id, archive.properties)
@@ -53,7 +52,7 @@ def test_a_rollout_replaces_an_agent_under_load(cluster: LocalCluster, archive_o
                     *("--steady", "3", "--patience", str(int(PATIENCE))),
                 ],
                 cwd=tmp_path,
-                env={**host.variables(), **archive.s3.environment()},
+                env={**host.shell.environment, **archive.s3.environment()},
                 capture_output=True,
                 text=True,
                 timeout=2 * PATIENCE,
@@ -65,8 +64,8 @@ def test_a_rollout_replaces_an_agent_under_load(cluster: LocalCluster, archive_o
 
         assert "done: 0.2.0 instead of 0.1.0" in roll_out()
         wait_release(archive, later=True)
-        assert host.asked == ["daemon-reload", "restart ts-uploader"]
+        assert host.asked == ["restart ts-uploader"]
         assert "0.2.0 runs already, and is well" in roll_out()
-        assert len(host.asked) == 2
+        assert len(host.asked) == 1
         archive.wait_for_offset(archive.next_offset() + 1, seconds=PATIENCE)
     assert_shown(archive, load.acknowledged[0], archive.next_offset())

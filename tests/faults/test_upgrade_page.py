@@ -7,20 +7,21 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.commands import CHECKOUT, blocks
 from tests.faults.conftest import ArchiveOf
 from tests.faults.java_uploader import JavaUploader, wait_taken_over
 from tests.faults.leaders import PATIENCE, Load, assert_shown, bases, logged, wait_in_sync
 from tests.faults.test_java_fleet import wait_java_shipped
 from tests.faults.test_rolling import LATER, is_later
-from tests.faults.upgrade_host import CHECKOUT, Host, sections
+from tests.operator.broker_host import Host
 from tests.uploader.beside import Archive
 from ts_local.agent import write_config
 from ts_local.cluster import LocalCluster, wait_for
 
 pytestmark = pytest.mark.usefixtures("mended")
 
-SECTIONS = sections((CHECKOUT / "docs" / "upgrade.md").read_text())
-(VARIABLES,) = SECTIONS[""]
+PAGE = CHECKOUT / "docs" / "upgrade.md"
+(VARIABLES,) = blocks(PAGE, "", language="sh")
 
 
 def host_beside(archive: Archive, directory: Path, **units: object) -> Host:
@@ -51,9 +52,9 @@ def test_the_page_upgrades_an_agent_and_its_broker_and_goes_back(
     topic = "by-the-page"
     archive = archive_of(topic, cluster_id=cluster.cluster_id)
     cluster.create_topic(topic, assignment=[[1, 2]], config={"min.insync.replicas": "1"})
-    install, take, look = SECTIONS["The agent of one broker"]
-    (with_broker,) = SECTIONS["With its broker"]
-    (back,) = SECTIONS["Back to the release before"]
+    install, take, look = blocks(PAGE, "The agent of one broker")
+    (with_broker,) = blocks(PAGE, "With its broker")
+    (back,) = blocks(PAGE, "Back to the release before")
     broker = cluster.brokers[1]
     with Load(cluster, topic, 1) as load, host_beside(archive, tmp_path, kafka=lambda _: broker.restart()) as host:
         write_config(host.etc / "conf", cluster.cluster_id, archive.properties)
@@ -88,7 +89,7 @@ def test_u29_the_page_moves_a_broker_over_from_the_java_uploader(
     topic = "java-by-the-page"
     archive = archive_of(topic, cluster_id="prod")
     cluster.create_topic(topic, assignment=[[1]])
-    variables, move = SECTIONS["From the Java uploader"]
+    variables, move = blocks(PAGE, "From the Java uploader")
     with ExitStack() as running:
         load = running.enter_context(Load(cluster, topic, 1))
         java = running.enter_context(ExitStack())
@@ -114,7 +115,7 @@ def bare_host(directory: Path) -> Host:
 
 def test_a_release_is_taken_only_where_a_link_says_which_one_runs(tmp_path: Path) -> None:
     """Where it is a directory nothing changes: no empty name is kept, and no link is made inside it."""
-    _, take, _ = SECTIONS["The agent of one broker"]
+    _, take, _ = blocks(PAGE, "The agent of one broker")
     with bare_host(tmp_path) as host:
         venv = host.opt / "venv"
         venv.unlink()
@@ -135,8 +136,8 @@ UNWELL = [None, "ts_uploader_leadership_connected 0.0\n", WELL.replace("0.0", "1
 
 def test_the_look_ends_when_the_agent_was_well_for_some_time(tmp_path: Path) -> None:
     """Not for want of an answer, of leadership, or of partitions that it has yet to learn of; the same on both ways."""
-    looks = [SECTIONS[section][-1] for section in ("The agent of one broker", "From the Java uploader")]
-    look, same = (block[block.index("until curl") :] for block in looks)
+    looks = [blocks(PAGE, section)[-1] for section in ("The agent of one broker", "From the Java uploader")]
+    look, same = (block.text[block.text.index("until curl") :] for block in looks)
     assert look == same
     answers = [*UNWELL, WELL, None, WELL, CONNECTED, WELL]
     asked: list[str | None] = []
@@ -165,7 +166,7 @@ def test_the_look_ends_when_the_agent_was_well_for_some_time(tmp_path: Path) -> 
 
 def test_the_page_tells_what_the_agent_logs() -> None:
     """Each message that the page quotes is one that the agent has."""
-    page = (CHECKOUT / "docs" / "upgrade.md").read_text()
+    page = PAGE.read_text()
     sources = "\n".join(
         path.read_text() for name in ("ts_uploader", "ts_common") for path in (CHECKOUT / name).glob("*.py")
     )

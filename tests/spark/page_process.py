@@ -6,43 +6,15 @@ jars have to be there when its JVM starts. The report is a JSON array, what each
 
 import io
 import json
-import re
 import sys
 from collections.abc import Mapping
 from contextlib import redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-_FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class Block:
-    """One block of Python.
-
-    Attributes:
-        line: of the page where its fence stands.
-        code: what is run.
-        shown: the `text` block that comes next, before any other: what running it should print. Empty without one.
-    """
-
-    line: int
-    code: str
-    shown: str
-
-
-def blocks(page: str) -> list[Block]:
-    """The Python blocks of a page in their order."""
-    found: list[Block] = []
-    fenced = list(_FENCED.finditer(page))
-    for block, following in zip(fenced, [*fenced[1:], None], strict=True):
-        if block[1] == "python":
-            shown = following[2] if following is not None and following[1] == "text" else ""
-            found.append(Block(page.count("\n", 0, block.start()) + 1, block[2], shown))
-    return found
+from tests.docs.commands import blocks
 
 
 def run(page: Path, namespace: dict[str, Any], variables: Mapping[str, Any]) -> list[str]:
@@ -58,10 +30,10 @@ def run(page: Path, namespace: dict[str, Any], variables: Mapping[str, Any]) -> 
         whatever a block raises, with the page's line in its traceback.
     """
     printed = []
-    for number, block in enumerate(blocks(page.read_text())):
+    for number, block in enumerate(blocks(page, language="python")):
         out = io.StringIO()
         with redirect_stdout(out):
-            exec(compile("\n" * block.line + block.code, str(page), "exec"), namespace)
+            exec(compile("\n" * block.line + block.text, str(page), "exec"), namespace)
         printed.append(out.getvalue())
         if number == 0:
             names = {name for name in namespace if name.isupper()}

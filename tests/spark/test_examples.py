@@ -11,13 +11,13 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from tests.docs.commands import CHECKOUT, blocks
 from tests.log_format.build import batch, record, sized, varint
 from tests.spark.archives import Archive
-from tests.spark.page_process import blocks, run
+from tests.spark.page_process import run
 from ts_local.jars import spark_avro_jar
 
-ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs/examples.md"
+PAGE = CHECKOUT / "docs/examples.md"
 SECONDS = 280
 ELEVEN_AT_NIGHT = 1_767_222_000_000  # 2025-12-31 23:00 UTC, in ms
 MINUTE = 60_000
@@ -112,7 +112,7 @@ def test_the_page_runs_and_prints_what_it_shows(tmp_path: Path) -> None:
     with log.open("wb") as out:
         status = subprocess.run(
             [sys.executable, "-m", "tests.spark.page_process", *arguments],
-            cwd=ROOT,
+            cwd=CHECKOUT,
             env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(tmp_path / "local")},
             stdout=out,
             stderr=out,
@@ -121,7 +121,7 @@ def test_the_page_runs_and_prints_what_it_shows(tmp_path: Path) -> None:
         ).returncode
     assert status == 0, log.read_text()
     printed = json.loads(report.read_text())
-    for block, text in zip(blocks(PAGE.read_text()), printed, strict=True):
+    for block, text in zip(blocks(PAGE, language="python"), printed, strict=True):
         assert text.rstrip() == block.shown.rstrip(), f"{PAGE.name}, line {block.line}"
 
 
@@ -134,15 +134,6 @@ def test_a_block_that_breaks_is_told_by_its_line(tmp_path: Path) -> None:
     assert [(entry.path, entry.lineno + 1) for entry in caught.traceback][-1] == (page, 10)
     with pytest.raises(ValueError, match=r"the first block sets \['NAME'\]; \['OTHER'\] are given"):
         run(page, {}, {"OTHER": "yours"})
-
-
-def test_a_text_block_is_what_the_block_before_it_prints(tmp_path: Path) -> None:
-    """Blocks of another language, and text that follows one, show nothing."""
-    page = tmp_path / "page.md"
-    other = "```sh\nls\n```\n```text\nfiles\n```\n"
-    page.write_text(f"```python\nN = 1\n```\n{other}```python\nprint(N + 1)\n```\nso:\n```text\n3\n```\n")
-    assert [(block.line, block.shown) for block in blocks(page.read_text())] == [(1, ""), (10, "3\n")]
-    assert run(page, {}, {"N": 2}) == ["", "3\n"]
 
 
 def test_the_jar_is_of_pysparks_line() -> None:

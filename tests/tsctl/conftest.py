@@ -8,11 +8,10 @@ import pytest
 
 from tests.every_field import every_field
 from tests.spark.archives import Archive as HandMade
-from tests.tsctl.running import Ended, Run
+from tests.tsctl.running import Run, runner
 from tests.uploader.beside import BUCKET, PREFIX, Archive, archives
 from ts_local.cluster import LocalCluster, Record
 from ts_local.oracle import OracleRecord, dump
-from tsctl.cli import run as run_tsctl
 
 CODECS = ("none", "gzip", "zstd")
 TRANSACTIONS = "transactions"
@@ -97,15 +96,7 @@ def _transactions(cluster: LocalCluster) -> None:
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str]) -> Run:
     """Runs a command line in this process."""
-
-    def ended(*arguments: object) -> Ended:
-        capfd.readouterr()
-        code = run_tsctl([str(argument) for argument in arguments])
-        out, err = capfd.readouterr()
-        assert "Traceback" not in err
-        return Ended(int(code), out, err)
-
-    return ended
+    return runner(capfd)
 
 
 @pytest.fixture

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from tsctl.cli import run as run_tsctl
+
 PROGRAM = str(Path(sys.executable).with_name("tsctl"))
 
 
@@ -31,3 +35,16 @@ class Ended:
 
 
 Run = Callable[..., Ended]
+
+
+def runner(capfd: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command line in this process."""
+
+    def ended(*arguments: object) -> Ended:
+        capfd.readouterr()
+        code = run_tsctl([str(argument) for argument in arguments])
+        out, err = capfd.readouterr()
+        assert "Traceback" not in err
+        return Ended(int(code), out, err)
+
+    return ended

@@ -90,6 +90,25 @@ def test_an_unknown_option_is_status_2(run: Run) -> None:
     assert run("frobnicate").code == 2
 
 
+def test_every_command_speaks_json(run: Run) -> None:
+    """A program that uses the tool need not read tables."""
+    for command in cli.app.registered_commands:
+        assert command.callback is not None
+        assert "--json" in run(command.callback.__name__, "--help").out, command.callback
+
+
+def test_a_report_says_what_it_found(run: Run, hand_made: Archive, named: tuple[str, ...], tmp_path: Path) -> None:
+    """The file for people, and the findings on standard output for programs."""
+    hand_made.put_segment("t", 0, batches((0, 2)))
+    hand_made.commit("t", 6)
+    page = tmp_path / "report.html"
+    ended = run("report", *named, "--json", "--output", str(page))
+    assert ended.code == 0
+    assert ended.document["file"] == str(page)
+    assert "hole" in {finding["code"] for finding in ended.document["findings"]}
+    assert page.read_text().startswith("<!doctype html>")
+
+
 def test_only_what_decodes_loads_what_decodes(hand_made: Archive, named: tuple[str, ...]) -> None:
     """numba and pyarrow take most of a second: `ls` and `gaps` start without them, and a directory without boto3."""
     hand_made.put_segment("t", 0, batches((0, 10)))

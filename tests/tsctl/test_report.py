@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tsctl.browser import open_page, without_scripts
+from tests.browser import open_page, without_scripts
 from tsctl.coverage import Coverage
 from tsctl.findings import FOREIGN_OBJECT, GAP, HOLE, Finding
 from tsctl.report import render
@@ -54,7 +54,7 @@ def page_of(tmp_path: Path, coverages: list[Coverage], findings: list[Finding] |
 def test_the_browser_draws_holes_gaps_and_dead_tails(tmp_path: Path) -> None:
     """Bars of each kind and colour in the map of the first topic, marks at holes, and rows of findings."""
     page = page_of(tmp_path, [coverage("orders", 0, holes=3), coverage("orders", 1)])
-    document = without_scripts(open_page(page, tmp_path / "profile"))
+    document = without_scripts(open_page(page, tmp_path))
     offsets, times = (part_of(document, f"{kind}-0") for kind in ("offsets", "times"))
     for chart in (offsets, times):
         assert bars(chart, "rgb(208, 0, 0)") == 3
@@ -71,13 +71,20 @@ def test_the_browser_draws_holes_gaps_and_dead_tails(tmp_path: Path) -> None:
     assert "<svg" in part_of(document, "sizes")
 
 
+def test_the_topic_in_most_trouble_stands_open(tmp_path: Path) -> None:
+    """Before those that nothing is missing of, whatever their names."""
+    page = page_of(tmp_path, [coverage("a", 0), coverage("b", 0), coverage("lost", 0, holes=1)])
+    names = re.findall('data-name="([a-z]*)"( open)?', page.read_text())
+    assert names == [("lost", " open"), ("a", ""), ("b", "")]
+
+
 def test_names_from_outside_are_text(tmp_path: Path) -> None:
     """A key may hold anything that an object's name may: no script runs, no element comes of it, no script ends."""
     evil = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">&amp;{0}"
     row = coverage("orders", 0)
     found = [Finding(FOREIGN_OBJECT, evil, evil, evil)]
     page = page_of(tmp_path, [row, coverage("</script><b>x", 0)], found)
-    document = open_page(page, tmp_path / "profile")
+    document = open_page(page, tmp_path)
     assert "<title>Archive of prod</title>" in document
     shown = without_scripts(document)
     assert "<img src" not in shown
@@ -98,7 +105,7 @@ def test_the_file_needs_no_network(tmp_path: Path) -> None:
 def test_many_partitions_stay_usable(tmp_path: Path, partitions: int) -> None:
     """Only the first topic is drawn at once; the rest waits until it is opened."""
     rows = [coverage(f"topic-{number // 10:03d}", number % 10, holes=2) for number in range(partitions)]
-    document = without_scripts(open_page(page_of(tmp_path, rows), tmp_path / "profile"))
+    document = without_scripts(open_page(page_of(tmp_path, rows), tmp_path))
     assert document.count('<details class="topic"') == partitions // 10
     assert document.count('data-drawn="1"') == 4  # with growth and sizes
     assert bars(part_of(document, "offsets-0"), "rgb(208, 0, 0)") == 20

@@ -39,6 +39,7 @@ class Archive:
 
     Attributes:
         properties: of its agents' configuration.
+        config: the directory of it, there when an agent was made.
 
     Args:
         cluster: whose brokers are shipped; with an S3 server.
@@ -66,6 +67,7 @@ class Archive:
         self.topic = topic
         self.keys = ClusterKeys(cluster_id, entropy_bits)
         self.location = f"s3://{BUCKET}/{directory.name}"
+        self.config = directory / "conf"
         self._directory = directory
         self.properties = {
             PREFIX + "kafka.topics.include": topic,
@@ -96,12 +98,11 @@ class Archive:
             prefix: a command that runs it, `setpriv` with fewer rights.
             arguments: further ones of `ts-uploader run`.
         """
-        config = self._directory / "conf"
-        write_config(config, self.keys.cluster, self.properties)
+        write_config(self.config, self.keys.cluster, self.properties)
         agent = AgentProcess(
             self._directory,
             self.cluster.logs,
-            config,
+            self.config,
             surroundings or self.cluster.brokers[broker].server_properties,
             self.keys.cluster,
             environment=environment or self._environment,

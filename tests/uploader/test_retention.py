@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ts_uploader.retention import BrokerDefaults, TopicRetention, fraction_left, is_late, retention_of
+from ts_uploader.retention import (
+    BROKER_KEYS,
+    TOPIC_KEYS,
+    BrokerDefaults,
+    TopicRetention,
+    fraction_left,
+    is_late,
+    retention_of,
+)
 
 HOUR_MS = 3_600_000
 DAY_SECONDS = 86_400.0
@@ -37,6 +45,34 @@ def test_without_settings_kafkas_defaults_count() -> None:
 def test_the_brokers_finer_unit_wins(properties: Mapping[str, str], retention_ms: int | None) -> None:
     """Milliseconds before minutes before hours, and a negative one is unlimited."""
     assert KAFKAS.overridden_by(properties).retention.retention_ms == retention_ms
+
+
+@pytest.mark.parametrize(
+    ("overrides", "retention_ms", "retention_bytes"),
+    [
+        ({}, 1_000, 500),
+        ({"remote.storage.enable": "false", "local.retention.ms": "7"}, 1_000, 500),
+        ({"remote.storage.enable": "true"}, 100, 500),
+        ({"remote.storage.enable": "True", "local.retention.ms": "7", "local.retention.bytes": "8"}, 7, 8),
+        ({"remote.storage.enable": "true", "local.retention.ms": "-2", "local.retention.bytes": "-2"}, 1_000, 500),
+        ({"remote.storage.enable": "true", "local.retention.ms": "-1", "retention.ms": "-1"}, None, 500),
+        ({"remote.storage.enable": "true", "retention.ms": "-1"}, 100, 500),
+        ({"remote.storage.enable": "true", "local.retention.ms": "2000"}, 1_000, 500),
+        ({"remote.storage.enable": "true", "remote.log.copy.disable": "true", "local.retention.ms": "7"}, 1_000, 500),
+        ({"remote.storage.enable": "true", "cleanup.policy": "compact", "local.retention.ms": "7"}, 1_000, 500),
+        ({"remote.storage.enable": "true", "local.retention.ms": "-3"}, 100, 500),
+    ],
+)
+def test_of_a_topic_in_kafkas_tiered_storage_the_local_retention_counts(
+    overrides: Mapping[str, str], retention_ms: int | None, retention_bytes: int
+) -> None:
+    """What the broker's disk keeps is what the agent has time for, and that ends long before the topic's retention."""
+    broker = KAFKAS.overridden_by({"log.retention.ms": "1000", "log.retention.bytes": "500"})
+    found = retention_of(broker.overridden_by({"log.local.retention.ms": "100"}), overrides)
+    assert (found.retention_ms, found.retention_bytes) == (retention_ms, retention_bytes)
+    assert bool(found.problems) == ("-3" in overrides.values())
+    assert overrides.keys() <= TOPIC_KEYS
+    assert "log.local.retention.ms" in BROKER_KEYS
 
 
 def test_the_broker_decides_where_the_topic_says_nothing() -> None:

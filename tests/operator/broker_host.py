@@ -1,8 +1,9 @@
-"""A broker's host as docs/upgrade.md sees it: its directories, its shell, and systemd's word for what runs there.
+"""A broker's host as the pages see it: its directories, its shell, and systemd's word for what runs there.
 
-Blocks of the page run in bash as they stand, but that `/opt` and `/etc` are directories of the test. `python3 -m venv`
-makes a virtual environment whose `pip install .` installs this checkout; `systemctl` asks this process, which starts
-the agent by the unit under deploy/.
+Blocks of a page run in bash as they stand, but that `/opt` and `/etc` are directories of the test. `python3 -m venv`
+makes a virtual environment whose `pip install .` installs this checkout, unless the host is to install for real;
+`systemctl` asks this process, which starts the agent by the unit that was installed. Nobody becomes another user: which
+rights an agent needs, `tests/uploader/test_guest.py` shows.
 """
 
 import os
@@ -17,11 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.docs.commands import CHECKOUT, Block, CommandFailedError, Shell
 from ts_local.agent import AgentProcess
-
-CHECKOUT = Path(__file__).parents[2]
-_FENCED = re.compile(r"^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_SECONDS = 240
 
 _PYTHON = """\
 #!/bin/bash
@@ -47,6 +45,15 @@ _CURL = """\
 #!/bin/bash
 exec {python} -c 'import sys, urllib.request as r; print(r.urlopen(sys.argv[2]).read().decode())' "$@" 2>/dev/null
 """
+_USERADD = """\
+#!/bin/bash
+[[ "${@: -1}" == ts-uploader ]]
+"""
+_RUNUSER = """\
+#!/bin/bash
+[[ "$1 $2 $3" == "-u ts-uploader --" ]] || exit 64
+shift 3; exec "$@"
+"""
 _SYSTEMCTL = """\
 #!/bin/bash
 exec 9>"$TEST_LOCK"; flock 9
@@ -54,13 +61,6 @@ echo "$*" > "$TEST_REQUESTS"
 read -r status < "$TEST_ANSWERS"
 exit "$status"
 """
-
-
-def sections(page: str) -> dict[str, list[str]]:
-    """The shell blocks of a page in their order, by the heading above; under an empty one those before the first."""
-    parts = re.split(r"^## (.*)$", page, flags=re.MULTILINE)
-    named = {"": parts[0], **dict(zip(parts[1::2], parts[2::2], strict=True))}
-    return {name: _FENCED.findall(text) for name, text in named.items()}
 
 
 class _Unit(AgentProcess):
@@ -74,18 +74,25 @@ class _Unit(AgentProcess):
 
     def command(self) -> list[str]:
         """`ExecStart`, with the variables of the unit and of its environment file; the last word counts."""
-        unit = (CHECKOUT / "deploy" / "ts-uploader.service").read_text().replace("\\\n", " ")
-        said = re.findall(r"^Environment=(\w+)=(.*)$", unit, re.MULTILINE)
-        said += re.findall(r"^(\w+)=(.*)$", (self._host.etc / "environment").read_text(), re.MULTILINE)
+        unit = (self._host.systemd / "ts-uploader.service").read_text().replace("\\\n", " ")
+        said = {**dict(re.findall(r"^Environment=(\w+)=(.*)$", unit, re.MULTILINE)), **self._file()}
         (start,) = re.findall(r"^ExecStart=(.*)$", unit, re.MULTILINE)
-        for name, value in dict(said).items():
+        for name, value in said.items():
             start = start.replace(f"${{{name}}}", value).replace(f"${name}", value)
         assert "$" not in start
-        return shlex.split(self._host.here(start))
+        return shlex.split(self._host.shell.here(start))
+
+    def variables(self) -> Mapping[str, str]:
+        """What the constructor was given, and the environment file."""
+        return {**super().variables(), **self._file()}
+
+    def _file(self) -> dict[str, str]:
+        lines = re.findall(r"^(\w+)=(.*)$", (self._host.etc / "environment").read_text(), re.MULTILINE)
+        return {name: value.strip('"') for name, value in lines}
 
 
 class Host:
-    """One host; `run` executes a block of the page.
+    """One host; `run` executes blocks of a page.
 
     Args:
         root: a directory of the test.
@@ -94,6 +101,9 @@ class Host:
         server_properties: the broker's own file.
         arguments: of releases that are installed here, for `ts-uploader run`.
         units: by name, what other units do where they are told a word of systemctl's.
+        installed: whether release 0.1.0 is there, with its unit and its environment file, as after docs/deploy.md.
+        for_real: whether an installation builds the wheel and fetches what the lock file names.
+        places: further ones of the test for what stands in the pages.
     """
 
     def __init__(
@@ -104,75 +114,92 @@ class Host:
         server_properties: Path,
         arguments: tuple[str, ...] = (),
         units: Mapping[str, Callable[[str], object]] | None = None,
+        *,
+        installed: bool = True,
+        for_real: bool = False,
+        places: Mapping[str, str] | None = None,
     ) -> None:
         self.root = root
         self.etc = root / "etc" / "ts-uploader"
         self.opt = root / "opt" / "ts-uploader"
+        self.systemd = root / "etc" / "systemd" / "system"
         self.asked: list[str] = []  # of systemctl
         self._bin, self._release = root / "bin", root / "release"
-        for directory in (self.etc / "conf", self.opt / "0.1.0" / "bin", self._bin, self._release / "build" / "lib"):
+        for directory in (self._bin, self._release / "build" / "lib", self.systemd):
             directory.mkdir(parents=True)
-        scripts = {"python3": _PYTHON, "pip": _PIP, "systemctl": _SYSTEMCTL}
+        scripts = {"systemctl": _SYSTEMCTL, "useradd": _USERADD, "runuser": _RUNUSER}
+        if not for_real:
+            scripts |= {"python3": _PYTHON, "pip": _PIP}
         if shutil.which("curl") is None:
             scripts["curl"] = _CURL.format(python=sys.executable)
         for name, text in scripts.items():
             _script(self._bin / name, text)
         _script(root / "new", _program(arguments))
-        _script(self.opt / "0.1.0" / "bin" / "ts-uploader", _program(()))
-        (self.opt / "venv").symlink_to("0.1.0")
-        shutil.copytree(CHECKOUT / "requirements", self._release / "requirements")
-        shutil.copy(CHECKOUT / "pyproject.toml", self._release)
+        self._unpack(whole=for_real)
         self.agent = _Unit(self, logs, environment, None)
-        (self.etc / "environment").write_text(
-            f"KAFKA_SERVER_PROPERTIES={server_properties}\nTS_UPLOADER_ARGUMENTS=--http-address {self.agent.address}\n"
-        )
-        self._units = {"ts-uploader": self._tell_agent, **(units or {})}
+        if installed:
+            self._install(server_properties)
+        self._units = {"ts-uploader": self._tell_agent, "daemon-reload": lambda _: None, **(units or {})}
         self._requests, self._answers = root / "requests", root / "answers"
         os.mkfifo(self._requests)
         os.mkfifo(self._answers)
         self._failed: Exception | None = None
         self._serving = threading.Thread(target=self._serve)
-
-    def here(self, text: str) -> str:
-        """Text of the page or the unit, with this host's paths."""
-        return re.sub(r"(?<![\w/])/(opt|etc)/ts-uploader", rf"{self.root}/\1/ts-uploader", text)
-
-    def variables(self) -> dict[str, str]:
-        """The environment of whatever runs here."""
-        return {
-            **os.environ,
-            "PATH": f"{self._bin}:{os.environ['PATH']}",
-            "TEST_PROGRAM": str(self.root / "new"),
-            "TEST_LOCK": str(self.root / "lock"),
-            "TEST_REQUESTS": str(self._requests),
-            "TEST_ANSWERS": str(self._answers),
-            "no_proxy": "127.0.0.1",
-        }
-
-    def run(self, *blocks: str, **variables: str) -> str:
-        """Run blocks of the page in one shell, and give what they print.
-
-        Args:
-            blocks: as they stand there.
-            variables: take the place of those that the blocks export, which is where a reader sets them.
-        """
-        script = self.here("\n".join(blocks))
-        for name, value in variables.items():
-            script, count = re.subn(
-                rf"^export {name}=\S+", f"export {name}={shlex.quote(value)}", script, flags=re.MULTILINE
-            )
-            assert count == 1, f"the page sets no {name}"
-        ended = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", script],
-            cwd=self._release,
-            env=self.variables(),
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS,
-            check=False,
+        self.shell = Shell(
+            self._release,
+            {
+                "/opt/ts-uploader": str(self.opt),
+                "/etc/ts-uploader": str(self.etc),
+                "/etc/systemd/system": str(self.systemd),
+                "/etc/kafka/server.properties": str(server_properties),
+                "127.0.0.1:9464": self.agent.address,
+                **(places or {}),
+            },
+            self._bin,
+            {
+                "TEST_PROGRAM": str(root / "new"),
+                "TEST_LOCK": str(root / "lock"),
+                "TEST_REQUESTS": str(self._requests),
+                "TEST_ANSWERS": str(self._answers),
+                **environment,
+            },
         )
-        assert ended.returncode == 0, f"{script}\n{ended.stdout}{ended.stderr}\n{self.agent.tail()}"
-        return ended.stdout
+
+    def _unpack(self, *, whole: bool) -> None:
+        """The release: all of it, or what an installation that is a stand-in looks at."""
+        if whole:
+            listed = subprocess.run(
+                ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                cwd=CHECKOUT,
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+            for name in filter(None, listed.split("\0")):
+                (self._release / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(CHECKOUT / name, self._release / name)
+            return
+        for name in ("requirements", "conf", "deploy"):
+            shutil.copytree(CHECKOUT / name, self._release / name)
+        shutil.copy(CHECKOUT / "pyproject.toml", self._release)
+
+    def _install(self, server_properties: Path) -> None:
+        for directory in (self.etc / "conf", self.opt / "0.1.0" / "bin"):
+            directory.mkdir(parents=True)
+        _script(self.opt / "0.1.0" / "bin" / "ts-uploader", _program(()))
+        (self.opt / "venv").symlink_to("0.1.0")
+        shutil.copy(self._release / "deploy" / "ts-uploader.service", self.systemd)
+        (self.etc / "environment").write_text(
+            f"KAFKA_SERVER_PROPERTIES={server_properties}\nTS_UPLOADER_ARGUMENTS=--http-address {self.agent.address}\n"
+        )
+
+    def run(self, *parts: Block | str, **variables: str) -> str:
+        """`Shell.run`; a failure tells the agent's last words too."""
+        try:
+            return self.shell.run(*parts, **variables)
+        except CommandFailedError as error:
+            error.add_note(self.agent.tail())
+            raise
 
     def __enter__(self) -> Self:
         self._serving.start()

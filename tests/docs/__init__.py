@@ -1,0 +1,1 @@
+"""The pages, held to what they say."""

@@ -1,0 +1,172 @@
+"""The fenced blocks of a page, and how those for a shell are run: as they stand, in places of the test.
+
+install, start = blocks(PAGE, "Install", language="sh")      by the heading above; of one language, or of all
+commands(block)                                              the commands of a block, one by one
+shell = Shell(directory, {"/etc/kafka": str(tmp_path), "broker-1.example:9464": agent.address})
+shell.run(install, start, AGENT="http://127.0.0.1:1")        in one bash; what they printed, if they ended with 0
+shell.ends(1, verify)                                        where the page says that they end so
+
+Nothing but the table of places, and the value of a variable that the page itself sets, is changed in a block.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+CHECKOUT = Path(__file__).parents[2]
+_SECONDS = 280
+_FENCE = re.compile(r"```(\w*)")
+_COMMENT = re.compile(r"(?:^\s*|\s{2,})#\s.*$")
+_HEADING = re.compile(r"#{2,6} (.*)")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block.
+
+    Attributes:
+        section: the heading above it, of the second level or below; empty before the first.
+        line: of the page where its fence stands.
+        language: what the fence says; empty where it says nothing.
+        text: what stands in it.
+        shown: the `text` block that comes next, before any other: what running it should print. Empty without one.
+    """
+
+    section: str
+    line: int
+    language: str
+    text: str
+    shown: str = ""
+
+
+def blocks(page: Path, section: str | None = None, *, language: str | None = None) -> list[Block]:
+    """The blocks of a page in their order.
+
+    Args:
+        page: a Markdown file.
+        section: only those below this heading; empty for those before the first, None for all.
+        language: only those whose fence says so; None for all.
+
+    Raises:
+        ValueError: a fence has no end, or there is no such block: a page that lost one must not pass as run.
+    """
+    found = [
+        block
+        for block in _parse(page)
+        if (section is None or block.section == section) and (language is None or block.language == language)
+    ]
+    if not found:
+        raise ValueError(f"{page.name}: no {language or 'fenced'} block{'' if section is None else f' in {section!r}'}")
+    return found
+
+
+def _parse(page: Path) -> list[Block]:
+    found: list[Block] = []
+    section, language, begins, held = "", None, 0, list[str]()
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        if language is None:
+            if fence := _FENCE.fullmatch(line):
+                language, begins, held = fence[1], number, []
+            elif heading := _HEADING.fullmatch(line):
+                section = heading[1]
+        elif line == "```":
+            text = "".join(f"{one}\n" for one in held)
+            if language == "text" and found:
+                before = found[-1]
+                found[-1] = Block(before.section, before.line, before.language, before.text, text)
+            found.append(Block(section, begins, language, text))
+            language = None
+        else:
+            held.append(line)
+    if language is not None:
+        raise ValueError(f"{page.name}, line {begins}: this block does not end")
+    return found
+
+
+def commands(block: Block) -> list[str]:
+    """The commands of a block that has nothing but commands: one a line, or on several that a backslash joins.
+
+    Without their comments, so that a test can give one a further option.
+    """
+    lines = block.text.replace("\\\n", "").splitlines()
+    return [command for line in lines if (command := _COMMENT.sub("", line).rstrip())]
+
+
+def _literal(text: str) -> str:
+    """As a replacement of `re.sub` that stands for itself."""
+    return text.replace("\\", "\\\\")
+
+
+class CommandFailedError(AssertionError):
+    """A page's commands ended otherwise than the page says."""
+
+
+class Shell:
+    """Runs blocks of pages in bash.
+
+    Args:
+        directory: where they run.
+        places: what stands in the pages, and what is there instead. A name is replaced where it begins: the entry
+            `/etc/kafka` changes `/etc/kafka/server.properties`, and leaves `/opt/etc/kafka` as it is.
+        programs: a directory of commands that go before the machine's own.
+        environment: variables added to ours; as an attribute, all of what runs here has.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        places: Mapping[str, str],
+        programs: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.directory = directory
+        self.places = dict(places)
+        path = os.environ["PATH"] if programs is None else f"{programs}:{os.environ['PATH']}"
+        self.environment = {**os.environ, "PATH": path, "no_proxy": "127.0.0.1", **(environment or {})}
+
+    def here(self, text: str) -> str:
+        """A text of a page with this test's places."""
+        if not self.places:
+            return text
+        longest_first = sorted(self.places, key=len, reverse=True)
+        named = "|".join(rf"(?<![\w{'/' * name.startswith('/')}.-]){re.escape(name)}" for name in longest_first)
+        return re.sub(rf"(?:{named})(?!\w)", lambda match: self.places[match[0]], text)
+
+    def run(self, *parts: Block | str, **variables: str) -> str:
+        """`ends` with 0."""
+        return self.ends(0, *parts, **variables)
+
+    def ends(self, code: int, /, *parts: Block | str, **variables: str) -> str:
+        """Run blocks in one shell, and give what they print on standard output.
+
+        Args:
+            code: how the last of them has to end; one before it that fails ends them all.
+            parts: blocks, or commands of one.
+            variables: take the place of those that the blocks set, which is where a reader sets them.
+
+        Raises:
+            CommandFailedError: they end with another code.
+            ValueError: the blocks set no variable of that name.
+        """
+        script = self.here("\n".join(part.text if isinstance(part, Block) else part for part in parts))
+        for name, value in variables.items():
+            setting = re.compile(rf"^((?:export )?{name}=)\S+", re.MULTILINE)
+            if len(setting.findall(script)) != 1:
+                raise ValueError(f"the page does not set {name}, or does it twice")
+            script = setting.sub(rf"\g<1>{_literal(shlex.quote(value))}", script)
+        ended = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script],
+            cwd=self.directory,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+        if ended.returncode != code:
+            raise CommandFailedError(f"code {ended.returncode}\n{script}\n{ended.stdout}{ended.stderr}")
+        return ended.stdout

@@ -1,0 +1,54 @@
+"""One broker with an S3 server for the folder, and an agent that shipped to it, as the pages suppose."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.uploader.beside import BUCKET, PREFIX, Archive, archives
+from ts_local.agent import AgentProcess
+from ts_local.cluster import LocalCluster, Record
+from ts_local.proxy.s3 import S3FaultProxy
+
+TOPIC = "counted"
+SEGMENT_BYTES = 20_000
+
+
+@dataclass(frozen=True)
+class Beside:
+    """An agent beside a broker; it shipped the closed segments of the topic.
+
+    Attributes:
+        archive: of `TOPIC`, on a broker with one partition of it.
+        agent: the one that ships.
+        proxy: through which it speaks to the store.
+        config: directory of its `prod.properties`.
+    """
+
+    archive: Archive
+    agent: AgentProcess
+    proxy: S3FaultProxy
+    config: Path
+
+
+def produce(archive: Archive, segments: int) -> None:
+    """Enough for so many closed segments, and one active."""
+    each = [Record(bytes(SEGMENT_BYTES // 2 - 200)) for _ in range(2 * segments)]
+    archive.cluster.produce(archive.topic, each, partition=0, config={"batch.size": 1})
+
+
+@pytest.fixture(scope="package")
+def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Beside]:
+    """One for all pages."""
+    directory = tmp_path_factory.mktemp("pages")
+    with LocalCluster(s3=True, buckets=[BUCKET], name="pages") as cluster, archives(cluster, directory) as archive_of:
+        assert cluster.s3 is not None
+        with S3FaultProxy(cluster.s3) as proxy:
+            cluster.create_topic(TOPIC, config={"segment.bytes": str(SEGMENT_BYTES)})
+            properties = {PREFIX + "s3.prefix.entropy.bits": "5"}
+            archive = archive_of(TOPIC, properties=properties, proxy=proxy)
+            produce(archive, 3)
+            agent = archive.agent()
+            archive.wait_until_shipped()
+            yield Beside(archive, agent, proxy, directory / "conf")

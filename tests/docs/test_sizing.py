@@ -1,0 +1,72 @@
+"""docs/sizing.md: what its tables say of requests, counted at a real S3 server."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from tests.docs.conftest import Beside, produce
+from ts_common.object_keys import CHAPTERS_DIRECTORY
+from ts_local.cluster import wait_for
+from ts_local.proxy.journal import Request
+
+PAGE = Path(__file__).parents[2] / "docs" / "sizing.md"
+_SEGMENTS = 4
+
+Counts = Counter[tuple[str, str]]
+
+
+def counted(requests: Sequence[Request]) -> Counts:
+    """How many there were of each method and kind of object, as the page writes them."""
+    found: Counts = Counter()
+    for request in requests:
+        name = request.path.rpartition("/")[2]
+        if "list-type=2" in request.query:
+            found["LIST", ""] += 1
+        elif f"/{CHAPTERS_DIRECTORY}" in request.path:
+            found[request.method, "chapter"] += 1
+        else:
+            found[request.method, re.sub(r"^\d{20}", "", name)] += 1
+    return found
+
+
+def told(section: str) -> dict[tuple[str, str], float]:
+    """The table of a section: rows `| PUT | `.index` | 1 |`, each as often as its last column says."""
+    (text,) = re.findall(rf"^## {section}$(.*?)(?=^## |\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    rows = re.findall(r"^\| (PUT|GET|HEAD|LIST) \| (?:`([^`]+)`)?[^|]*\| ([\d.]+) \|$", text, re.MULTILINE)
+    found: dict[tuple[str, str], float] = {}
+    for method, kind, times in rows:
+        found[method, kind] = found.get((method, kind), 0.0) + float(times)
+    return found
+
+
+def test_a_segment_costs_the_requests_that_the_page_says(beside: Beside) -> None:
+    """Segments that close one by one: objects and commits exactly, and no more chapters and looks than it says."""
+    page = told("Requests of a segment")
+    before = len(beside.proxy.requests())
+    for _ in range(_SEGMENTS):
+        produce(beside.archive, 1)
+        beside.archive.wait_until_shipped()
+    found = counted(beside.proxy.requests()[before:])
+    assert found.keys() <= page.keys()
+    puts = {kind for kind in page if kind[0] == "PUT" and kind[1] != "chapter"}
+    assert {kind: found[kind] for kind in puts} == {kind: _SEGMENTS * page[kind] for kind in puts}
+    # Chapters have a thread of their own, which may still work off the three segments that were shipped before.
+    looks = page.keys() - puts
+    assert [kind for kind in looks if found[kind] > (_SEGMENTS + 3) * page[kind] + 1] == []
+    assert found["HEAD", ".log"] >= _SEGMENTS
+    assert sum(page.values()) == 7.5
+    assert sum(times for (method, _), times in page.items() if method == "PUT") == 4.5
+
+
+def test_a_start_costs_the_requests_that_the_page_says(beside: Beside) -> None:
+    """Of a partition that has a commit, once more and not again."""
+    page = told("Requests of a start")
+    beside.agent.stop()
+    before = len(beside.proxy.requests())
+    beside.agent.start()
+    wait_for(lambda: "ts_uploader_partition_next_offset" in str(beside.agent.metrics()), "the position to be read")
+    prefix = beside.archive.partition_keys().prefix
+    asked = [r for r in beside.proxy.requests()[before:] if prefix in r.path or quote(prefix, safe="") in r.query]
+    assert counted(asked) == page

@@ -1,0 +1,1 @@
+"""A new operator, who has the pages of `docs/` and nothing else."""

@@ -1,0 +1,424 @@
+"""docs/verify.md on archives of real agents: one without fault, and one broken on purpose, in each way once.
+
+The broken one has a change of leaders and an unclean election behind it, which are no damage: what they left must not
+be taken for any, and its dead tail is a real one.
+"""
+
+import json
+import re
+import struct
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.browser import look, open_page, without_scripts
+from tests.docs.commands import CHECKOUT, Shell, blocks, commands
+from tests.faults.leaders import bases, die, move_leader, produce, wait_in_sync, wait_led, wait_reign_shipped
+from tests.tsctl.running import Ended, Run, runner
+from tests.tsctl.test_report import bars, part_of
+from tests.uploader.beside import BUCKET, PREFIX, SMALL_FETCHES, Archive, archives
+from ts_common.catalog import StoredSegment, read_catalog
+from ts_common.log_format.framing import LENGTH_END, LENGTH_POSITION, BatchHeader, parse_header
+from ts_common.log_format.scan import scan_segment
+from ts_common.object_keys import SegmentName
+from ts_common.probe import metadata_of
+from ts_common.store.contract import ObjectStore
+from ts_local.cluster import LocalCluster, Record, wait_for
+from tsctl.segment_check import Depth, Filling
+
+PAGE = CHECKOUT / "docs" / "verify.md"
+STORE_ALONE, BESIDE_CLUSTER, _ = commands(blocks(PAGE, "", language="sh")[0])
+EVERY_BYTE, DRAWN = commands(blocks(PAGE, "", language="sh")[1])
+SMALL = {"segment.bytes": "20000"}
+UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+SECONDS = 120
+
+HOLE, OVERLAP, ORPHAN, NO_INDEX, FLIPPED, UNTOUCHED = range(6)  # partitions of `broken`
+DEAD_TAIL, MOVED = range(2)  # of `elected`, which two brokers hold
+EXPECTED = {
+    f"broken-{HOLE}": {"hole"},
+    f"broken-{OVERLAP}": {"overlap"},
+    f"broken-{ORPHAN}": {"orphan-segment"},
+    f"broken-{NO_INDEX}": {"index-missing"},
+    f"broken-{FLIPPED}": {"segment-damaged"},
+    f"elected-{DEAD_TAIL}": {"dead-tail"},
+}
+SEEN_BY_READING = f"broken-{FLIPPED}"
+HARMLESS = {f"broken-{OVERLAP}", f"elected-{DEAD_TAIL}"}  # information: nobody need act, and the exit code is 0
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    """Two brokers, an S3 server, a cleaner that does not wait."""
+    properties = {
+        **SMALL_FETCHES,
+        "log.cleaner.backoff.ms": "500",
+        "zookeeper.session.timeout.ms": "2000",
+        "replica.high.watermark.checkpoint.interval.ms": "500",
+        # A broker is killed that would hold the only copy of these.
+        "offsets.topic.replication.factor": "2",
+        "transaction.state.log.replication.factor": "2",
+    }
+    with LocalCluster(brokers=2, s3=True, buckets=[BUCKET], properties=properties, name="verify") as running:
+        yield running
+
+
+@pytest.fixture
+def tsctl(cluster: LocalCluster, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs `tsctl` in this process, as a reader of the cluster's bucket."""
+    assert cluster.s3 is not None
+    for name, value in cluster.s3.environment().items():
+        monkeypatch.setenv(name, value)
+    return runner(capfd)
+
+
+def shell_of(archive: Archive, directory: Path) -> Shell:
+    """Where the page's commands find `tsctl`, and this archive in the place of the page's."""
+    places = {
+        "/etc/ts-uploader/conf": str(archive.config),
+        "broker:9092": archive.cluster.bootstrap,
+    }
+    return Shell(directory, places, Path(sys.executable).parent, archive.s3.environment())
+
+
+def by_place(findings: list[dict[str, Any]]) -> dict[str, set[str]]:
+    """The codes of findings by where they are."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for finding in findings:
+        found[str(finding["where"])].add(str(finding["code"]))
+    return dict(found)
+
+
+def told(findings: list[dict[str, Any]]) -> dict[str, set[str]]:
+    """`by_place`, without overlaps of `elected`: where two brokers rolled at different offsets there are some."""
+    return by_place([one for one in findings if (one["code"], str(one["where"])[:7]) != ("overlap", "elected")])
+
+
+def records(count: int, start: int = 0) -> list[Record]:
+    return [Record(b"%06d" % n + bytes(150), key=b"k%d" % (n % 7)) for n in range(start, start + count)]
+
+
+def stored(archive: Archive, partition: int) -> tuple[StoredSegment, ...]:
+    return read_catalog(archive.store, archive.partition_keys(partition)).segments
+
+
+@pytest.fixture(scope="module")
+def broken(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
+    """Eight partitions that agents shipped; five of them were broken since, each in its own way.
+
+    Of the others one lost records in an unclean election, one changed its leader twice, one only lay there.
+    """
+    directory = tmp_path_factory.mktemp("broken")
+    with archives(cluster, directory) as archive_of:
+        archive = archive_of("broken", properties={PREFIX + "kafka.topics.include": "broken,elected"})
+        cluster.create_topic("broken", assignment=[[2]] * 6, config=SMALL)
+        cluster.create_topic("elected", assignment=[[1, 2]] * 2, config={**SMALL, **UNCLEAN})
+        for topic, partitions in (("broken", 6), ("elected", 2)):
+            for partition in range(partitions):
+                cluster.produce(topic, records(500), partition=partition, config={"batch.size": 4000})
+        agents = [archive.agent(broker) for broker in (1, 2)]
+        for partition in range(6):
+            archive.wait_until_shipped(2, partition)
+        elected = archive_of("elected")
+        move_twice(elected, MOVED)
+        lose_records(elected, DEAD_TAIL)
+        for agent in agents:
+            agent.stop()
+        found = json.loads(shell_of(archive, directory).run(f"{STORE_ALONE} --in-flight-hours 0 --json"))["findings"]
+        assert told(found) == {f"elected-{DEAD_TAIL}": {"dead-tail"}}
+        make_hole(archive, HOLE)
+        make_overlap(archive, OVERLAP)
+        make_orphan(archive, ORPHAN)
+        remove_index(archive, NO_INDEX)
+        flip_a_bit(archive, FLIPPED)
+        yield archive
+
+
+def move_twice(archive: Archive, partition: int) -> None:
+    """A leader change, some records, and back; nothing is lost."""
+    cluster = archive.cluster
+    assert cluster.zookeeper is not None
+    client = KazooClient(hosts=cluster.zookeeper.connect)
+    client.start()
+    for leader in (2, 1):
+        wait_in_sync(cluster, archive.topic, 1, 2, partition=partition)
+        move_leader(client, archive.topic, leader, 3 - leader, partition)
+        cluster.produce(archive.topic, records(300), partition=partition, config={"batch.size": 4000})
+        wait_reign_shipped(archive, leader, partition)
+    client.stop()
+    client.close()
+
+
+def lose_records(archive: Archive, partition: int) -> None:
+    """An unclean election: broker 1 led alone, and its agent shipped that; then broker 2 leads, which never saw it."""
+    cluster = archive.cluster
+    wait_in_sync(cluster, archive.topic, 1, 2, partition=partition)
+    die(cluster, 2)
+    wait_led(cluster, archive.topic, 1, partition)
+    produce(cluster, archive.topic, "dead", 500, partition)
+    archive.wait_until_shipped(1, partition)
+    die(cluster, 1)
+    cluster.brokers[2].start()
+    wait_led(cluster, archive.topic, 2, partition)
+    produce(cluster, archive.topic, "living", 700, partition)
+    wait_reign_shipped(archive, 2, partition)
+    cluster.brokers[1].start()
+    wait_in_sync(cluster, archive.topic, 1, 2, partition=partition)
+
+
+def make_hole(archive: Archive, partition: int) -> None:
+    """A clean-up job took the four objects of a segment."""
+    keys, name = archive.partition_keys(partition), stored(archive, partition)[2].name
+    archive.store.delete(keys.segment(name, suffix) for suffix in (".log", ".index", ".timeindex"))
+
+
+def make_overlap(archive: Archive, partition: int) -> None:
+    """Another leader rolled in the middle of a segment."""
+    segments, keys = stored(archive, partition), archive.partition_keys(partition)
+    log = archive.store.get(keys.segment(segments[1].name))[0]
+    second = next(header.base_offset for header in headers(log) if header.base_offset > segments[1].name.base)
+    put_copy(archive.store, archive, partition, SegmentName(second), log[position_of(log, second) :])
+
+
+def make_orphan(archive: Archive, partition: int) -> None:
+    """A segment far above the run."""
+    keys, segments = archive.partition_keys(partition), stored(archive, partition)
+    log = bytearray(archive.store.get(keys.segment(segments[0].name))[0])
+    for position, header in positions(bytes(log)):  # base offset and epoch are in no batch's CRC
+        struct.pack_into(">q", log, position, header.base_offset + 900_000)
+    put_copy(archive.store, archive, partition, SegmentName(segments[0].name.base + 900_000), bytes(log))
+
+
+def remove_index(archive: Archive, partition: int) -> None:
+    keys, name = archive.partition_keys(partition), stored(archive, partition)[1].name
+    archive.store.delete([keys.segment(name, ".timeindex")])
+
+
+def flip_a_bit(archive: Archive, partition: int) -> None:
+    keys, name = archive.partition_keys(partition), stored(archive, partition)[1].name
+    data, info = archive.store.get(keys.segment(name))
+    place = len(data) // 3
+    changed = data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :]
+    archive.store.put(keys.segment(name), changed, metadata=archive.store.head(info.key).metadata)
+
+
+def put_copy(store: ObjectStore, archive: Archive, partition: int, name: SegmentName, log: bytes) -> None:
+    keys = archive.partition_keys(partition)
+    metadata = metadata_of(scan_segment(Filling(reader(log)), len(log)), name.base, "copy")
+    for suffix in (".index", ".timeindex"):
+        store.put(keys.segment(name, suffix), b"")
+    store.put(keys.segment(name), log, metadata=replace(metadata, rebuilt=False).encode())
+
+
+def reader(data: bytes) -> "Reading":
+    return Reading(data)
+
+
+class Reading:
+    """Bytes as a function reads them."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def __call__(self, size: int) -> bytes:
+        piece = self._data[self._at : self._at + size]
+        self._at += len(piece)
+        return piece
+
+
+def positions(log: bytes) -> Iterator[tuple[int, BatchHeader]]:
+    position = 0
+    while position < len(log):
+        header = parse_header(log, position, len(log) - position)
+        assert isinstance(header, BatchHeader)
+        yield position, header
+        position += LENGTH_END + int.from_bytes(log[position + LENGTH_POSITION : position + LENGTH_END], "big")
+
+
+def headers(log: bytes) -> list[BatchHeader]:
+    return [header for _, header in positions(log)]
+
+
+def position_of(log: bytes, base: int) -> int:
+    return next(position for position, header in positions(log) if header.base_offset == base)
+
+
+@pytest.fixture(scope="module")
+def every_byte(broken: Archive, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What the page's command that reads every byte finds, once for several tests."""
+    shell = shell_of(broken, tmp_path_factory.mktemp("shell"))
+    found: list[dict[str, Any]] = json.loads(shell.ends(1, f"{EVERY_BYTE} --json"))["findings"]
+    return found
+
+
+def test_what_was_broken_is_named_and_nothing_else(every_byte: list[dict[str, Any]]) -> None:
+    """A hole, an overlap, an orphan, a missing index, a dead tail, a flipped bit, all at once: each where it is."""
+    assert told(every_byte) == EXPECTED
+
+
+@pytest.mark.parametrize("where", [*EXPECTED, f"broken-{UNTOUCHED}"])
+def test_each_by_itself_ends_as_the_page_says(broken: Archive, tsctl: Run, where: str) -> None:
+    """1 where something is worse than information, else 0; what only reading every byte shows, only that finds."""
+    topic, _, partition = where.partition("-")
+    expected = {} if where == SEEN_BY_READING else {where: EXPECTED[where]} if where in EXPECTED else {}
+    ended = verify(tsctl, broken, Depth.HEADERS, topic, "-p", partition)
+    assert told(ended.document["findings"]) == expected
+    assert ended.code == (1 if expected and where not in HARMLESS else 0)
+    if expected:
+        assert verify(tsctl, broken, Depth.HEADERS, topic, "-p", partition, "--fail-on", "information").code == 1
+
+
+def test_names_and_sizes_alone_show_less(broken: Archive, tsctl: Run) -> None:
+    """What a listing does not say is passed over, and nothing else is said in its place."""
+    ended = verify(tsctl, broken, Depth.LISTING)
+    found = told(ended.document["findings"])
+    assert {f"broken-{partition}" for partition in (ORPHAN, NO_INDEX)} <= set(found)
+    assert SEEN_BY_READING not in found
+    assert found.items() <= EXPECTED.items()  # chapters, where agents had time for some, say more
+    assert ended.code == 1
+
+
+def verify(tsctl: Run, archive: Archive, depth: Depth, *arguments: str) -> Ended:
+    """Of an archive whose agents have ended."""
+    given = ("--config", archive.config, "--json", "--depth", depth.value, "--in-flight-hours", "0")
+    ended = tsctl("verify", *given, *arguments)
+    assert ended.code in {0, 1}, ended.err
+    return ended
+
+
+def test_a_finding_names_key_and_offsets(broken: Archive, tsctl: Run) -> None:
+    """The hole is the segment that is gone; the cluster says that it still holds it."""
+    ended = verify(
+        tsctl, broken, Depth.HEADERS, "broken", "-p", str(HOLE), "--bootstrap-server", broken.cluster.bootstrap
+    )
+    (hole,) = [finding for finding in ended.document["findings"] if finding["code"] == "hole"]
+    segments = stored(broken, HOLE)
+    assert hole["to"] == segments[2].name.base
+    assert segments[1].name.base < hole["from"] < segments[2].name.base
+    assert "the cluster still holds" in hole["detail"]
+    assert hole["severity"] == "data-loss"
+
+
+def test_the_page_is_followed_on_a_broken_archive(broken: Archive, tmp_path: Path) -> None:
+    """For people: a row for each finding, and a sentence for each kind; what is young may be in flight."""
+    shell = shell_of(broken, tmp_path)
+    said = shell.ends(1, STORE_ALONE)
+    assert "data-loss" in said
+    assert "hole: Offsets below the next offset" in said
+    assert "8 partitions" in said
+    assert "orphan-segment" not in said
+    assert "the cluster still holds" in shell.ends(1, BESIDE_CLUSTER)
+
+
+def test_mistakes_on_the_command_line_are_refused(broken: Archive, tsctl: Run, tmp_path: Path) -> None:
+    """With 2, naming the mistake, and without a file."""
+    config = ("--config", broken.config)
+    assert tsctl("verify", *config, "nothing-of-that-name").code == 2
+    assert tsctl("verify", *config, "--fail-on", "bad").code == 2
+    nowhere = tsctl("report", *config, "--output", tmp_path / "no" / "x.html")
+    assert nowhere.code == 2
+    assert "no directory" in nowhere.err
+
+
+def test_the_report_shows_what_was_broken(broken: Archive, tmp_path: Path) -> None:
+    """Written in one step, opened in a browser: a row for each finding with its place, holes red, on a phone too."""
+    page = tmp_path / "archive.html"
+    page.write_text("what was here before")
+    shell_of(broken, tmp_path).run(DRAWN)
+    assert [path.name for path in tmp_path.iterdir()] == ["archive.html"]
+    document = without_scripts(open_page(page, tmp_path))
+    rows = re.findall(r'<tr data-code="([^"]*)">.*?</td><td>([^<]*)</td>', document)
+    assert told([{"code": code, "where": where} for code, where in rows]) == EXPECTED
+    assert bars(part_of(document, "offsets-0"), "rgb(208, 0, 0)") == 1
+    assert 'class="verdict data-loss"' in document
+    phone = look(page.read_text(), tmp_path, width=390)
+    assert phone["fetched"] == []
+    assert phone["scrollWidth"] <= 390
+    assert phone["smallest"] >= 11
+    for where in EXPECTED:
+        assert where in phone["text"]
+
+
+@pytest.mark.full
+def test_an_undamaged_archive_has_no_fault(cluster: LocalCluster, tsctl: Run, tmp_path: Path) -> None:
+    """Compaction, transactions, leader changes, lives of a topic, every codec: nothing worse than information."""
+    with archives(cluster, tmp_path) as archive_of:
+        archive = archive_of("(codecs|compacted|moved|again|decided)", cluster_id="whole")
+        cluster.create_topic("codecs", assignment=[[1]], config=SMALL)
+        cluster.create_topic("decided", assignment=[[2]], config=SMALL)
+        cluster.create_topic("again", assignment=[[1]], config=SMALL)
+        compact = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", **SMALL}
+        cluster.create_topic("compacted", assignment=[[1]], config=compact)
+        for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+            noise = [Record(bytes(range(256)) + b"%d" % n, key=b"%d" % n) for n in range(400)]
+            cluster.produce("codecs", noise, partition=0, config={"compression.type": codec})
+        cluster.produce("compacted", records(1500), partition=0, config={"enable.idempotence": "false"})
+        cluster.produce("again", records(400), partition=0)
+        cluster.create_topic("moved", assignment=[[1, 2]], config=SMALL)
+        transact(cluster, "decided")
+        for broker in (1, 2):
+            archive.agent(broker)
+        wait_for(lambda: reached(tsctl, archive, "again") > 0, "the first life to be shipped", SECONDS)
+        assert cluster.zookeeper is not None
+        client = KazooClient(hosts=cluster.zookeeper.connect)
+        client.start()
+        for leader in (2, 1, 2):
+            cluster.produce("moved", records(300), partition=0)
+            move_leader(client, "moved", leader, 3 - leader)
+        cluster.produce("moved", records(300), partition=0)
+        client.stop()
+        client.close()
+        cluster.delete_topic("again")
+        cluster.create_topic("again", assignment=[[1]], config=SMALL)
+        cluster.produce("again", records(700, 7000), partition=0)
+        directory = cluster.brokers[1].partition_directory("compacted", 0)
+        wait_for(
+            lambda: sum(path.stat().st_size for path in directory.glob("*.log")) < 100_000,
+            "the cleaner to come",
+            SECONDS,
+        )
+        for topic, broker in (("codecs", 1), ("decided", 2), ("compacted", 1), ("again", 1), ("moved", 2)):
+            active = bases(cluster, broker, topic)[-1]
+            wait_for(partial(has_reached, tsctl, archive, topic, active), f"{topic} shipped", SECONDS)
+        for depth in Depth:
+            ended = verify(tsctl, archive, depth, "--bootstrap-server", cluster.bootstrap)
+            worse = [finding for finding in ended.document["findings"] if finding["severity"] != "information"]
+            assert worse == []
+            assert ended.code == 0
+        assert len(ended.document["partitions"]) == 6  # one of them a life that is over
+
+
+def has_reached(tsctl: Run, archive: Archive, topic: str, offset: int) -> bool:
+    """Whether readers see the newest life up to there."""
+    return reached(tsctl, archive, topic) >= offset
+
+
+def reached(tsctl: Run, archive: Archive, topic: str) -> int:
+    """The next offset of partition 0 in the newest life."""
+    ended = tsctl("ls", topic, "--json", "--config", archive.config)
+    if ended.code:
+        return 0
+    partitions = ended.document["topics"][0]["partitions"]
+    return max((partition["next_offset"] or 0 for partition in partitions), default=0)
+
+
+def transact(cluster: LocalCluster, topic: str) -> None:
+    producer = cluster.producer({"transactional.id": topic})
+    producer.init_transactions(SECONDS)
+    for number in range(6):
+        producer.begin_transaction()
+        for record in records(60):
+            producer.produce(topic, record.value, record.key, partition=0)
+        producer.flush()
+        if number % 2:
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
