@@ -16,6 +16,7 @@ from ts_common.redaction import redacted
         ("https://token@host/x, http://a:b@c", "https://***@host/x, http://***@c"),
         ("'http://me:se cret'", "'http://me:se cret'"),
         ("s3://bucket/base/a@b", "s3://bucket/base/a@b"),
+        ("abfss://data@account.dfs/base, ABFSS://a:b@c", "abfss://data@account.dfs/base, ABFSS://***@c"),
         ("mail@host and http://host:80/x", "mail@host and http://host:80/x"),
     ],
 )
