@@ -40,9 +40,9 @@ class Answer:
     problem: str | None = None
 
     @property
-    def is_healthy(self) -> bool:
-        """Whether it says that it is."""
-        return self.fields is not None and bool(self.fields.get("healthy"))
+    def is_well(self) -> bool:
+        """Whether it says that it is healthy, and ready: one that still waits for its store ships nothing."""
+        return self.fields is not None and bool(self.fields.get("healthy")) and bool(self.fields.get("ready"))
 
 
 def status(
@@ -81,7 +81,7 @@ def status(
         output.warn(f"{answer.address}: {answer.problem}")
     if silent:
         raise typer.Exit(ExitCode.TRY_AGAIN)
-    if not all(answer.is_healthy for answer in answers):
+    if not all(answer.is_well for answer in answers):
         raise typer.Exit(ExitCode.FOUND)
 
 
