@@ -58,11 +58,11 @@ class HealthServer:
                     case "/":
                         self._stream("text/html; charset=utf-8", status_page(status), HEADERS)
                     case "/healthz":
-                        look, backlog = status.look()
-                        facts = {"partitions_led": len(backlog) if look.answering else None, **health_facts(look)}
+                        look = status.look()
+                        facts = {"partitions_led": look.led if look.answering else None, **health_facts(look)}
                         self._verdict("ok" if look.healthy else "failing", facts, well=look.healthy)
                     case "/readyz":
-                        look, _ = status.look()
+                        look = status.look()
                         self._verdict("ready" if look.ready else "waiting", dict(look.answered), well=look.ready)
                     case _:
                         self._answer(404, "text/plain", _KNOWN)
