@@ -192,6 +192,7 @@ class Agent:
         self._reread = reread
         self._local: set[TopicPartition] = set()  # partitions with a directory here
         self._local_changed = False
+        self._backlog: Mapping[TopicPartition, Backlog] = {}  # as of the last tick
         self._behind = BytesBehind()
         self._waits = Waits()
         self._leadership_heard = time.monotonic()
@@ -214,6 +215,7 @@ class Agent:
             self._watcher.start_watching()
             for thread in self._threads:
                 thread.start()
+            self._status.note_round(0)
             self._status.begun = True
             log.info(
                 "watching",
@@ -308,8 +310,9 @@ class Agent:
         self._progress.excuse(self._stores.pace.refused, self._stores.allowance.waited_seconds)
         if not self._local_changed:  # the leadership source knows by now whom it need not tell of any more
             self._tracker.forget_absent()
-        backlog = self._tracker.backlog().items()
-        waiting = {partition: waits.wait for partition, waits in backlog if waits.wait is not None}
+        self._backlog = self._tracker.backlog()
+        self._status.note_round(len(self._backlog))
+        waiting = {partition: waits.wait for partition, waits in self._backlog.items() if waits.wait is not None}
         for partition, reason in self._waits.look(waiting, now).items():
             log.warning("partition waits", partition=str(partition), waits_for=reason)
         for reason, seconds in self._waits.longest(now).items():
@@ -339,7 +342,12 @@ class Agent:
             return {}
         wanted = _BacklogWanted(Future())
         self._inbox.put(wanted)
-        return wanted.answer.result(_ANSWER_SECONDS)
+        try:
+            return wanted.answer.result(_ANSWER_SECONDS)
+        except TimeoutError:
+            if not self._status.answering:
+                raise
+            return self._backlog  # much stands before us in the inbox: ten thousand partitions that are looked at first
 
     def _ships(self, topic: str) -> bool:
         return self._config.ships(topic)  # asked from the watcher's thread, and `reload` puts another in its place
