@@ -18,10 +18,12 @@ _ENDINGS = ("", "_total", "_info", "_bucket", "_sum", "_count")
 _RUNNABLE = {"sh", "bash", "python", "sql"}
 # Pages with blocks that a shell or an interpreter would take: by what they are run, or why they are not.
 _RUN_BY = {
+    "docs/deploy.md": "tests/operator/test_quick_start.py",
     "docs/examples.md": "tests/spark/test_examples.py",
     "docs/quick-start.md": "tests/operator",
     "docs/runbook.md": "tests/docs/test_runbook.py",
     "docs/upgrade.md": "tests/faults/test_upgrade_page.py",
+    "docs/verify.md": "tests/operator/test_broken_archives.py",
 }
 _NOT_RUN = {
     "README.md": "the reader of docs/spark.md, with a bucket that nobody has; docs/examples.md runs the like",
