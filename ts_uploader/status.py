@@ -19,12 +19,13 @@ from datetime import UTC, datetime
 from importlib import metadata
 
 from ts_common.model import TopicPartition
-from ts_uploader.backlog import Backlog, age_seconds, bytes_from, retention_left
+from ts_uploader.backlog import Backlog, oldest_waiting
 from ts_uploader.environment import Environment
 from ts_uploader.last_errors import LastError, LastErrors
 from ts_uploader.leadership.contract import LeadershipSource
 from ts_uploader.progress import Progress, Work
 from ts_uploader.retention import TopicRetention
+from ts_uploader.segment_sizes import SegmentSizes
 from ts_uploader.work_queue import URGENT_BELOW
 
 _TOGETHER = 100  # partitions in one piece of JSON
@@ -77,22 +78,20 @@ class PartitionStatus:
         )
 
 
-def partition_status(partition: TopicPartition, waiting: Backlog, retention: TopicRetention) -> PartitionStatus:
+def partition_status(
+    partition: TopicPartition, waiting: Backlog, retention: TopicRetention, sizes: SegmentSizes
+) -> PartitionStatus:
     """What is told of a partition; looks at its files."""
-    age, left, size = 0.0, 1.0, 0
-    if waiting.base is not None:
-        age = age_seconds(waiting.listing, waiting.base) or 0.0
-        left = retention_left(waiting.listing, waiting.base, retention)
-        size = bytes_from(waiting.listing, waiting.base) - bytes_from(waiting.listing, waiting.listing.bases[-1])
+    oldest = oldest_waiting(waiting, retention, sizes)
     return PartitionStatus(
         topic=partition.topic,
         partition=partition.partition,
         next_offset=waiting.next_offset,
         lag_offsets=waiting.lag,
         unshipped_segments=waiting.segments,
-        unshipped_bytes=size,
-        oldest_unshipped_age_seconds=round(age, 1),
-        retention_left_ratio=round(left, 4),
+        unshipped_bytes=0 if oldest is None else oldest.unshipped_bytes,
+        oldest_unshipped_age_seconds=0.0 if oldest is None else round(oldest.age_seconds, 1),
+        retention_left_ratio=1.0 if oldest is None else round(oldest.retention_left, 4),
         hole=waiting.hole,
         waits_for=waiting.waits_for,
     )
@@ -200,6 +199,7 @@ class Parts:
         looked_at: when the watcher last began to look at a directory, by the monotonic clock; None before that.
         scan_seconds: how long it waits at most between two looks.
         limits: requests per second, and bytes per second.
+        sizes: of segments, for all who ask.
     """
 
     environment: Environment
@@ -213,6 +213,7 @@ class Parts:
     looked_at: Callable[[], float | None]
     scan_seconds: float
     limits: Callable[[], tuple[float | None, float | None]]
+    sizes: SegmentSizes = field(default_factory=SegmentSizes)
 
 
 @dataclass(slots=True)
@@ -293,7 +294,7 @@ class Status:
     def partitions(self, backlog: Mapping[TopicPartition, Backlog]) -> Iterator[PartitionStatus]:
         """What is told of each partition, one after the other: there may be many."""
         for partition, waiting in backlog.items():
-            yield partition_status(partition, waiting, self.parts.retention(partition.topic))
+            yield partition_status(partition, waiting, self.parts.retention(partition.topic), self.parts.sizes)
 
     def worst(self, backlog: Mapping[TopicPartition, Backlog], most: int) -> tuple[Totals, list[PartitionStatus]]:
         """What all partitions have together, and those in the most trouble, the worst first."""
