@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
 from ts_local.azurite import AzuriteServer
@@ -25,7 +25,10 @@ OTHER_STORES = ["gs", "az", pytest.param("webhdfs", marks=pytest.mark.full)]
 
 # A change is refused for what it does, not for an example that nobody drew before: `make test` draws the same ones each
 # time. `make test-full` looks for new ones.
-settings.register_profile("repeatable", derandomize=True)
+# None is refused for being slow, in drawing or in running: a machine may be ten times slower than now.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
+settings.register_profile("repeatable", parent=settings(), derandomize=True)
 
 # In this order: what takes longest must not come last, when one process works alone.
 _FIRST = ("spark", "faults", "uploader", "test_demo.py", "local_cluster", "log_format", "histories")

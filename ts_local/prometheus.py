@@ -15,7 +15,6 @@ import http.client
 import json
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -41,39 +40,16 @@ def program(name: str) -> str:
 
 
 class PrometheusServer(Server):
-    """One Prometheus on a free port of loopback, which scrapes each second.
+    """One Prometheus on a free port of loopback.
 
     Args:
-        directory: of its data and its configuration.
+        directory: of its data, and of the `prometheus.yml` that is there when it starts.
         logs: directory of its log.
-        targets: "host:port" with the labels of each.
-        job: the name of the job that scrapes them.
-        rules: files of rules.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        logs: Path,
-        targets: Mapping[str, Mapping[str, str]],
-        job: str,
-        rules: Sequence[Path] = (),
-    ) -> None:
+    def __init__(self, directory: Path, logs: Path) -> None:
         super().__init__("prometheus", directory, logs / "prometheus.log")
         self.port = free_port()
-        self._targets = targets
-        self._job = job
-        self._rules = tuple(rules)
-
-    def prepare(self) -> None:
-        """Write its configuration; JSON is YAML."""
-        groups = [{"targets": [address], "labels": dict(labels)} for address, labels in self._targets.items()]
-        configuration = {
-            "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
-            "rule_files": [str(path.absolute()) for path in self._rules],
-            "scrape_configs": [{"job_name": self._job, "static_configs": groups}],
-        }
-        (self.directory / "prometheus.yml").write_text(json.dumps(configuration))
 
     def command(self) -> list[str]:
         """Prometheus without its web pages' files; a fast disk is not needed."""

@@ -26,7 +26,7 @@ from ts_common.endpoints import EndpointProvider
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys
 from ts_common.store.unconditional import WHAT_IS_LOST
-from ts_uploader.backlog import Backlog, BytesBehind, retention_left
+from ts_uploader.backlog import Backlog, retention_left
 from ts_uploader.backlog_metrics import BacklogCollector
 from ts_uploader.chapters import ChapterWriter
 from ts_uploader.commit import CommitLog
@@ -51,6 +51,7 @@ from ts_uploader.reload import Reread, reload
 from ts_uploader.reporters.contract import Reporting
 from ts_uploader.reporters.factory import open_reporter
 from ts_uploader.retention import BrokerSettings, TopicSettings
+from ts_uploader.segment_sizes import SegmentSizes
 from ts_uploader.settings import Settings
 from ts_uploader.status import Parts, Status
 from ts_uploader.stores import COMMIT_THREADS, Stores
@@ -153,6 +154,7 @@ class Agent:
             self._chapters,
         )
         self._presence = announce(environment, endpoints)  # before another agent's HTTP address is found taken
+        self._sizes = SegmentSizes()
         self._progress = Progress(config.upload_timeout_seconds)
         self._errors = LastErrors()
         reporter = open_reporter(config, environment)
@@ -184,6 +186,7 @@ class Agent:
             looked_at=lambda: self._watcher.looked_at,
             scan_seconds=SCAN_SECONDS,
             limits=lambda: (self._stores.pace.limit, self._stores.allowance.limit),
+            sizes=self._sizes,
         )
         self._status = Status(parts)
         self._health = HealthServer(http_address, self._metrics.registry, self._status)
@@ -192,7 +195,7 @@ class Agent:
         self._reread = reread
         self._local: set[TopicPartition] = set()  # partitions with a directory here
         self._local_changed = False
-        self._behind = BytesBehind()
+        self._backlog: Mapping[TopicPartition, Backlog] = {}  # as of the last tick
         self._waits = Waits()
         self._leadership_heard = time.monotonic()
         self._publish()
@@ -214,6 +217,7 @@ class Agent:
             self._watcher.start_watching()
             for thread in self._threads:
                 thread.start()
+            self._status.note_round(0)
             self._status.begun = True
             log.info(
                 "watching",
@@ -275,7 +279,7 @@ class Agent:
         for task in tasks:
             if isinstance(task, Ship):
                 retention = self._settings.retention(task.partition.topic)
-                urgency = retention_left(task.listing, task.base, retention, self._behind)
+                urgency = retention_left(task.listing, task.base, retention, self._sizes.behind)
                 self._uploads.put(task.partition, task, urgency=urgency)
             elif isinstance(task, Rescan):
                 self._questions.put(task.partition, task, task.after_seconds + patience_seconds(task.attempt))
@@ -290,7 +294,7 @@ class Agent:
             self._local_changed = True
         elif isinstance(message, DirectoryGone):
             self._local.discard(message.partition)
-            self._behind.forget(message.partition)
+            self._sizes.forget(message.partition)
             self._uploads.drop(message.partition)
             self._local_changed = True
 
@@ -308,8 +312,9 @@ class Agent:
         self._progress.excuse(self._stores.pace.refused, self._stores.allowance.waited_seconds)
         if not self._local_changed:  # the leadership source knows by now whom it need not tell of any more
             self._tracker.forget_absent()
-        backlog = self._tracker.backlog().items()
-        waiting = {partition: waits.wait for partition, waits in backlog if waits.wait is not None}
+        self._backlog = self._tracker.backlog()
+        self._status.note_round(len(self._backlog))
+        waiting = {partition: waits.wait for partition, waits in self._backlog.items() if waits.wait is not None}
         for partition, reason in self._waits.look(waiting, now).items():
             log.warning("partition waits", partition=str(partition), waits_for=reason)
         for reason, seconds in self._waits.longest(now).items():
@@ -319,7 +324,9 @@ class Agent:
         """Register what the other parts tell of themselves."""
         metrics, stores = self._metrics, self._stores
         metrics.registry.register(
-            BacklogCollector(self._ask_backlog, self._settings.retention, lambda: self._config.metrics_partitions)
+            BacklogCollector(
+                self._ask_backlog, self._settings.retention, lambda: self._config.metrics_partitions, self._sizes
+            )
         )
         metrics.registry.register(
             CountedElsewhere(
@@ -339,7 +346,12 @@ class Agent:
             return {}
         wanted = _BacklogWanted(Future())
         self._inbox.put(wanted)
-        return wanted.answer.result(_ANSWER_SECONDS)
+        try:
+            return wanted.answer.result(_ANSWER_SECONDS)
+        except TimeoutError:
+            if not self._status.answering:
+                raise
+            return self._backlog  # much stands before us in the inbox: ten thousand partitions that are looked at first
 
     def _ships(self, topic: str) -> bool:
         return self._config.ships(topic)  # asked from the watcher's thread, and `reload` puts another in its place

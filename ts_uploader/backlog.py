@@ -5,17 +5,14 @@ only then. A file that is gone by then has no time left.
 """
 
 import time
-from array import array
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import accumulate
 
-from ts_common.model import TopicPartition
 from ts_common.object_keys import LOG_SUFFIX
 from ts_uploader.events import Listing
 from ts_uploader.local_log import largest_timestamp
 from ts_uploader.retention import TopicRetention, fraction_left, seconds_left
+from ts_uploader.segment_sizes import SegmentSizes
 from ts_uploader.waiting import Wait
 
 _MILLISECONDS = 1000
@@ -61,53 +58,16 @@ def age_seconds(listing: Listing, base: int) -> float | None:
     return max(0.0, time.time() - written)
 
 
-def bytes_from(listing: Listing, base: int) -> int:
-    """Bytes of the log from a base offset on, the active segment included."""
-    return sum(_size(listing, other) for other in listing.bases if other >= base)
-
-
-def bytes_behind(listing: Listing, base: int) -> int:
-    """Bytes of the log behind a closed segment, the active segment included."""
-    return bytes_from(listing, base + 1)
-
-
-class BytesBehind:
-    """`bytes_behind`, by one look at the files for each listing; the property of one thread.
-
-    A partition that is ten thousand segments behind is asked of for each of them, and each look takes as many `stat`.
-    """
-
-    def __init__(self) -> None:
-        # By partition: when the listing was taken, and the bytes from each of its bases on.
-        self._looked: dict[TopicPartition, tuple[int, array[int]]] = {}
-
-    def __call__(self, listing: Listing, base: int) -> int:
-        """As `bytes_behind`."""
-        index = bisect_right(listing.bases, base)
-        return self._bytes_from_each(listing)[index] if index < len(listing.bases) else 0
-
-    def forget(self, partition: TopicPartition) -> None:
-        """Its directory is gone."""
-        self._looked.pop(partition, None)
-
-    def _bytes_from_each(self, listing: Listing) -> "array[int]":
-        taken_at, behind = self._looked.get(listing.partition, (None, array("q")))
-        if taken_at != listing.taken_at:
-            behind = array("q", accumulate(_size(listing, base) for base in reversed(listing.bases)))
-            behind.reverse()
-            self._looked[listing.partition] = listing.taken_at, behind
-        return behind
-
-
 def retention_left(
     listing: Listing,
     base: int,
     retention: TopicRetention,
-    behind: Callable[[Listing, int], int] = bytes_behind,
+    behind: Callable[[Listing, int], int],
 ) -> float:
     """The share of its retention that a closed segment has left: 1 new, 0 due, or taken already.
 
     Kafka goes by the segment's largest timestamp, which its time index ends with; without one, by the file's.
+    `behind` is asked for the bytes behind it where the topic has a limit by size.
     """
     written = age_seconds(listing, base)
     if written is None:
@@ -133,19 +93,17 @@ class Oldest:
     unshipped_bytes: int
 
 
-def oldest_waiting(waiting: Backlog, retention: TopicRetention) -> Oldest | None:
+def oldest_waiting(waiting: Backlog, retention: TopicRetention, sizes: SegmentSizes) -> Oldest | None:
     """What a partition's oldest waiting segment is like; None where nothing waits."""
     listing, base = waiting.listing, waiting.base
     if base is None:
         return None
-    # Segments that retention renamed lie below the live ones, and have no size here.
-    sizes = [_size(listing, other) for other in listing.bases[bisect_left(listing.bases, base) :]]
-    unshipped = sum(sizes[:-1])
+    unshipped = sizes.closed_from(listing, base)  # what retention renamed lies below, and has no size here
     written = age_seconds(listing, base)
     if written is None:
         return Oldest(0.0, 0.0, 0.0, unshipped)
     age = _record_age(listing, base, written)
-    behind = sum(sizes[1:])
+    behind = sizes.behind(listing, base)
     left, seconds = fraction_left(retention, age, behind), seconds_left(retention, age, behind, written)
     return Oldest(written, left, seconds, unshipped)
 
@@ -154,10 +112,3 @@ def _record_age(listing: Listing, base: int, written: float) -> float:
     """Seconds since a segment's largest timestamp, or since its last write, whichever is more."""
     stamp = largest_timestamp(listing.directory, base)
     return written if stamp is None else max(written, time.time() - stamp / _MILLISECONDS)
-
-
-def _size(listing: Listing, base: int) -> int:
-    try:
-        return (listing.directory / f"{base:020d}{LOG_SUFFIX}").stat().st_size
-    except OSError:
-        return 0  # retention took it meanwhile

@@ -17,6 +17,7 @@ from ts_common.model import TopicPartition
 from ts_uploader.backlog import Backlog, Oldest, oldest_waiting
 from ts_uploader.metrics import PREFIX
 from ts_uploader.retention import TopicRetention
+from ts_uploader.segment_sizes import SegmentSizes
 from ts_uploader.waiting import WaitReason
 from ts_uploader.work_queue import URGENT_BELOW
 
@@ -33,6 +34,7 @@ class BacklogCollector(Collector):
         backlog: answers with the tracker's backlog.
         retention: of a topic.
         partitions: whether partitions are told one by one.
+        sizes: of segments, for all who ask.
     """
 
     def __init__(
@@ -40,10 +42,12 @@ class BacklogCollector(Collector):
         backlog: Callable[[], Mapping[TopicPartition, Backlog]],
         retention: Callable[[str], TopicRetention],
         partitions: Callable[[], bool] = lambda: False,
+        sizes: SegmentSizes | None = None,
     ) -> None:
         self._backlog = backlog
         self._retention = retention
         self._partitions = partitions
+        self._sizes = sizes or SegmentSizes()
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
         """The families without samples, so that registering asks nobody."""
@@ -56,7 +60,7 @@ class BacklogCollector(Collector):
         backlog = self._backlog()
         oldest = {}
         for partition, waiting in backlog.items():
-            found = oldest_waiting(waiting, self._retention(partition.topic))
+            found = oldest_waiting(waiting, self._retention(partition.topic), self._sizes)
             if found is not None:
                 oldest[partition] = found
         yield from _aggregates(backlog, oldest)

@@ -11,7 +11,7 @@ import errno
 import json
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -19,6 +19,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from ts_common.errors import AddressInUse, ConfigurationError
+from ts_uploader.bounded_server import BoundedServer
 from ts_uploader.status import Status, health_facts, status_json
 from ts_uploader.status_page import HEADERS, status_page
 
@@ -58,11 +59,11 @@ class HealthServer:
                     case "/":
                         self._stream("text/html; charset=utf-8", status_page(status), HEADERS)
                     case "/healthz":
-                        look, backlog = status.look()
-                        facts = {"partitions_led": len(backlog) if look.answering else None, **health_facts(look)}
+                        look = status.look()
+                        facts = {"partitions_led": look.led if look.answering else None, **health_facts(look)}
                         self._verdict("ok" if look.healthy else "failing", facts, well=look.healthy)
                     case "/readyz":
-                        look, _ = status.look()
+                        look = status.look()
                         self._verdict("ready" if look.ready else "waiting", dict(look.answered), well=look.ready)
                     case _:
                         self._answer(404, "text/plain", _KNOWN)
@@ -100,7 +101,7 @@ class HealthServer:
                 """A line for each scrape would say nothing."""
 
         try:
-            self._server = ThreadingHTTPServer((host, int(port)), Handler)
+            self._server = BoundedServer((host, int(port)), Handler)
         except (OSError, OverflowError) as error:
             if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
                 # Where a former agent is about to end, this one has to come after it, and not to stay away for good.
@@ -112,7 +113,6 @@ class HealthServer:
             raise ConfigurationError(
                 "--http-address", [f"cannot listen on {address}: {reason}; name another host:port"]
             ) from error
-        self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, name="http", daemon=True)
 
     @property

@@ -1,7 +1,8 @@
 """How an agent does, for whoever asks: `/healthz`, `/readyz`, `/status.json`, and what the page at `/` shows.
 
-Healthy means that no restart would help: every thread is alive, none stands still (`ts_uploader.progress`), the tracker
-answers. A store that is away, a hole, a partition that waits are told, and are no reason to start the agent again.
+Healthy means that no restart would help: every thread is alive, none stands still (`ts_uploader.progress`), the main
+one comes round. That it is busy is no trouble: whoever asks for health does not wait for it. A store that is away, a
+hole, a partition that waits are told, and are no reason to start the agent again.
 Ready means that configuration, stores, log dirs and leadership source have each answered once.
 
 Nothing here holds settings: what is told of partitions, errors and places is what the log says too.
@@ -12,18 +13,19 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
 
 from ts_common.model import TopicPartition
-from ts_uploader.backlog import Backlog, age_seconds, bytes_from, retention_left
+from ts_uploader.backlog import Backlog, oldest_waiting
 from ts_uploader.environment import Environment
 from ts_uploader.last_errors import LastError, LastErrors
 from ts_uploader.leadership.contract import LeadershipSource
 from ts_uploader.progress import Progress, Work
 from ts_uploader.retention import TopicRetention
+from ts_uploader.segment_sizes import SegmentSizes
 from ts_uploader.work_queue import URGENT_BELOW
 
 _TOGETHER = 100  # partitions in one piece of JSON
@@ -76,22 +78,20 @@ class PartitionStatus:
         )
 
 
-def partition_status(partition: TopicPartition, waiting: Backlog, retention: TopicRetention) -> PartitionStatus:
+def partition_status(
+    partition: TopicPartition, waiting: Backlog, retention: TopicRetention, sizes: SegmentSizes
+) -> PartitionStatus:
     """What is told of a partition; looks at its files."""
-    age, left, size = 0.0, 1.0, 0
-    if waiting.base is not None:
-        age = age_seconds(waiting.listing, waiting.base) or 0.0
-        left = retention_left(waiting.listing, waiting.base, retention)
-        size = bytes_from(waiting.listing, waiting.base) - bytes_from(waiting.listing, waiting.listing.bases[-1])
+    oldest = oldest_waiting(waiting, retention, sizes)
     return PartitionStatus(
         topic=partition.topic,
         partition=partition.partition,
         next_offset=waiting.next_offset,
         lag_offsets=waiting.lag,
         unshipped_segments=waiting.segments,
-        unshipped_bytes=size,
-        oldest_unshipped_age_seconds=round(age, 1),
-        retention_left_ratio=round(left, 4),
+        unshipped_bytes=0 if oldest is None else oldest.unshipped_bytes,
+        oldest_unshipped_age_seconds=0.0 if oldest is None else round(oldest.age_seconds, 1),
+        retention_left_ratio=1.0 if oldest is None else round(oldest.retention_left, 4),
         hole=waiting.hole,
         waits_for=waiting.waits_for,
     )
@@ -143,7 +143,8 @@ class Look:
         answered: for each thing that has to answer before the agent is ready, whether it did.
         leadership_connected: whether the source of leadership is being watched now.
         begun: whether the agent's threads run.
-        answering: whether the tracker answers.
+        answering: whether the main thread, which owns the tracker, comes round.
+        led: partitions that the broker leads, as of its last round.
         dead: threads that ended.
         stuck: what stands still.
         works: what is being done.
@@ -162,6 +163,7 @@ class Look:
     leadership_connected: bool
     begun: bool
     answering: bool
+    led: int
     dead: Sequence[str]
     stuck: Sequence[Work]
     works: Sequence[Work]
@@ -191,12 +193,13 @@ class Parts:
         progress: what the workers are at.
         errors: the last ones.
         retention: of a topic.
-        backlog: answers with the tracker's.
+        backlog: answers with the tracker's; raises TimeoutError where the main thread does not come round.
         threads: all of the agent's.
         queues: by kind, what waits.
         looked_at: when the watcher last began to look at a directory, by the monotonic clock; None before that.
         scan_seconds: how long it waits at most between two looks.
         limits: requests per second, and bytes per second.
+        sizes: of segments, for all who ask.
     """
 
     environment: Environment
@@ -210,11 +213,12 @@ class Parts:
     looked_at: Callable[[], float | None]
     scan_seconds: float
     limits: Callable[[], tuple[float | None, float | None]]
+    sizes: SegmentSizes = field(default_factory=SegmentSizes)
 
 
 @dataclass(slots=True)
 class Status:
-    """Tells of an agent; `begun` and `store_answered` are set by its main thread, all else is asked from any.
+    """Tells of an agent; its main thread sets `begun` and `store_answered` and calls `note_round`, all others ask.
 
     Attributes:
         parts: what is asked.
@@ -228,6 +232,21 @@ class Status:
     begun: bool = False
     store_answered: bool = False
     _leadership_answered: bool = False
+    _round_at: float = field(default_factory=time.monotonic)
+    _led: int = 0
+
+    @property
+    def answering(self) -> bool:
+        """Whether the main thread came round within `progress.bound_seconds`; before `begun` it need not."""
+        return not self.begun or time.monotonic() - self._round_at < self.parts.progress.bound_seconds
+
+    def note_round(self, led: int) -> None:
+        """The main thread comes round.
+
+        Args:
+            led: partitions that the broker leads.
+        """
+        self._led, self._round_at = led, time.monotonic()
 
     def note_leadership(self) -> bool:
         """Whether the leadership source is being watched; remembered, so asked now and then."""
@@ -235,14 +254,15 @@ class Status:
         self._leadership_answered = self._leadership_answered or connected
         return connected
 
-    def look(self) -> tuple[Look, Mapping[TopicPartition, Backlog]]:
-        """How the agent does, and what waits; of partitions nothing where the tracker does not answer."""
+    def backlog(self) -> Mapping[TopicPartition, Backlog]:
+        """What waits; nothing where the main thread does not come round."""
+        with suppress(TimeoutError):
+            return self.parts.backlog() if self.begun else {}
+        return {}
+
+    def look(self) -> Look:
+        """How the agent does; waits for nobody."""
         parts = self.parts
-        answering, backlog = True, {}
-        try:
-            backlog = dict(parts.backlog()) if self.begun else {}
-        except FutureTimeoutError:
-            answering = False
         connected = self.note_leadership()
         looked_at = parts.looked_at()
         requests, upload = parts.limits()
@@ -260,7 +280,8 @@ class Status:
             },
             leadership_connected=connected,
             begun=self.begun,
-            answering=answering,
+            answering=self.answering,
+            led=self._led,
             dead=[thread.name for thread in parts.threads if self.begun and not thread.is_alive()],
             stuck=[*parts.progress.stuck(), *self._stuck_watcher(looked_at)],
             works=parts.progress.works(),
@@ -268,12 +289,12 @@ class Status:
             errors=parts.errors.newest(),
             request_limit=requests,
             upload_limit=upload,
-        ), backlog
+        )
 
     def partitions(self, backlog: Mapping[TopicPartition, Backlog]) -> Iterator[PartitionStatus]:
         """What is told of each partition, one after the other: there may be many."""
         for partition, waiting in backlog.items():
-            yield partition_status(partition, waiting, self.parts.retention(partition.topic))
+            yield partition_status(partition, waiting, self.parts.retention(partition.topic), self.parts.sizes)
 
     def worst(self, backlog: Mapping[TopicPartition, Backlog], most: int) -> tuple[Totals, list[PartitionStatus]]:
         """What all partitions have together, and those in the most trouble, the worst first."""
@@ -308,7 +329,7 @@ def health_facts(look: Look) -> dict[str, object]:
 
 def status_json(status: Status) -> Iterator[bytes]:
     """The object of `/status.json` in pieces: ten thousand partitions never stand in memory as text."""
-    look, backlog = status.look()
+    backlog, look = status.backlog(), status.look()
     head = {
         "version": look.version,
         "cluster": look.cluster,

@@ -54,7 +54,7 @@ a{color:inherit}
 
 def status_page(status: Status) -> Iterator[bytes]:
     """The page as HTML in UTF-8, in pieces."""
-    look, backlog = status.look()
+    backlog, look = status.backlog(), status.look()
     totals, worst = status.worst(backlog, WORST)
     yield "".join([*_head(look), *_verdict(look, totals), *_errors(look)]).encode()
     yield "".join([*_totals(look, totals), *_partitions(worst, totals), *_works(look)]).encode()
@@ -83,7 +83,7 @@ def _verdict(look: Look, totals: Totals) -> Iterable[str]:
 def _troubles(look: Look, totals: Totals) -> Iterator[str]:
     """One sentence each, the worst first."""
     if not look.answering:
-        yield "The agent's main thread does not answer: it should be started again."
+        yield "The agent's main thread does not come round: it should be started again."
     for name in look.dead:
         yield f"Thread {name} is dead: the agent ends."
     for work in look.stuck:

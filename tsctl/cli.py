@@ -5,6 +5,7 @@ message.
 """
 
 import logging
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -57,6 +58,9 @@ app.command()(status)
 def main() -> None:
     """Entry point: what somebody must act on is one message and a non-zero exit, without a traceback."""
     configure_logs(LogFormat.TEXT, logging.WARNING)
+    for ending in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: what is half done is cleared away
+        if signal.getsignal(ending) is signal.SIG_DFL:  # under nohup it is not
+            signal.signal(ending, signal.default_int_handler)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(encoding="utf-8")  # JSON is that, whatever the locale

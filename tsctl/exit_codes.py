@@ -21,5 +21,5 @@ MEANINGS: Final = {
     ExitCode.REFUSED: "the user's mistake, or somebody must act: the message says on what; nothing was written",
     ExitCode.BROKEN: "an error of `tsctl` itself, with a traceback",
     ExitCode.TRY_AGAIN: "the store or an agent did not answer, or retention took an object meanwhile: run it again",
-    ExitCode.INTERRUPTED: "interrupted with Ctrl-C",
+    ExitCode.INTERRUPTED: "interrupted with Ctrl-C, SIGTERM or SIGHUP",
 }

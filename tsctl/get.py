@@ -158,7 +158,7 @@ class _Writer:
         for missing in fetched.missing:
             self._found(f"offsets {missing.start} to {missing.end - 1} are {missing.reason}")
         parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=f".{partition}.partial-", dir=parent))
+        partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=parent))
         try:
             files = [self._segment(copy, partial) for copy in fetched.copies]
             description = self._description(files)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ts_common.catalog import SegmentCopy, StoredSegment
 from ts_common.commit import Commit, ForeignCommit
-from ts_common.errors import CorruptData, ObjectNotFound
+from ts_common.errors import AccessDenied, CorruptData, ObjectNotFound
 from ts_common.object_keys import LOG_SUFFIX
 from ts_common.plan import Hole
 from ts_common.store.contract import ObjectStore
@@ -124,7 +124,7 @@ def _reason(store: ObjectStore, listing: PartitionListing, hole: Hole) -> tuple[
             key = listing.catalog.keys.gap(start, end)
             try:
                 return key, str(json.loads(store.get(key)[0])["reason"])
-            except (ObjectNotFound, ValueError, KeyError, TypeError) as error:
+            except (AccessDenied, ObjectNotFound, ValueError, KeyError, TypeError) as error:
                 return key, f"its record cannot be read: {error!r}"
     return None, "recorded"
 
@@ -151,7 +151,7 @@ def _twice(store: ObjectStore, overlaps: list[Overlap], where: str, *, compare: 
             continue
         try:
             difference = first_difference(store, overlap)
-        except (CorruptData, ObjectNotFound):
+        except (AccessDenied, CorruptData, ObjectNotFound):
             continue  # which the segment's own finding says
         if difference is not None:
             offset, detail = difference

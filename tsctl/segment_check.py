@@ -126,6 +126,7 @@ class _Check:
         self._where = where
         self._base = segment.name.base
         self._metadata = SegmentMetadata(self._base, None, None, None, None, 0)
+        self._line: EpochLine | None = None  # the metadata's epochs, where all batches can be held against them
 
     def say(self, kind: Kind, detail: str, key: str | None = None) -> None:
         end = self._metadata.end if self._metadata.end > self._base else None
@@ -147,6 +148,7 @@ class _Check:
     def look(self, depth: Depth, *, bound: bool) -> None:
         """Hold the segment against its metadata; `bound` where that is ours and not made of the segment just now."""
         indexes = {suffix: self._index(suffix) for suffix in self._wanted_indexes(bound=bound)}
+        self._line = self._epochs()
         if self._metadata.corruptions:
             self.say(
                 SHIPPED_CORRUPT, f"{self._metadata.corruptions} places in it are no whole batch, as its metadata says"
@@ -158,6 +160,16 @@ class _Check:
         known = {SEGMENT_DAMAGED, METADATA_WRONG} & {finding.kind for finding in self.findings}
         if not known and not self._metadata.corruptions:
             self._look_at_batches(indexes.get(".index"))
+
+    def _epochs(self) -> EpochLine | None:
+        pairs = self._metadata.epochs or ()
+        if not pairs or any(epoch == NO_EPOCH for epoch, _ in pairs):
+            return None
+        try:
+            return EpochLine(pairs)
+        except ValueError as error:
+            self._misfit(str(error))
+            return None
 
     def _wanted_indexes(self, *, bound: bool) -> Iterator[str]:
         yield from (".index", ".timeindex")
@@ -240,13 +252,12 @@ class _Check:
 
     def _fits(self, header: BatchHeader, floor: int, position: int) -> bool:
         """Whether a batch may stand where it does by its offsets and its epoch."""
-        end, line = self._metadata.end, self._metadata.epochs or ()
-        if not floor < header.base_offset <= header.last_offset < end:
+        if not floor < header.base_offset <= header.last_offset < self._metadata.end:
             self._misfit(f"the batch at byte {position} has offsets {header.base_offset} to {header.last_offset}")
             return False
-        if header.leader_epoch == NO_EPOCH or not line or any(epoch == NO_EPOCH for epoch, _ in line):
+        if header.leader_epoch == NO_EPOCH or self._line is None:
             return True
-        expected = EpochLine(line).at(header.base_offset)
+        expected = self._line.at(header.base_offset)
         if expected != header.leader_epoch:
             self._misfit(
                 f"the batch of base offset {header.base_offset} at byte {position} bears leader epoch "
@@ -311,10 +322,11 @@ class _Check:
                 f"its last batch ends at {scan.end_offset}, the metadata answers for offsets below {metadata.end}"
             )
         stretches = zip(scan.epochs, scan.epoch_lasts, strict=True)
-        if metadata.epochs and all(epoch != NO_EPOCH for epoch, _ in (*metadata.epochs, *scan.epochs)):
-            line = EpochLine(metadata.epochs)
-            if not all(line.at(first) == epoch == line.at(last) for (epoch, first), last in stretches):
-                wrong.append(f"its batches bear the epochs {scan.epochs}, the metadata says {metadata.epochs}")
+        line = self._line if all(epoch != NO_EPOCH for epoch, _ in scan.epochs) else None
+        if line and not all(line.at(first) == epoch == line.at(last) for (epoch, first), last in stretches):
+            wrong.append(f"its batches bear the epochs {scan.epochs}, the metadata says {metadata.epochs}")
+        if scan.abort_markers and metadata.txnindex is None:  # readers of committed records would show them
+            wrong.append(f"{len(scan.abort_markers)} transactions are aborted in it, the metadata names no .txnindex")
         if wrong:
             self.say(METADATA_WRONG, "; ".join(wrong))
 

@@ -6,10 +6,11 @@ store.
 
 import json
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 import urllib3
@@ -22,7 +23,9 @@ from tsctl.output import Output, size
 
 DEFAULT_PORT: Final = 9464
 _ADDRESS: Final = re.compile(r"(?:(?P<scheme>https?)://)?(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::(?P<port>\d{1,5}))?/?")
-_LONGEST_BYTES: Final = 64 << 20  # of an answer: 10,000 partitions are 3 MB
+_LONGEST_BYTES: Final = 16 << 20  # of an answer: 10,000 partitions are 3 MB
+_PIECE_BYTES: Final = 1 << 20
+_HUGE: Final = 1e18  # what an agent counts is less
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +43,9 @@ class Answer:
     problem: str | None = None
 
     @property
-    def is_healthy(self) -> bool:
-        """Whether it says that it is."""
-        return self.fields is not None and bool(self.fields.get("healthy"))
+    def is_well(self) -> bool:
+        """Whether it says that it is healthy, and ready: one that still waits for its store ships nothing."""
+        return self.fields is not None and bool(self.fields.get("healthy")) and bool(self.fields.get("ready"))
 
 
 def status(
@@ -65,7 +68,7 @@ def status(
     ):
 
         def ask(one: tuple[str, str]) -> Answer:
-            answer = _ask(pool, *one)
+            answer = _ask(pool, *one, timeout)
             advance()
             return answer
 
@@ -81,7 +84,7 @@ def status(
         output.warn(f"{answer.address}: {answer.problem}")
     if silent:
         raise typer.Exit(ExitCode.TRY_AGAIN)
-    if not all(answer.is_healthy for answer in answers):
+    if not all(answer.is_well for answer in answers):
         raise typer.Exit(ExitCode.FOUND)
 
 
@@ -113,21 +116,32 @@ def _urls(agents: Sequence[str], file: Path | None) -> dict[str, str]:
     return urls
 
 
-def _ask(pool: urllib3.PoolManager, address: str, url: str) -> Answer:
+def _ask(pool: urllib3.PoolManager, address: str, url: str, timeout: float) -> Answer:
+    ends = time.monotonic() + timeout
+    body = bytearray()
     try:
-        with pool.request("GET", url, preload_content=False) as response:
-            body = response.read(_LONGEST_BYTES + 1)
+        with pool.request("GET", url, preload_content=False, decode_content=False) as response:
+            while piece := response.read1(_PIECE_BYTES):
+                body += piece
+                if len(body) > _LONGEST_BYTES:
+                    return Answer(address, None, f"{url} answers more than {size(_LONGEST_BYTES)}; is this an agent?")
+                if time.monotonic() > ends:  # the pool's own timeout is for each piece
+                    return Answer(address, None, f"no answer: it took more than {timeout:g} s to come")
     except urllib3.exceptions.HTTPError as error:
         return Answer(address, None, f"no answer: {error}")
     if response.status not in {200, 503}:  # one that is not well answers 503 with the same words
         return Answer(address, None, f"{url} answers {response.status}; is this an agent?")
     try:
-        fields = json.loads(body)
+        fields = json.loads(body, parse_constant=_refuse)
         if not isinstance(fields, dict) or "healthy" not in fields:
             raise ValueError("no status object")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return Answer(address, None, f"{url} answers what is no status: {error}")
     return Answer(address, fields)
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")
 
 
 _COLUMNS: Final = (
@@ -141,18 +155,18 @@ def _row(answer: Answer) -> Sequence[str | int | bool | None]:
         return (answer.address, *[None] * (len(_COLUMNS) - 2), answer.problem)
     fields = answer.fields
     partitions = _partitions(fields)
-    left = [each["retention_left_ratio"] for each in partitions if each.get("retention_left_ratio") is not None]
-    errors = fields.get("last_errors") or []
+    left = [ratio for each in partitions if (ratio := _number(each, "retention_left_ratio")) is not None]
+    errors = _objects(fields, "last_errors")
     return (
         answer.address,
-        *(fields.get(name) for name in ("broker", "cluster", "version", "healthy", "ready")),
+        *(_cell(fields, name) for name in ("broker", "cluster", "version", "healthy", "ready")),
         len(partitions),
-        sum(partition.get("lag_offsets") or 0 for partition in partitions),
-        size(int(sum(partition.get("unshipped_bytes") or 0 for partition in partitions))),
-        _seconds(max((partition.get("oldest_unshipped_age_seconds") or 0 for partition in partitions), default=0)),
+        int(sum(_number(each, "lag_offsets") or 0 for each in partitions)),
+        size(int(sum(_number(each, "unshipped_bytes") or 0 for each in partitions))),
+        _seconds(max((_number(each, "oldest_unshipped_age_seconds") or 0 for each in partitions), default=0)),
         _share(min(left, default=None)),
         sum(bool(partition.get("hole")) for partition in partitions),
-        fields.get("queue_length"),
+        _cell(fields, "queue_length"),
         str(errors[-1].get("message")) if errors else None,
     )
 
@@ -168,14 +182,14 @@ def _partition_rows(answer: Answer) -> list[Sequence[str | int | bool | None]]:
         (
             answer.address,
             f"{each.get('topic')}-{each.get('partition')}",
-            each.get("next_offset"),
-            each.get("lag_offsets"),
-            each.get("unshipped_segments"),
-            size(int(each.get("unshipped_bytes") or 0)),
-            _seconds(each.get("oldest_unshipped_age_seconds") or 0),
-            _share(each.get("retention_left_ratio")),
+            _cell(each, "next_offset"),
+            _cell(each, "lag_offsets"),
+            _cell(each, "unshipped_segments"),
+            size(int(_number(each, "unshipped_bytes") or 0)),
+            _seconds(_number(each, "oldest_unshipped_age_seconds") or 0),
+            _share(_number(each, "retention_left_ratio")),
             bool(each.get("hole")),
-            each.get("waits_for"),
+            _cell(each, "waits_for"),
         )
         for each in _partitions(answer.fields or {})
         if each.get("lag_offsets") or each.get("unshipped_segments") or each.get("hole") or each.get("waits_for")
@@ -183,7 +197,25 @@ def _partition_rows(answer: Answer) -> list[Sequence[str | int | bool | None]]:
 
 
 def _partitions(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [each for each in fields.get("partitions") or () if isinstance(each, dict)]
+    return _objects(fields, "partitions")
+
+
+# What answers may be another program, or a later release: no value is taken to be of the type that it ought to have.
+
+
+def _objects(fields: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    found = fields.get(name)
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _number(fields: Mapping[str, Any], name: str) -> float | None:
+    found = fields.get(name)
+    return found if isinstance(found, int | float) and -_HUGE < found < _HUGE else None
+
+
+def _cell(fields: Mapping[str, Any], name: str) -> str | int | bool | None:
+    found = fields.get(name)
+    return found if found is None or isinstance(found, str | int) else str(found)
 
 
 def _fields(answer: Answer) -> dict[str, object]:

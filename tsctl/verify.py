@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -18,8 +19,8 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from ts_common.catalog import SegmentCopy, StoredSegment, read_incarnations
 from ts_common.chapters import Chapter, chapters_for
-from ts_common.commit import Commit
-from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound, SegmentChanged, StoreUnavailable
+from ts_common.commit import Commit, decode_log_start
+from ts_common.errors import AccessDenied, CorruptData, NewerFormat, ObjectNotFound, SegmentChanged, StoreUnavailable
 from ts_common.incarnations import Incarnations
 from ts_common.object_keys import INDEX_SUFFIXES, ClusterKeys, PartitionKeys
 from ts_common.segment_metadata import SegmentMetadata
@@ -195,6 +196,7 @@ class Verifier:
             return None if not listing.strangers else _only(keys, strangers_of(where, listing))
         findings: list[Finding] = []
         copies = self._look_at_segments(listing, where, findings, pool, threads)
+        findings = self._without_expired(keys, findings)
         commit = listing.catalog.commit
         if (
             incarnations is not None
@@ -253,9 +255,26 @@ class Verifier:
             return _patiently(lambda: check_segment(self._store, keys, segment, self._scope.depth, noted, where))
         except ObjectNotFound as error:
             found = Finding(UNREADABLE, where, f"gone since it was listed: {error}", guess.key, guess.base, guess.end)
+        except AccessDenied as error:
+            with suppress(ObjectNotFound):  # refused too: this identity may read nothing any more
+                _patiently(lambda: self._store.get(keys.commit))
+            found = Finding(UNREADABLE, where, str(error), guess.key, guess.base, guess.end)
         except (CorruptData, SegmentChanged) as error:
             found = Finding(SEGMENT_DAMAGED, where, str(error), guess.key, guess.base, guess.end)
         return Checked(None, (found,))
+
+    def _without_expired(self, keys: PartitionKeys, findings: list[Finding]) -> list[Finding]:
+        """The findings but for those of objects that retention took since they were listed: `log.start` moves first."""
+        lost = {UNREADABLE, INDEX_MISSING}
+        if not any(finding.kind in lost for finding in findings):
+            return findings
+        try:
+            start = decode_log_start(_patiently(lambda: self._store.get(keys.log_start)[0]), keys.log_start)
+        except (ObjectNotFound, CorruptData):
+            return findings
+        return [
+            finding for finding in findings if finding.kind not in lost or finding.end is None or finding.end > start
+        ]
 
     def _with_chapters(
         self, listing: PartitionListing, where: str, findings: list[Finding]

@@ -20,6 +20,7 @@ from typing import Self
 
 from tests.docs.commands import CHECKOUT, Block, CommandFailedError, Shell
 from ts_local.agent import AgentProcess
+from ts_local.prometheus import program
 
 _PYTHON = """\
 #!/bin/bash
@@ -30,14 +31,19 @@ cp "$(dirname "$0")/pip" "$3/bin/pip"
 _PIP = """\
 #!/bin/bash
 case "$*" in
-  "install --require-hashes -r requirements/agent.txt") test -s requirements/agent.txt ;;
-  "install --no-deps .") test -e pyproject.toml && cp "$TEST_PROGRAM" "$(dirname "$0")/ts-uploader" ;;
+  "install --require-hashes -r requirements/"*.txt) test -s "$4" ;;
+  "install --no-deps .") test -e pyproject.toml && cp "$TEST_PROGRAM" "$(dirname "$0")/ts-uploader" \
+    && cp "$TEST_PROGRAM.tsctl" "$(dirname "$0")/tsctl" ;;
   *) exit 64 ;;
 esac
 """
 _PROGRAM = """\
 #!/bin/bash
 if [[ "$1" == run ]]; then set -- "$@" {arguments}; fi
+PYTHONPATH={checkout} exec {program} "$@"
+"""
+_TSCTL = """\
+#!/bin/bash
 PYTHONPATH={checkout} exec {program} "$@"
 """
 # Only where the machine has no curl.
@@ -53,6 +59,15 @@ _RUNUSER = """\
 #!/bin/bash
 [[ "$1 $2 $3" == "-u ts-uploader --" ]] || exit 64
 shift 3; exec "$@"
+"""
+# The broker's group is not this machine's.
+_INSTALL = """\
+#!/bin/bash
+words=()
+while [[ $# -gt 0 ]]; do
+  if [[ "$1" == -g ]]; then [[ "$2" == kafka ]] || exit 64; shift 2; else words+=("$1"); shift; fi
+done
+exec {install} "${{words[@]}}"
 """
 _SYSTEMCTL = """\
 #!/bin/bash
@@ -128,6 +143,7 @@ class Host:
         for directory in (self._bin, self._release / "build" / "lib", self.systemd):
             directory.mkdir(parents=True)
         scripts = {"systemctl": _SYSTEMCTL, "useradd": _USERADD, "runuser": _RUNUSER}
+        scripts["install"] = _INSTALL.format(install=shutil.which("install"))
         if not for_real:
             scripts |= {"python3": _PYTHON, "pip": _PIP}
         if shutil.which("curl") is None:
@@ -135,7 +151,9 @@ class Host:
         for name, text in scripts.items():
             _script(self._bin / name, text)
         _script(root / "new", _program(arguments))
+        _script(root / "new.tsctl", _TSCTL.format(checkout=CHECKOUT, program=_installed("tsctl")))
         self._unpack(whole=for_real)
+        (self._bin / "promtool").symlink_to(program("promtool"))
         self.agent = _Unit(self, logs, environment, None)
         if installed:
             self._install(server_properties)
@@ -234,8 +252,11 @@ class Host:
 
 
 def _program(arguments: tuple[str, ...]) -> str:
-    program = Path(sys.executable).with_name("ts-uploader")
-    return _PROGRAM.format(arguments=shlex.join(arguments), checkout=CHECKOUT, program=program)
+    return _PROGRAM.format(arguments=shlex.join(arguments), checkout=CHECKOUT, program=_installed("ts-uploader"))
+
+
+def _installed(name: str) -> Path:
+    return Path(sys.executable).with_name(name)
 
 
 def _script(path: Path, text: str) -> None:

@@ -18,6 +18,7 @@ AWAY = f"me:{SECRET}@{LOOPBACK}"  # and a port where nobody listens
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Secrets of each store."""
+    monkeypatch.delenv("AWS_ENDPOINT_URL_S3", raising=False)
     for name, value in {
         "AWS_ACCESS_KEY_ID": "AKIA",
         "AWS_SECRET_ACCESS_KEY": SECRET,

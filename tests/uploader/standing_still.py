@@ -7,7 +7,7 @@ from ts_common.store.options import Endpoint
 from ts_local.waiting import wait_for
 from ts_uploader import progress
 
-progress._LEAST_SECONDS, progress._TIMEOUTS = 0.5, 0  # this process is a test's own
+progress._LEAST_SECONDS, progress._TIMEOUTS = 5.0, 0  # this process is a test's own
 
 
 class StandingStill(UrlEndpointProvider):

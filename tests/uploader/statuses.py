@@ -72,4 +72,5 @@ def status_of(
     )
     status = Status(parts)
     status.begun = status.store_answered = True
+    status.note_round(3)
     return status, source, errors

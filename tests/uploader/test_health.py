@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -117,20 +118,38 @@ def test_health_is_told_with_its_facts() -> None:
     assert (code, facts["status"], facts["partitions_led"], facts["leadership"]) == (200, "ok", 3, "watched")
 
 
-def test_an_agent_whose_tracker_does_not_answer_is_not_healthy_and_says_so_everywhere() -> None:
+def test_health_does_not_wait_for_an_agent_that_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first look at ten thousand partitions takes its time, and a probe that gives up after a second ends nothing."""
+
+    def wait() -> Mapping[TopicPartition, Backlog]:
+        raise AssertionError("nobody asks for health by way of the tracker")
+
+    status, *_ = status_of(wait)
+    with served(registry_of(dict), status) as connection:
+        assert [asked(connection, path)[0] for path in ("/healthz", "/readyz")] == [200, 200]
+    bound = status.parts.progress.bound_seconds
+    late = time.monotonic() + bound
+    monkeypatch.setattr("ts_uploader.status.time.monotonic", lambda: late)
+    assert not status.look().healthy
+    status.note_round(1)
+    assert status.look().healthy
+
+
+def test_an_agent_whose_main_thread_does_not_come_round_is_not_healthy_and_says_so_everywhere() -> None:
     """The other pages come all the same: they are what one looks at then."""
 
     def fail() -> Mapping[TopicPartition, Backlog]:
         raise TimeoutError
 
     status, *_ = status_of(fail)
+    status.parts.progress.bound_seconds = 0.0
     with served(registry_of(dict), status) as connection:
         code, body = asked(connection, "/healthz")
         told = json.loads(asked(connection, "/status.json")[1])
         page = asked(connection, "/")[1].decode()
     assert (code, json.loads(body)["status"], told["healthy"]) == (503, "failing", False)
     assert told["partitions"] == []
-    assert "does not answer" in page
+    assert "does not come round" in page
 
 
 def test_readiness_waits_for_store_log_dirs_and_leadership_and_stays() -> None:

@@ -1,0 +1,157 @@
+"""Every page: what it links to and names of the code exists; what it shows as a command is run, or says why not."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.docs.commands import CHECKOUT, blocks
+from ts_common.config import reference_page as configuration_page
+from ts_uploader import cli_page
+from ts_uploader.metrics_page import families
+from tsctl import cli_page as tsctl_cli_page
+
+DOCS = CHECKOUT / "docs"
+PAGES = sorted([CHECKOUT / "README.md", *DOCS.glob("*.md")])
+_ENDINGS = ("", "_total", "_info", "_bucket", "_sum", "_count")
+_RUNNABLE = {"sh", "bash", "python", "sql"}
+# Pages with blocks that a shell or an interpreter would take: by what they are run, or why they are not.
+_RUN_BY = {
+    "docs/deploy.md": "tests/operator/test_quick_start.py",
+    "docs/examples.md": "tests/spark/test_examples.py",
+    "docs/quick-start.md": "tests/operator",
+    "docs/runbook.md": "tests/docs/test_runbook.py",
+    "docs/upgrade.md": "tests/faults/test_upgrade_page.py",
+    "docs/verify.md": "tests/operator/test_broken_archives.py",
+}
+_NOT_RUN = {
+    "README.md": "the reader of docs/spark.md, with a bucket that nobody has; docs/examples.md runs the like",
+    "docs/endpoints.md": "a class with a bucket of its own; tests/test_endpoints.py loads such a one",
+    "docs/monitoring.md": "a class without a server to send to; tests/monitoring/test_reporters.py loads such a one",
+    "docs/spark.md": "readers with buckets that nobody has; docs/examples.md runs the like",
+}
+
+
+def prose(page: Path) -> str:
+    """A page without its fenced blocks."""
+    return re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+@cache
+def names_of_tests() -> frozenset[str]:
+    """Names of test functions and of their files."""
+    files = list((CHECKOUT / "tests").rglob("test_*.py"))
+    functions = {name for file in files for name in re.findall(r"^ *def (test_\w+)", file.read_text(), re.MULTILINE)}
+    return frozenset(functions | {file.name for file in files})
+
+
+@cache
+def keys() -> tuple[str, ...]:
+    """A regular expression for each key of the configuration."""
+    told = re.findall(r"^\| `([^`=]+)", configuration_page(), re.MULTILINE)
+    return tuple(re.escape(key).replace(r"\*", ".*") for key in told)
+
+
+@cache
+def options() -> frozenset[str]:
+    """Of both commands, and what each command has."""
+    told = cli_page.reference_page() + tsctl_cli_page.reference_page()
+    return frozenset(re.findall(r"(?<![\w-])--[a-z][a-z-]*", told)) | {"--help", "--version"}
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """What GitHub makes of a page's headings: lower case, without punctuation, blanks as dashes."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    plain = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings]
+    return frozenset(re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in plain)
+
+
+def ids(page: Path) -> str:
+    """As a checkout names a page."""
+    return str(page.relative_to(CHECKOUT))
+
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=ids)
+
+
+@every_page
+def test_each_link_leads_somewhere(page: Path) -> None:
+    """Files, pictures and headings; addresses of the internet are not asked."""
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if target.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = target.partition("#")
+        file = page.parent / path if path else page
+        if not file.exists() or (anchor and anchor not in anchors(file.resolve())):
+            broken.append(target)
+    assert broken == []
+
+
+@every_page
+def test_each_file_that_is_named_exists(page: Path) -> None:
+    """`tests/...`, `ts_uploader/...` and the like, in backticks."""
+    rooms = "|".join(path.name for path in CHECKOUT.iterdir() if path.is_dir() and re.fullmatch(r"[a-z_]+", path.name))
+    named = re.findall(rf"`((?:{rooms})/[\w./*-]*)", prose(page))
+    assert [
+        name for name in named if not name.startswith("build/") and not list(CHECKOUT.glob(name.rstrip("/.")))
+    ] == []
+
+
+@every_page
+def test_each_test_that_is_named_exists(page: Path) -> None:
+    """`test_...`, of a function or a file."""
+    assert set(re.findall(r"`(test_\w+(?:\.py)?)`", prose(page))) - names_of_tests() == set()
+
+
+@every_page
+def test_each_key_of_the_configuration_that_is_named_exists(page: Path) -> None:
+    """A key that the agent would refuse does not stand in its pages."""
+    rooms = r"ts\.segment\.uploader|storage\.service|metrics\.reporter|metrics\.partitions"
+    named = re.findall(rf"\b(?:{rooms})[a-z0-9.]*[a-z0-9](?:\.[<*])?", page.read_text())
+    unknown = [
+        key
+        for key in named
+        if not key.endswith((".<", ".*"))
+        if not any(re.fullmatch(pattern, key) or pattern.startswith(re.escape(key)) for pattern in keys())
+    ]
+    assert unknown == []
+
+
+@every_page
+def test_each_metric_that_is_named_exists(page: Path) -> None:
+    """Written whole, with its ending, or as the beginning of a family with a star."""
+    known = {family.name + ending for family in families() for ending in _ENDINGS}
+    named = re.findall(r"\b(ts_uploader_[a-z_]*[a-z_])(\*?)", page.read_text())
+    begun = {name for name, star in named if star or name.endswith("_")}
+    assert {name for name, _ in named} - begun - known == set()
+    assert [name for name in begun if not any(one.startswith(name) for one in known)] == []
+
+
+@every_page
+def test_each_option_of_ours_that_is_named_exists(page: Path) -> None:
+    """On lines that call `ts-uploader` or `tsctl`, and in backticks beside them."""
+    joined = page.read_text().replace("\\\n", " ")
+    lines = [line for line in joined.splitlines() if re.match(r"\s*(?:sudo -u \S+ )?\S*(?:ts-uploader|tsctl) ", line)]
+    named = {option for line in lines for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", line.partition(" #")[0])}
+    assert named - options() == set()
+
+
+@every_page
+def test_what_looks_like_a_command_is_run_or_says_why_not(page: Path) -> None:
+    """Blocks of a language that somebody would copy and run; those of Python at least compile."""
+    runnable = [block for block in blocks(page) if block.language in _RUNNABLE] if "```" in page.read_text() else []
+    if runnable and ids(page) not in _NOT_RUN:
+        assert ids(page) in _RUN_BY
+        assert (CHECKOUT / _RUN_BY[ids(page)]).exists()
+    for block in runnable:
+        if block.language == "python":
+            compile(block.text, f"{page.name}:{block.line}", "exec")
+
+
+def test_every_page_is_in_the_index() -> None:
+    """A page that no reader is led to is not read."""
+    led = set(re.findall(r"\]\(([\w-]+\.md)[)#]", (DOCS / "README.md").read_text()))
+    assert {page.name for page in DOCS.glob("*.md")} - {"README.md"} == led

@@ -1,0 +1,170 @@
+"""One broker's host that docs/quick-start.md set up, with its Prometheus; a test looks at what came of it.
+
+with stage_of(directory) as stage:
+    stage.said["Check, then start"]     what each section of the page printed
+    stage.prometheus.alerts()
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.docs.commands import CHECKOUT, Block, blocks
+from tests.operator.broker_host import Host
+from tests.uploader.beside import BUCKET, Archive, archives
+from tests.uploader.test_shipping import records
+from ts_local.agent import AgentProcess
+from ts_local.cluster import LocalCluster
+from ts_local.prometheus import PrometheusServer
+from ts_local.proxy.s3 import S3FaultProxy
+
+PAGE = CHECKOUT / "docs" / "quick-start.md"
+DEPLOY = CHECKOUT / "docs" / "deploy.md"
+RULES = "ts-uploader.yml"  # as the page names it
+TOPIC = "watched"
+SCRAPED = {"cluster": "prod"}  # as deploy/prometheus/scrape.yml says
+# What stands in Prometheus' files for real fleets, and is too slow for a test: expressions in place of texts.
+HURRIED = {
+    r"\bscrape_interval: \w+": "scrape_interval: 1s",
+    r"\bfor: \w+": "for: 1s",
+}
+_TARGETS = r"\[broker-1\.example:9464.*\]"
+
+
+def section(page: Path, name: str, language: str = "sh") -> list[Block]:
+    """The blocks of a section."""
+    return blocks(page, name, language=language)
+
+
+@dataclass
+class Stage:
+    """What the tests look at.
+
+    Attributes:
+        said: what the commands of each section of the page printed.
+    """
+
+    directory: Path
+    cluster: LocalCluster
+    proxy: S3FaultProxy
+    archive: Archive
+    host: Host
+    prometheus: PrometheusServer
+    said: dict[str, str]
+
+    @property
+    def agent(self) -> AgentProcess:
+        """The one that the page's unit runs."""
+        return self.host.agent
+
+    def fill(self) -> None:
+        """Some more closed segments."""
+        self.cluster.produce(TOPIC, records(800), partition=0)
+
+    def firing(self) -> set[str]:
+        """The alerts that fire, as Prometheus says."""
+        return {name for name, state in self.prometheus.alerts().items() if state == "firing"}
+
+    def value(self, expression: str) -> float:
+        """Of the one series that a query answers with."""
+        (series,) = self.prometheus.query(expression)
+        return float(series["value"][1])
+
+
+@contextmanager
+def stage_of(directory: Path) -> Iterator[Stage]:
+    """An agent behind a proxy, a topic that is kept for six seconds by a broker that looks once an hour, and rules that
+    wait a second where they wait for minutes.
+    """
+    properties = {
+        "log.retention.check.interval.ms": "3600000",
+        "replica.high.watermark.checkpoint.interval.ms": "500",
+        "log.segment.bytes": "60000",
+    }
+    with (
+        LocalCluster(s3=True, buckets=[BUCKET], properties=properties, name="operator") as cluster,
+        proxy_of(cluster) as proxy,
+        archives(cluster, directory) as archive_of,
+    ):
+        cluster.create_topic(TOPIC, assignment=[[1]], config={"retention.ms": "6000"})
+        archive = archive_of(TOPIC, cluster_id=cluster.cluster_id)
+        prometheus = PrometheusServer(directory / "prometheus", cluster.logs)
+        places = {
+            "/etc/prometheus": str(prometheus.directory),
+            "http://127.0.0.1:9090": f"http://127.0.0.1:{prometheus.port}",
+        }
+        reload = {"prometheus": lambda _: prometheus.start()}
+        with host_of(archive, directory / "host", proxy.environment(), places, reload) as host:
+            stage = Stage(directory, cluster, proxy, archive, host, prometheus, {})
+            try:
+                follow(stage)
+                yield stage
+            finally:
+                prometheus.kill()
+
+
+def proxy_of(cluster: LocalCluster) -> S3FaultProxy:
+    """Between the agent and the cluster's store."""
+    assert cluster.s3 is not None
+    return S3FaultProxy(cluster.s3)
+
+
+def host_of(
+    archive: Archive,
+    root: Path,
+    environment: Mapping[str, str],
+    places: Mapping[str, str],
+    units: Mapping[str, object],
+    *,
+    for_real: bool = False,
+) -> Host:
+    """The host of broker 1, on which nothing of ours is installed."""
+    broker = archive.cluster.brokers[1]
+    return Host(
+        root,
+        archive.cluster.logs,
+        environment,
+        broker.server_properties,
+        units=units,  # type: ignore[arg-type]
+        installed=False,
+        for_real=for_real,
+        places={
+            "/var/lib/kafka": str(broker.log_dirs[0]),
+            "s3://bucket/base/prefix": archive.location,
+            "/opt/tsctl": str(root / "opt" / "tsctl"),
+            "/opt/history": str(root / "opt" / "history"),
+            **places,
+        },
+    )
+
+
+def follow(stage: Stage) -> None:
+    """The page, from its top to what Prometheus says."""
+    said, run = stage.said, stage.host.run
+    (variables,) = section(PAGE, "An operator")
+    check, start = section(PAGE, "Check, then start")
+    (install,), (configure,) = section(DEPLOY, "Install"), section(PAGE, "Say what goes where")
+    said["check"] = run(variables, install, configure, check)
+    said["start"] = run(variables, start)
+    rules, asked = section(PAGE, "Have it watched")
+    said["rules"] = run(rules)
+    configure_prometheus(stage)
+    said["watched"] = run(asked)
+
+
+def configure_prometheus(stage: Stage) -> None:
+    """What the page has an operator write by hand; and its waiting times made short."""
+    (naming,) = section(PAGE, "Have it watched", "yaml")
+    job = (CHECKOUT / "deploy" / "prometheus" / "scrape.yml").read_text()
+    job, count = re.subn(_TARGETS, f"[{stage.agent.address}]", job)
+    assert count == 1
+    directory = stage.prometheus.directory
+    written = {"prometheus.yml": f"global: {{evaluation_interval: 1s, scrape_timeout: 1s}}\n{naming.text}{job}"}
+    written[RULES] = (directory / RULES).read_text()
+    for name, text in written.items():
+        hurried = text
+        for slow, quick in HURRIED.items():
+            hurried = re.sub(slow, quick, hurried)
+        (directory / name).write_text(hurried)
