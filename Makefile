@@ -50,7 +50,7 @@ docs: $(READY)
 
 # All of them, also where one misses its goals.
 bench: setup
-	@missed=; for name in decode shipping page_cache rate spark worker_memory cold_start pruning planning latency takeover "takeover --mode kraft" beside many; do \
+	@missed=; for name in decode shipping page_cache rate spark worker_memory cold_start pruning planning verify latency takeover "takeover --mode kraft" beside many; do \
 	  echo "--- python -m bench.$$name"; $(BIN)/python -m bench.$$name || missed="$$missed $$name"; \
 	done; test -z "$$missed" || { echo "failed or missed goals:$$missed" >&2; exit 1; }
 

@@ -19,12 +19,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
@@ -93,7 +93,14 @@ def tiny_segments(count: int) -> list[tuple[bytes, dict[str, str]]]:
     return made
 
 
-def fill(puts: RawPuts, prefix: str, partitions: int, segments: int) -> int:
+class Puts(Protocol):
+    """What takes an object for a store that is being filled."""
+
+    def put(self, key: str, body: bytes, metadata: Mapping[str, str] = ...) -> None:
+        """One object with its metadata."""
+
+
+def fill(puts: Puts, prefix: str, partitions: int, segments: int) -> int:
     """Put everything but chapters; how many segments there are."""
     keys = ClusterKeys(CLUSTER)
     made = tiny_segments(segments_of(_SPREAD - 1, segments))

@@ -120,6 +120,14 @@ def test_an_agent_that_is_not_well_makes_status_1(well: str, ill: str, run: Run)
     assert row.endswith("the high watermark")
 
 
+def test_an_agent_that_is_not_ready_makes_status_1(run: Run) -> None:
+    """It is healthy, and ships nothing yet."""
+    with answering(200, json.dumps({**WELL, "ready": False}).encode()) as starting:
+        ended = run("status", starting)
+    assert ended.code == 1
+    assert ended.out.splitlines()[1].split()[4:6] == ["yes", "no"]
+
+
 def test_one_that_does_not_answer_makes_status_75(ill: str, run: Run) -> None:
     """It has a row too, and the others have theirs."""
     nobody = f"127.0.0.1:{free_port()}"
