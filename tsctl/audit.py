@@ -77,6 +77,7 @@ def audit(
     *,
     in_flight_seconds: float,
     reached: Callable[[Coverage], int],
+    asks: Callable[[TopicPartition], bool] = lambda _: True,
 ) -> Audit:
     """Hold the store against the cluster.
 
@@ -87,6 +88,7 @@ def audit(
         now: seconds since the epoch.
         in_flight_seconds: what is younger may not have been shipped yet.
         reached: the next offset of a partition in the store by now: it may have taken hours to look at all of them.
+        asks: whether a partition is asked about; the coverages are of those alone.
 
     Raises:
         ClusterAway, AccessDenied: the cluster's.
@@ -94,12 +96,13 @@ def audit(
     """
     known = cluster.topics()
     held = {coverage.topic for coverage in coverages}
+    cluster.check_unknown(held - known.keys())
     findings = [
         Finding(TOPIC_GONE, topic, "the cluster does not know it any more") for topic in sorted(held - known.keys())
     ]
     topics = {name: topic for name, topic in known.items() if name in held or ships(name)}
     partitions = [TopicPartition(name, number) for name, topic in topics.items() for number in topic.partitions]
-    bounds = cluster.bounds(partitions)
+    bounds = cluster.bounds(partition for partition in partitions if asks(partition))
     sides: list[Side] = []
     for name, topic in sorted(topics.items()):
         mine = [coverage for coverage in coverages if coverage.topic == name]

@@ -38,12 +38,9 @@ _JAVA_ONLY: Final = {
     "ssl.truststore.type": "ssl.ca.location, a PEM file",
     "ssl.keystore.type": "ssl.keystore.location, a PKCS#12 file",
 }
-_DENIED = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.SASL_AUTHENTICATION_FAILED,
-    KafkaError._AUTHENTICATION,
-}
+_DENIED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
+# No question is ever answered with these: librdkafka tells of them beside it, and goes on trying.
+_NOT_LET_IN = {KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION, KafkaError._SSL}
 
 _T = TypeVar("_T")
 
@@ -106,8 +103,9 @@ class KafkaCluster:
     """
 
     def __init__(self, bootstrap: str, properties: Mapping[str, str]) -> None:
-        self._settings = {**_OURS, **properties, "bootstrap.servers": bootstrap}
+        self._settings = {**_OURS, **properties, "bootstrap.servers": bootstrap, "error_cb": self._note}
         self._bootstrap = bootstrap
+        self._not_let_in: str | None = None
         try:
             self._admin = AdminClient(self._settings)
         except KafkaException as error:
@@ -127,6 +125,24 @@ class KafkaCluster:
             for name, future in asked.items():
                 ids[name] = _topic_id(self._result(future).topic_id)
         return {name: KafkaTopic(ids[name], tuple(sorted(metadata.topics[name].partitions))) for name in names}
+
+    def check_unknown(self, topics: Iterable[str]) -> None:
+        """Make sure that topics which `topics` does not name are none of the cluster's, rather than hidden.
+
+        Raises:
+            AccessDenied: this identity may not see one of them.
+            ClusterAway: no answer.
+        """
+        for some in _pieces(sorted(topics)):
+            asked = self._admin.describe_topics(TopicCollection(some), request_timeout=REQUEST_SECONDS)
+            for name, future in asked.items():
+                try:
+                    future.result(REQUEST_SECONDS)
+                except KafkaException as error:
+                    if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                        raise self._translated(error.args[0], f"topic {name}: ") from error
+                except TimeoutError as error:
+                    raise self._silent() from error
 
     def keeping(self, topics: Iterable[str]) -> dict[str, Keeping]:
         """How long each topic is kept.
@@ -218,7 +234,7 @@ class KafkaCluster:
                         continue
                     raise self._translated(error.args[0]) from error
                 except TimeoutError as error:
-                    raise ClusterAway(f"{self._bootstrap}: no answer in {REQUEST_SECONDS:.0f} s") from error
+                    raise self._silent() from error
                 found[TopicPartition(theirs.topic, theirs.partition)] = offset
         return found
 
@@ -228,18 +244,34 @@ class KafkaCluster:
         except KafkaException as error:
             raise self._translated(error.args[0]) from error
         except TimeoutError as error:
-            raise ClusterAway(f"{self._bootstrap}: no answer in {REQUEST_SECONDS:.0f} s") from error
+            raise self._silent() from error
 
     def _result(self, future: "Future[Any]") -> Any:
         return self._ask(lambda: future.result(REQUEST_SECONDS))
 
-    def _translated(self, error: KafkaError) -> Exception:
+    def _note(self, error: KafkaError) -> None:
+        if error.code() in _NOT_LET_IN:
+            self._not_let_in = error.str()
+
+    def _silent(self) -> Exception:
+        return self._refused() or ClusterAway(f"{self._bootstrap}: no answer in {REQUEST_SECONDS:.0f} s")
+
+    def _refused(self) -> Exception | None:
+        self._admin.poll(0)  # serves the callback for errors
+        if self._not_let_in is None:
+            return None
+        return AccessDenied(
+            f"{self._bootstrap} does not let this client in: {self._not_let_in}; see --command-config, "
+            "and that the address is that of a listener for these settings"
+        )
+
+    def _translated(self, error: KafkaError, about: str = "") -> Exception:
         if error.code() in _DENIED:
             return AccessDenied(
-                f"{self._bootstrap} refuses this identity: {error.str()}; it needs Describe and DescribeConfigs on the "
-                "topics, and Read where records are compared"
+                f"{self._bootstrap} refuses this identity: {about}{error.str()}; it needs Describe and DescribeConfigs "
+                "on the topics, and Read where records are compared"
             )
-        return ClusterAway(f"{self._bootstrap}: {error.str()}")
+        return self._refused() or ClusterAway(f"{self._bootstrap}: {about}{error.str()}")
 
 
 def _topic_id(theirs: Any) -> str | None:

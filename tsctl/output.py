@@ -22,7 +22,7 @@ from rich.text import Text
 
 VERSION: Final = 1
 NOTHING: Final = "-"  # in a cell: not known, or there is none
-_WIDE: Final = 4096  # of lines that nobody's terminal breaks
+_DRAWN: Final = 2_000  # rows; the library takes a millisecond and 9 KB for each
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 Cell = str | int | bool | None
@@ -55,7 +55,7 @@ class Output:
     def warn(self, warning: str) -> None:
         """Say on standard error, and in a JSON document as `warnings`, what an operator should know."""
         self._warnings.append(warning)
-        print(f"tsctl: {warning}", file=sys.stderr)  # noqa: T201  (the command's own voice)
+        print(f"tsctl: {_printable(warning)}", file=sys.stderr)  # noqa: T201  (the command's own voice)
 
     def document(self, fields: Mapping[str, object]) -> None:
         """The one JSON document of a command."""
@@ -78,14 +78,20 @@ class Output:
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
         """A table; numbers stand on the right."""
-        terminal = sys.stdout.isatty()
-        console = Console(file=sys.stdout, width=None if terminal else _WIDE, highlight=False, soft_wrap=not terminal)
-        table = Table(box=None, pad_edge=False, header_style="bold" if terminal else "")
-        for place, name in enumerate(columns):
-            numeric = any(isinstance(row[place], int) and not isinstance(row[place], bool) for row in rows)
+        right = [
+            any(isinstance(row[place], int) and not isinstance(row[place], bool) for row in rows)
+            for place in range(len(columns))
+        ]
+        cells = [[_shown(cell) for cell in row] for row in rows]
+        if not sys.stdout.isatty() or len(cells) > _DRAWN:
+            _plain([list(columns), *cells], right)
+            return
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for name, numeric in zip(columns, right, strict=True):
             table.add_column(name, justify="right" if numeric else "left", overflow="fold")
-        for row in rows:
-            table.add_row(*(Text(_shown(cell)) for cell in row))
+        for row in cells:
+            table.add_row(*(Text(cell) for cell in row))
+        console = Console(file=sys.stdout, highlight=False)
         with console.capture() as drawn:
             console.print(table)
         _write("".join(f"{line.rstrip()}\n" for line in drawn.get().splitlines()))
@@ -159,9 +165,25 @@ def _write(text: str) -> None:
         raise ReaderGone from None
 
 
+def _plain(lines: Sequence[Sequence[str]], right: Sequence[bool]) -> None:
+    """Columns side by side, no line broken."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        padded = (
+            cell.rjust(width) if numeric else cell.ljust(width)
+            for cell, width, numeric in zip(line, widths, right, strict=True)
+        )
+        _write(" ".join(padded).rstrip() + "\n")
+
+
 def _shown(cell: Cell) -> str:
     if cell is None or cell == "":
         return NOTHING
     if isinstance(cell, bool):
         return "yes" if cell else "no"
-    return str(cell)
+    return _printable(str(cell))
+
+
+def _printable(text: str) -> str:
+    """The text without what would break a line or command a terminal: a bucket may hold any name."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

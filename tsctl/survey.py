@@ -119,8 +119,9 @@ def survey(name: ArchiveName, wanted: Wanted, output: Output) -> Survey:
                 time.time(),
                 in_flight_seconds=wanted.in_flight_hours * 3600,
                 reached=lambda coverage: _reached(name, stores, coverage),
+                asks=lambda partition: choose(partition.topic) and _asks_for(wanted, partition.partition),
             )
-            sides = tuple(side for side in seen.sides if choose(side.partition.topic) and _in(wanted, side))
+            sides = seen.sides
             chosen = [finding for finding in seen.findings if _is_asked(finding, choose)]
             findings = [*with_cluster(findings, sides), *chosen]
             if wanted.depth is Depth.FULL:
@@ -147,7 +148,9 @@ def _cluster(wanted: Wanted) -> KafkaCluster | None:
             raise ConfigurationError(SOURCE, ["--command-config goes with --bootstrap-server"])
         return None
     settings = {} if wanted.command_config is None else read_client_properties(wanted.command_config)
-    return KafkaCluster(wanted.bootstrap, settings)
+    cluster = KafkaCluster(wanted.bootstrap, settings)
+    cluster.topics()  # who is not let in is told so before hours go into the store
+    return cluster
 
 
 @contextmanager
@@ -169,7 +172,7 @@ def _verify(
     choose = chooser(wanted.topics)
 
     def wants(topic: str, partition: int | None) -> bool:
-        right = partition is None or wanted.partitions is None or partition in wanted.partitions
+        right = partition is None or _asks_for(wanted, partition)
         return right and choose(topic) and name.lies_in(topic, endpoint)
 
     scope = Scope(
@@ -252,8 +255,8 @@ def _store_of(name: ArchiveName, stores: Sequence[tuple[Endpoint, ObjectStore]],
     return next((store for endpoint, store in stores if name.lies_in(topic, endpoint)), None)
 
 
-def _in(wanted: Wanted, side: Side) -> bool:
-    return wanted.partitions is None or side.partition.partition in wanted.partitions
+def _asks_for(wanted: Wanted, number: int) -> bool:
+    return wanted.partitions is None or number in wanted.partitions
 
 
 def _is_asked(finding: Finding, choose: Callable[[str], bool]) -> bool:
@@ -280,7 +283,7 @@ def _compared(
                 compacts = keeping[side.partition.topic].compacts
                 try:
                     findings += compare_records(store, directory, cluster, side, compacts=compacts)
-                except (CorruptData, ObjectNotFound) as error:
+                except (CorruptData, NewerFormat, ObjectNotFound) as error:
                     findings.append(Finding(UNREADABLE, side.coverage.where, f"not compared: {error}"))
             advance(1)
     return findings

@@ -92,6 +92,25 @@ def test_what_the_cluster_holds_and_the_store_does_not(
     assert (code, found) == (0, {})
 
 
+def test_partitions_that_are_not_asked_for_lack_nothing(
+    run: Run, cluster: LocalCluster, archive: Archive, tmp_path: Path
+) -> None:
+    """Only one of three was looked at, and the store holds it; nothing is said of the others."""
+    cluster.create_topic("t-wide", partitions=3, config={**SMALL, "retention.ms": str(7 * DAY)})
+    old = int(time.time() * 1000) - 6 * DAY
+    for partition in range(3):
+        records = [Record(b"%06d" % n + bytes(150), key=b"k", timestamp=old) for n in range(300)]
+        cluster.produce("t-wide", records, partition=partition, config={"batch.size": 4000})
+    archive.ship(cluster.brokers[1].partition_directory("t-wide", 0))
+    archive.commit("t-wide", 300)
+    code, found, sides = audited(run, cluster, tmp_path, "t-wide", "--partition", "0", "--depth", "listing")
+    assert (code, found) == (0, {})
+    assert [side["partition"] for side in sides] == ["t-wide-0"]
+    _, found, sides = audited(run, cluster, tmp_path, "t-wide")
+    assert "topic-not-shipped" in found
+    assert len(sides) == 3
+
+
 def test_what_was_deleted_before_it_was_shipped_is_data_loss(
     run: Run, cluster: LocalCluster, archive: Archive, tmp_path: Path
 ) -> None:
