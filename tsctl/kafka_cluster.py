@@ -26,6 +26,7 @@ from ts_common.model import TopicPartition
 from tsctl.copies import record_digest
 
 REQUEST_SECONDS: Final = 30.0
+_AS_RETENTION: Final = "-2"  # of local.retention.ms: the same as retention.ms
 _AT_ONCE: Final = 500  # partitions asked about in one call, topics likewise
 _SILENT_SECONDS: Final = 60.0  # without a record before the cluster counts as away
 _TO_KAFKAS = str.maketrans("+/", "-_", "=")  # librdkafka writes ids as plain base64, Kafka as that for URLs
@@ -157,9 +158,7 @@ class KafkaCluster:
             )
             for resource, future in asked.items():
                 entries = self._result(future)
-                policy, retention = entries["cleanup.policy"].value, int(entries["retention.ms"].value)
-                limit = retention if retention >= 0 and "delete" in policy else None
-                kept[resource.name] = Keeping(limit, "compact" in policy)
+                kept[resource.name] = keeping_of({name: entry.value for name, entry in entries.items()})
         return kept
 
     def bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
@@ -272,6 +271,21 @@ class KafkaCluster:
                 "on the topics, and Read where records are compared"
             )
         return self._refused() or ClusterAway(f"{self._bootstrap}: {about}{error.str()}")
+
+
+def keeping_of(settings: Mapping[str, str]) -> Keeping:
+    """How long a cluster keeps a topic on its brokers' own disks, from which alone an agent ships.
+
+    Args:
+        settings: of the topic, those of the broker and defaults included.
+    """
+    retention = settings["retention.ms"]
+    # Kafka's tiered storage (KIP-405, KIP-950): what is older lies in the remote tier only.
+    if settings.get("remote.storage.enable") == "true" and settings.get("remote.log.copy.disable") != "true":
+        local = settings.get("local.retention.ms", _AS_RETENTION)
+        retention = retention if local == _AS_RETENTION else local
+    policy, limit = settings["cleanup.policy"], int(retention)
+    return Keeping(limit if limit >= 0 and "delete" in policy else None, "compact" in policy)
 
 
 def _topic_id(theirs: Any) -> str | None:
