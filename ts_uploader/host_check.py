@@ -20,6 +20,7 @@ _ROOM = 2  # partitions come, and other programs of this user watch too
 _FEW_DELAY_MS = 5 * 60_000
 _SHORT_RETENTION_MS = 24 * 3_600_000
 _LONG_CHECKPOINT_MS = 60_000
+_GROUP = "put this user into the broker's group, and let that group read (750 for directories, 640 for files)"
 _UNCLEAN = "unclean.leader.election.enable"
 
 
@@ -92,17 +93,19 @@ def _log_dir(log_dir: Path, config: ClusterConfig | None, seen: _Seen) -> Iterat
         way = "let this user read it, or take it out of log.dirs where its disk is gone"
         yield error(about, f"cannot be read: {failed.strerror}", way)
         return
+    if not os.access(log_dir, os.X_OK):  # whoever may only read it learns names, and nothing of what they name
+        yield error(about, "this user may list it, and open nothing in it", _GROUP)
+        return
     seen.partitions += shipped
-    group = "put this user into the broker's group, and let that group read (750 for directories, 640 for files)"
     if refused:
-        yield error(about, f"{_some(refused)} cannot be read by this user", group)
+        yield error(about, f"{_some(refused)} cannot be read by this user", _GROUP)
     if links:
         yield warning(
             about, f"{_some(links)}: a symbolic link, which is not followed", "put the directory itself there"
         )
     checkpoint = log_dir / HIGH_WATERMARK_CHECKPOINT
     if checkpoint.exists() and not os.access(checkpoint, os.R_OK):
-        yield error(about, f"{HIGH_WATERMARK_CHECKPOINT} cannot be read by this user: nothing could be shipped", group)
+        yield error(about, f"{HIGH_WATERMARK_CHECKPOINT} cannot be read by this user: nothing could be shipped", _GROUP)
     elif not checkpoint.exists():
         yield hint(about, f"no {HIGH_WATERMARK_CHECKPOINT} yet: nothing is shipped before the broker wrote one")
     if not refused:

@@ -63,6 +63,16 @@ def test_limits_of_the_kernel_are_held_against_what_is_watched(environment: Envi
     assert Limits.here().descriptors > 0
 
 
+def test_a_log_dir_that_may_only_be_listed_is_named(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read without search, as mode 744 gives others: one error, and nothing of it is asked any further."""
+    log_dir = environment.log_dirs[0]
+    monkeypatch.setattr("ts_uploader.host_check.os.access", lambda path, _: Path(path) != log_dir)
+    findings = found(environment)
+    assert "disk-1: this user may list it, and open nothing in it" in said(findings, Severity.ERROR)
+    assert "disk-1: readable" not in said(findings, Severity.OK)
+    assert "disk-2: readable" in said(findings, Severity.OK)
+
+
 def test_what_this_user_may_not_read_is_named(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
     """A partition, a checkpoint, a whole disk; a symbolic link is not followed."""
     first = environment.log_dirs[0]
