@@ -57,7 +57,7 @@ from ts_uploader.status import Parts, Status
 from ts_uploader.stores import COMMIT_THREADS, Stores
 from ts_uploader.tracker import Tracker
 from ts_uploader.uploader import Uploader
-from ts_uploader.waiting import Waits
+from ts_uploader.waiting import WAIT_REASONS, Wait, WaitReason, Waits
 from ts_uploader.watch.watcher import LogDirectoryWatcher
 from ts_uploader.work_queue import WorkQueue
 from ts_uploader.workers import Performer, patience_seconds
@@ -70,6 +70,11 @@ _QUESTION_THREADS = 8  # after a start every partition asks the store, and each 
 _TICK_SECONDS = 2.0
 _ANSWER_SECONDS = 5.0
 _MILLISECONDS = 1000
+_NANOSECONDS = 1_000_000_000
+# A source looks at all partitions anew with each poll, so by then it has told of every one.
+_UNTOLD_POLLS = 3
+_UNTOLD_LEAST_SECONDS = 300.0
+_UNTOLD = Wait(WaitReason.LEADER, WAIT_REASONS[WaitReason.LEADER])
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +202,7 @@ class Agent:
         self._local_changed = False
         self._backlog: Mapping[TopicPartition, Backlog] = {}  # as of the last tick
         self._waits = Waits()
+        self._untold: dict[TopicPartition, Wait] = {}  # what the source never spoke of, while it is being watched
         self._leadership_heard = time.monotonic()
         self._publish()
 
@@ -314,7 +320,11 @@ class Agent:
             self._tracker.forget_absent()
         self._backlog = self._tracker.backlog()
         self._status.note_round(len(self._backlog))
+        patience = max(_UNTOLD_LEAST_SECONDS, _UNTOLD_POLLS * self._config.leadership_poll_seconds)
+        untold = self._tracker.untold(time.time_ns() - int(patience * _NANOSECONDS)) if connected else ()
+        self._untold = dict.fromkeys(untold, _UNTOLD)
         waiting = {partition: waits.wait for partition, waits in self._backlog.items() if waits.wait is not None}
+        waiting |= self._untold
         for partition, reason in self._waits.look(waiting, now).items():
             log.warning("partition waits", partition=str(partition), waits_for=reason)
         for reason, seconds in self._waits.longest(now).items():
@@ -325,7 +335,11 @@ class Agent:
         metrics, stores = self._metrics, self._stores
         metrics.registry.register(
             BacklogCollector(
-                self._ask_backlog, self._settings.retention, lambda: self._config.metrics_partitions, self._sizes
+                self._ask_backlog,
+                self._settings.retention,
+                lambda: self._config.metrics_partitions,
+                self._sizes,
+                lambda: len(self._untold),
             )
         )
         metrics.registry.register(

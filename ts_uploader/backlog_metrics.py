@@ -35,6 +35,7 @@ class BacklogCollector(Collector):
         retention: of a topic.
         partitions: whether partitions are told one by one.
         sizes: of segments, for all who ask.
+        untold: how many partitions are here of which nobody ever said who leads them.
     """
 
     def __init__(
@@ -43,15 +44,17 @@ class BacklogCollector(Collector):
         retention: Callable[[str], TopicRetention],
         partitions: Callable[[], bool] = lambda: False,
         sizes: SegmentSizes | None = None,
+        untold: Callable[[], int] = lambda: 0,
     ) -> None:
         self._backlog = backlog
         self._retention = retention
         self._partitions = partitions
         self._sizes = sizes or SegmentSizes()
+        self._untold = untold
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
         """The families without samples, so that registering asks nobody."""
-        return [*_aggregates({}, {}), *(_Family(name, text, ()) for name, text, _ in _BY_PARTITION)]
+        return [*_aggregates({}, {}, 0), *(_Family(name, text, ()) for name, text, _ in _BY_PARTITION)]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """The families; samples of partitions are told one after the other: there may be many, and nobody needs them
@@ -63,14 +66,14 @@ class BacklogCollector(Collector):
             found = oldest_waiting(waiting, self._retention(partition.topic), self._sizes)
             if found is not None:
                 oldest[partition] = found
-        yield from _aggregates(backlog, oldest)
+        yield from _aggregates(backlog, oldest, self._untold())
         if self._partitions():
             for name, text, value_of in _BY_PARTITION:
                 yield _Family(name, text, _samples(name, value_of, backlog, oldest))
 
 
 def _aggregates(
-    backlog: Mapping[TopicPartition, Backlog], oldest: Mapping[TopicPartition, Oldest]
+    backlog: Mapping[TopicPartition, Backlog], oldest: Mapping[TopicPartition, Oldest], untold: int
 ) -> Iterator[GaugeMetricFamily]:
     urgent = [found.seconds_left for found in oldest.values() if found.retention_left < URGENT_BELOW]
     yield _gauge("led_partitions", "Partitions that this broker leads, by the source of leadership.", len(backlog))
@@ -123,6 +126,7 @@ def _aggregates(
         sum(waiting.next_offset is None for waiting in backlog.values()),
     )
     reasons = Counter(waiting.wait.reason for waiting in backlog.values() if waiting.wait is not None)
+    reasons[WaitReason.LEADER] = untold
     family = GaugeMetricFamily(
         f"{PREFIX}_waiting_partitions",
         "Partitions of which nothing can go now, by what they wait for.",

@@ -26,6 +26,7 @@ class PartitionState:
     partition: TopicPartition
     generation: int
     reign: Reign | None = None
+    told: bool = False  # whether the source has said at all who leads it
     said: Reign | None = None  # the one that the source says, also where it is fenced
     fenced: Reign | None = None  # reigns of its topic id up to this one are over, whatever the source still says
     listing: Listing | None = None  # None: no directory, or what was known of it is known to be old

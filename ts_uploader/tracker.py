@@ -98,10 +98,12 @@ class Tracker:
                 self._start_over(state)
             case Led():
                 state = self._state(event.partition)
+                state.told = True
                 state.said = event.reign
                 self._on_led(state, event.reign)
             case NotLed():
                 state = self._state(event.partition)
+                state.told = True
                 state.said = None
                 if state.reign is not None:
                     state.reign = None
@@ -181,6 +183,18 @@ class Tracker:
                 wait=_HOLE if hole else wait,
             )
         return waiting
+
+    def untold(self, before: int) -> list[TopicPartition]:
+        """The partitions here of which the source has never said who leads them: nothing of them can go.
+
+        Args:
+            before: nanoseconds since the epoch; those that came later are left out.
+        """
+        return [
+            partition
+            for partition, state in self._partitions.items()
+            if not state.told and state.directory is not None and state.appeared_at < before
+        ]
 
     def forget_absent(self) -> None:
         """Forget the partitions that had no directory at the last call either; to be called now and then.

@@ -20,6 +20,7 @@ class WaitReason(StrEnum):
     HIGH_WATERMARK = "high_watermark"
     STORE = "store"
     LEADERSHIP = "leadership"
+    LEADER = "leader"
     HOLE = "hole"
 
 
@@ -30,6 +31,7 @@ WAIT_REASONS: Mapping[WaitReason, str] = {
     WaitReason.HIGH_WATERMARK: "the broker wrote no high watermark since it leads",
     WaitReason.STORE: "the store did not say where to go on, twice in a row or more",
     WaitReason.LEADERSHIP: "the store shows a later reign than the leadership source",
+    WaitReason.LEADER: "the leadership source has never said who leads it, so it may be led here",
     WaitReason.HOLE: "nothing that this broker holds continues the run",
 }
 

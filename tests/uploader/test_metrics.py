@@ -55,7 +55,11 @@ def test_an_agent_tells_the_sum_of_what_waits_and_the_worst_of_it(tmp_path: Path
         B: waiting(tmp_path / "b", 10, Wait(WaitReason.STORE, "an answer"), age_hours=0.25),
         C: waiting(tmp_path / "c", None, age_hours=100),
     }
-    told = collected(BacklogCollector(lambda: backlog, lambda topic: retentions.get(topic, TopicRetention())))
+
+    def retention(topic: str) -> TopicRetention:
+        return retentions.get(topic, TopicRetention())
+
+    told = collected(BacklogCollector(lambda: backlog, retention, untold=lambda: 4))
     expected = {
         "led_partitions": 3,
         "unshipped_partitions": 2,
@@ -72,6 +76,7 @@ def test_an_agent_tells_the_sum_of_what_waits_and_the_worst_of_it(tmp_path: Path
     assert value(told, "urgent_retention_left_seconds") == pytest.approx(6 * HOUR, rel=0.1)
     assert value(told, "waiting_partitions", reason="store") == 1
     assert value(told, "waiting_partitions", reason="hole") == 0
+    assert value(told, "waiting_partitions", reason="leader") == 4
 
 
 def test_where_nothing_waits_nothing_is_at_risk(tmp_path: Path) -> None:

@@ -238,6 +238,19 @@ def test_latest_begins_with_the_active_segment() -> None:
     assert ask.first_base == 50
 
 
+@pytest.mark.parametrize("said", [Led(TP, REIGN), NotLed(TP)])
+def test_a_partition_that_the_source_never_spoke_of_is_told_apart(said: Led | NotLed) -> None:
+    """It may be led here, and then nobody ships it: after a while, until the source says anything of it."""
+    tracker = Tracker(OffsetReset.EARLIEST)
+    tracker.observe(listing(0, 10, taken_at=100))
+    assert tracker.untold(100) == []
+    assert tracker.untold(101) == [TP]
+    tracker.observe(said)
+    assert tracker.untold(101) == []
+    tracker.observe(DirectoryGone(TP))
+    assert tracker.untold(101) == []
+
+
 def test_a_hole_is_shown_and_nothing_is_shipped_over_it() -> None:
     """Where the next offset lies below every live segment, the backlog says so."""
     led = Led1(100, 200, 300)
