@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ts_common.config import ClusterConfig
 from ts_common.object_keys import LOG_SUFFIX
+from ts_uploader.bounded_server import MOST_CONNECTIONS
 from ts_uploader.environment import Environment
 from ts_uploader.findings import Finding, error, hint, ok, warning
 from ts_uploader.watch.scan import HIGH_WATERMARK_CHECKPOINT, partition_directories
@@ -148,7 +149,7 @@ def _descriptors(
 ) -> Iterator[Finding]:
     """By the bound that docs/deploy.md gives, and the tests hold the agent to."""
     threads = 3 if config is None else config.upload_threads
-    needed = 20 + 2 * threads + 3 * len(environment.log_dirs) + stores * (3 * threads + 16)
+    needed = 20 + 2 * threads + 3 * len(environment.log_dirs) + stores * (3 * threads + 16) + MOST_CONNECTIONS
     about = "descriptors (ulimit -n)"
     if limits.descriptors < needed:
         way = f"raise it to {_ROOM * needed} or more (LimitNOFILE= in the unit)"
