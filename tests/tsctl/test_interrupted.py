@@ -12,8 +12,10 @@ from tests.tsctl.running import Run
 
 # Stops behind the first bytes of a segment for as long as nobody ends it.
 STOPPED = """
-import importlib, sys, threading
+import importlib, signal, sys, threading
 from tsctl import cli
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests in the background has it ignored,
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # and under nohup this one
 module = importlib.import_module("tsctl.get")
 fetch = module.fetch
 def stopping(store, key):
