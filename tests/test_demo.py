@@ -156,6 +156,7 @@ def compare_spoilt_rows(scratch: str) -> dict[str, Any]:
     return compare(spark.createDataFrame(found, schema), spark.createDataFrame(written, schema))
 
 
+@pytest.mark.full
 def test_the_comparison_finds_each_way_in_which_a_row_can_be_wrong(tmp_path: Path) -> None:
     """In a process of its own, since Spark's Java lasts as long as the process that started it."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as other:

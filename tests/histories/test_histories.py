@@ -194,7 +194,7 @@ class Histories(RuleBasedStateMachine):
             expected = offset + 1
 
 
-@pytest.mark.parametrize("histories", [150, pytest.param(5_000, marks=(pytest.mark.full, pytest.mark.timeout(3600)))])
+@pytest.mark.parametrize("histories", [100, pytest.param(5_000, marks=(pytest.mark.full, pytest.mark.timeout(3600)))])
 def test_whatever_happens_readers_see_the_living_line(histories: int) -> None:
     """Elections, truncation, compaction, retention, crashes, store faults: no history loses or doubles a record."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
