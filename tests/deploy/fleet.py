@@ -28,9 +28,10 @@ if [[ $command == *"bash -s"* ]]; then here | bash -c "$command"; else bash -c "
 _PROGRAMS = {
     "sudo": 'shift; exec "$@"',
     "runuser": '[[ "$1 $2 $3" == "-u ts-uploader --" ]] && shift 3 && exec "$@"',
-    "useradd": 'echo "useradd ${@: -1}" >> "$TEST_ROOT/done"; touch "$TEST_ROOT/user"',
+    "useradd": 'echo "useradd $2 $3 ${@: -1}" >> "$TEST_ROOT/done"; touch "$TEST_ROOT/user"',
     "id": "[[ -e $TEST_ROOT/user ]]",
-    "chgrp": "[[ $1 == kafka && -e $2 ]]",
+    "chgrp": '[[ $1 == "$(cat "$TEST_ROOT/group")" && -e $2 ]]',
+    "stat": '[[ "$1 $2 $3" == "-L -c %G" && -d $4 ]] && cat "$TEST_ROOT/group"',
     "systemctl": 'echo "systemctl $*" >> "$TEST_ROOT/done"; '
     'if [[ $1 == restart ]]; then readlink "$TEST_ROOT/opt/ts-uploader/venv" > "$TEST_ROOT/running"; fi',
     "python3": '[[ "$1 $2" == "-m venv" ]] && mkdir -p "$3/bin" && cp "$TEST_ROOT/bin/venv-pip" "$3/bin/pip"',
@@ -62,11 +63,13 @@ class FleetHost:
             script(root / "bin" / name, text)
         (root / "check").write_text("0")
         (root / "metrics").write_text(WELL)
+        (root / "group").write_text("kafka\n")
         if release is not None:
             (self.opt / release).mkdir()
             (self.opt / "venv").symlink_to(release)
             (root / "running").write_text(f"{release}\n")
             (root / "user").touch()
+            (root / "etc" / "systemd" / "system" / "ts-uploader.service").write_text("Group=kafka\n")
             (self._etc / "environment").write_text(
                 "KAFKA_SERVER_PROPERTIES=/srv/kafka/server.properties\nAWS_PROFILE='kafka archive'\n"
                 "TS_UPLOADER_ARGUMENTS=--http-address 0.0.0.0:9999 --cluster-id prod --log-level=debug\n"

@@ -1,5 +1,6 @@
 """deploy/fleet/rollout: the agent on many hosts, a few first, and no further than the first that is not well."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,14 @@ UPGRADED = [
 ]
 
 
+def conf_of(directory: Path) -> Path:
+    """A directory with the file of the cluster `prod`, other than hosts have it."""
+    conf = directory / "conf"
+    conf.mkdir(exist_ok=True)
+    (conf / "prod.properties").write_text("a=c\n")
+    return conf
+
+
 def test_each_host_is_checked_before_it_takes_the_release(tmp_path: Path) -> None:
     """With the release that comes, as the agent's user, with the unit's environment; the one before keeps its name."""
     fleet = Fleet(tmp_path, {"broker-1": "0.1.0", "broker-2": "0.1.0"})
@@ -25,6 +34,8 @@ def test_each_host_is_checked_before_it_takes_the_release(tmp_path: Path) -> Non
         assert host.done == UPGRADED
         assert host.release == "0.2.0"
         assert (host.opt / "previous").read_text() == "0.1.0\n"
+        assert (host.opt / "previous.service").read_text() == "Group=kafka\n"
+        assert (host.root / "etc/ts-uploader/environment").stat().st_mode & 0o007 == 0
         assert "AWS_PROFILE=kafka archive\n" in (host.root / "environment").read_text()
 
 
@@ -46,12 +57,98 @@ def test_a_host_without_an_agent_gets_one(tmp_path: Path) -> None:
         "systemctl enable ts-uploader",
         "systemctl restart ts-uploader",
     ]
-    assert "useradd ts-uploader" in host.done
+    assert "useradd --gid kafka ts-uploader" in host.done
     etc = host.root / "etc"
     assert [path.name for path in (etc / "ts-uploader" / "conf").iterdir()] == ["prod.properties"]
     assert (etc / "ts-uploader" / "conf" / "prod.properties").stat().st_mode & 0o777 == 0o640
     assert (etc / "systemd" / "system" / "ts-uploader.service").exists()
-    assert (etc / "ts-uploader" / "environment").exists()
+    assert (etc / "ts-uploader" / "environment").stat().st_mode & 0o777 == 0o600
+    assert not (etc / "systemd" / "system" / "ts-uploader.service.d").exists()
+
+
+def test_a_host_whose_broker_has_another_group_gets_an_agent_of_that_group(tmp_path: Path) -> None:
+    """By who owns the log dirs; a drop-in says so, which no later release replaces, and which counts from then on."""
+    fleet = Fleet(tmp_path, {"broker-1": None})
+    host = fleet.hosts["broker-1"]
+    (host.root / "group").write_text("confluent\n")
+    properties = host.root / "etc" / "kafka" / "server.properties"
+    properties.parent.mkdir()
+    properties.write_text(f"broker.id=1\nlog.dirs={host.root},/elsewhere\n")
+    ended = fleet.roll_out("--conf", str(conf_of(tmp_path)))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "useradd --gid confluent ts-uploader" in host.done
+    (drop_in,) = (host.root / "etc/systemd/system/ts-uploader.service.d").iterdir()
+    assert drop_in.read_text() == "[Service]\nGroup=confluent\n"
+    drop_in.rename(drop_in.with_name("operators.conf"))
+    properties.unlink()
+    later = fleet.roll_out("--conf", str(conf_of(tmp_path)), version="0.3.0")
+    assert later.returncode == 0, later.stdout + later.stderr
+    assert [path.name for path in drop_in.parent.iterdir()] == ["operators.conf"]
+
+
+def test_configuration_that_the_check_refuses_goes_nowhere(tmp_path: Path) -> None:
+    """The agent that runs keeps its files, which a restart or a reload reads; mended, the new ones are taken."""
+    fleet = Fleet(tmp_path, {"broker-1": "0.1.0"})
+    host = fleet.hosts["broker-1"]
+    conf = host.root / "etc" / "ts-uploader" / "conf"
+    (conf / "other.properties").write_text("stays\n")
+    (host.root / "check").write_text("2")
+    ended = fleet.roll_out("--conf", str(conf_of(tmp_path)))
+    assert ended.returncode == 1
+    assert host.done[-1].startswith("ts-uploader check /etc/ts-uploader/conf.new ")
+    assert (conf / "prod.properties").read_text() == "a=b\n"
+    checked = conf.with_name("conf.new")
+    assert {path.name: path.read_text() for path in checked.iterdir()} == {
+        "prod.properties": "a=c\n",
+        "other.properties": "stays\n",
+    }
+    assert [path.stat().st_mode & 0o777 for path in (checked, checked / "prod.properties")] == [0o750, 0o640]
+    (host.root / "check").write_text("0")
+    assert fleet.roll_out().returncode == 0
+    assert (conf / "prod.properties").read_text() == "a=b\n"
+    assert fleet.roll_out("--conf", str(conf_of(tmp_path)), version="0.3.0").returncode == 0
+    assert (conf / "prod.properties").read_text() == "a=c\n"
+    assert (conf / "other.properties").read_text() == "stays\n"
+    assert not checked.exists()
+
+
+@pytest.mark.parametrize(
+    ("has", "asked", "installed"),
+    [
+        ((), ("--store", "azure"), ["agent", "azure"]),
+        (("google/auth", "azure/identity"), ("--store", "gcs"), ["agent", "gcs", "azure"]),
+    ],
+)
+def test_what_gets_a_stores_tokens_comes_along(
+    tmp_path: Path, has: tuple[str, ...], asked: tuple[str, ...], installed: list[str]
+) -> None:
+    """As asked, and as the release in use has it: without, the new one would be refused."""
+    fleet = Fleet(tmp_path, {"broker-1": "0.1.0"})
+    host = fleet.hosts["broker-1"]
+    for name in has:
+        (host.opt / "0.1.0/lib/python3.11/site-packages" / name).mkdir(parents=True)
+    ended = fleet.roll_out(*asked)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    pip = [f"pip install --require-hashes -r requirements/{name}.txt" for name in installed]
+    assert host.done[: len(pip) + 1] == [*pip, "pip install --no-deps ."]
+
+
+def test_a_release_in_use_that_was_installed_by_hand_is_not_removed(tmp_path: Path) -> None:
+    """Nothing tells it from one that was cut off but its mark, which only somebody who knows may set."""
+    fleet = Fleet(tmp_path, {"broker-1": "0.2.0"})
+    host = fleet.hosts["broker-1"]
+    (host.opt / "0.2.0" / "whole").touch()
+    (host.root / "metrics").write_text(WELL.replace("1.0", "0.0"))
+    ended = fleet.roll_out()
+    assert ended.returncode == 1
+    assert "0.2.0 is in use and was not installed by rollout: touch" in ended.stderr
+    assert (host.done, (host.opt / "0.2.0" / "whole").exists()) == ([], True)
+    (host.opt / "0.2.0" / ".complete").touch()
+    (host.opt / "0.2.0" / "bin").mkdir()
+    shutil.copy(host.root / "bin" / "release", host.opt / "0.2.0" / "bin" / "ts-uploader")
+    assert "it does not know who leads" in fleet.roll_out().stderr
+    assert host.done[0].startswith("ts-uploader check")
+    assert (host.opt / "0.2.0" / "whole").exists()
 
 
 def test_it_stops_at_the_canary_and_goes_on_when_run_again(tmp_path: Path) -> None:
@@ -160,6 +257,7 @@ def test_a_release_is_taken_only_where_a_link_says_which_one_runs(tmp_path: Path
         ("broker-1", "0.2.0", ("--canary", "few"), "not a number"),
         ("broker-1", "0.2.0", ("--conf", "/nowhere"), "holds no <clusterId>.properties"),
         ("broker-1", "0.2.0", ("--logs",), "needs a value"),
+        ("broker-1", "0.2.0", ("--store", "gcs;reboot"), "--store gcs;reboot: gcs, azure or agent"),
     ],
 )
 def test_a_mistake_is_told_before_any_host_is_asked(
