@@ -1,5 +1,6 @@
 """docs/upgrade.md, followed: its commands run as they stand, on a host whose directories and systemd are the test's."""
 
+import shutil
 import threading
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.commands import CHECKOUT, blocks
+from tests.docs.commands import CHECKOUT, CommandFailedError, blocks
 from tests.faults.conftest import ArchiveOf
 from tests.faults.java_uploader import JavaUploader, wait_taken_over
 from tests.faults.leaders import PATIENCE, Load, assert_shown, bases, logged, wait_in_sync
@@ -21,6 +22,8 @@ from ts_local.cluster import LocalCluster, wait_for
 pytestmark = pytest.mark.usefixtures("mended")
 
 PAGE = CHECKOUT / "docs" / "upgrade.md"
+UNIT = CHECKOUT / "deploy" / "ts-uploader.service"
+UNIT_BEFORE = f"# of the release before\n{UNIT.read_text()}"
 (VARIABLES,) = blocks(PAGE, "", language="sh")
 
 
@@ -52,7 +55,7 @@ def test_the_page_upgrades_an_agent_and_its_broker_and_goes_back(
     topic = "by-the-page"
     archive = archive_of(topic, cluster_id=cluster.cluster_id)
     cluster.create_topic(topic, assignment=[[1, 2]], config={"min.insync.replicas": "1"})
-    install, take, look = blocks(PAGE, "The agent of one broker")
+    install, check, take, look = blocks(PAGE, "The agent of one broker")
     (with_broker,) = blocks(PAGE, "With its broker")
     (back,) = blocks(PAGE, "Back to the release before")
     broker = cluster.brokers[1]
@@ -61,18 +64,23 @@ def test_the_page_upgrades_an_agent_and_its_broker_and_goes_back(
         host.agent.start()
         wait_release(archive, later=False)
         variables = {"AGENT": f"http://{host.agent.address}", "STEADY": "3"}
-        assert "ts-uploader 0." in host.run(VARIABLES, install, **variables)
+        assert "ts-uploader 0." in host.run(VARIABLES, install, check, **variables)
         assert host.asked == []
-        assert '"status": "ok"' in host.run(VARIABLES, take, look, **variables)
+        (host.systemd / "ts-uploader.service").write_text(UNIT_BEFORE)
+        assert '"status": "ready"' in host.run(VARIABLES, take, look, **variables)
+        assert (host.systemd / "ts-uploader.service").read_text() == UNIT.read_text()
         wait_release(archive, later=True)
         host.run(VARIABLES, with_broker, **variables)
         wait_in_sync(cluster, topic, 1, 2)
         host.run(VARIABLES, back, look, **variables)
+        assert (host.systemd / "ts-uploader.service").read_text() == UNIT_BEFORE
         assert host.asked == [
+            "daemon-reload",
             "restart ts-uploader",
             "stop ts-uploader",
             "restart kafka",
             "start ts-uploader",
+            "daemon-reload",
             "restart ts-uploader",
         ]
         archive.agent(2)  # where the leader went while its broker was away
@@ -89,7 +97,7 @@ def test_u29_the_page_moves_a_broker_over_from_the_java_uploader(
     topic = "java-by-the-page"
     archive = archive_of(topic, cluster_id="prod")
     cluster.create_topic(topic, assignment=[[1]])
-    variables, move = blocks(PAGE, "From the Java uploader")
+    variables, check, move = blocks(PAGE, "From the Java uploader")
     with ExitStack() as running:
         load = running.enter_context(Load(cluster, topic, 1))
         java = running.enter_context(ExitStack())
@@ -98,8 +106,10 @@ def test_u29_the_page_moves_a_broker_over_from_the_java_uploader(
         host = running.enter_context(host_beside(archive, tmp_path, **stopped))
         wait_java_shipped(archive, 0)
         write_config(host.etc / "conf", "prod", archive.properties)
+        host.run(VARIABLES, variables, check)
+        assert host.asked == []
         said = host.run(VARIABLES, variables, move, AGENT=f"http://{host.agent.address}", STEADY="3")
-        assert '"status": "ok"' in said
+        assert '"status": "ready"' in said
         assert host.asked == ["disable --now kafka-segment-uploader", "enable --now ts-uploader"]
         commit = wait_taken_over(archive)
         archive.wait_for_offset(commit.next_offset + 1, seconds=PATIENCE)
@@ -115,7 +125,7 @@ def bare_host(directory: Path) -> Host:
 
 def test_a_release_is_taken_only_where_a_link_says_which_one_runs(tmp_path: Path) -> None:
     """Where it is a directory nothing changes: no empty name is kept, and no link is made inside it."""
-    _, take, _ = blocks(PAGE, "The agent of one broker")
+    *_, take, _ = blocks(PAGE, "The agent of one broker")
     with bare_host(tmp_path) as host:
         venv = host.opt / "venv"
         venv.unlink()
@@ -125,6 +135,30 @@ def test_a_release_is_taken_only_where_a_link_says_which_one_runs(tmp_path: Path
         assert host.asked == []
     assert list(venv.iterdir()) == []
     assert not (host.opt / "previous").exists()
+
+
+def test_a_release_that_is_taken_twice_does_not_forget_the_one_before(tmp_path: Path) -> None:
+    """What it is called, and its unit, stay what they were."""
+    *_, take, _ = blocks(PAGE, "The agent of one broker")
+    with bare_host(tmp_path) as host:
+        (host.opt / "0.2.0" / "bin").mkdir(parents=True)
+        shutil.copy(host.opt / "0.1.0" / "bin" / "ts-uploader", host.opt / "0.2.0" / "bin")
+        (host.systemd / "ts-uploader.service").write_text(UNIT_BEFORE)
+        for _ in range(2):
+            host.run(VARIABLES, take)
+    assert (host.opt / "venv").readlink() == Path("0.2.0")
+    assert (host.opt / "previous").read_text() == "0.1.0\n"
+    assert (host.opt / "previous.service").read_text() == UNIT_BEFORE
+
+
+def test_the_look_ends_with_the_log_of_an_agent_that_was_refused(tmp_path: Path) -> None:
+    """Nobody waits for it: the unit does not start it again."""
+    (move,) = blocks(PAGE, "From the Java uploader")[-1:]
+    with bare_host(tmp_path) as host:
+        host.agent.launch()
+        wait_for(lambda: host.agent.refused, "the agent to refuse what is not there", PATIENCE)
+        with pytest.raises(CommandFailedError, match=r"server\.properties"):
+            host.run(VARIABLES, move.text[move.text.index("steady=0") :], AGENT=f"http://{host.agent.address}")
 
 
 CONNECTED = "ts_uploader_leadership_connected 1.0\n"
@@ -137,7 +171,7 @@ UNWELL = [None, "ts_uploader_leadership_connected 0.0\n", WELL.replace("0.0", "1
 def test_the_look_ends_when_the_agent_was_well_for_some_time(tmp_path: Path) -> None:
     """Not for want of an answer, of leadership, or of partitions that it has yet to learn of; the same on both ways."""
     looks = [blocks(PAGE, section)[-1] for section in ("The agent of one broker", "From the Java uploader")]
-    look, same = (block.text[block.text.index("until curl") :] for block in looks)
+    look, same = (block.text[block.text.index("steady=0") :] for block in looks)
     assert look == same
     answers = [*UNWELL, WELL, None, WELL, CONNECTED, WELL]
     asked: list[str | None] = []

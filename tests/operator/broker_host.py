@@ -21,6 +21,7 @@ from typing import Self
 from tests.docs.commands import CHECKOUT, Block, CommandFailedError, Shell
 from ts_local.agent import AgentProcess
 from ts_local.prometheus import program
+from ts_uploader.cli import EXIT_REFUSED
 
 _PYTHON = """\
 #!/bin/bash
@@ -69,6 +70,10 @@ while [[ $# -gt 0 ]]; do
 done
 exec {install} "${{words[@]}}"
 """
+_JOURNALCTL = """\
+#!/bin/bash
+[[ "$1 $2 $3" == "-u ts-uploader -n" ]] && exec tail -n "$4" "$TEST_LOG"
+"""
 _SYSTEMCTL = """\
 #!/bin/bash
 exec 9>"$TEST_LOCK"; flock 9
@@ -96,6 +101,11 @@ class _Unit(AgentProcess):
             start = start.replace(f"${{{name}}}", value).replace(f"${name}", value)
         assert "$" not in start
         return shlex.split(self._host.shell.here(start))
+
+    @property
+    def refused(self) -> bool:
+        """Whether it ended with the one code after which the unit starts it no more."""
+        return self._process is not None and self._process.poll() == EXIT_REFUSED
 
     def variables(self) -> Mapping[str, str]:
         """What the constructor was given, and the environment file."""
@@ -142,7 +152,7 @@ class Host:
         self._bin, self._release = root / "bin", root / "release"
         for directory in (self._bin, self._release / "build" / "lib", self.systemd):
             directory.mkdir(parents=True)
-        scripts = {"systemctl": _SYSTEMCTL, "useradd": _USERADD, "runuser": _RUNUSER}
+        scripts = {"systemctl": _SYSTEMCTL, "journalctl": _JOURNALCTL, "useradd": _USERADD, "runuser": _RUNUSER}
         scripts["install"] = _INSTALL.format(install=shutil.which("install"))
         if not for_real:
             scripts |= {"python3": _PYTHON, "pip": _PIP}
@@ -177,6 +187,7 @@ class Host:
             {
                 "TEST_PROGRAM": str(root / "new"),
                 "TEST_LOCK": str(root / "lock"),
+                "TEST_LOG": str(self.agent.log),
                 "TEST_REQUESTS": str(self._requests),
                 "TEST_ANSWERS": str(self._answers),
                 **environment,
@@ -235,6 +246,9 @@ class Host:
     def _serve(self) -> None:
         """Do what systemctl is told, one request at a time, until told to end."""
         while (request := self._requests.read_text().strip()) != "end":
+            if request == "is-failed -q ts-uploader":  # it changes nothing, and is asked again and again
+                self._answers.write_text("0\n" if self.agent.refused else "1\n")
+                continue
             self.asked.append(request)
             words = [word for word in request.split() if word != "--now"]
             try:
