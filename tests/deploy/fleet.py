@@ -123,7 +123,7 @@ class Fleet:
             archive.add(unpacked, unpacked.name)
 
     def roll_out(self, *arguments: str, version: str = "0.2.0") -> subprocess.CompletedProcess[str]:
-        """Run it with short times."""
+        """Run it with short times, where new files are closed to others than root."""
         command = [
             *(str(ROLLOUT), "--hosts", str(self.list), "--release", str(self.release), "--version", version),
             *("--steady", "1", "--patience", "1"),
@@ -137,6 +137,7 @@ class Fleet:
             text=True,
             timeout=240,
             check=False,
+            umask=0o027,
         )
 
 

@@ -40,7 +40,7 @@ def test_each_host_is_checked_before_it_takes_the_release(tmp_path: Path) -> Non
 
 
 def test_a_host_without_an_agent_gets_one(tmp_path: Path) -> None:
-    """User, unit, environment and the cluster's file, which only the agent's group may read."""
+    """User, unit, environment and the cluster's file, which only the agent's group may read; the rest its user may."""
     fleet = Fleet(tmp_path, {"broker-1": None})
     without = fleet.roll_out()
     assert (without.returncode, fleet.hosts["broker-1"].done) == (1, [])
@@ -63,6 +63,8 @@ def test_a_host_without_an_agent_gets_one(tmp_path: Path) -> None:
     assert (etc / "ts-uploader" / "conf" / "prod.properties").stat().st_mode & 0o777 == 0o640
     assert (etc / "systemd" / "system" / "ts-uploader.service").exists()
     assert (etc / "ts-uploader" / "environment").stat().st_mode & 0o777 == 0o600
+    for directory in (host.opt, host.opt / "0.2.0" / "bin", etc / "ts-uploader", etc / "ts-uploader" / "conf"):
+        assert directory.stat().st_mode & 0o777 == 0o755, directory
     assert not (etc / "systemd" / "system" / "ts-uploader.service.d").exists()
 
 
