@@ -158,7 +158,7 @@ def test_the_look_ends_with_the_log_of_an_agent_that_was_refused(tmp_path: Path)
         host.agent.launch()
         wait_for(lambda: host.agent.refused, "the agent to refuse what is not there", PATIENCE)
         with pytest.raises(CommandFailedError, match=r"server\.properties"):
-            host.run(VARIABLES, move.text[move.text.index("steady=0") :], AGENT=f"http://{host.agent.address}")
+            host.shell.run(VARIABLES, move.text[move.text.index("steady=0") :], AGENT=f"http://{host.agent.address}")
 
 
 CONNECTED = "ts_uploader_leadership_connected 1.0\n"

@@ -219,7 +219,8 @@ class Host:
         (self.opt / "venv").symlink_to("0.1.0")
         shutil.copy(self._release / "deploy" / "ts-uploader.service", self.systemd)
         (self.etc / "environment").write_text(
-            f"KAFKA_SERVER_PROPERTIES={server_properties}\nTS_UPLOADER_ARGUMENTS=--http-address {self.agent.address}\n"
+            f"KAFKA_SERVER_PROPERTIES={server_properties}\n"
+            f'TS_UPLOADER_ARGUMENTS="--http-address {self.agent.address}"\n'
         )
 
     def run(self, *parts: Block | str, **variables: str) -> str:
