@@ -57,6 +57,12 @@ GAP = Kind(
     "Offsets that existed nowhere any more when the agent came to them; its gap record says why.",
     "Nothing, if the reason is known. The agent fills it where a broker still holds the range.",
 )
+GAP_RECORD_DAMAGED = Kind(
+    "gap-record-damaged",
+    _DAMAGED,
+    "Offsets that no living copy answers for, with a gap record that cannot be read, so that nobody can say why.",
+    "Put the last version of the record back. The agent's log of that time says the reason too.",
+)
 OVERLAP = Kind(
     "overlap",
     _INFORMATION,

@@ -17,7 +17,8 @@ def reference_page() -> str:
     lines = [
         "# What `tsctl verify` can find",
         "",
-        "Generated from `tsctl/findings.py`; `make docs` writes it anew.",
+        "Generated from `tsctl/findings.py`; `make docs` writes it anew. How to put an object back, and until when:",
+        "[runbook.md](runbook.md#putting-an-object-back).",
         "",
     ]
     for severity in reversed(Severity):

@@ -1,6 +1,5 @@
 """A partition as a whole: what its view lacks, what lies twice or is dead in it, and what belongs to nothing."""
 
-import json
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -8,6 +7,7 @@ from dataclasses import replace
 from ts_common.catalog import SegmentCopy, StoredSegment
 from ts_common.commit import Commit, ForeignCommit
 from ts_common.errors import AccessDenied, CorruptData, ObjectNotFound
+from ts_common.gaps import decode_gap
 from ts_common.object_keys import LOG_SUFFIX
 from ts_common.plan import Hole
 from ts_common.store.contract import ObjectStore
@@ -19,6 +19,7 @@ from tsctl.findings import (
     DEAD_TAIL,
     FOREIGN_OBJECT,
     GAP,
+    GAP_RECORD_DAMAGED,
     HOLE,
     JAVA_SEGMENTS,
     LOG_START_WRONG,
@@ -30,7 +31,9 @@ from tsctl.findings import (
     ORPHAN_SEGMENT,
     OVERLAP,
     OVERLAP_DIFFERS,
+    UNREADABLE,
     Finding,
+    Kind,
 )
 from tsctl.inventory import PartitionListing
 from tsctl.segment_check import Checked
@@ -110,23 +113,27 @@ def _missing(store: ObjectStore, listing: PartitionListing, view: PartitionView,
             continue
         count = f"{step.end - step.start} offsets"
         if step.recorded:
-            key, reason = _reason(store, listing, step)
-            yield Finding(GAP, where, f"{count}: {reason}", key, step.start, step.end)
+            kind, key, reason = _recorded(store, listing, step)
+            yield Finding(kind, where, f"{count}: {reason}", key, step.start, step.end)
         else:
             detail = f"{count} below the next offset {view.end} that no object answers for"
             yield Finding(HOLE, where, detail, listing.catalog.keys.prefix, step.start, step.end)
 
 
-def _reason(store: ObjectStore, listing: PartitionListing, hole: Hole) -> tuple[str | None, str]:
-    """The key and the reason of a record over a recorded hole."""
+def _recorded(store: ObjectStore, listing: PartitionListing, hole: Hole) -> tuple[Kind, str | None, str]:
+    """What a recorded hole is, the key of a record over it, and the reason that it gives."""
     for start, end, _ in listing.gap_records:
         if start <= hole.start < end:
             key = listing.catalog.keys.gap(start, end)
             try:
-                return key, str(json.loads(store.get(key)[0])["reason"])
-            except (AccessDenied, ObjectNotFound, ValueError, KeyError, TypeError) as error:
-                return key, f"its record cannot be read: {error!r}"
-    return None, "recorded"
+                return GAP, key, decode_gap(store.get(key)[0], key).reason
+            except CorruptData as error:
+                return GAP_RECORD_DAMAGED, key, str(error)
+            except AccessDenied as error:
+                return UNREADABLE, key, str(error)
+            except ObjectNotFound:
+                return GAP, key, "recorded; the record is gone since it was listed"
+    return GAP, None, "recorded"
 
 
 def _dead(view: PartitionView, where: str) -> Iterator[Finding]:

@@ -17,6 +17,7 @@ from ts_common.logs import LogFormat
 from ts_uploader.cli import app as agent_cli
 from ts_uploader.environment import ServerPropertiesEnvironment
 from tsctl.cli import app as tsctl_cli
+from tsctl.segment_check import Depth
 
 CHECKOUT = Path(__file__).parents[2]
 KUBERNETES = CHECKOUT / "deploy" / "kubernetes"
@@ -140,6 +141,7 @@ def test_the_nightly_job_is_a_command_of_tsctl_with_the_agents_file() -> None:
     (file,) = BROKER["ConfigMap", "ts-uploader"]["data"]
     assert str(options["config"]) == f"{mounts(TSCTL)['ts-uploader']['mountPath']}/{file}"
     assert options["as_json"]
+    assert options["depth"] is Depth.LISTING  # what is asked of each segment grows with the archive
     asked = options["bootstrap_server"].split(",")
     service = BROKER["StatefulSet", "kafka"]["spec"]["serviceName"]
     assert asked == [f"kafka-{number}.{service}:9092" for number in range(3)]

@@ -2,14 +2,19 @@
 
 import http.client
 import json
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
+from string import Template
+from typing import Any
 
 import boto3
 import pytest
+from botocore import xform_name
 from botocore.exceptions import ClientError
 
+from tests.docs.commands import blocks, commands
 from tests.log_format.build import batch, record
 from tests.spark.archives import Archive
 from ts_common.errors import AccessDenied
@@ -123,12 +128,12 @@ def removed(key: str) -> bool:
     return True
 
 
-def archive_of_one_topic() -> Archive:
+def archive_of_one_topic(topic: str = "clicks") -> Archive:
     """With a commit and two segments, written by whoever the environment names."""
     archive = Archive(LOCATION, KEYS.entropy_bits)
     for base in (0, 1):
-        archive.put_segment("clicks", base, batch(base, [record(0)]), index=b"", timeindex=b"")
-    archive.commit("clicks", 2, highest_base=1)
+        archive.put_segment(topic, base, batch(base, [record(0)]), index=b"", timeindex=b"")
+    archive.commit(topic, 2, highest_base=1)
     return archive
 
 
@@ -191,16 +196,76 @@ def test_a_collector_may_remove_segments_and_nothing_that_says_what_there_was(st
             store.put(key, b"x")
 
 
+class Aws:
+    """The AWS command line as far as the runbook needs it: `aws s3api OPERATION --MEMBER VALUE`, by the SDK's names."""
+
+    def __init__(self, **variables: str) -> None:
+        self._variables = variables
+        self.client = boto3.Session().client("s3")
+
+    def run(self, command: str) -> Any:
+        """What a command of the page gives back, with the page's variables as they are given here.
+
+        Raises:
+            KeyError: the operation has no such option, or a variable has no value.
+            ClientError: it was refused.
+        """
+        _aws, _s3api, operation, *options = shlex.split(Template(command).substitute(self._variables))
+        model: Any = self.client.meta.service_model
+        name = next(each for each in model.operation_names if xform_name(each, "-") == operation)
+        members = {f"--{xform_name(each, '-')}": each for each in model.operation_model(name).input_shape.members}
+        given = {members[option]: value for option, value in zip(options[::2], options[1::2], strict=True)}
+        return getattr(self.client, xform_name(name))(**given)
+
+
+def test_a_restorer_puts_back_what_was_deleted_or_overwritten_with_its_metadata(
+    store_as: As, aws: MotoServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """By the runbook's commands: the marker goes, the right version is copied over, `tsctl verify` finds nothing."""
+    listed, unmark, copy = (
+        command
+        for block in blocks(DEPLOY.parent / "docs" / "runbook.md", "Putting an object back", language="sh")
+        for command in commands(block)
+        if command.startswith("aws ")
+    )
+    store_as("uploader")
+    archive = archive_of_one_topic("restored")
+    keys = archive.partition("restored")
+    deleted, overwritten = f"base/prefix/{keys.segment(SegmentName(0))}", f"base/prefix/{keys.segment(SegmentName(1))}"
+    archive.store.close()
+    verify = ["verify", "--url", LOCATION, "--cluster", "prod", "--entropy-bits", "5", "--depth", "full", "restored"]
+    store_as("reader")
+    assert run_tsctl(verify) == ExitCode.FINE, capfd.readouterr()
+    store_as("collector")
+    assert removed(keys.segment(SegmentName(0)))
+    right = store_as("uploader").head(keys.segment(SegmentName(1))).metadata
+    store_as("uploader").put(keys.segment(SegmentName(1)), b"not what was shipped")
+    store_as("reader")
+    assert run_tsctl(verify) == ExitCode.FOUND, capfd.readouterr()
+    store_as("restorer")
+    (marker,) = (each for each in Aws(BUCKET=BUCKET, KEY=deleted).run(listed)["DeleteMarkers"] if each["IsLatest"])
+    Aws(BUCKET=BUCKET, KEY=deleted, MARKER=marker["VersionId"]).run(unmark)
+    (version,) = (each for each in Aws(BUCKET=BUCKET, KEY=overwritten).run(listed)["Versions"] if not each["IsLatest"])
+    Aws(BUCKET=BUCKET, KEY=overwritten, VERSION=version["VersionId"]).run(copy)
+    assert not removed(keys.commit)  # a version may go, and no object may be deleted
+    store = store_as("reader")
+    assert store.head(keys.segment(SegmentName(1))).metadata == right != {}
+    assert run_tsctl(verify) == ExitCode.FINE, capfd.readouterr()
+
+
 def test_no_policy_allows_more_than_it_names() -> None:
-    """No action by a pattern, nothing on every resource, and deletes in the collector's alone."""
-    assert POLICIES == ["collector", "reader", "reader-kms", "uploader", "uploader-kms"]
+    """No action by a pattern, nothing on every resource, and deletes in the collector's and of versions alone."""
+    assert POLICIES == ["collector", "reader", "reader-kms", "restorer", "uploader", "uploader-kms"]
     for name in POLICIES:
         for statement in json.loads(document(f"iam/{name}.json"))["Statement"]:
             actions = [statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"]
             assert not any("*" in action for action in actions)
             assert statement["Resource"] != "*"
             if statement["Effect"] == "Allow" and any("Delete" in action for action in actions):
-                assert (name, statement["Sid"]) == ("collector", "RemoveWhatExpired")
+                assert (name, statement["Sid"]) in {
+                    ("collector", "RemoveWhatExpired"),
+                    ("restorer", "RemoveDeleteMarkers"),
+                }
 
 
 def test_the_policy_of_the_bucket_refuses_what_no_agent_does() -> None:
