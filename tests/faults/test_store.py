@@ -209,8 +209,9 @@ def test_u14_an_agent_outlasts_a_store_in_trouble(
     assert agent.pid == pid
     assert agent.health()["dead_threads"] == []
     assert_complete(archive, ends, kafkas(archive, 2))
-    errors = [value for name, value in agent.metrics().items() if name.startswith("ts_uploader_errors_total")]
-    assert sum(errors) > 0
+    if weather != "truncated answers":  # what is cut short is read on from there, which is no failure
+        errors = [value for name, value in agent.metrics().items() if name.startswith("ts_uploader_errors_total")]
+        assert sum(errors) > 0
 
 
 LOST = ["incarnations.json", "log.start", ".index", ".log", "offset.wm", "offset.wm later"]
