@@ -266,6 +266,7 @@ def test_the_installation_fetches_and_builds_what_the_pages_say(stage: Stage, tm
         assert Path(f"/proc/{host.agent.pid}/exe").readlink().name.startswith("python")
         assert str(host.opt) in Path(f"/proc/{host.agent.pid}/cmdline").read_text()
         assert host.agent.status()["ready"]
+        stage.fill()
         wait_for(lambda: host.agent.metrics()["ts_uploader_commits_total"] > 0, "a commit", SECONDS)
 
 
