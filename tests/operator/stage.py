@@ -6,7 +6,7 @@ with stage_of(directory) as stage:
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,7 +116,7 @@ def host_of(
     root: Path,
     environment: Mapping[str, str],
     places: Mapping[str, str],
-    units: Mapping[str, object],
+    units: Mapping[str, Callable[[str], object]],
     *,
     for_real: bool = False,
 ) -> Host:
@@ -127,7 +127,7 @@ def host_of(
         archive.cluster.logs,
         environment,
         broker.server_properties,
-        units=units,  # type: ignore[arg-type]
+        units=units,
         installed=False,
         for_real=for_real,
         places={
