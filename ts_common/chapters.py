@@ -2,7 +2,7 @@ r"""Chapters: the metadata of many consecutive segments in one object, so that r
 
 ::
 
-    chapters/<first base, 20 digits>.json
+    segment-metadata/<first base, 20 digits>.json
         3f9a0b1c                                          CRC-32C of all that follows, 8 hex digits
         {"of":"t-0","segments":[["00000000000000000000",151,"\"f99d...\"",10,[[0,0]],10,1009,1000,123,null,0,null],...]}
 
@@ -58,7 +58,7 @@ class ChapterEntry:
 
 
 def parse_chapter_name(name: str) -> int | None:
-    """The first base that an object's name under `chapters/` says; None for what is no chapter."""
+    """The first base that an object's name under `segment-metadata/` says; None for what is no chapter."""
     match = _NAME.fullmatch(name)
     return None if match is None else int(match[1])
 
