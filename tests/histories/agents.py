@@ -1,0 +1,180 @@
+"""Real agents beside the model's brokers: tracker, uploader and commits. Time and threads are the test's.
+
+A task may be under way while its agent is told of something, takes another task (agents have many threads), or dies.
+"""
+
+import itertools
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from tests.histories.clock import Clock
+from tests.histories.cluster import Cluster, Topic
+from tests.histories.replica import Replica
+from ts_common.config import OffsetReset
+from ts_common.errors import TieredStorageError
+from ts_common.model import TopicPartition
+from ts_common.object_keys import ClusterKeys, PartitionKeys
+from ts_common.store.contract import ObjectStore
+from ts_uploader.chapters import write_chapter
+from ts_uploader.commit import CommitLog
+from ts_uploader.events import AnyTask, AskStore, Led, NotLed, Observation, Reign, Rescan
+from ts_uploader.metrics import Metrics
+from ts_uploader.retention import TopicRetention
+from ts_uploader.tracker import Tracker
+from ts_uploader.uploader import Uploader
+from ts_uploader.watch.scan import list_partition, read_high_watermarks
+from ts_uploader.workers import Performer
+
+TP = TopicPartition("t", 0)
+CLUSTER = ClusterKeys("c")
+METRICS = Metrics()
+T = TypeVar("T")
+
+
+class Killed(BaseException):
+    """The process of the agent whose task this was is gone."""
+
+
+@dataclass
+class Work:
+    """A task under way.
+
+    Attributes:
+        agent: whose.
+        life: which of its processes; another one by now means that this one was killed.
+        task: what is done.
+        topic: the living one when it began.
+        replica: of the broker, when it began.
+        starts: every log start offset that the broker had meanwhile.
+    """
+
+    agent: "Agent"
+    life: int
+    task: AnyTask | None
+    topic: Topic
+    replica: Replica
+    starts: set[int] = field(default_factory=set)
+
+
+class _ChaptersAtOnce:
+    """Writes segment metadata at each commit; the store may fail it."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def committed(self, keys: PartitionKeys, next_offset: int, _: int) -> None:
+        """As the writer's thread, and so without a word where it fails."""
+        with suppress(TieredStorageError):
+            write_chapter(self._store, keys, next_offset)
+
+
+class Agent:
+    """One agent beside one broker.
+
+    Args:
+        cluster: the model.
+        broker: which of its brokers.
+        store: shared by all agents.
+        clock: of the host.
+        stack: what is under way, of all agents; the innermost last.
+        reset: where an archive begins.
+    """
+
+    def __init__(
+        self, cluster: Cluster, broker: int, store: ObjectStore, clock: Clock, stack: list[Work], reset: OffsetReset
+    ) -> None:
+        self._cluster = cluster
+        self.broker = broker
+        self._store = store
+        self._clock = clock
+        self._stack = stack
+        self._reset = reset
+        self._lives = itertools.count()
+        self.tasks: list[AnyTask] = []
+        self.restart()
+
+    def restart(self) -> None:
+        """Everything that the agent knew is gone, and what it does ends at the next call."""
+        self.life = next(self._lives)
+        self.tracker = Tracker(self._reset)
+        self.tasks.clear()
+        self.listed: list[tuple[int, int]] = []  # when, and the lowest live base
+        self._performer = Performer(
+            Uploader(lambda _: self._store, lambda _: TopicRetention()),
+            CommitLog(CLUSTER, self.broker, lambda _: self._store),
+            self,  # type: ignore[arg-type]
+            METRICS,
+            _ChaptersAtOnce(self._store),  # type: ignore[arg-type]
+        )
+
+    def hint(self, _: TopicPartition) -> None:
+        """A rescan of the performer's: the listing comes at once."""
+        self.see_directory()
+
+    def see_directory(self) -> None:
+        """The scan looks."""
+        directory = self._cluster.brokers[self.broker].path
+        life = self.life
+        # While it looks the process may end.
+        listing = self._alone(None, lambda: list_partition(TP, directory, directory.parent))
+        if listing is not None and life == self.life:
+            now = self._clock.tick()
+            if listing.bases:
+                self.listed.append((now, listing.bases[0]))
+            self._observe(replace(listing, taken_at=now))
+
+    def see_checkpoint(self) -> None:
+        """The agent reads the broker's checkpoint of high watermarks."""
+        log_dir = self._cluster.brokers[self.broker].path.parent
+        life = self.life
+        found = self._alone(None, lambda: read_high_watermarks(log_dir))
+        if found is not None and life == self.life:
+            self._observe(found)
+
+    def see_leadership(self) -> None:
+        """The leadership source names the leader."""
+        if self._cluster.leader == self.broker:
+            self._observe(Led(TP, Reign(self._cluster.epoch, self._cluster.topic.topic_id, self._clock.tick())))
+        else:
+            self._observe(NotLed(TP))
+
+    def see(self) -> None:
+        """Leadership, directory and checkpoint."""
+        self.see_leadership()
+        self.see_directory()
+        self.see_checkpoint()
+
+    def work(self, index: int) -> str | None:
+        """Carry out one of the tasks that wait; its name and what became of it."""
+        if not self.tasks:
+            return None
+        task = self.tasks.pop(index % len(self.tasks))
+        if isinstance(task, Rescan):
+            self._clock.tick(task.after_seconds)
+        tracker = self.tracker
+        result = self._alone(task, lambda: self._performer.perform(task))
+        if result is not None and self.tracker is tracker:
+            self.tasks += tracker.conclude(result)
+        reason = getattr(result, "reason", "")
+        return f"{type(task).__name__} -> {type(result).__name__} {reason}".rstrip()
+
+    def pending_retries(self) -> int:
+        """Questions and rescans that wait."""
+        return sum(isinstance(task, AskStore | Rescan) for task in self.tasks)
+
+    def _alone(self, task: AnyTask | None, do: Callable[[], T]) -> T | None:
+        work = Work(self, self.life, task, self._cluster.topic, self._cluster.brokers[self.broker])
+        work.starts.add(work.replica.start)
+        self._stack.append(work)
+        try:
+            return do()
+        except Killed:
+            return None
+        finally:
+            self._stack.pop()
+
+    def _observe(self, event: Observation) -> None:
+        self.tasks += self.tracker.observe(event)
+

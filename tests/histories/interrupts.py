@@ -1,0 +1,65 @@
+"""Where other actors can act inside a task: between two looks at the broker's files, and where production code sleeps.
+
+`installed` replaces what the two rooms that look at files know as `os`; production code has no hook for it. A listing
+becomes two system calls, as that of a large directory is (getdents64), and a file may be renamed between two opens.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from ts_uploader import segment_file
+from ts_uploader.watch import scan
+
+Pause = Callable[[str], None]
+
+
+class _HookedOs:
+    """The module `os`, but for what looks at files."""
+
+    def __init__(self, pause: Pause) -> None:
+        self._pause = pause
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+    def open(self, path: Path, *arguments: Any, **named: Any) -> int:
+        """Others act before a file is opened."""
+        self._pause("open")
+        return os.open(path, *arguments, **named)
+
+    def pread(self, *arguments: Any) -> bytes:
+        """Others act before bytes are read."""
+        self._pause("read")
+        return os.pread(*arguments)
+
+    def listdir(self, path: Path) -> list[str]:
+        """Two calls to the kernel, with others between them."""
+        first = sorted(os.listdir(path))
+        self._pause("list")
+        second = sorted(os.listdir(path))
+        if second == first:
+            return first
+        middle = len(first) // 2
+        return first[:middle] + [name for name in second if not middle or name > first[middle - 1]]
+
+
+@contextmanager
+def installed(pause: Pause, sleep: Callable[[float], None]) -> Iterator[None]:
+    """Let others act inside tasks, and let no one sleep.
+
+    Args:
+        pause: called with what comes next, wherever others may act.
+        sleep: called instead of `time.sleep`.
+    """
+    hooked = _HookedOs(pause)
+    with (
+        patch.object(segment_file, "os", hooked),
+        patch.object(scan, "os", hooked),
+        patch.object(time, "sleep", sleep),
+    ):
+        yield
