@@ -1,6 +1,6 @@
 """Lineages: the commit goes back, `log.start` follows, and readers join the two (protocol rules 5 and 8)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -32,10 +32,9 @@ def commits(store: ObjectStore) -> CommitLog:
 
 
 @pytest.fixture(autouse=True)
-def _no_waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Readers try as often as ever, without their backoff."""
     monkeypatch.setattr(catalogs, "_LINEAGE_WAITS_SECONDS", (0.0,) * 5)
-    return
 
 
 def write_commit(
@@ -239,8 +238,11 @@ def test_u36_an_agent_below_the_lineage_of_log_start_steps_back(
     write_log_start(store, 100, Lineage(6, 100, 250))
     local.segments(0, 200)
     local.epochs((5, 0))
-    for prepare in (lambda: None, lambda: put_segment(store, 0, 200, (5, 0)), lambda: write_commit(store, 9, (4, 0))):
-        prepare()
+    for stands in ("nothing", "a segment", "a commit"):
+        if stands == "a segment":
+            put_segment(store, 0, 200, (5, 0))
+        elif stands == "a commit":
+            write_commit(store, 9, (4, 0))
         with pytest.raises(ReignOver, match=r"log.start has a lineage of leader epoch 6, this broker leads in 5"):
             ask(commits, local, 5)
     assert stored(store)[1].lineage == Lineage(6, 100, 250)
