@@ -3,7 +3,7 @@ tests go to one process.
 """
 
 import uuid
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -50,7 +50,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """What each file of the suite cost, servers and all, the dearest first: `make test` has a bound."""
-    seconds: Counter[str] = Counter()
+    seconds: dict[str, float] = defaultdict(float)
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport):
@@ -58,7 +58,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     if sum(seconds.values()) < _WORTH_TELLING_SECONDS:
         return
     terminalreporter.section(f"seconds of {len(seconds)} files, {sum(seconds.values()):.0f} in all")
-    for file, spent in seconds.most_common():
+    for file, spent in sorted(seconds.items(), key=lambda item: -item[1]):
         terminalreporter.line(f"{spent:8.1f}  {file}")
 
 
