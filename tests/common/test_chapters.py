@@ -28,6 +28,7 @@ METADATA = st.builds(
     txnindex=st.none() | st.tuples(CRCS, st.sampled_from(TxnIndexState)),
     corruptions=st.integers(0, 1000),
     timeindex=st.none() | CRCS,
+    shipped=st.none() | OFFSETS,
 )
 ENTRIES = st.lists(
     st.builds(ChapterEntry, NAMES, OFFSETS, st.from_regex(r'"[0-9a-f]{32}"', fullmatch=True), st.none() | METADATA),

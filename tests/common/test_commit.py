@@ -97,6 +97,7 @@ def test_a_damaged_log_start_is_refused() -> None:
         txnindex=st.none() | st.tuples(st.integers(0, 2**32 - 1), st.sampled_from(TxnIndexState)),
         corruptions=st.integers(0, 99),
         timeindex=st.none() | st.integers(0, 2**32 - 1),
+        shipped=st.none() | st.integers(0, 2**43),
     )
 )
 def test_metadata_reads_back_and_fits_s3(metadata: SegmentMetadata) -> None:

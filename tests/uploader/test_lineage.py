@@ -1,6 +1,6 @@
 """Lineages: the commit goes back, `log.start` follows, and readers join the two (protocol rules 5 and 8)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -32,10 +32,9 @@ def commits(store: ObjectStore) -> CommitLog:
 
 
 @pytest.fixture(autouse=True)
-def _no_waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Readers try as often as ever, without their backoff."""
     monkeypatch.setattr(catalogs, "_LINEAGE_WAITS_SECONDS", (0.0,) * 5)
-    return
 
 
 def write_commit(
@@ -50,9 +49,9 @@ def write_log_start(store: ObjectStore, offset: int, lineage: Lineage | None = N
 
 
 def put_segment(
-    store: ObjectStore, base: int, end: int, *epochs: tuple[int, int], name: SegmentName | None = None
+    store: ObjectStore, base: int, end: int, *epochs: tuple[int, int], name: SegmentName | None = None, lacks: int = 0
 ) -> None:
-    metadata = SegmentMetadata(end, epochs, end - base, None, None, 0)
+    metadata = SegmentMetadata(end, epochs, end - base - lacks, None, None, 0)
     store.put(KEYS.segment(name or SegmentName(base)), b"x", metadata=metadata.encode())
 
 
@@ -151,17 +150,16 @@ def test_u36_log_start_gets_the_lineage_also_where_its_number_stays(
     assert store.get(KEYS.log_start)[1].etag != old.etag
 
 
-def test_u36_readers_begin_no_lower_than_what_the_leader_holds(
+def test_u36_log_start_goes_no_lower_than_what_the_leader_holds(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """The election's first records are gone from the leader already: `log.start` goes down to what is left."""
-    write_commit(store, 300, (1, 250))
-    write_log_start(store, 250)
-    local.segments(100, 200)
-    local.epochs((5, 100))
-    asked = ask(commits, local, 5)
-    assert asked.position.next_offset <= 100
-    assert stored(store)[1].offset == 100
+    """Below that lies what retention took from the leader: readers would be told of a loss that was none of theirs."""
+    write_commit(store, 200, (1, 0))
+    write_log_start(store, 230)
+    local.segments(220, 300)
+    local.epochs((1, 220), (5, 300))
+    ask(commits, local, 5)
+    assert stored(store)[1] == LogStart(220, Lineage(5, 200, 230))
 
 
 def test_u36_an_archive_that_shipped_nothing_begins_below_its_log_start(
@@ -240,8 +238,11 @@ def test_u36_an_agent_below_the_lineage_of_log_start_steps_back(
     write_log_start(store, 100, Lineage(6, 100, 250))
     local.segments(0, 200)
     local.epochs((5, 0))
-    for prepare in (lambda: None, lambda: put_segment(store, 0, 200, (5, 0)), lambda: write_commit(store, 9, (4, 0))):
-        prepare()
+    for stands in ("nothing", "a segment", "a commit"):
+        if stands == "a segment":
+            put_segment(store, 0, 200, (5, 0))
+        elif stands == "a commit":
+            write_commit(store, 9, (4, 0))
         with pytest.raises(ReignOver, match=r"log.start has a lineage of leader epoch 6, this broker leads in 5"):
             ask(commits, local, 5)
     assert stored(store)[1].lineage == Lineage(6, 100, 250)
@@ -275,7 +276,7 @@ def test_u30_a_rebuilt_commit_goes_back_to_where_a_walk_mixed_two_lines(
     """A dead segment of epoch 2 fits between two living ones: the local log's own batch contradicts it."""
     write_log_start(store, 0)
     put_segment(store, 0, 100, (1, 0))
-    put_segment(store, 100, 200, (2, 100))
+    put_segment(store, 100, 200, (2, 100), lacks=1)  # so that it is no evidence by itself
     put_segment(store, 100, 200, (1, 100), name=SegmentName(100, 3, 7))
     put_segment(store, 200, 300, (3, 200))
     for base in (0, 100):
