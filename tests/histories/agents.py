@@ -48,6 +48,7 @@ class Work:
         topic: the living one when it began.
         replica: of the broker, when it began.
         starts: every log start offset that the broker had meanwhile.
+        epochs: every epoch that its checkpoint ended with meanwhile.
     """
 
     agent: "Agent"
@@ -56,6 +57,13 @@ class Work:
     topic: Topic
     replica: Replica
     starts: set[int] = field(default_factory=set)
+    epochs: set[int] = field(default_factory=set)
+
+    def look(self) -> None:
+        """Remember what the broker's log is like now."""
+        self.starts.add(self.replica.start)
+        if self.replica.epochs:
+            self.epochs.add(self.replica.epochs[-1][0])
 
 
 class _ChaptersAtOnce:
@@ -166,7 +174,7 @@ class Agent:
 
     def _alone(self, task: AnyTask | None, do: Callable[[], T]) -> T | None:
         work = Work(self, self.life, task, self._cluster.topic, self._cluster.brokers[self.broker])
-        work.starts.add(work.replica.start)
+        work.look()
         self._stack.append(work)
         try:
             return do()

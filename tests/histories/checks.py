@@ -27,7 +27,7 @@ from ts_common.segment_metadata import decode_metadata
 from ts_common.store.contract import IfAbsent, ObjectStore
 from ts_common.transactions import find_aborted, stable_end
 from ts_common.view import PartitionView, open_view
-from ts_uploader.events import AskStore, PassGap, Task
+from ts_uploader.events import AskStore, PassGap, Task, WriteCommit
 from ts_uploader.tracker import CHECKPOINT_SECONDS
 
 
@@ -133,7 +133,9 @@ class Checks:
             assert any(info.key == beside for info in self._store.list(beside)), f"{put.key} without {suffix} (rule 3)"
         committed = self._committed_since(archive, task.reign.epoch)
         assert metadata.end <= committed, f"{put.key} ends at {metadata.end}, committed is {committed} (rule 1)"
-        content = {offset: held.batch for held in archive.topic.codec.decode(put.body) for offset in held.kept}
+        whole = tuple(archive.topic.codec.decode(put.body))
+        assert whole in archive.topic.codec.closed, f"{put.key} is no closed segment of any log (rule 1)"
+        content = {offset: held.batch for held in whole for offset in held.kept}
         assert metadata.records in {None, len(content)}, f"{put.key}: {metadata.records} is not its number of records"
         lacking = [offset for offset in range(name.base, metadata.end) if offset not in content]
         untrue = [offset for offset in lacking if offset not in work.replica.cleaned]
@@ -191,6 +193,8 @@ class Checks:
             assert theirs == commit.lineage, f"the commit moves on, and log.start is of {theirs} (rule 5)"
         archive.furthest = went
         archive.commits.append((commit.epoch, commit.epochs))
+        led = archive.topic.codec.magic < 2 or commit.epoch in work.epochs or isinstance(work.task, WriteCommit)
+        assert led, f"a commit of epoch {commit.epoch}, and the broker's checkpoint ends with {work.epochs} (rule 1)"
         committed = self._committed_since(archive, commit.epoch)
         assert commit.next_offset <= committed, f"next {commit.next_offset} above what is committed, {committed}"
         self.check_view(archive, commit, work.replica)

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from awscrt.checksums import crc32c as checksum
+
 from tests.histories.memory_store import MemoryStore, read_body
-from ts_common.errors import OutcomeUnknown, PreconditionFailed, StoreUnavailable, TieredStorageError
+from ts_common.errors import CorruptData, OutcomeUnknown, PreconditionFailed, StoreUnavailable, TieredStorageError
 from ts_common.store.contract import (
     NO_METADATA,
     Body,
@@ -46,11 +48,13 @@ class Weather:
         faults: share of puts that fail.
         reads: share of reads and listings that fail.
         pauses: share of the points where others act.
+        renames: whether these others are the brokers' renames only.
     """
 
     faults: float = 0.0
     reads: float = 0.0
     pauses: float = 0.0
+    renames: bool = False
     rng: Random = field(default_factory=lambda: Random(0))
 
 
@@ -95,7 +99,10 @@ class FaultyStore(WrappedStore):
     ) -> ObjectInfo:
         """As told by the weather."""
         self._pause("before put")
-        put = Put(key, read_body(body, size), dict(metadata), condition, self._working())
+        data = read_body(body, size)
+        if crc32c is not None and crc32c != checksum(data):
+            raise CorruptData(f"{key}: other bytes than were read")
+        put = Put(key, data, dict(metadata), condition, self._working())
         fault = self._weather.rng.choice(PUT_FAULTS) if self._fails(self._weather.faults) else None
         if fault is not None:
             self._note(f"put of {_short(key)}: {fault}")

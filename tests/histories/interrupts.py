@@ -7,11 +7,13 @@ becomes two system calls, as that of a large directory is (getdents64), and a fi
 import os
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from ts_common import catalog, fetch
 from ts_uploader import segment_file
 from ts_uploader.watch import scan
 
@@ -48,6 +50,22 @@ class _HookedOs:
         return first[:middle] + [name for name in second if not middle or name > first[middle - 1]]
 
 
+class _OneThread(Executor):
+    """A pool that does what is submitted at once: the same history happens the same way again."""
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        """The result is there already."""
+        future: Future[Any] = Future()
+        try:
+            future.set_result(function(*arguments, **named))
+        except Exception as error:  # noqa: BLE001  (the future carries whatever it is)
+            future.set_exception(error)
+        return future
+
+
 @contextmanager
 def installed(pause: Pause, sleep: Callable[[float], None]) -> Iterator[None]:
     """Let others act inside tasks, and let no one sleep.
@@ -60,6 +78,8 @@ def installed(pause: Pause, sleep: Callable[[float], None]) -> Iterator[None]:
     with (
         patch.object(segment_file, "os", hooked),
         patch.object(scan, "os", hooked),
+        patch.object(catalog, "ThreadPoolExecutor", _OneThread),
+        patch.object(fetch, "ThreadPoolExecutor", _OneThread),
         patch.object(time, "sleep", sleep),
     ):
         yield

@@ -70,6 +70,7 @@ class Codec:
 
     def __init__(self, magic: int) -> None:
         self.magic = magic
+        self.closed: set[tuple[Held, ...]] = set()  # what any closed segment ever held
         self._bytes: dict[Held, bytes] = {}
         self._held: dict[bytes, Held] = {}
 

@@ -183,6 +183,7 @@ class Replica:
     def replace(self, old: list[int], new: list[Held]) -> None:
         """Begin to put one cleaned segment in the place of adjacent ones: `LocalLog.replaceSegments`."""
         self.finish()
+        self.codec.closed.add(tuple(new))
         self.segments = {
             base: new if base == old[0] else held for base, held in self.segments.items() if base not in old[1:]
         }
@@ -302,6 +303,7 @@ class Replica:
                 yield
 
     def _roll(self, base: int) -> None:
+        self.codec.closed.add(tuple(self.segments[self.active]))
         self._begin_segment(base)
         (self.path / f"{base:020d}.snapshot").write_bytes(producer_snapshot(self.history, self._end))
 

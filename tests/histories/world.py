@@ -98,6 +98,8 @@ WEIGHTS = {
     "see": 10,
     "work": 14,
     "lead": 18,
+    "lead while cleaning": 4,
+    "overtaken": 3,
     "sleepy": 6,
     "crash": 3,
     "land": 4,
@@ -121,6 +123,8 @@ def _happens(act: str, flavour: Flavour) -> bool:
         "lose records": flavour.lossy,
         "wipe": flavour.lossy,
         "compact": flavour.compacted,
+        "lead while cleaning": flavour.compacted,
+        "overtaken": flavour.lossy,
         "clock": flavour.clock_jumps,
         "create": flavour.created_again,
     }
@@ -178,6 +182,7 @@ class World:
         rng = Random(step.seed)
         self.weather.rng = rng
         self.weather.pauses = rng.choice((0.0, 0.03, 0.03, 0.15, 0.3))
+        self.weather.renames = rng.random() < 0.3
         self.weather.faults = rng.choice((0.0, 0.0, 0.0, 0.15, 0.3))
         self.weather.reads = rng.choice((0.0, 0.0, 0.0, 0.1))
         self.act(step.act, rng)
@@ -194,12 +199,15 @@ class World:
             return
         self._depth += 1
         try:
-            for _ in range(rng.choice((1, 1, 2, 4))):
-                self.act(rng.choices(self._acts, self._weights)[0], rng)
+            if self.weather.renames:
+                self._rename(rng)
+            else:
+                for _ in range(rng.choice((1, 1, 2, 4))):
+                    self.act(rng.choices(self._acts, self._weights)[0], rng)
         finally:
             self._depth -= 1
         for work in self.stack:
-            work.starts.add(work.replica.start)
+            work.look()
         if self.stack[-1].agent.life != self.stack[-1].life:
             self.note("is dead")
             raise Killed
@@ -210,7 +218,7 @@ class World:
 
     def _landed(self, put: Put) -> None:
         for work in self.stack:
-            work.starts.add(work.replica.start)
+            work.look()
         weather, self.weather.pauses = self.weather.pauses, 0.0
         self.checks.landed(put, late=not self.stack or put.by is not self.stack[-1])
         self.weather.pauses = weather
@@ -289,11 +297,13 @@ class World:
 
     def _rename(self, rng: Random) -> None:
         number = self._broker(rng)
+        if self.weather.renames and self.stack:
+            number = self.stack[-1].agent.broker
         self._some_steps(number, rng)
 
     def _some_steps(self, number: int, rng: Random) -> None:
         replica = self.cluster.brokers[number]
-        if rng.random() < 0.5:
+        if rng.random() < (0.1 if self.weather.renames else 0.5):
             replica.finish()
             return
         if replica.ongoing is not None:
@@ -373,6 +383,27 @@ class World:
             self.cluster.write_high_watermark(agent.broker, self.clock.tick())
             agent.see_checkpoint()
         self._works(agent, rng, rng.choice((2, 6, 20)))
+
+    def _lead_while_cleaning(self, rng: Random) -> None:
+        """The leader's agent looks and works between the cleaner's renames."""
+        self.cluster.begin_leading()
+        compact(self.cluster.leading, rng)
+        self.note(f"the cleaner on broker {self.cluster.leader} leaves {self.cluster.leading.bases}")
+        if self._depth == 0:
+            self.weather.renames, self.weather.pauses = True, rng.choice((0.15, 0.4))
+        self._lead(rng)
+
+    def _overtaken(self, rng: Random) -> None:
+        """A leader loses an unclean election, and follows, while its agent works on."""
+        old = self.cluster.leader
+        self._lose_records(rng)
+        self.cluster.produce(rng, rng.randint(0, 5))
+        for _ in range(rng.randint(1, 4)):
+            self.cluster.fetch(old, rng.choice((1, 2, 1000)))
+            agent = self._agent(rng, old)
+            if rng.random() < 0.3:
+                agent.see_directory()
+            self._works(agent, rng, 2)
 
     def _sleepy(self, rng: Random) -> None:
         """An agent sees its files and nothing of who leads by now, and works."""
