@@ -110,7 +110,7 @@ class Agent:
         self.tasks.clear()
         self.listed: list[tuple[int, int]] = []  # when, and the lowest live base
         self._performer = Performer(
-            Uploader(lambda _: self._store, lambda _: TopicRetention()),
+            Uploader(lambda _: self._store, lambda _: TopicRetention(compacted=True)),
             CommitLog(CLUSTER, self.broker, lambda _: self._store),
             self,  # type: ignore[arg-type]
             METRICS,

@@ -41,7 +41,7 @@ def compact(replica: Replica, rng: Random) -> None:
             after.append(Held(batch, kept))
         for offset in set(held.kept) - set(kept):
             replica.cleaned.setdefault(offset, []).append(batch)
-    replica.replace(group, after)
+    replica.replace(group, after, late=drops_markers)
 
 
 def _kept(held: Held, way: str, rng: Random, *, last: bool) -> tuple[int, ...]:

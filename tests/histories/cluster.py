@@ -29,6 +29,7 @@ class Topic:
         committed: the high watermark, at most, of each epoch that is over.
         high_watermark: the greatest that a leader of the living line had, and so what is acknowledged.
         lossy: epochs that began with an election that lost acknowledged records.
+        breaks: epochs that began with a leader that was not in sync.
     """
 
     topic_id: str
@@ -37,6 +38,7 @@ class Topic:
     committed: dict[int, int] = field(default_factory=dict)
     high_watermark: int = 0
     lossy: list[int] = field(default_factory=list)
+    breaks: list[int] = field(default_factory=list)
 
 
 class Cluster:
@@ -178,10 +180,11 @@ class Cluster:
         """The controller chooses a leader: of the in-sync replicas, or an unclean one; the epoch rises."""
         if number not in self.in_sync and not unclean:
             return
+        topic, chosen = self.topic, self.brokers[number]
         if number not in self.in_sync:
             self.in_sync = {number}
+            topic.breaks.append(self.epoch + 1)
         self._end_epoch()
-        topic, chosen = self.topic, self.brokers[number]
         shared = chosen.parts_from(self._line)
         self.epoch += 1
         self.leader = number
@@ -207,6 +210,7 @@ class Cluster:
         self.brokers[number] = self._replica(number, made_at)
         if alone:
             self.epoch += 1
+            self.topic.breaks.append(self.epoch)
             if self.topic.high_watermark:
                 self.topic.lossy.append(self.epoch)
                 self.topic.high_watermark = 0

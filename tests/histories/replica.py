@@ -42,6 +42,7 @@ class Replica:
         segments: what each live segment holds, by base offset; the last is the active one.
         epochs: as in `leader-epoch-checkpoint`.
         high_watermark: as this broker knows it.
+        late: bases of segments so old that the cleaner has taken markers of them, here or where it fetched from.
         cleaned: for each offset the batches of which this log lost it to compaction, here or where it fetched from.
         ongoing: the renames that have begun.
     """
@@ -55,6 +56,7 @@ class Replica:
         self.epochs: list[tuple[int, int]] = []
         self.high_watermark = 0
         self.cleaned: dict[int, list[Batch]] = {}
+        self.late: set[int] = set()
         self.ongoing: Steps | None = None
         self._end = 0
         self._trash: list[list[Path]] = []
@@ -104,9 +106,11 @@ class Replica:
         batch = held.batch
         if batch.epoch != NO_EPOCH and (not self.epochs or self.epochs[-1][0] < batch.epoch):
             self._assign(batch.epoch, batch.base)
+        is_late = False
         for offset in range(self._end, batch.end):
             if offset not in held.kept:
                 self.cleaned.setdefault(offset, []).append(history[offset])
+                is_late = is_late or history[offset].kind is not Kind.DATA
         self.history += history[len(self.history) : batch.end]
         active = self.segments[self.active]
         if sum(len(one.kept) for one in active) >= self.roll_size:
@@ -115,6 +119,9 @@ class Replica:
         active.append(held)
         with self._file(self.active, ".log").open("ab") as file:
             file.write(self.codec.encode(held))
+        if is_late or self.active in self.late:
+            self.late.add(self.active)
+            os.utime(self._file(self.active, ".log"), (0, 0))
         if batch.kind is Kind.ABORT:
             self._file(self.active, ".txnindex").write_bytes(transaction_index(active, self.history))
         self._end = batch.end
@@ -180,9 +187,11 @@ class Replica:
         if gone:
             self.ongoing = self._expiring(gone)
 
-    def replace(self, old: list[int], new: list[Held]) -> None:
+    def replace(self, old: list[int], new: list[Held], *, late: bool) -> None:
         """Begin to put one cleaned segment in the place of adjacent ones: `LocalLog.replaceSegments`."""
         self.finish()
+        if late or self.late & set(old):
+            self.late.add(old[0])
         self.codec.closed.add(tuple(new))
         self.segments = {
             base: new if base == old[0] else held for base, held in self.segments.items() if base not in old[1:]
@@ -284,6 +293,8 @@ class Replica:
             contents[".txnindex"] = transaction_index(new, self.history)
         for suffix, data in contents.items():
             self._file(base, suffix + ".cleaned").write_bytes(data)
+            if base in self.late:
+                os.utime(self._file(base, suffix + ".cleaned"), (0, 0))
             yield
         yield from self._rename(base, ".cleaned", ".swap")
         for one in old:
@@ -309,6 +320,7 @@ class Replica:
 
     def _begin_segment(self, base: int) -> None:
         self.segments[base] = []
+        self.late.discard(base)
         self._make_files(base)
 
     def _make_files(self, base: int) -> None:
