@@ -118,8 +118,8 @@ class CommitLog:
             marks = read_marks(store, keys)
             if not marks.has_log_start:
                 restore_log_start(store, keys, commit)
-            gaps = fillable(marks.gaps, commit.next_offset, listing.bases[0])
             start = commit.epochs.pairs[0][1] if commit.epochs.pairs else commit.next_offset
+            gaps = fillable(marks.gaps, commit.next_offset, listing.bases[0], log_start=start)
             position = Position(keys, start, commit.next_offset, commit.highest_base, commit.epochs, etag, commit, gaps)
         asked = self._follow(store, task, listing, position, holes)
         return replace(asked, foreign=isinstance(commit, ForeignCommit), beside_java=_was_java_here(commit))
@@ -233,7 +233,7 @@ class CommitLog:
             )
         for start, end in run.holes:
             log.error("a committed segment was written over", partition=str(task.partition), start=start, end=end)
-        gaps = fillable(merged([*catalog.gaps, *run.holes]), run.next_offset, listing.bases[0])
+        gaps = fillable(merged([*catalog.gaps, *run.holes]), run.next_offset, listing.bases[0], log_start=log_start)
         position = Position(
             keys, log_start, run.next_offset, run.highest_base, run.epochs, catalog.commit_etag, catalog.commit, gaps
         )

@@ -115,6 +115,12 @@ def record_gaps(
     return tuple(new)
 
 
-def fillable(gaps: Sequence[tuple[int, int]], next_offset: int, lowest: int) -> tuple[tuple[int, int], ...]:
-    """The recorded gaps below the next offset that reach above the lowest offset of a log: it may hold some of them."""
-    return tuple(gap for gap in gaps if gap[0] < next_offset and gap[1] > lowest)
+def fillable(
+    gaps: Sequence[tuple[int, int]], next_offset: int, lowest: int, *, log_start: int
+) -> tuple[tuple[int, int], ...]:
+    """What a log that begins at `lowest` may hold of the recorded gaps that begin below the next offset.
+
+    Nothing below `log.start` is filled: readers are not shown it, and retention took it, or would.
+    """
+    above = ((max(start, log_start), end) for start, end in gaps)
+    return tuple((start, end) for start, end in above if start < min(end, next_offset) and end > lowest)
