@@ -116,11 +116,11 @@ def record_gaps(
 
 
 def fillable(
-    gaps: Sequence[tuple[int, int]], next_offset: int, lowest: int, *, log_start: int
+    gaps: Sequence[tuple[int, int]], next_offset: int, lowest: int, log_start: int = 0
 ) -> tuple[tuple[int, int], ...]:
-    """What a log that begins at `lowest` may hold of the recorded gaps that begin below the next offset.
+    """The recorded gaps below the next offset that reach above the lowest offset of a log: it may hold some of them.
 
-    Nothing below `log.start` is filled: readers are not shown it, and retention took it, or would.
+    Below `log.start` nothing is filled: readers never show it, and retention would delete it again.
     """
-    above = ((max(start, log_start), end) for start, end in gaps)
-    return tuple((start, end) for start, end in above if start < min(end, next_offset) and end > lowest)
+    shown = ((max(start, log_start), end) for start, end in gaps if end > log_start)
+    return tuple(gap for gap in shown if gap[0] < next_offset and gap[1] > lowest)

@@ -133,9 +133,9 @@ def test_a_foreign_commits_epochs_come_from_what_is_left(archive: Archive) -> No
 def test_gaps_below_log_start_are_not_filled() -> None:
     """A broker may hold what retention took here; of a gap that reaches over the start, the part above it counts."""
     gaps = ((0, 10), (20, 40), (50, 60), (90, 100))
-    assert fillable(gaps, 80, 0, log_start=30) == ((30, 40), (50, 60))
-    assert fillable(gaps, 80, 40, log_start=30) == ((50, 60),)
-    assert fillable(gaps, 80, 0, log_start=0) == ((0, 10), (20, 40), (50, 60))
+    assert fillable(gaps, 80, 0, 30) == ((30, 40), (50, 60))
+    assert fillable(gaps, 80, 40, 30) == ((50, 60),)
+    assert fillable(gaps, 80, 0, 0) == ((0, 10), (20, 40), (50, 60))
 
 
 @pytest.mark.parametrize("seed", [*range(20), *(pytest.param(n, marks=pytest.mark.full) for n in range(20, 120))])
