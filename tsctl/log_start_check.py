@@ -1,9 +1,9 @@
 """What `log.start` says against what the store holds: lineages that do not fit, and living records that it hides.
 
 An archive of before lineages can hide records for ever: an election took the commit back below `log.start`, and the new
-leader's segments were shipped below it. Nothing in such an archive bears that election any more but the segments: they
-live by the commit's epochs, lie below `log.start`, and were shipped after it was written. Retention moves `log.start`
-up only over what was shipped before.
+leader's segments were shipped below it. Once the commit's epochs are cut at `log.start`, only these segments show it:
+they lie below `log.start`, are not dead by the commit's epochs, and were shipped after `log.start` was written.
+Retention moves `log.start` up only over what was shipped before.
 """
 
 from collections.abc import Iterable, Iterator
@@ -60,12 +60,13 @@ def _hidden(
         return
     hidden: list[tuple[int, int, SegmentCopy]] = []
     for copy in copies:
-        start = max(copy.base, commit.epochs.pairs[0][1])
+        # Another leader's segment that holds `log.start` may begin below it; the commit names no epoch there then.
+        start = copy.base if copy.end <= log_start else max(copy.base, commit.epochs.pairs[0][1])
         end = min(commit.epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end), log_start)
         if copy.metadata.epochs and start < end and _shipped(listing, copy) > written:
             hidden.append((start, end, copy))
     if hidden:
-        epochs = sorted({epoch for start, _, _ in hidden if (epoch := commit.epochs.at(start)) is not None})
+        epochs = sorted({epoch for *_, copy in hidden for epoch, _ in copy.metadata.epochs or ()})
         detail = (
             f"{len(hidden)} segments, of leader epoch {', '.join(map(str, epochs))}, hold living records below "
             f"{log_start} and were shipped after log.start was written; the first is {hidden[0][2].key}"

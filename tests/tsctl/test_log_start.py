@@ -40,10 +40,14 @@ def archive(tmp_path: Path) -> Archive:
     return Archive(tmp_path / "store")
 
 
-def test_u26_living_segments_below_log_start_are_found(archive: Archive) -> None:
-    """The archive began at 12; an empty replica won, and its 0..19 of epoch 1 were shipped below it, for nobody."""
+@pytest.mark.parametrize("first", [0, 12])
+def test_u26_living_segments_below_log_start_are_found(archive: Archive, first: int) -> None:
+    """The archive began at 12; an empty replica won, and its 0..19 of epoch 1 were shipped below it, for nobody.
+
+    Also where an agent of this release has cut the commit's epochs at `log.start` since.
+    """
     put(archive, 12, 18)
-    archive.commit("t", 20, epochs=[(1, 0)], highest_base=12, log_start=12)
+    archive.commit("t", 20, epochs=[(1, first)], highest_base=12, log_start=12)
     keys = archive.partition("t")
     age(archive, keys.log_start, 100)
     age(archive, keys.segment(SegmentName(12)), 50)
@@ -52,8 +56,8 @@ def test_u26_living_segments_below_log_start_are_found(archive: Archive) -> None
     for depth in (Depth.HEADERS, Depth.FULL):
         found = verify(archive, depth)
         finding = next(one for one in found.all_findings if one.kind.code == "hidden-below-log-start")
-        assert (finding.key, finding.start, finding.end) == (keys.log_start, 0, 12)
-        assert "2 segments, of leader epoch 1" in finding.detail
+        assert (finding.key, finding.start, finding.end) == (keys.log_start, 0, 12 if first == 0 else 6)
+        assert "of leader epoch 1, hold" in finding.detail
         assert finding.kind.severity.label == "damaged"
 
 
