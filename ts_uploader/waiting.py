@@ -17,6 +17,8 @@ class WaitReason(StrEnum):
     SEGMENT = "segment"
     TOPIC_ID = "topic_id"
     RENAMES = "renames"
+    DIRECTORIES = "directories"
+    EPOCH = "epoch"
     HIGH_WATERMARK = "high_watermark"
     STORE = "store"
     LEADERSHIP = "leadership"
@@ -28,6 +30,8 @@ WAIT_REASONS: Mapping[WaitReason, str] = {
     WaitReason.SEGMENT: "its directory holds no segment",
     WaitReason.TOPIC_ID: "the directory is not of the topic id that the cluster names",
     WaitReason.RENAMES: "the log cleaner's renames have not ended",
+    WaitReason.DIRECTORIES: "several log dirs hold a live directory of it, and which one the broker uses is not sure",
+    WaitReason.EPOCH: "the broker's own leader-epoch-checkpoint does not end with the epoch of this leadership",
     WaitReason.HIGH_WATERMARK: "the broker wrote no high watermark since it leads",
     WaitReason.STORE: "the store did not say where to go on, twice in a row or more",
     WaitReason.LEADERSHIP: "the store shows a later reign than the leadership source",

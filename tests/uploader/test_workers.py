@@ -6,6 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.log_format import build
+from tests.uploader.checkpoint_files import until_they_count
 from tests.uploader.local_directory import CLUSTER, ID, TP, LocalDirectory
 from ts_common.catalog import read_commit
 from ts_common.commit import Commit
@@ -16,7 +17,7 @@ from ts_common.object_keys import ClusterKeys
 from ts_common.store.contract import ObjectStore
 from ts_uploader.chapters import ChapterWriter
 from ts_uploader.commit import CommitLog
-from ts_uploader.events import AnyTask, AskStore, Failed, HighWatermarks, Led, Listing, Reign
+from ts_uploader.events import AnyTask, AskStore, Failed, Led, Listing, Reign
 from ts_uploader.metrics import Metrics
 from ts_uploader.retention import TopicRetention
 from ts_uploader.tracker import Tracker
@@ -103,7 +104,7 @@ def test_a_topic_whose_name_begins_with_a_dot_is_shipped_and_listed(
     assert listing is not None
     tracker, performer = Tracker(OffsetReset.EARLIEST), Parts(store, keys).performer
     tasks: list[AnyTask] = [*tracker.observe(Led(partition, REIGN)), *tracker.observe(listing)]
-    tasks += tracker.observe(HighWatermarks(log.parent, listing.taken_at + 1, {(topic, 0): 10}))
+    tasks += until_they_count(tracker, log.parent, {(topic, 0): 10})
     while tasks:
         result = performer.perform(tasks.pop(0))
         assert result is not None
