@@ -15,6 +15,7 @@ from ts_common.errors import OperatorError
 from ts_common.model import TopicPartition
 from ts_local.cluster import wait_for
 from ts_uploader.events import DirectoryGone, HighWatermarks, Listing, Observation
+from ts_uploader.watch.last_epoch import EpochReader
 from ts_uploader.watch.scan import list_partition
 from ts_uploader.watch.watcher import LogDirectoryWatcher
 
@@ -65,7 +66,8 @@ class Watched:
         return self._wait_for_scan()
 
     def _wait_for_scan(self) -> list[Observation]:
-        return self.wait_for(lambda said: isinstance(said, HighWatermarks))  # of `healthy`, and read last
+        # Of `healthy`, and read last: of a log dir that failed there is no file.
+        return self.wait_for(lambda said: isinstance(said, HighWatermarks) and said.file is not None)
 
 
 @pytest.fixture
@@ -136,10 +138,12 @@ def test_a_directory_that_cannot_be_read_does_not_hide_the_one_that_can(
     other = tmp_path / "other"
     (other / "t-0").mkdir(parents=True)
 
-    def list_or_fail(partition: TopicPartition, directory: Path, log_dir: Path) -> Listing | None:
+    def list_or_fail(
+        partition: TopicPartition, directory: Path, log_dir: Path, epochs: EpochReader | None = None
+    ) -> Listing | None:
         if log_dir == other:
             raise OSError(errno.EIO, "Input/output error", str(directory))
-        return list_partition(partition, directory, log_dir)
+        return list_partition(partition, directory, log_dir, epochs)
 
     monkeypatch.setattr("ts_uploader.watch.watcher.list_partition", list_or_fail)
     with Watched((other, healthy)).running() as watched:
