@@ -7,11 +7,12 @@ from structlog.testing import capture_logs
 
 from tests.log_format import build
 from tests.uploader.checkpoint_files import until_they_count
-from tests.uploader.local_directory import CLUSTER, ID, TP, LocalDirectory
+from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
 from ts_common.catalog import read_commit
-from ts_common.commit import Commit
+from ts_common.commit import Commit, encode_log_start
 from ts_common.config import OffsetReset
 from ts_common.directories import TopicDirectories, list_topics
+from ts_common.epochs import EpochLine
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys
 from ts_common.store.contract import ObjectStore
@@ -72,6 +73,29 @@ def test_a_reign_that_the_broker_never_begins_is_an_error_from_the_third_questio
         told += [line["log_level"] for line in logs if failed.reason in (line.get("reason"), line.get("error"))]
     assert told == ["info", "info", "warning", "warning"]
     assert parts.errors() == 2
+
+
+def test_a_log_that_was_taken_back_to_a_format_without_epochs_waits_and_the_reason_is_shown(
+    parts: Parts, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The broker removes its list of epochs then, and nothing compares the log with what the archive says."""
+    local.segments(0, 100)
+    local.no_epochs()
+    ours = Commit(0, 100, 4, EpochLine(((4, 0),)), 0, ID, 2, 0, "ours")
+    store.put(KEYS.commit, ours.encode())
+    store.put(KEYS.log_start, encode_log_start(0))
+    tracker = Tracker(OffsetReset.EARLIEST)
+    tracker.observe(Led(TP, REIGN))
+    tracker.observe(local.listing())
+    tasks = until_they_count(tracker, local.log_dir, {(TP.topic, TP.partition): 100})
+    for _ in range(2):
+        (ask,) = tasks
+        failed = parts.performer.perform(ask)
+        assert isinstance(failed, Failed)
+        tasks = tracker.conclude(failed)
+    (backlog,) = tracker.backlog().values()
+    assert "message.format.version is below 0.11" in (backlog.waits_for or "")
+    assert read_commit(store, KEYS)[0] == ours
 
 
 def test_a_name_that_no_store_can_hold_fails_its_own_partition(parts: Parts, local: LocalDirectory) -> None:

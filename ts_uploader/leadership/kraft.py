@@ -293,12 +293,20 @@ class KraftLeadership(LeadershipSource):
         return {
             partition: replica
             for partition, replica in replicas.items()
-            # None: it leads, in the epoch that it wrote last; `stands` shows that this is the one that was read.
             if partition in epochs
-            and epochs[partition] in {None, replica.epoch}
+            and (
+                epochs[partition] == replica.epoch or (epochs[partition] is None and self._is_only(replica, partition))
+            )
             and ids.get(partition.topic) == replica.topic_id
             and replica.stands
         }
+
+    def _is_only(self, replica: Replica, partition: TopicPartition) -> bool:
+        """Whether no other directory is live: a broker that tells no epoch leads in the one that it wrote last.
+
+        `stands` shows that this is the one that was read, but not that the broker writes to this directory.
+        """
+        return find(self.environment.log_dirs, partition, after=replica.directory) == replica.directory
 
     def _doubt(self, partition: TopicPartition, known: _Known, now: float) -> None:
         """Ask for it again soon, of another directory where several are live, and say so where that lasts."""

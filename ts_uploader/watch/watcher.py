@@ -74,6 +74,7 @@ class LogDirectoryWatcher:
         emit: takes each observation; called from the watcher's own thread.
         scan_seconds: between two scans of everything.
         scanned: told how many seconds each scan of everything took.
+        epochs: reads `leader-epoch-checkpoint` files; None: one of its own.
 
     Attributes:
         overflows: how often the kernel's queue overflowed, so that events were lost.
@@ -86,6 +87,7 @@ class LogDirectoryWatcher:
         emit: Callable[[Observation], None],
         scan_seconds: float,
         scanned: Callable[[float], None] = lambda _: None,
+        epochs: EpochReader | None = None,
     ) -> None:
         self._log_dirs = tuple(log_dirs)
         self._wanted = wanted
@@ -103,7 +105,7 @@ class LogDirectoryWatcher:
         self._stopping = False
         # Where each partition was last seen, and what of each log dir does not work; the thread's own from `run` on.
         self._known: dict[TopicPartition, tuple[Path, ...]] = {}
-        self._epochs = EpochReader()
+        self._epochs = EpochReader() if epochs is None else epochs
         self.looked_at: float | None = None  # when a look began last, by the monotonic clock; others read it
         self._watched: set[Path] = set()
         self._troubles: dict[tuple[str, Path], int] = {}
@@ -147,7 +149,7 @@ class LogDirectoryWatcher:
             self.looked_at = time.monotonic()
             if everything:
                 began = time.monotonic()
-                self._scan_everything()
+                self.scan_everything()
                 self._scanned(time.monotonic() - began)
                 next_scan = time.monotonic() + self._scan_seconds
             else:
@@ -215,7 +217,8 @@ class LogDirectoryWatcher:
             self._tell(_NOT_WATCHED, log_dir, failed.get(log_dir))
         return failed
 
-    def _scan_everything(self) -> None:
+    def scan_everything(self) -> None:
+        """List every partition; for the thread in `run`, or before it runs."""
         if self._observer is not None:
             self._watch(self._observer)  # even at a limit the agent goes on: events are hints
         found: dict[TopicPartition, list[tuple[Path, Path]]] = {}
