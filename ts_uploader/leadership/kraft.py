@@ -294,18 +294,19 @@ class KraftLeadership(LeadershipSource):
             partition: replica
             for partition, replica in replicas.items()
             if partition in epochs
-            and (
-                epochs[partition] == replica.epoch or (epochs[partition] is None and self._is_only(replica, partition))
-            )
+            and self._is_of(replica, partition, epochs[partition])
             and ids.get(partition.topic) == replica.topic_id
             and replica.stands
         }
 
-    def _is_only(self, replica: Replica, partition: TopicPartition) -> bool:
-        """Whether no other directory is live: a broker that tells no epoch leads in the one that it wrote last.
+    def _is_of(self, replica: Replica, partition: TopicPartition, epoch: int | None) -> bool:
+        """Whether the disk shows the epoch in which the broker leads.
 
-        `stands` shows that this is the one that was read, but not that the broker writes to this directory.
+        A broker that tells none leads in the one that it wrote last. Where another directory is live, that may be the
+        one that it writes to.
         """
+        if epoch is not None:
+            return replica.epoch == epoch
         return find(self.environment.log_dirs, partition, after=replica.directory) == replica.directory
 
     def _doubt(self, partition: TopicPartition, known: _Known, now: float) -> None:
