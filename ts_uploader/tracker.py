@@ -50,7 +50,7 @@ from ts_uploader.events import (
     WriteCommit,
 )
 from ts_uploader.high_watermarks import Checkpoints, Counting
-from ts_uploader.partition_state import PartitionState, overlapping, waits_for_epoch
+from ts_uploader.partition_state import PartitionState, overlapping
 from ts_uploader.waiting import Wait, WaitReason
 
 # Enough that a partition that is behind keeps the upload threads busy, few enough that thousands of partitions that
@@ -282,8 +282,6 @@ class Tracker:
                 continue
             counts = state.counting.counts(event.log_dir, self._checkpoints)
             if listing is None or reign is None or not counts or event.offsets is None:
-                continue
-            if waits_for_epoch(reign, listing) is not None:
                 continue
             state.high_watermark = event.offsets.get((state.partition.topic, state.partition.partition))
             self._doubt(state)

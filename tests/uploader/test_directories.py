@@ -95,6 +95,36 @@ def test_u40_a_log_dir_that_does_not_name_the_partition_any_more_does_not_count(
     assert ask.listing.log_dir == ALIVE
 
 
+@pytest.mark.parametrize(
+    ("here", "other"),
+    [({}, None), (None, {("other", 0): 7}), ({}, {("other", 0): 7})],
+    ids=["neither names it and one is rewritten", "the one that does not name it is rewritten", "both are rewritten"],
+)
+def test_u40_one_that_is_not_rewritten_or_does_not_name_it_does_not_count(
+    tracker: Tracker, here: dict[tuple[str, int], int] | None, other: dict[tuple[str, int], int] | None
+) -> None:
+    """The broker has the partition on neither disk, as far as its files show: both may have failed."""
+    stand = written(ALIVE, NAMED), written(DEAD, {})
+    for _ in range(ENOUGH):
+        assert tracker.observe(stand[0] if here is None else written(ALIVE, here)) == []
+        assert tracker.observe(stand[1] if other is None else written(DEAD, other)) == []
+        assert reason(tracker) is WaitReason.DIRECTORIES
+
+
+def test_u40_what_the_others_file_said_before_both_were_there_is_not_enough(tracker: Tracker) -> None:
+    """It does not name the partition, and the broker may have moved it there since."""
+    rounds(tracker, written(DEAD, {}), count=2)
+    assert reason(tracker) is WaitReason.DIRECTORIES
+
+
+def test_u40_three_files_of_one_beside_one_file_of_the_other_are_not_enough(tracker: Tracker) -> None:
+    """The first was written before the other's and read after it; and the broker writes in any order each time."""
+    first, dead = written(ALIVE, NAMED), written(DEAD, NAMED)
+    for reading in (written(ALIVE, NAMED), dead, first, written(ALIVE, NAMED), written(ALIVE, NAMED), dead):
+        assert tracker.observe(reading) == []
+        assert reason(tracker) is WaitReason.DIRECTORIES
+
+
 @pytest.mark.parametrize("before", [True, False], ids=["one was shipped before", "none was"])
 def test_u40_until_it_is_sure_nothing_goes_and_the_wait_is_shown(before: bool) -> None:
     """Not what the one directory held before the other appeared, either: the broker may not write to it any more."""
@@ -129,8 +159,12 @@ def test_u40_one_that_is_rewritten_after_all_ends_what_was_sure(tracker: Tracker
 def test_u40_it_ends_with_the_second_directory(tracker: Tracker, gone: DirectoryGone | Listing) -> None:
     """The broker removed it, or an operator did: what is left counts, by its own log dir's checkpoint."""
     tracker.observe(gone)
-    waits = [backlog.wait.reason for backlog in tracker.backlog().values() if backlog.wait is not None]
-    assert waits == ([WaitReason.HIGH_WATERMARK] if isinstance(gone, Listing) else [])
+    tasks = rounds(tracker, written(DEAD, NAMED), count=2)
+    if isinstance(gone, Listing):
+        assert reason(tracker) is WaitReason.HIGH_WATERMARK
+        tasks += rounds(tracker, written(DEAD, NAMED))
+        assert [backlog.listing for backlog in tracker.backlog().values()] == [gone]
+    assert len(tasks) == (isinstance(gone, Listing) and gone.log_dir == ALIVE)
 
 
 def test_u40_another_second_directory_is_another_question(tracker: Tracker) -> None:

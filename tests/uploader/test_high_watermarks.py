@@ -13,9 +13,11 @@ from tests.uploader.local_directory import TP, LocalDirectory
 from tests.uploader.test_tracker import LOG_DIR, REIGN, asked, bases, listing, watermark, watermarks
 from ts_common.config import OffsetReset
 from ts_uploader.events import (
+    NO_EPOCH_FILE,
     AnyTask,
     AskStore,
     Changed,
+    DirectoryGone,
     EpochFile,
     HighWatermarks,
     LastEpoch,
@@ -102,12 +104,23 @@ def test_what_the_source_says_late_costs_no_more_files(tracker: Tracker) -> None
 
 
 def test_without_a_leader_epoch_checkpoint_it_counts_from_when_the_source_said_so() -> None:
-    """A log of magic 0 or 1 has no such file."""
+    """A log of magic 0 or 1 has no such file. What was listed before says nothing of the files of that moment."""
     tracker = Tracker(OffsetReset.EARLIEST)
-    tracker.observe(listing(0, 100))
     for _ in range(5):
-        tracker.observe(watermark(100))
+        found = watermark(100)
+        tracker.observe(found)
+        tracker.observe(epoch(NO_EPOCH_FILE, read=found))
     tracker.observe(Led(TP, REIGN))
+    assert watermarks(tracker, 100) != []
+    tracker.observe(Led(TP, replace(REIGN, epoch=2)))
+    assert watermarks(tracker, 100) != []
+
+
+def test_a_directory_that_was_gone_counts_as_new(tracker: Tracker) -> None:
+    """File systems give a removed directory's inode to the next one."""
+    leading(tracker)
+    tracker.observe(DirectoryGone(TP))
+    tracker.observe(epoch(NOW))
     assert watermarks(tracker, 100) != []
 
 

@@ -230,6 +230,18 @@ def test_a_leader_epoch_checkpoint_that_no_one_may_read_is_no_absent_one(healthy
     assert "directory" in found.last_epoch.error
 
 
+def test_a_directory_that_is_renamed_while_it_is_listed_is_none_of_an_old_magic(healthy: Path) -> None:
+    """Its checkpoint is not absent: it was deleted as a whole, or moved to another disk."""
+
+    class Renamed(EpochReader):
+        def read(self, directory: Path) -> LastEpoch:
+            directory.rename(directory.with_name("t-0.00000000000000000000000000000000-delete"))
+            return super().read(directory)
+
+    replace_epochs(healthy / "t-0", "0\n1\n3 0\n")
+    assert list_partition(ZERO, healthy / "t-0", healthy, Renamed()) is None
+
+
 def test_a_leader_epoch_checkpoint_is_read_again_only_when_it_was_replaced(tmp_path: Path) -> None:
     """Ten thousand partitions are scanned each half a minute, and hardly any of them has a new leader."""
     directories = [tmp_path / f"t-{number}" for number in range(50)]
@@ -262,8 +274,11 @@ def test_u40_two_directories_are_told_together_and_logged_once(healthy: Path, tm
         assert not any(isinstance(said, Listing) for said in heard)
         (healthy / "new").write_text("0\n0\n")
         (healthy / "new").rename(healthy / "replication-offset-checkpoint")
-        for log_dir in (other, healthy):
-            watched.wait_for(lambda said, log_dir=log_dir: isinstance(said, HighWatermarks) and said.log_dir == log_dir)  # type: ignore[misc]
+        inode = (healthy / "replication-offset-checkpoint").stat().st_ino
+        heard = watched.wait_for(
+            lambda said: isinstance(said, HighWatermarks) and said.file is not None and said.file[0][0] == inode
+        )
+        assert {said.log_dir for said in heard if isinstance(said, HighWatermarks)} == {other, healthy}
         (other / "t-0").rmdir()
         watched.wait_for_listing(ZERO, 7)
     assert [line["directories"] for line in logs if line["event"] == "partition has several directories"] == [
