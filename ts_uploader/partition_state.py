@@ -167,8 +167,7 @@ class PartitionState:
         paths = ", ".join(str(listing.directory) for listing in self.rivals.listings)
         return Wait(
             WaitReason.DIRECTORIES,
-            f"one live directory; there are {paths}, and the high watermark checkpoints of their log dirs do not show "
-            "yet, or contradict one another, which of them the broker uses",
+            f"the high watermark checkpoints to show which of several live directories the broker uses: {paths}",
         )
 
     def waits_for(self, reign: Reign, listing: Listing) -> Wait | None:
@@ -185,7 +184,7 @@ class PartitionState:
         if self.high_watermark is None:
             return Wait(
                 WaitReason.HIGH_WATERMARK,
-                "an entry in the second high watermark checkpoint that the broker writes since it leads it",
+                "the partition's entry in the second high watermark checkpoint that the broker writes as its leader",
             )
         return None
 

@@ -113,7 +113,7 @@ def test_u40_one_that_is_not_rewritten_or_does_not_name_it_does_not_count(
 
 def test_u40_what_the_others_file_said_before_both_were_there_is_not_enough(tracker: Tracker) -> None:
     """It does not name the partition, and the broker may have moved it there since."""
-    rounds(tracker, written(DEAD, {}), count=2)
+    rounds(tracker, written(DEAD, {}), count=3)
     assert reason(tracker) is WaitReason.DIRECTORIES
 
 
