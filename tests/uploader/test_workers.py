@@ -6,6 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.log_format import build
+from tests.uploader.checkpoint_files import until_they_count
 from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
 from ts_common.catalog import read_commit
 from ts_common.commit import Commit, encode_log_start
@@ -18,7 +19,7 @@ from ts_common.segment_metadata import SegmentMetadata
 from ts_common.store.contract import ObjectStore
 from ts_uploader.chapters import ChapterWriter
 from ts_uploader.commit import CommitLog
-from ts_uploader.events import AnyTask, Asked, AskStore, Failed, HighWatermarks, Led, Listing, Reign
+from ts_uploader.events import AnyTask, Asked, AskStore, Failed, Led, Listing, Reign
 from ts_uploader.metrics import Metrics
 from ts_uploader.retention import TopicRetention
 from ts_uploader.tracker import Tracker
@@ -75,6 +76,29 @@ def test_a_reign_that_the_broker_never_begins_is_an_error_from_the_third_questio
     assert parts.errors() == 2
 
 
+def test_a_log_that_was_taken_back_to_a_format_without_epochs_waits_and_the_reason_is_shown(
+    parts: Parts, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The broker removes its list of epochs then, and nothing compares the log with what the archive says."""
+    local.segments(0, 100)
+    local.no_epochs()
+    ours = Commit(0, 100, 4, EpochLine(((4, 0),)), 0, ID, 2, 0, "ours")
+    store.put(KEYS.commit, ours.encode())
+    store.put(KEYS.log_start, encode_log_start(0))
+    tracker = Tracker(OffsetReset.EARLIEST)
+    tracker.observe(Led(TP, REIGN))
+    tracker.observe(local.listing())
+    tasks = until_they_count(tracker, local.log_dir, {(TP.topic, TP.partition): 100})
+    for _ in range(2):
+        (ask,) = tasks
+        failed = parts.performer.perform(ask)
+        assert isinstance(failed, Failed)
+        tasks = tracker.conclude(failed)
+    (backlog,) = tracker.backlog().values()
+    assert "message.format.version is below 0.11" in (backlog.waits_for or "")
+    assert read_commit(store, KEYS)[0] == ours
+
+
 def test_a_name_that_no_store_can_hold_fails_its_own_partition(parts: Parts, local: LocalDirectory) -> None:
     """Kafka has no such topics; a directory with such a name does not end the agent."""
     local.segments(0, 100)
@@ -105,7 +129,7 @@ def test_a_topic_whose_name_begins_with_a_dot_is_shipped_and_listed(
     assert listing is not None
     tracker, performer = Tracker(OffsetReset.EARLIEST), Parts(store, keys).performer
     tasks: list[AnyTask] = [*tracker.observe(Led(partition, REIGN)), *tracker.observe(listing)]
-    tasks += tracker.observe(HighWatermarks(log.parent, listing.taken_at + 1, {(topic, 0): 10}))
+    tasks += until_they_count(tracker, log.parent, {(topic, 0): 10})
     while tasks:
         result = performer.perform(tasks.pop(0))
         assert result is not None
