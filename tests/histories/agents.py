@@ -144,7 +144,7 @@ class Agent:
     def see_leadership(self) -> None:
         """The leadership source names the leader."""
         if self._cluster.leader == self.broker:
-            self._observe(Led(TP, Reign(self._cluster.epoch, self._cluster.topic.topic_id, self._clock.tick())))
+            self._observe(Led(TP, Reign(self._cluster.epoch, self._cluster.topic.topic_id, self._clock.wall())))
         else:
             self._observe(NotLed(TP))
 

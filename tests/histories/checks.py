@@ -25,7 +25,7 @@ from ts_common.object_keys import PartitionKeys, SegmentName
 from ts_common.plan import Hole
 from ts_common.segment_metadata import decode_metadata
 from ts_common.store.contract import IfAbsent, ObjectStore
-from ts_common.transactions import find_aborted, stable_end
+from ts_common.transactions import find_hidden, stable_end
 from ts_common.view import PartitionView, open_view
 from ts_uploader.events import AskStore, PassGap, Task, WriteCommit
 from ts_uploader.tracker import CHECKPOINT_SECONDS
@@ -242,7 +242,7 @@ class Checks:
             shown[offset] = batch
         self._missing(archive, line, commit, leader, range(expected, view.end))
         # What no one could tell to be dead may hold markers.
-        if not gaps and all(line[offset] is batch for offset, batch in shown.items()):  # finding H
+        if all(line[offset] is batch for offset, batch in shown.items()):
             self._read_committed(archive, view, line, shown)
         return gaps
 
@@ -295,7 +295,8 @@ class Checks:
     ) -> None:
         """No record of an aborted or open transaction is shown, and every one of a committed transaction is.
 
-        But for those that have newer records: where a marker was compacted away too, they may be hidden.
+        But for those that a hole cut off, and for those that have newer records: where a marker was compacted away
+        too, they may be hidden.
         """
         superseded = {
             id(batch) for copy in archive.copies.values() for batches in copy.replica.cleaned.values() for batch in batches
@@ -303,7 +304,7 @@ class Checks:
         if not any(batch.producer >= 0 for batch in shown.values()):
             return
         stable = stable_end(self._store, view)
-        hidden = find_aborted(self._store, view, view.start, stable)
+        hidden = find_hidden(self._store, view, view.start, stable)
         ended = transactions(line, view.end).ended
         for offset, batch in shown.items():
             if batch.producer < 0 or batch.kind is not Kind.DATA or line[offset] is not batch or offset >= stable:
@@ -312,10 +313,13 @@ class Checks:
             assert kind is not None, f"offset {offset} is below the last stable offset {stable}, its transaction open"
             is_hidden = any(
                 entry.producer_id == batch.producer and entry.first_offset <= offset <= entry.last_offset
-                for entry in hidden
+                for entry in hidden.transactions
             )
             assert is_hidden or kind is Kind.COMMIT, f"offset {offset} of an aborted transaction is shown"
-            rightly = kind is Kind.ABORT or id(batch) in superseded
+            cut_off = any(
+                cut.producer_id == batch.producer and cut.first <= offset < cut.hole.start for cut in hidden.cut_off
+            )
+            rightly = kind is Kind.ABORT or id(batch) in superseded or cut_off
             assert not is_hidden or rightly, f"offset {offset} of a committed transaction is hidden"
 
 

@@ -32,9 +32,12 @@ def come_to_rest(world: "World") -> None:
             agent.see_leadership()
             agent.see_directory()
         world.clock.tick(CHECKPOINT_SECONDS)
-        for broker in range(len(cluster.brokers)):
-            cluster.gather_high_watermark(broker)
-            cluster.write_high_watermark(broker, world.clock.tick())
+        for _ in range(2):
+            for broker in range(len(cluster.brokers)):
+                cluster.gather_high_watermark(broker)
+                cluster.write_high_watermark(broker, world.clock.wall())
+            for agent in world.agents:
+                agent.see_checkpoint()
         for position, agent in enumerate(world.agents):
             agent.see_checkpoint()
             for _ in range(_TASKS_A_ROUND):

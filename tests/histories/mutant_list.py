@@ -8,6 +8,7 @@ from ts_common.commit import LogStart
 from ts_common.epochs import EpochLine
 from ts_uploader import commit, divergence, going_back, local_log, log_start, next_commit, reign, uploader
 from ts_uploader.commit import CommitLog
+from ts_uploader.high_watermarks import Counting
 from ts_uploader.partition_state import PartitionState
 from ts_uploader.tracker import Tracker
 from ts_uploader.uploader import Uploader
@@ -61,7 +62,7 @@ MUTANTS = (
     _mutant(
         "m4",
         "Any figure of a high watermark counts, also one of before the leadership.",
-        (Tracker._on_high_watermarks, "if event.written_at <= max(reign.seen_at, state.appeared_at):", "if False:"),
+        (Counting.counts, "return count >= self.before + OTHER_FILES", "return True"),
     ),
     _mutant(
         "m5",
@@ -111,6 +112,11 @@ MUTANTS = (
         "m12",
         "The cleaner's renames are not noticed.",
         (scan.list_partition, "swapping = True", "swapping = False"),
+    ),
+    _mutant(
+        "first-file-counts",
+        "The first other checkpoint file counts, whose figures may be of before.",
+        (Counting.counts, "return count >= self.before + OTHER_FILES", "return count > self.before"),
     ),
     # --- lineage
     _mutant(

@@ -68,7 +68,7 @@ class Flavour:
             lossy=magic == 2 and rng.random() < 0.6,
             compacted=rng.random() < 0.65,
             created_again=rng.random() < 0.12,
-            clock_jumps=rng.random() < 0.0,
+            clock_jumps=rng.random() < 0.3,
             latest=rng.random() < 0.12,
             late_start=rng.choice((0, 0, 6, 15)),
         )
@@ -327,7 +327,7 @@ class World:
             for other in range(len(self.flavour.rolls)):
                 if other != number:
                     self.cluster.lag(other)
-        self.cluster.wipe(number, self.clock.tick())
+        self.cluster.wipe(number, self.clock.wall())
         self.note(f"broker {number} has a new disk; {self._state()}; lossy {self.cluster.topic.lossy}")
 
     def _checkpoint(self, rng: Random) -> None:
@@ -336,12 +336,12 @@ class World:
         if what != "write":
             self.cluster.gather_high_watermark(number)
         if what != "gather":
-            self.cluster.write_high_watermark(number, self.clock.tick())
+            self.cluster.write_high_watermark(number, self.clock.wall())
             self.note(f"broker {number} writes its high watermark {self.cluster.gathered[number]}")
 
     def _create(self, _: Random) -> None:
         if len(self.cluster.topics) < _MOST_TOPICS:
-            self.cluster.create(self.clock.tick(3600))
+            self.cluster.create(self.clock.wall(3600))
             self.note("the topic is deleted and created again")
 
     def _clock(self, rng: Random) -> None:
@@ -380,7 +380,7 @@ class World:
         agent.see()
         for _ in range(2):
             self.cluster.gather_high_watermark(agent.broker)
-            self.cluster.write_high_watermark(agent.broker, self.clock.tick())
+            self.cluster.write_high_watermark(agent.broker, self.clock.wall())
             agent.see_checkpoint()
         self._works(agent, rng, rng.choice((2, 6, 20)))
 
