@@ -27,6 +27,7 @@ KAFKA_CLIENT = _UPLOADER + "kafka.client."
 REPORTERS = ("graphite", "statsd")
 REPORTER = "metrics.reporter."
 _MILLISECONDS = 1000
+STUCK_AFTER_MS = 900_000  # by default
 
 _CHANGEABLE: dict[str, JsonValue] = {"changeable": True}  # takes effect while the agent runs, see `is_changeable`
 
@@ -208,7 +209,7 @@ class ClusterConfig(BaseModel):
         ),
     )
     stuck_after_ms: int = Field(
-        900_000,
+        STUCK_AFTER_MS,
         ge=1000,
         alias="ts.segment.uploader.stuck.after.ms",
         description=(

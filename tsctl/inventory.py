@@ -112,6 +112,7 @@ class PartitionListing:
         stranger_count: how many there are.
         has_incarnations: whether the topic of this directory's name has its list of incarnations here.
         has_others: whether anything but such a list, strangers and `log.start` lies here.
+        committed_at: when `offset.wm` was written, seconds since the epoch; None where there is none.
     """
 
     catalog: PartitionCatalog
@@ -122,6 +123,7 @@ class PartitionListing:
     stranger_count: int
     has_incarnations: bool
     has_others: bool
+    committed_at: float | None = None
 
 
 def list_partition(store: ObjectStore, keys: PartitionKeys) -> PartitionListing:
@@ -142,6 +144,7 @@ def list_partition(store: ObjectStore, keys: PartitionKeys) -> PartitionListing:
         stranger_count=notes.kinds["stranger"],
         has_incarnations=bool(notes.kinds["incarnations"]),
         has_others=any(notes.kinds[kind] for kind in ("segment", "commit", "gap", "chapter")),
+        committed_at=notes.committed_at,
     )
 
 
@@ -155,6 +158,7 @@ class _Notes(WrappedStore):
         self.indexes: dict[str, str] = {}  # of stems without a `.log`
         self.gap_records: list[tuple[int, int, float]] = []
         self.strangers: list[str] = []
+        self.committed_at: float | None = None
         self.kinds: Counter[str] = Counter()
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
@@ -180,7 +184,10 @@ class _Notes(WrappedStore):
         if SegmentName.parse(name) is not None:
             return "segment"
         if name in {COMMIT_NAME, LOG_START_NAME}:
-            return "commit" if name == COMMIT_NAME else "start"
+            if name == LOG_START_NAME:
+                return "start"
+            self.committed_at = info.modified
+            return "commit"
         if name == INCARNATIONS_NAME:
             return "incarnations"
         if name.startswith(GAPS_DIRECTORY) and (gap := parse_gap_name(name.removeprefix(GAPS_DIRECTORY))):
