@@ -111,7 +111,6 @@ class Totals:
         holes: how many have one.
         urgent: how many have less than half of their retention left.
         waiting: how many wait for something.
-        stuck: how many are.
         unshipped_segments: of all together, as the next.
         unshipped_bytes: in bytes.
         lag_offsets: where it is known.
@@ -121,7 +120,6 @@ class Totals:
     holes: int = 0
     urgent: int = 0
     waiting: int = 0
-    stuck: int = 0
     unshipped_segments: int = 0
     unshipped_bytes: int = 0
     lag_offsets: int = 0
@@ -132,7 +130,6 @@ class Totals:
         self.holes += status.hole
         self.urgent += status.urgent
         self.waiting += status.waits_for is not None
-        self.stuck += status.stuck_seconds is not None
         self.unshipped_segments += status.unshipped_segments
         self.unshipped_bytes += status.unshipped_bytes
         self.lag_offsets += status.lag_offsets or 0
@@ -369,6 +366,7 @@ def status_json(status: Status) -> Iterator[bytes]:
         ],
         "request_limit": look.request_limit,
         "upload_limit_bytes_per_second": look.upload_limit,
+        "stuck": len(look.stuck_partitions),
         "stuck_partitions": [
             {
                 "topic": partition.topic,

@@ -127,7 +127,7 @@ def test_the_json_has_the_keys_that_others_rely_on() -> None:
     assert found["stuck_partitions"] == [
         {"topic": "t", "partition": 1, "reason": "store", "waits_for": "x", "seconds": 900.0}
     ]
-    assert found["totals"]["stuck"] == 1
+    assert found["stuck"] == 1
     keys = "version cluster broker started ready healthy partitions queue_length last_errors"
     assert set(keys.split()) <= found.keys()
     assert (found["cluster"], found["broker"], found["ready"], found["healthy"]) == ("prod", 7, True, True)
