@@ -1,7 +1,7 @@
 """`tsctl ls`: what an archive holds, by topic, by partition or by segment.
 
-Topics are answered by listings alone, and two requests for each partition with segments above its commit. For partitions and segments each segment is asked what it answers for, by way of
-chapters where there are some.
+Topics are answered by listings alone, and two requests for each partition with segments above its commit. For
+partitions and segments each segment is asked what it answers for, by way of chapters where there are some.
 """
 
 import time

@@ -488,3 +488,19 @@ def test_u35_the_queue_of_an_agent_never_holds_two_looks_of_a_partition(monkeypa
         rescans += dispatch(tracker.observe(listing(*range(0, 2000, 100))))
     assert [look.attempt for look in rescans] == list(range(1, 21))
     assert ships <= 20 * TRIED_AT_ONCE
+
+
+def test_u35_uploads_that_fail_together_are_one_failure_and_one_that_succeeds_ends_none() -> None:
+    """The delay of the next question doubles with each round; only a commit that moves ends that."""
+    tracker, ask = led(0, 100, 200, 300, 400, 500)
+    attempts = []
+    for _ in range(3):
+        first, *others, last = tracker.conclude(well(ask, 0))
+        asked = tracker.conclude(failed(first))  # type: ignore[arg-type]
+        for other in others:
+            asked += tracker.conclude(failed(other))  # type: ignore[arg-type]
+        asked += tracker.conclude(well(last, 0))
+        (ask,) = asked  # type: ignore[assignment]
+        assert isinstance(ask, AskStore)
+        attempts.append(ask.attempt)
+    assert attempts == [1, 2, 3]
