@@ -20,7 +20,7 @@ from ts_common.store.wrapped import WrappedStore
 from ts_common.view import open_view
 from ts_uploader.chapters import write_chapter
 from ts_uploader.commit import CommitLog
-from ts_uploader.events import AnyTask, HighWatermarks, Led, NotLed, Observation, Reign, Rescan
+from ts_uploader.events import AnyTask, HighWatermarks, Led, LookDue, NotLed, Observation, Reign, Rescan
 from ts_uploader.high_watermarks import OTHER_FILES
 from ts_uploader.metrics import Metrics
 from ts_uploader.retention import TopicRetention
@@ -137,6 +137,7 @@ class Agent:
         task = self.tasks.pop(index % len(self.tasks))
         if isinstance(task, Rescan):
             self._clock.tick(task.after_seconds)
+            self.tasks += self._tracker.conclude(LookDue(task.partition, task.generation))
         result = self._performer.perform(task)
         if forget:
             self.restart()
