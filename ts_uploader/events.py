@@ -3,7 +3,7 @@
 Observations (from the sources to the tracker): `Listing`, `SeveralDirectories`, `DirectoryGone`, `HighWatermarks`,
 `Led`, `NotLed`.
 Tasks (from the tracker to the workers): `AskStore`, `Ship`, `WriteCommit`, `PassGap`, `FillGap`, `Rescan`.
-Results (from the workers to the tracker): `Asked`, `Shipped`, `Committed`, `Fenced`, `Failed`, `Changed`.
+Results (from the workers to the tracker): `Asked`, `Shipped`, `Committed`, `Fenced`, `Failed`, `Changed`, `LookDue`.
 
 A task carries the `reign` and `generation` it was made for, its result brings them back, and the tracker forgets
 results of a generation that has passed.
@@ -278,17 +278,21 @@ class FillGap(Task):
 
 @dataclass(frozen=True, slots=True)
 class Rescan:
-    """Look at a partition's directories again.
+    """Look at a partition's directories again. The tracker has at most one of each partition pending.
 
     Attributes:
         partition: whose.
+        generation: of the partition's state in the tracker.
         attempt: how many times in a row this was needed.
         after_seconds: how long to wait at least.
+        reason: the change of a segment that made it necessary, one line; empty where none did.
     """
 
     partition: TopicPartition
+    generation: int
     attempt: int
     after_seconds: float = 0.0
+    reason: str = ""
 
 
 AnyTask = AskStore | Ship | WriteCommit | PassGap | FillGap | Rescan
@@ -398,5 +402,18 @@ class Changed(Task):
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class LookDue:
+    """The delay of a `Rescan` is over: the listing that the scan takes next releases what it held back.
+
+    Attributes:
+        partition: whose.
+        generation: as in the task.
+    """
+
+    partition: TopicPartition
+    generation: int
+
+
 Observation = Listing | SeveralDirectories | DirectoryGone | HighWatermarks | Led | NotLed
-Result = Asked | Shipped | Committed | Fenced | Failed | Changed
+Result = Asked | Shipped | Committed | Fenced | Failed | Changed | LookDue

@@ -3,7 +3,7 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import pairwise, takewhile
+from itertools import chain, pairwise, takewhile
 from pathlib import Path
 
 from ts_common.commit import Commit
@@ -11,6 +11,7 @@ from ts_common.model import TopicPartition
 from ts_uploader.directories import Rivals
 from ts_uploader.events import EpochFile, Listing, Position, Reign, Shipped
 from ts_uploader.high_watermarks import Counting
+from ts_uploader.retries import Retries
 from ts_uploader.waiting import Wait, WaitReason
 
 # One failure is the ordinary course of things: the leadership source may be ahead of the broker's own files.
@@ -37,13 +38,14 @@ class PartitionState:
     rivals: Rivals | None = None  # where several directories are live; `directory` is then the one that counts, or None
     counting: Counting = field(default_factory=Counting)
     high_watermark: int | None = None
+    short: tuple[int, int] = (-1, 0)  # a base, and how many checkpoints in a row ended below the end of its segment
     doubted: int | None = None  # a high watermark below the next offset, for which the store was asked again
     position: Position | None = None
     reached: int | None = None  # the next offset as last known in this reign, also while it is asked for anew
     known: Commit | None = None  # our last commit, as read or written here; outlives reigns
     asking: bool = False
     committing: bool = False
-    failures: int = 0
+    retries: Retries = field(default_factory=Retries)
     unanswered: int = 0  # questions to the store that failed in a row
     unanswered_because: str = ""  # what the last of them failed of; one line
     whole: Listing | None = None  # the last one in this reign with no renames under way
@@ -68,7 +70,9 @@ class PartitionState:
         self.high_watermark = self.doubted = None
         self.position = self.reached = None
         self.asking = self.committing = False
-        self.failures = self.unanswered = 0
+        self.retries.clear()
+        self.unanswered = 0
+        self.short = (-1, 0)
         self.whole = None
         self.taken.clear()
         self.gap_since = None
@@ -80,9 +84,13 @@ class PartitionState:
         self.filled = ()
 
     def forget_position(self) -> None:
-        """Something went wrong: progress is what the store says, so it is asked again."""
+        """Something went wrong: progress is what the store says, so it is asked again.
+
+        What fails while that is being asked, or before a commit that is under way has ended, belongs to the same round.
+        """
+        if self.position is not None or not (self.asking or self.committing):
+            self.retries.failures += 1
         self.position = None
-        self.failures += 1
 
     def take_failed_question(self, reason: str) -> None:
         """The store, or what has to be so before it is asked, gave no answer."""
@@ -92,6 +100,7 @@ class PartitionState:
     def take_listing(self, listing: Listing) -> None:
         """A new look at the same directory."""
         self.listing = listing
+        self.retries.listed(chain(listing.bases, listing.deleted))
         if listing.swapping or not listing.bases:
             return  # in the middle of renames neighbours are none
         lowest = listing.bases[0]
@@ -110,6 +119,8 @@ class PartitionState:
         """The store's word, read or written; what lies below it needs no further thought."""
         if self.filled:
             position = replace(position, gaps=tuple(gap for gap in position.gaps if gap not in self.filled))
+        if self.reached is None or position.next_offset > self.reached:
+            self.retries.failures = 0
         self.position = position
         self.reached = position.next_offset
         if isinstance(position.commit, Commit):
@@ -146,11 +157,22 @@ class PartitionState:
             self.look_seconds = 0.0
         return True
 
-    def take_filled(self) -> None:
-        """The commit that says of a gap that it is filled stands, if that is what was under way."""
-        if self.fills is not None:
-            self.filled += (self.fills,)
-            self.fills = None
+    def take_committed(self, position: Position) -> None:
+        """A commit stands; it may be the one that says of a gap that it is filled."""
+        filled, self.fills = self.fills, None
+        if filled is not None:
+            self.filled += (filled,)
+            self.retries.failures = 0
+        self.retries.committed()
+        self.take_position(position)
+
+    def take_checkpoint(self) -> None:
+        """Count the checkpoints in a row that end below the end of the segment to go on with."""
+        if self.listing is None or self.reached is None or self.high_watermark is None or not self.listing.bases:
+            return
+        base, end = next(self.held(self.listing, self.reached), (-1, 0))
+        counted, times = self.short
+        self.short = (base, times + 1 if base == counted else 1) if end > self.high_watermark else (-1, 0)
 
     def take_shipped(self, done: Shipped) -> None:
         """A segment is whole in the store: part of the run, of a recorded gap, or of both."""

@@ -37,6 +37,7 @@ from ts_uploader.events import (
     HighWatermarks,
     Led,
     Listing,
+    LookDue,
     NotLed,
     Observation,
     PassGap,
@@ -51,7 +52,7 @@ from ts_uploader.events import (
 )
 from ts_uploader.high_watermarks import Checkpoints, Counting
 from ts_uploader.partition_state import PartitionState, overlapping
-from ts_uploader.waiting import Wait, WaitReason
+from ts_uploader.why import why
 
 # Enough that a partition that is behind keeps the upload threads busy, few enough that thousands of partitions that
 # are behind share them and the memory.
@@ -59,8 +60,6 @@ SEGMENTS_IN_FLIGHT = 4
 # Kafka's own default of replica.high.watermark.checkpoint.interval.ms.
 CHECKPOINT_SECONDS = 5.0
 _NANOSECONDS = 1_000_000_000
-_FENCED = Wait(WaitReason.LEADERSHIP, "a later word of the leadership source: the store shows a later reign")
-_HOLE = Wait(WaitReason.HOLE, "the offsets that it goes on with")
 
 
 class Tracker:
@@ -139,32 +138,27 @@ class Tracker:
                 state.take_position(result.position)
             case Shipped():
                 state.in_flight.discard(result.base)
+                state.retries.shipped(result.base)
                 state.take_shipped(result)
-                state.failures = 0
             case Committed():
                 state.committing = False
-                state.failures = 0
-                state.take_filled()
-                state.take_position(result.position)
+                state.take_committed(result.position)
             case Fenced():
                 state.fenced = result.reign
                 state.reign = None
                 self._start_over(state)
             case Failed():
-                if result.base is not None:
-                    state.in_flight.discard(result.base)
-                else:
-                    state.asking = state.committing = False
-                    state.fills = None
-                if result.operation == AskStore.__name__:
-                    state.take_failed_question(result.reason)
-                state.forget_position()
+                self._on_failed(state, result)
             case Changed():
                 state.in_flight.discard(result.base)
-                state.failures += 1
                 # The listing is known to be old: nothing more is taken from it until a new one comes.
                 state.listing = None
-                return [Rescan(state.partition, state.failures)]
+                if not state.retries.changed(result.base, result.reason):
+                    return []
+                return [Rescan(state.partition, state.generation, state.retries.failures, reason=result.reason)]
+            case LookDue():
+                state.retries.look_pending = False
+                return []
         return self._advance(state)
 
     def backlog(self) -> dict[TopicPartition, Backlog]:
@@ -186,7 +180,6 @@ class Tracker:
             base = unshipped[0][0] if unshipped else None
             # A segment that is shipped and does not reach the next offset lost its tail: nothing here fills it.
             hole = state.gap_since is not None or (base is not None and state.has_lost_its_tail(base, next_offset or 0))
-            wait = _FENCED if state.reign is None else state.waits_for(state.reign, listing) or state.misses()
             lag = None
             if next_offset is not None and state.high_watermark is not None:
                 lag = max(0, state.high_watermark - next_offset)
@@ -197,7 +190,7 @@ class Tracker:
                 lag=lag,
                 next_offset=next_offset,
                 hole=hole,
-                wait=_HOLE if hole else wait,
+                wait=why(state, listing, unshipped),
             )
         return waiting
 
@@ -268,6 +261,20 @@ class Tracker:
             state.reign = reign
             self._start_over(state)
 
+    def _on_failed(self, state: PartitionState, failed: Failed) -> None:
+        """Have the store asked where to go on, after a delay that grows while nothing moves."""
+        if failed.base is not None:
+            state.in_flight.discard(failed.base)
+            state.retries.upload_failed(failed.base, failed.reason)
+        elif failed.operation == AskStore.__name__:
+            state.asking = False
+            state.take_failed_question(failed.reason)
+        else:
+            state.committing = False
+            state.fills = None
+            state.retries.commit_failed(failed.reason)
+        state.forget_position()
+
     def _on_high_watermarks(self, event: HighWatermarks) -> list[AnyTask]:
         self._checkpoints.take(event)
         tasks: list[AnyTask] = []
@@ -284,6 +291,7 @@ class Tracker:
             if listing is None or reign is None or not counts or event.offsets is None:
                 continue
             state.high_watermark = event.offsets.get((state.partition.topic, state.partition.partition))
+            state.take_checkpoint()
             self._doubt(state)
             tasks += self._advance(state)
         return tasks
@@ -311,7 +319,7 @@ class Tracker:
             state.asking = True
             latest = self._offset_reset is OffsetReset.LATEST
             first = listing.bases[-1 if latest else 0]
-            attempt = state.failures
+            attempt = state.retries.failures
             return [AskStore(state.partition, state.generation, reign, listing, first, state.known, attempt, latest)]
         tasks: list[AnyTask] = []
         run = state.run(state.position.next_offset)
@@ -335,8 +343,10 @@ class Tracker:
             if len(state.in_flight) >= self._window:
                 break
             # Far ahead of one that keeps failing there is nothing to gain; that one itself is always tried again.
-            if base > position.next_offset and len(state.shipped) >= 2 * self._window:
+            if base > position.next_offset and len(state.shipped) + len(state.retries.held_back) >= 2 * self._window:
                 break
+            if base in state.retries.held_back:
+                continue
             if base not in state.in_flight and base not in (state.shipped if ahead else state.filling):
                 state.in_flight.add(base)
                 tasks.append(
@@ -361,9 +371,8 @@ class Tracker:
             return []
         if state.gap_since is None:
             state.gap_since = listing.taken_at
-            return [Rescan(state.partition, 0, self._checkpoint_seconds)]
         if listing.taken_at - state.gap_since < self._checkpoint_seconds * _NANOSECONDS:
-            return []
+            return self._second_look(state)
         end, _ = next(state.held(listing, position.next_offset), (listing.bases[0], 0))
         # What is still being read from an open file may yet be shipped, though its names are gone.
         if state.committing or any(base < end for base in state.in_flight):
@@ -372,6 +381,13 @@ class Tracker:
             return []
         state.committing = True
         return [PassGap(state.partition, state.generation, reign, position, listing, end)]
+
+    def _second_look(self, state: PartitionState) -> list[AnyTask]:
+        """Another look a checkpoint interval later, if none is pending."""
+        if state.retries.look_pending:
+            return []
+        state.retries.look_pending = True
+        return [Rescan(state.partition, state.generation, 0, self._checkpoint_seconds)]
 
     def _fill(self, state: PartitionState, reign: Reign, listing: Listing, position: Position) -> list[AnyTask]:
         """Commit a recorded gap as filled, once every segment of it that this broker holds stands in the store."""

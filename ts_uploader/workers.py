@@ -91,10 +91,11 @@ class Performer:
         except SegmentChanged as changed:
             if isinstance(task, AskStore) and task.attempt >= _QUESTIONS_IN_THE_ORDINARY_COURSE:
                 return self._failed(task, changed, str(changed))
-            if isinstance(task, Ship):
+            if isinstance(task, Ship):  # logged with the retry that the tracker schedules: one for several
                 self._metrics.changed_segments.inc()
+                return Changed(task.partition, task.generation, task.reign, task.base, str(changed))
             log.info("segment changed, looking again", partition=str(task.partition), reason=str(changed))
-            return self._changed(task, str(changed))
+            return Failed(task.partition, task.generation, task.reign, None, type(task).__name__, str(changed))
         except (TieredStorageError, OSError) as error:
             if isinstance(error, PreconditionFailed):
                 self._metrics.commit_conflicts.inc()
@@ -155,11 +156,6 @@ class Performer:
         log.warning("failed, will be tried again", operation=operation, partition=str(task.partition), error=reason)
         base = task.base if isinstance(task, Ship) else None
         return Failed(task.partition, task.generation, task.reign, base, operation, reason)
-
-    def _changed(self, task: Task, reason: str) -> Result:
-        if isinstance(task, Ship):
-            return Changed(task.partition, task.generation, task.reign, task.base, reason)
-        return Failed(task.partition, task.generation, task.reign, None, type(task).__name__, reason)
 
     def _count(self, shipped: Shipped) -> None:
         self._metrics.segments.labels("sent" if shipped.bytes_sent else "found").inc()

@@ -17,7 +17,7 @@ from typing import Annotated, Final
 import typer
 
 from ts_common.chosen_incarnation import NEWEST, parse_incarnation
-from ts_common.cluster_file import SUFFIX, ClusterFile, read_cluster_file
+from ts_common.cluster_file import STUCK_AFTER_SECONDS, SUFFIX, ClusterFile, read_cluster_file
 from ts_common.directories import TopicDirectories, list_topics
 from ts_common.errors import ConfigurationError, QueryError
 from ts_common.model import is_cluster_id, is_topic_name
@@ -69,6 +69,11 @@ class ArchiveName:
     keys: ClusterKeys
     endpoints: tuple[Endpoint, ...]
     file: ClusterFile | None = None
+
+    @property
+    def stuck_after_seconds(self) -> float:
+        """After which its agents call a partition stuck; the default where no file says."""
+        return STUCK_AFTER_SECONDS if self.file is None else self.file.stuck_after_seconds
 
     def lies_in(self, topic: str, endpoint: Endpoint) -> bool:
         """Whether a topic that is found in a location is one that readers look for there."""

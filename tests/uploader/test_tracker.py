@@ -22,6 +22,7 @@ from ts_uploader.events import (
     HighWatermarks,
     Led,
     Listing,
+    LookDue,
     NotLed,
     PassGap,
     Position,
@@ -180,7 +181,7 @@ def test_one_commit_at_a_time_and_it_takes_all_that_came_meanwhile() -> None:
 def test_a_fenced_reign_does_not_come_back() -> None:
     """Once the store showed a later reign, the same saying of the leadership source changes nothing (fault U06)."""
     led = Led1(0, 100)
-    assert led.tracker.conclude(Fenced(TP, led.ask.generation, REIGN, "later")) == []  # type: ignore[union-attr]
+    assert led.tracker.conclude(Fenced(TP, led.ask.generation, REIGN, "later")) == []
     led.tracker.observe(Led(TP, REIGN))
     assert watermarks(led.tracker, 10**6) == []
     led.tracker.observe(Led(TP, replace(REIGN, epoch=2)))
@@ -214,7 +215,8 @@ def test_a_changed_segment_waits_for_a_new_listing() -> None:
     task = led.at(0)[0]
     assert isinstance(task, Ship)
     (rescan,) = led.tracker.conclude(Changed(TP, task.generation, task.reign, task.base, "cleaner"))
-    assert rescan == Rescan(TP, 1)
+    assert rescan == Rescan(TP, task.generation, 1, reason="cleaner")
+    assert led.tracker.conclude(LookDue(TP, task.generation)) == []
     assert bases(led.tracker.observe(listing(0, 200, 300))) == [0]
 
 
@@ -300,7 +302,7 @@ def test_a_fenced_partition_is_shown_until_the_source_says_that_it_is_not_led() 
     """Whoever believes the source expects it to be shipped from here."""
     led = Led1(0, 100, 200)
     led.at(100)
-    led.tracker.conclude(Fenced(TP, led.ask.generation, REIGN, "later"))  # type: ignore[union-attr]
+    led.tracker.conclude(Fenced(TP, led.ask.generation, REIGN, "later"))
     led.tracker.observe(Led(TP, REIGN))
     waiting = led.tracker.backlog()[TP]
     assert waiting.waits_for is not None
