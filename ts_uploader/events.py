@@ -10,11 +10,29 @@ results of a generation that has passed.
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from ts_common.commit import Commit, ForeignCommit
 from ts_common.epochs import EpochLine
 from ts_common.model import TopicPartition
 from ts_common.object_keys import PartitionKeys
+
+
+class FileState(NamedTuple):
+    """A file that has not changed bears the same.
+
+    Attributes:
+        device: that holds it.
+        inode: on that device, used again after an unlink.
+        size: bytes, when it was opened.
+        changed_ns: its change time. Whatever writes, cuts or renames moves that; the modification time would not do,
+            because the log cleaner sets that of a new file to that of an old one.
+    """
+
+    device: int
+    inode: int
+    size: int
+    changed_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +49,10 @@ class Listing:
         swapping: whether a `.swap` file stands there: the cleaner is in the middle of renames.
         topic_id: by `partition.metadata`; None where that is absent.
         taken_at: nanoseconds since the epoch, this host's clock, before the directory was read.
+        whole: whether the names are those of one instant, with no `.swap` among them (`watch.scan`). Only then are two
+            bases that follow each other neighbours, and is the lowest the lowest.
+        stamp: (mtime, ctime) of the directory in nanoseconds, before it was read.
+        stamp_seen: when the directory was first seen with this stamp, seconds of the monotonic clock.
     """
 
     partition: TopicPartition
@@ -42,6 +64,9 @@ class Listing:
     swapping: bool
     topic_id: str | None
     taken_at: int
+    whole: bool = False
+    stamp: tuple[int, int] = (0, 0)
+    stamp_seen: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +185,15 @@ class Ship(Task):
 
     Attributes:
         keys: where to.
-        listing: the newest; the segment is live in it, or was when it was last listed in this reign.
+        listing: the newest.
         base: its base offset.
-        next_base: of the segment behind it.
+        next_base: of the segment behind it; of a segment that hangs, the end of its last batch.
         epochs: the run's.
         next_offset: its end.
+        seen: a whole listing of this leadership showed the two bases as live neighbours.
+        hangs: the `.deleted` file that hangs on what lives (`hanging`); None for a segment that is, or was seen, live.
+        variants_below: a segment with a base below it is shipped under a variant's name only: a deletion that is still
+            under way may name the plain one.
     """
 
     keys: PartitionKeys
@@ -173,6 +202,9 @@ class Ship(Task):
     next_base: int
     epochs: EpochLine = field(default_factory=EpochLine)
     next_offset: int = 0
+    seen: bool = False
+    hangs: FileState | None = None
+    variants_below: int = 0
 
 
 @dataclass(frozen=True, slots=True)

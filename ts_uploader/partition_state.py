@@ -42,7 +42,8 @@ class PartitionState:
     failures: int = 0
     unanswered: int = 0  # questions to the store that failed in a row
     unanswered_because: str = ""  # what the last of them failed of; one line
-    whole: Listing | None = None  # the last one in this reign with no renames under way
+    shown: Listing | None = None  # the last one in this reign that met no renames
+    whole: Listing | None = None  # the last whole one in this reign
     taken: dict[int, int] = field(default_factory=dict)  # next base by base, of what retention renamed in this reign
     gap_since: int | None = None  # when the next offset was first listed below all that is held; ns since the epoch
     look_seconds: float = 0.0  # between two looks whether a Java uploader wrote late; 0: none did here of late
@@ -60,7 +61,7 @@ class PartitionState:
         self.position = self.reached = None
         self.asking = self.committing = False
         self.failures = self.unanswered = 0
-        self.whole = None
+        self.shown = self.whole = None
         self.taken.clear()
         self.gap_since = None
         self.look_seconds = 0.0
@@ -85,11 +86,15 @@ class PartitionState:
         self.listing = listing
         if listing.swapping or not listing.bases:
             return  # in the middle of renames neighbours are none
+        self.shown = listing
         lowest = listing.bases[0]
         # What is not live any more, while something at or below it is, went into a merged segment or was cut off.
         seen = [*self.taken.items(), *(_below(self.whole.bases, lowest) if self.whole is not None else ())]
-        self.taken = {base: end for base, end in seen if base < lowest and base in listing.deleted}
-        self.whole = listing
+        if listing.whole:
+            self.taken = {base: end for base, end in seen if base < lowest and base in listing.deleted}
+            self.whole = listing
+        else:  # it may miss names, so it takes nothing back
+            self.taken.update((base, end) for base, end in seen if base < lowest and base in listing.deleted)
         # A segment that was merged, or whose neighbour was, is another one now: what was shipped of it stands in the
         # store, and is weighed anew. What retention took is what it was.
         for done in (self.shipped, self.filling):
@@ -179,6 +184,12 @@ class PartitionState:
         yield from sorted((base, end) for base, end in self.taken.items() if base < bases[0] and end > offset)
         for index in range(max(0, bisect_right(bases, offset) - 1), len(bases) - 1):
             yield bases[index], bases[index + 1]
+
+    def saw(self, base: int, next_base: int) -> bool:
+        """Whether a whole listing of this leadership showed two bases as live neighbours."""
+        return self.taken.get(base) == next_base or (
+            self.whole is not None and _following(self.whole.bases, base) == next_base
+        )
 
     def holds(self, listing: Listing, offset: int) -> bool:
         """Whether a closed segment here, or the active one, is the one to hold `offset`."""

@@ -160,7 +160,7 @@ class Tracker:
         waiting = {}
         for partition, state in self._partitions.items():
             # A listing that is known to be old still says more than nothing.
-            listing = state.listing or state.whole
+            listing = state.listing or state.shown
             if listing is None or state.said is None:
                 continue
             next_offset = state.reached
@@ -307,6 +307,7 @@ class Tracker:
                         next_base,
                         position.epochs,
                         position.next_offset,
+                        seen=state.saw(base, next_base),
                     )
                 )
         return tasks

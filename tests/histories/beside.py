@@ -114,7 +114,8 @@ class Agent:
         directory = self._cluster.brokers[self._broker].path
         listing = list_partition(TP, directory, directory.parent)
         assert listing is not None
-        self._observe(replace(listing, taken_at=self._clock.tick()))
+        # Nobody renames while the model's one thread looks.
+        self._observe(replace(listing, taken_at=self._clock.tick(), whole=not listing.swapping))
 
     def see_checkpoint(self) -> None:
         """The broker wrote its high watermarks, and the agent reads them."""

@@ -40,7 +40,7 @@ REIGN = Reign(epoch=1, topic_id="id", seen_at=100)
 
 
 def listing(*bases: int, topic_id: str | None = "id", inode: int = 1, taken_at: int = 100) -> Listing:
-    return Listing(TP, LOG_DIR / "t-0", (1, inode), LOG_DIR, bases, (), False, topic_id, taken_at)
+    return Listing(TP, LOG_DIR / "t-0", (1, inode), LOG_DIR, bases, (), False, topic_id, taken_at, whole=True)
 
 
 def watermark(offset: int, written_at: int = 200) -> HighWatermarks:

@@ -257,7 +257,7 @@ class LogDirectoryWatcher:
         listings = []
         for directory, log_dir in places:
             try:
-                listing = list_partition(partition, directory, log_dir)
+                listing = list_partition(partition, directory, log_dir, self._known.get(partition))
             except OSError as error:
                 log.error("partition directory cannot be read", directory=str(directory), error=str(error))
                 complete = False
