@@ -47,13 +47,13 @@ from ts_uploader.events import (
     Task,
     WriteCommit,
 )
-from ts_uploader.gaps import GONE_AGAIN, describe_loss, fillable, record_gaps
+from ts_uploader.gaps import GONE_AGAIN, describe_loss, fillable, record_gaps, still_missing
 from ts_uploader.incarnation import IncarnationLog
 from ts_uploader.local_log import last_stable_offset, local_epochs
 from ts_uploader.log_start import restore_log_start, write_log_start
 from ts_uploader.reign import ReignOver, check_reign
 from ts_uploader.takeover import first_commit, walk_run
-from ts_uploader.watch.scan import list_partition
+from ts_uploader.watch.scan import whole_listing
 
 log = structlog.get_logger()
 
@@ -118,7 +118,9 @@ class CommitLog:
             marks = read_marks(store, keys)
             if not marks.has_log_start:
                 restore_log_start(store, keys, commit)
-            gaps = fillable(marks.gaps, commit.next_offset, listing.bases[0])
+            gaps = fillable(marks.gaps, commit.next_offset, listing)
+            if gaps:
+                gaps = still_missing(store, read_catalog(store, keys, (commit, etag)), gaps, commit.epochs)
             start = commit.epochs.pairs[0][1] if commit.epochs.pairs else commit.next_offset
             position = Position(keys, start, commit.next_offset, commit.highest_base, commit.epochs, etag, commit, gaps)
         asked = self._follow(store, task, listing, position, holes)
@@ -233,7 +235,8 @@ class CommitLog:
             )
         for start, end in run.holes:
             log.error("a committed segment was written over", partition=str(task.partition), start=start, end=end)
-        gaps = fillable(merged([*catalog.gaps, *run.holes]), run.next_offset, listing.bases[0])
+        gaps = fillable(merged([*catalog.gaps, *run.holes]), run.next_offset, listing)
+        gaps = still_missing(store, catalog, gaps, run.epochs)
         position = Position(
             keys, log_start, run.next_offset, run.highest_base, run.epochs, catalog.commit_etag, catalog.commit, gaps
         )
@@ -396,10 +399,9 @@ def _line_of(epochs: tuple[tuple[int, int], ...]) -> EpochLine:
 
 def _look_again(task: AskStore | PassGap | FillGap) -> Listing:
     """The directory as it is now: a task can have waited for long, and what is written now is written for ever."""
-    seen = task.listing
-    now = list_partition(task.partition, seen.directory, seen.log_dir)
-    if now is None or now.identity != seen.identity or now.swapping or not now.bases or now.bases[0] != seen.bases[0]:
-        raise SegmentChanged(f"{seen.directory} changed since it was listed")
+    now = whole_listing(task.listing)
+    if now.bases[:1] != task.listing.bases[:1]:
+        raise SegmentChanged(f"{now.directory} changed since it was listed")
     return now
 
 

@@ -1,8 +1,9 @@
 """What passes between the agent's parts: observations in, tasks out, results back. All frozen; no part shares state.
 
 Observations (from the sources to the tracker): `Listing`, `HighWatermarks`, `Led`, `NotLed`.
-Tasks (from the tracker to the workers): `AskStore`, `Ship`, `WriteCommit`, `PassGap`, `FillGap`, `Rescan`.
-Results (from the workers to the tracker): `Asked`, `Shipped`, `Committed`, `Fenced`, `Failed`, `Changed`.
+Tasks (from the tracker to the workers): `AskStore`, `Ship`, `WriteCommit`, `PassGap`, `FillGap`, `LookBelow`, `Rescan`.
+Results (from the workers to the tracker): `Asked`, `Shipped`, `Committed`, `LookedBelow`, `Fenced`, `Failed`,
+`Changed`.
 
 A task carries the `reign` and `generation` it was made for, its result brings them back, and the tracker forgets
 results of a generation that has passed.
@@ -133,8 +134,8 @@ class Position:
         epochs: the run's.
         etag: of `offset.wm`; None where it is absent.
         commit: what `offset.wm` says; None where it is absent.
-        gaps: ranges `[from, to)` below the next offset that are recorded to exist nowhere, and that this broker's log
-            may hold some of.
+        gaps: ranges `[from, to)` below the next offset that are recorded to exist nowhere, that no living copy in the
+            store covers, and that this broker's log may hold some of.
     """
 
     keys: PartitionKeys
@@ -253,6 +254,25 @@ class FillGap(Task):
 
 
 @dataclass(frozen=True, slots=True)
+class LookBelow(Task):
+    """Find out which `.deleted` files of before this leadership belong to the line that lives.
+
+    Attributes:
+        listing: of the directory.
+        epochs: the run's.
+        next_offset: its end.
+        wanted: the lowest offset that is missing in the store.
+        seen: base offsets of `.deleted` segments that were seen live in this leadership.
+    """
+
+    listing: Listing
+    epochs: EpochLine
+    next_offset: int
+    wanted: int
+    seen: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Rescan:
     """Look at a partition's directories again.
 
@@ -267,7 +287,37 @@ class Rescan:
     after_seconds: float = 0.0
 
 
-AnyTask = AskStore | Ship | WriteCommit | PassGap | FillGap | Rescan
+AnyTask = AskStore | Ship | WriteCommit | PassGap | FillGap | LookBelow | Rescan
+
+
+@dataclass(frozen=True, slots=True)
+class Hanging:
+    """A `.deleted` file that hangs on what lives.
+
+    Attributes:
+        base: the base offset in its name.
+        end: the offset after its last batch.
+        state: of the file.
+    """
+
+    base: int
+    end: int
+    state: FileState
+
+
+@dataclass(frozen=True, slots=True)
+class LookedBelow(Task):
+    """The answer to `LookBelow`.
+
+    Attributes:
+        hanging: those that reach above the wanted offset, by base.
+        below: base offsets of all `.deleted` files below the lowest live segment.
+        wanted: as in the task.
+    """
+
+    hanging: tuple[Hanging, ...]
+    below: frozenset[int]
+    wanted: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,4 +423,4 @@ class Changed(Task):
 
 
 Observation = Listing | DirectoryGone | HighWatermarks | Led | NotLed
-Result = Asked | Shipped | Committed | Fenced | Failed | Changed
+Result = Asked | Shipped | Committed | LookedBelow | Fenced | Failed | Changed

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ts_common.commit import Commit
 from ts_common.model import TopicPartition
-from ts_uploader.events import Listing, Position, Reign, Shipped
+from ts_uploader.events import FileState, Hanging, Listing, Position, Reign, Shipped
 from ts_uploader.waiting import Wait, WaitReason
 
 # One failure is the ordinary course of things: the leadership source may be ahead of the broker's own files.
@@ -45,6 +45,11 @@ class PartitionState:
     shown: Listing | None = None  # the last one in this reign that met no renames
     whole: Listing | None = None  # the last whole one in this reign
     taken: dict[int, int] = field(default_factory=dict)  # next base by base, of what retention renamed in this reign
+    hanging: dict[int, Hanging] = field(default_factory=dict)  # `.deleted` files that hang on what lives, by base
+    below: frozenset[int] = frozenset()  # `.deleted` bases below the lowest live one that were looked at for that
+    below_wanted: int = 0  # the lowest offset that was missing then
+    looking: bool = False  # whether they are being looked at
+    gap_rescan: int | None = None  # of which listing another was asked for, to see whether a gap is one; its taken_at
     gap_since: int | None = None  # when the next offset was first listed below all that is held; ns since the epoch
     look_seconds: float = 0.0  # between two looks whether a Java uploader wrote late; 0: none did here of late
     looked_at: int | None = None  # when the store was last asked for that; ns since the epoch
@@ -63,7 +68,9 @@ class PartitionState:
         self.failures = self.unanswered = 0
         self.shown = self.whole = None
         self.taken.clear()
-        self.gap_since = None
+        self.look_again_below()
+        self.looking = False
+        self.gap_rescan = self.gap_since = None
         self.look_seconds = 0.0
         self.in_flight.clear()
         self.shipped.clear()
@@ -101,6 +108,16 @@ class PartitionState:
             for base, shipped in list(done.items()):
                 if base >= lowest and _following(listing.bases, base) != shipped.next_base:
                     del done[base]
+
+    def look_again_below(self) -> None:
+        """What was found out about `.deleted` files is not so any more."""
+        self.hanging.clear()
+        self.below = frozenset()
+
+    def unknown_below(self, listing: Listing) -> bool:
+        """Whether a `.deleted` file below the lowest live one was not looked at yet, and not seen live either."""
+        lowest = listing.bases[0]
+        return any(base < lowest and base not in self.taken and base not in self.below for base in listing.deleted)
 
     def take_position(self, position: Position) -> None:
         """The store's word, read or written; what lies below it needs no further thought."""
@@ -178,10 +195,13 @@ class PartitionState:
     def held(self, listing: Listing, offset: int) -> Iterator[tuple[int, int]]:
         """(base, next base) of the closed segments that are here and reach above `offset`, by base.
 
-        Those that retention took and has only renamed so far come first; the others are live.
+        Those that retention took and has only renamed so far come first; the others are live. Of those that hang, the
+        end of the last batch is given instead of the next base.
         """
         bases = listing.bases
-        yield from sorted((base, end) for base, end in self.taken.items() if base < bases[0] and end > offset)
+        if self.taken or self.hanging:
+            gone = {base: file.end for base, file in self.hanging.items() if base in listing.deleted} | self.taken
+            yield from sorted((base, end) for base, end in gone.items() if base < bases[0] and end > offset)
         for index in range(max(0, bisect_right(bases, offset) - 1), len(bases) - 1):
             yield bases[index], bases[index + 1]
 
@@ -190,6 +210,12 @@ class PartitionState:
         return self.taken.get(base) == next_base or (
             self.whole is not None and _following(self.whole.bases, base) == next_base
         )
+
+    def hangs(self, base: int, listing: Listing) -> FileState | None:
+        """The `.deleted` file that is to be shipped; None of a segment that is, or was seen, live."""
+        if base in self.taken or base >= listing.bases[0] or base not in self.hanging:
+            return None
+        return self.hanging[base].state
 
     def holds(self, listing: Listing, offset: int) -> bool:
         """Whether a closed segment here, or the active one, is the one to hold `offset`."""

@@ -11,7 +11,7 @@ is told and recorded, and the broker that holds these offsets ships them once mo
 
 from dataclasses import dataclass, replace
 
-from ts_common.catalog import PartitionCatalog, describe
+from ts_common.catalog import PartitionCatalog
 from ts_common.commit import Commit, ForeignCommit
 from ts_common.epochs import EpochLine
 from ts_common.gaps import merged
@@ -19,6 +19,7 @@ from ts_common.plan import Hole, unite
 from ts_common.store.contract import ObjectStore
 from ts_common.view import living_line
 from ts_uploader.events import Listing
+from ts_uploader.gaps import describe_readable
 from ts_uploader.local_log import last_stable_offset
 
 
@@ -49,7 +50,6 @@ def walk_run(store: ObjectStore, catalog: PartitionCatalog, start: int, known: C
     A hole ends the run, unless a gap record says that it exists nowhere.
 
     Raises:
-        CorruptData: a segment without a batch.
         StoreUnavailable, AccessDenied, ObjectNotFound: the store's.
     """
     segments = catalog.segments
@@ -58,7 +58,7 @@ def walk_run(store: ObjectStore, catalog: PartitionCatalog, start: int, known: C
         if known is not None:
             highest = max(highest, known.highest_base)
         segments = tuple(segment for segment in segments if segment.name.base <= highest)
-    copies = describe(store, catalog.keys, segments)
+    copies = describe_readable(store, catalog, segments)
     line = living_line(copies)
     position, highest_base = start, None
     holes: list[tuple[int, int]] = []

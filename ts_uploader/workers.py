@@ -21,6 +21,8 @@ from ts_uploader.events import (
     Failed,
     Fenced,
     FillGap,
+    LookBelow,
+    LookedBelow,
     PassGap,
     Rescan,
     Result,
@@ -30,6 +32,7 @@ from ts_uploader.events import (
     WriteCommit,
 )
 from ts_uploader.failures import failure_reason
+from ts_uploader.hanging import look_below
 from ts_uploader.metrics import GAP_BY_REQUEST, GAP_DELETED, Metrics
 from ts_uploader.reign import ReignOver
 from ts_uploader.uploader import Uploader
@@ -122,6 +125,8 @@ class Performer:
                 return self._committed(self._commits.pass_gap(task))
             case FillGap():
                 return self._committed(self._commits.fill_gap(task))
+            case LookBelow():
+                return self._looked(look_below(task))
         raise TypeError(f"no such task: {task!r}")
 
     def _committed(self, committed: Committed) -> Committed:
@@ -134,6 +139,17 @@ class Performer:
                 "offsets exist nowhere any more", partition=partition, start=start, end=end, reason=committed.reason
             )
         return committed
+
+    def _looked(self, looked: LookedBelow) -> LookedBelow:
+        bases = [file.base for file in looked.hanging]
+        log.info(
+            ".deleted files of before this leadership were looked at",
+            partition=str(looked.partition),
+            of_this_log=len(bases),
+            others=len(looked.below) - len(bases),
+            lowest=bases[0] if bases else None,
+        )
+        return looked
 
     def _observe_lag(self, run: Iterable[Shipped]) -> None:
         now = time.time()
