@@ -141,6 +141,25 @@ def find_hanging(
     return tuple(file for file in hanging(files, living, epochs, next_offset) if file.end > wanted)
 
 
+def lowest_held(listing: Listing, epochs: EpochLine, next_offset: int, begin: int) -> int:
+    """The lowest offset at or above `begin` that a log holds, live or in `.deleted` files that hang.
+
+    Args:
+        listing: of its directory; whole.
+        epochs: as in `hanging`.
+        next_offset: as in `hanging`.
+        begin: the lowest offset that is asked for.
+
+    Raises:
+        SegmentChanged, OSError: as `find_hanging`.
+    """
+    lowest = listing.bases[0]
+    if lowest > begin and listing.deleted[:1] < listing.bases[:1]:
+        found = find_hanging(listing, epochs, next_offset, wanted=begin)
+        lowest = min((lowest, *(file.base for file in found)))
+    return max(lowest, begin)
+
+
 def _agrees(file: DeletedFile, epochs: EpochLine, next_offset: int) -> bool:
     """Whether epochs never fall in a file, and below the next offset are the run's, as far as that knows them."""
     before = NO_EPOCH

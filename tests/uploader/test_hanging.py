@@ -12,7 +12,7 @@ from tests.uploader.local_directory import ID, TP, LocalDirectory
 from ts_common.epochs import EpochLine
 from ts_common.errors import SegmentChanged
 from ts_uploader.events import LookBelow, Reign
-from ts_uploader.hanging import look_below
+from ts_uploader.hanging import look_below, lowest_held
 
 REIGN = Reign(6, ID, 0)
 
@@ -191,3 +191,17 @@ def test_nothing_is_looked_at_in_another_leadership(local: LocalDirectory) -> No
     local.epochs((4, 100), (7, 190))
     with pytest.raises(SegmentChanged, match="ends with 7"):
         look(local)
+
+
+def test_the_lowest_offset_that_a_leader_holds_may_hang(local: LocalDirectory) -> None:
+    """`log.start` of a new lineage begins there: what retention renamed can be shipped still."""
+    for base in (0, 100, 200):
+        local.write(base, batches(base, base + 100, 4))
+    local.epochs((4, 0), (6, 290))
+    local.rename(0, 100)
+    listing = local.listing()
+    assert lowest_held(listing, EpochLine(((4, 0),)), 50, 50) == 50
+    assert lowest_held(listing, EpochLine(((4, 0),)), 150, 120) == 120
+    local.unlink(0)
+    assert lowest_held(local.listing(), EpochLine(((4, 0),)), 50, 50) == 100
+    assert lowest_held(local.listing(), EpochLine(((3, 0),)), 150, 50) == 200

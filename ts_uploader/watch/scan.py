@@ -19,11 +19,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from awscrt.checksums import crc32c
+
 from ts_common.errors import CorruptData, SegmentChanged
 from ts_common.log_format.checkpoints import parse_offset_checkpoint, parse_partition_metadata
 from ts_common.model import TopicPartition
-from ts_uploader.events import HighWatermarks, Listing
+from ts_uploader.events import EpochFile, FileStatus, HighWatermarks, Listing
 from ts_uploader.segment_file import open_file, read_all, read_file
+from ts_uploader.watch.last_epoch import EpochReader, last_epoch_of
 
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 PARTITION_METADATA = "partition.metadata"
@@ -63,20 +66,25 @@ def holds_partition(log_dir: Path, partition: TopicPartition) -> bool:
 
 
 def list_partition(
-    partition: TopicPartition, directory: Path, log_dir: Path, earlier: Listing | None = None
+    partition: TopicPartition,
+    directory: Path,
+    log_dir: Path,
+    epochs: EpochReader | None = None,
+    earlier: Listing | None = None,
 ) -> Listing | None:
     """What a partition's directory holds; None where it is gone.
 
     Args:
-        partition: whose it is.
+        partition: whose.
         directory: its path.
-        log_dir: the entry of `log.dirs` that holds it.
+        log_dir: that it lies in.
+        epochs: reads its `leader-epoch-checkpoint`; None: the file is read.
         earlier: an earlier listing of it. Without one no listing is whole.
 
     Raises:
         OSError: it is there and cannot be read.
     """
-    taken_at = time.time_ns()
+    taken_at = time.monotonic_ns()
     bases, deleted, swapping = [], [], False
     try:
         status = directory.stat(follow_symlinks=False)
@@ -96,6 +104,11 @@ def list_partition(
     known = earlier is not None and (earlier.identity, earlier.stamp) == (identity, stamp)
     stamp_seen = min(earlier.stamp_seen, began) if earlier is not None and known else began
     one_instant = began - stamp_seen >= _tick_seconds(stamp) and stamp == _stamp(after)
+    topic_id = _topic_id(directory)
+    last_epoch = last_epoch_of(directory) if epochs is None else epochs.read(directory)
+    checkpoint = _checkpoint_status(log_dir)  # after the epoch: files that replace this one are younger than the epoch
+    if last_epoch.file is EpochFile.ABSENT and not _is_still(directory, status):
+        return None  # it was renamed or replaced; its checkpoint is not absent, it is elsewhere
     return Listing(
         partition=partition,
         directory=directory,
@@ -104,8 +117,10 @@ def list_partition(
         bases=tuple(sorted(bases)),
         deleted=tuple(sorted(deleted)),
         swapping=swapping,
-        topic_id=_topic_id(directory),
+        topic_id=topic_id,
         taken_at=taken_at,
+        last_epoch=last_epoch,
+        checkpoint=checkpoint,
         whole=known and one_instant and not swapping,
         stamp=stamp,
         stamp_seen=stamp_seen,
@@ -124,7 +139,7 @@ def whole_listing(seen: Listing) -> Listing:
     """
     earlier = seen
     for _ in range(_LOOKS):
-        listing = list_partition(seen.partition, seen.directory, seen.log_dir, earlier)
+        listing = list_partition(seen.partition, seen.directory, seen.log_dir, earlier=earlier)
         if listing is None or listing.identity != seen.identity:
             raise SegmentChanged(f"{seen.directory} is gone, or another directory now")
         if listing.whole:
@@ -145,15 +160,43 @@ def _tick_seconds(stamp: tuple[int, int]) -> float:
     return TICK_SECONDS if stamp[1] % _SECOND else TICK_SECONDS + 1.0
 
 
-def read_high_watermarks(log_dir: Path) -> HighWatermarks | None:
-    """The log dir's checkpoint; None where there is none, or none that can be read (the broker will write another)."""
+def read_high_watermarks(log_dir: Path) -> HighWatermarks:
+    """One reading of the log dir's checkpoint; also where there is none, or none that can be parsed.
+
+    Raises:
+        OSError: it is there and cannot be read.
+    """
     try:
         with open_file(log_dir / HIGH_WATERMARK_CHECKPOINT) as checkpoint:
-            # Of the open file: the broker replaces it by a rename, and time and content must be of one.
-            written_at = os.fstat(checkpoint).st_mtime_ns
-            return HighWatermarks(log_dir, written_at, parse_offset_checkpoint(read_all(checkpoint)))
-    except (FileNotFoundError, CorruptData):
+            # Of the open file: the broker replaces it by a rename, and status and content must be of one.
+            status, data = os.fstat(checkpoint), read_all(checkpoint)
+    except FileNotFoundError:
+        return HighWatermarks(log_dir, None, None)
+    try:
+        offsets = parse_offset_checkpoint(data)
+    except CorruptData:  # the broker will write another
+        offsets = None
+    return HighWatermarks(log_dir, (_file_status(status), crc32c(data)), offsets)
+
+
+def _checkpoint_status(log_dir: Path) -> FileStatus | None:
+    try:
+        return _file_status(os.stat(f"{log_dir}/{HIGH_WATERMARK_CHECKPOINT}", follow_symlinks=False))  # noqa: PTH116
+    except OSError:
         return None
+
+
+def _file_status(status: os.stat_result) -> FileStatus:
+    return status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _is_still(directory: Path, before: os.stat_result) -> bool:
+    """Whether a path leads to the directory that it led to before."""
+    try:
+        now = directory.stat(follow_symlinks=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return (now.st_dev, now.st_ino) == (before.st_dev, before.st_ino)
 
 
 def _topic_id(directory: Path) -> str | None:
