@@ -82,7 +82,7 @@ class Performer:
     def perform(self, task: AnyTask) -> Result | None:
         """What became of a task; a rescan answers through the watcher."""
         if isinstance(task, Rescan):
-            self._watcher.hint(task.partition)
+            self._watcher.hint(task.partition, whole=True)
             return None
         try:
             return self._perform(task)

@@ -106,7 +106,7 @@ class Agent:
         self._tracker = Tracker(OffsetReset.EARLIEST)
         self.tasks: list[AnyTask] = []
 
-    def hint(self, _: TopicPartition) -> None:
+    def hint(self, _: TopicPartition, *, whole: bool) -> None:
         """A rescan of the performer's: the listing comes at once."""
         self.see_directory()
 

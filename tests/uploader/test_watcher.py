@@ -175,6 +175,14 @@ def test_a_second_look_at_a_directory_that_did_not_change_is_whole(healthy: Path
         assert [said.whole for said in heard[-2:]] == [True, True]
 
 
+def test_a_whole_listing_that_is_asked_for_comes(healthy: Path) -> None:
+    """Without another event and without a scan: the first look after a change is none."""
+    with Watched((healthy,)).running() as watched:
+        segment(healthy, ZERO, 7)
+        watched.watcher.hint(ZERO, whole=True)
+        watched.wait_for(lambda said: isinstance(said, Listing) and said.whole and said.bases == (7,))
+
+
 def test_a_log_dir_that_failed_is_told_once_and_watched_as_soon_as_it_is_back(healthy: Path, failed: Path) -> None:
     """Each scan tries it again; an operator reads of it once, and once that it works again."""
     with capture_logs() as logs, Watched((failed, healthy)).running() as watched:
