@@ -36,6 +36,7 @@ from ts_uploader.events import (
     AskStore,
     DirectoryGone,
     Listing,
+    LookBelow,
     LookDue,
     Observation,
     Rescan,
@@ -299,6 +300,8 @@ class Agent:
                 self._questions.put(task.partition, task, task.after_seconds + patience_seconds(task.attempt))
             elif isinstance(task, AskStore):
                 self._questions.put(task.partition, task, patience_seconds(task.attempt))
+            elif isinstance(task, LookBelow):  # it reads files, and no commit waits behind it
+                self._questions.put(task.partition, task)
             else:
                 self._commits.put(task.partition, task)
 

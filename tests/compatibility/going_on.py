@@ -51,7 +51,7 @@ class GoingOn:
             ChaptersAtOnce(store),  # type: ignore[arg-type]
         )
 
-    def hint(self, partition: TopicPartition) -> None:
+    def hint(self, partition: TopicPartition, *, whole: bool) -> None:
         """A rescan of the performer's."""
         self._see(partition)
 

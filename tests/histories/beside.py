@@ -106,7 +106,7 @@ class Agent:
         self._tracker = Tracker(OffsetReset.EARLIEST)
         self.tasks: list[AnyTask] = []
 
-    def hint(self, _: TopicPartition) -> None:
+    def hint(self, _: TopicPartition, *, whole: bool) -> None:
         """A rescan of the performer's: the listing comes at once."""
         self.see_directory()
 
@@ -115,7 +115,8 @@ class Agent:
         directory = self._cluster.brokers[self._broker].path
         listing = list_partition(TP, directory, directory.parent)
         assert listing is not None
-        self._observe(replace(listing, taken_at=self._clock.tick()))
+        # Nobody renames while the model's one thread looks.
+        self._observe(replace(listing, taken_at=self._clock.tick(), whole=not listing.swapping))
 
     def see_checkpoint(self) -> None:
         """The broker wrote its high watermarks, and the agent reads them."""
