@@ -1,0 +1,284 @@
+"""One agent, one store operation a step: protocol rules 4 to 8, 10 and 12 as far as they write `offset.wm` and `log.start`.
+
+An agent leads in one epoch. It looks whether it leads only when it begins a cycle, so all that follows may be late. What
+is refused, it begins again. A PUT of a segment under a taken name and its comparison are one step.
+"""
+
+from typing import NamedTuple
+
+from tests.lineage.clauses import Clause, Property, Violation
+from tests.lineage.kafka import Epochs, Log, Moment, shared_end
+from tests.lineage.state import (
+    Agent,
+    Commit,
+    Do,
+    JavaCommit,
+    Lineage,
+    LogStart,
+    Segment,
+    Store,
+    continued,
+    epoch_at,
+    lineage_epoch,
+    listed,
+)
+
+BEGIN = Agent()
+STEPPED_BACK = Agent(Do.STEPPED_BACK)
+
+
+class Step(NamedTuple):
+    """What an agent did, what the store holds then, and what the agent does next."""
+
+    label: str
+    store: Store
+    agent: Agent
+
+
+class Rules(NamedTuple):
+    """What the rules say, and what Kafka does."""
+
+    history: tuple[Moment, ...]
+    clauses: frozenset[Clause]
+
+    def step(self, epoch: int, moment: int, agent: Agent, store: Store) -> Step | None:
+        """The next step of the agent of `epoch`; None where it has nothing to do.
+
+        Raises:
+            Violation: it commits what its log does not hold.
+        """
+        match agent.do:
+            case Do.BEGIN:
+                return self._begin(epoch, moment, store)
+            case Do.FIND_START:
+                return self._find_start(epoch, agent, store)
+            case Do.REBUILD:
+                return self._rebuild(epoch, agent, store)
+            case Do.READ_LOG_START:
+                return self._read_log_start(epoch, agent, store)
+            case Do.GO_BACK | Do.COMMIT:
+                return self._commit(agent, store)
+            case Do.WRITE_LOG_START:
+                return self._write_log_start(agent, store)
+            case Do.SHIP:
+                return self._ship(epoch, moment, agent, store)
+            case Do.STEPPED_BACK:
+                return None
+
+    def _begin(self, epoch: int, moment: int, store: Store) -> Step | None:
+        """Rule 7: only the leader begins, and steps back from a commit of a higher epoch."""
+        if self.history[moment].epoch != epoch:
+            return None
+        commit = store.commit
+        if commit is None or isinstance(commit, JavaCommit):
+            return Step(f"GET offset.wm: {commit or 'absent'}", store, Agent(Do.FIND_START, moment, replaces=commit))
+        if commit.epoch > epoch:
+            return Step(f"GET offset.wm: epoch {commit.epoch}, steps back", store, STEPPED_BACK)
+        return Step(f"GET offset.wm: {commit}", store, Agent(Do.READ_LOG_START, moment, commit, replaces=commit))
+
+    # ---------------------------------------------------------------- a commit that was read (rule 5)
+
+    def _read_log_start(self, epoch: int, agent: Agent, store: Store) -> Step:
+        if self._steps_back(epoch, store.log_start):
+            return Step("GET log.start: lineage of a higher epoch, steps back", store, STEPPED_BACK)
+        agent = agent._replace(log_start=store.log_start)
+        return Step(f"GET log.start: {store.log_start or 'absent'}", store, self._follow(epoch, agent))
+
+    def _steps_back(self, epoch: int, log_start: LogStart | None) -> bool:
+        later = log_start is not None and lineage_epoch(log_start.lineage) > epoch
+        return later and Clause.LATER_LOG_START in self.clauses
+
+    def _follow(self, epoch: int, agent: Agent) -> Agent:
+        """What a leader does that has read the commit and `log.start`."""
+        commit, log_start = agent.commit, agent.log_start
+        assert commit is not None
+        back_to = self._past_end(commit.epochs, commit.next, agent)
+        if back_to < commit.next:
+            return self._back(epoch, agent, back_to)
+        if commit != agent.replaces:
+            return agent._replace(do=Do.COMMIT)
+        lineage = log_start.lineage if log_start else None
+        if commit.lineage == lineage:
+            above = log_start is not None and log_start.offset > commit.next
+            if above and Clause.LOG_START_ABOVE_NEXT in self.clauses:
+                return self._back(epoch, agent, back_to)
+            return agent._replace(do=Do.SHIP, replaces=None)
+        if lineage_epoch(lineage) > lineage_epoch(commit.lineage):
+            return self._back(epoch, agent, back_to) if Clause.LATER_LOG_START in self.clauses else BEGIN
+        return agent._replace(do=Do.WRITE_LOG_START, replaces=None)
+
+    def _past_end(self, epochs: Epochs, end: int, agent: Agent) -> int:
+        """D of KIP-279; without epochs the log end decides."""
+        log = self.history[agent.seen].log
+        return shared_end(epochs, end, log) if epochs else min(end, log.end)
+
+    def _back(self, epoch: int, agent: Agent, back_to: int) -> Agent:
+        """Go back: the commit with a new lineage comes first."""
+        commit, log_start = agent.commit, agent.log_start
+        assert commit is not None
+        highest = [0]
+        if commit.lineage:
+            highest.append(commit.lineage.highest)
+        if log_start:
+            highest.append(log_start.offset)
+            if log_start.lineage:
+                highest.append(log_start.lineage.highest)
+        if Clause.HIGHEST_NEXT in self.clauses:
+            highest.append(commit.next)
+        epochs = tuple(pair for pair in commit.epochs if pair[1] < back_to)
+        lineage = Lineage(epoch, back_to, max(highest))
+        return agent._replace(do=Do.GO_BACK, commit=Commit(back_to, epoch, epochs, lineage, 0))
+
+    # ---------------------------------------------------------------- a commit that is lost or foreign (rules 5, 8, 12)
+
+    def _find_start(self, epoch: int, agent: Agent, store: Store) -> Step:
+        log = self.history[agent.seen].log
+        if store.log_start is None:
+            started = store._replace(
+                log_start=LogStart(log.start, None), reclaimed=store.reclaimed if store.segments else log.start
+            )
+            return Step(f"PUT log.start: {log.start} (was absent)", started, agent)
+        if self._steps_back(epoch, store.log_start):
+            return Step("GET log.start: lineage of a higher epoch, steps back", store, STEPPED_BACK)
+        found = agent._replace(do=Do.REBUILD, log_start=store.log_start)
+        return Step(f"GET log.start: {store.log_start}", store, found)
+
+    def _rebuild(self, epoch: int, agent: Agent, store: Store) -> Step:
+        log, log_start = self.history[agent.seen].log, agent.log_start
+        assert log_start is not None
+        if not store.segments:
+            return self._start_empty(epoch, agent, store)
+        highest_base = agent.replaces.base if isinstance(agent.replaces, JavaCommit) else None
+        end, epochs = walked(store, log_start.offset, highest_base)
+        if Clause.REBUILT_GOES_BACK not in self.clauses:
+            rebuilt = agent._replace(commit=Commit(end, 0, epochs, log_start.lineage, 0))
+            return Step(f"list and walk: next {end} epochs {listed(epochs)}", store, self._follow(epoch, rebuilt))
+        back_to = min(self._past_end(epochs, end, agent), log.end)
+        for offset in range(log.start, back_to):
+            named = epoch_at(epochs, offset)
+            if named is not None and named != log.epoch_of(offset):
+                back_to = offset  # a walk can mix two lines, which KIP-279 takes for one
+                break
+        if log_start.offset > log.start:
+            back_to = min(back_to, log.start)
+        highest = max(end, *(segment.end for segment in store.segments))
+        rebuilt = agent._replace(commit=Commit(highest, 0, epochs, log_start.lineage, 0))
+        label = f"list and walk: next {end} epochs {listed(epochs)}, D {back_to}"
+        return Step(label, store, self._back(epoch, rebuilt, back_to))
+
+    def _start_empty(self, epoch: int, agent: Agent, store: Store) -> Step:
+        """Nothing is archived: begin where `log.start` is, or at the lowest base that this leader holds below it."""
+        log, log_start = self.history[agent.seen].log, agent.log_start
+        assert log_start is not None
+        begun = agent._replace(commit=Commit(log_start.offset, 0, (), log_start.lineage, 0))
+        if log.start >= log_start.offset:
+            return Step("list: empty", store, self._follow(epoch, begun))
+        if Clause.EMPTY_GOES_BACK in self.clauses:
+            label = "list: empty; log.start lies above the lowest base"
+            return Step(label, store, self._back(epoch, begun, log.start))
+        if store.log_start != log_start:
+            return Step("PUT log.start: refused", store, BEGIN)
+        lowered = LogStart(log.start, log_start.lineage)
+        down = store._replace(log_start=lowered, reclaimed=min(store.reclaimed, log.start))
+        return Step(f"PUT log.start: {lowered} (down, nothing is archived)", down, agent._replace(log_start=lowered))
+
+    # ---------------------------------------------------------------- writing
+
+    def _commit(self, agent: Agent, store: Store) -> Step:
+        """Rule 7; after going back `log.start` follows, and else where it names another lineage."""
+        draft, going_back = agent.commit, agent.do == Do.GO_BACK
+        assert draft is not None
+        if store.commit != agent.replaces:
+            return Step("PUT offset.wm: refused", store, BEGIN)
+        commit = draft._replace(nonce=store.nonces + 1)
+        if not going_back:
+            self._check_epochs(commit, agent)
+        reclaimed = min(store.reclaimed, commit.next) if going_back else store.reclaimed
+        written = store._replace(commit=commit, nonces=store.nonces + 1, reclaimed=reclaimed)
+        lineage = agent.log_start.lineage if agent.log_start else None
+        do = Do.WRITE_LOG_START if going_back or lineage != commit.lineage else Do.SHIP
+        label = f"PUT offset.wm: {'goes back, ' if going_back else ''}{commit}"
+        return Step(label, written, agent._replace(do=do, commit=commit, replaces=None))
+
+    def _check_epochs(self, commit: Commit, agent: Agent) -> None:
+        """S1 where it begins: a commit that names another epoch than its writer's log."""
+        log = self.history[agent.seen].log
+        begins = max(log.start, agent.log_start.offset if agent.log_start else 0)
+        for offset in range(begins, min(commit.next, log.end)):
+            named = epoch_at(commit.epochs, offset)
+            if named is not None and named != log.epoch_of(offset):
+                raise Violation(
+                    Property.S1, f"the commit names epoch {named} for offset {offset}, the leader has {log.epoch_of(offset)}"
+                )
+
+    def _write_log_start(self, agent: Agent, store: Store) -> Step:
+        """Rule 5: with the commit's lineage, the smaller of its number and of the lowest offset from D on that is held."""
+        commit, read = agent.commit, agent.log_start
+        assert commit is not None
+        if store.log_start != read:
+            return Step("PUT log.start: refused", store, BEGIN)
+        held = max(commit.lineage.offset, self.history[agent.seen].log.start) if commit.lineage else commit.next
+        written = LogStart(min(read.offset, held) if read else held, commit.lineage)
+        moved = store._replace(log_start=written)
+        return Step(f"PUT log.start: {written}", moved, agent._replace(do=Do.SHIP, log_start=written))
+
+    def _ship(self, epoch: int, moment: int, agent: Agent, store: Store) -> Step | None:
+        """Rules 4, 6 and 10: the segment that holds the next offset, or a gap record up to the lowest base."""
+        seen = moment if self.history[moment].epoch == epoch else agent.seen
+        log, commit = self.history[seen].log, agent.commit
+        assert commit is not None
+        closed = next(((base, end) for base, end in log.closed() if base <= commit.next < end), None)
+        shipped = agent._replace(do=Do.COMMIT, seen=seen, replaces=commit)
+        if closed is None:
+            if log.start <= commit.next:
+                return None
+            gap = store._replace(gaps=store.gaps | set(range(commit.next, log.start)))
+            draft = _moved_on(commit, epoch, log, log.start, log.start)
+            return Step(f"PUT gap record [{commit.next}, {log.start})", gap, shipped._replace(commit=draft))
+        base, end = closed
+        records = log.records[base - log.start : end - log.start]
+        segment = self._named(epoch, base, records, commit, store)
+        draft = _moved_on(commit, epoch, log, commit.next, end)
+        if segment is None:
+            return Step(f"PUT {base}.log: taken by equal bytes, done", store, shipped._replace(commit=draft))
+        put = store._replace(segments=store.segments | {segment})
+        taken = ": taken, done" if segment in store.segments else ""
+        return Step(f"PUT {segment}{taken}", put, shipped._replace(commit=draft))
+
+    def _named(self, epoch: int, base: int, records: tuple[int, ...], commit: Commit, store: Store) -> Segment | None:
+        """The segment's object; None where the plain name holds it already."""
+        by = epoch if Clause.VARIANT_BY_LEADER in self.clauses else records[0]
+        variant = Segment(base, by, records)
+        if commit.lineage is not None and base < commit.lineage.highest:
+            return variant
+        taken = next((other for other in store.segments if (other.base, other.variant) == (base, None)), None)
+        if taken is None:
+            return Segment(base, None, records)
+        return None if taken.records[: len(records)] == records else variant
+
+
+def _moved_on(commit: Commit, epoch: int, log: Log, start: int, end: int) -> Commit:
+    return Commit(end, epoch, continued(commit.epochs, log, start, end), commit.lineage, 0)
+
+
+def walked(store: Store, start: int, highest_base: int | None) -> tuple[int, Epochs]:
+    """The run from `start` on, where no commit names it: its end, and its epochs, which never fall (rule 12).
+
+    Args:
+        start: where it begins.
+        highest_base: of a Java commit; nothing above it was committed.
+    """
+    offset, epochs = start, list[tuple[int, int]]()
+    while True:
+        last = epochs[-1][0] if epochs else 0
+        copies = [
+            segment.records[offset - segment.base]
+            for segment in store.segments
+            if segment.base <= offset < segment.end and (highest_base is None or segment.base <= highest_base)
+        ]
+        epoch = max((copy for copy in copies if copy >= last), default=None)
+        if epoch is None and offset not in store.gaps:
+            return offset, tuple(epochs)
+        if epoch is not None and epoch != last:
+            epochs.append((epoch, offset))
+        offset += 1
