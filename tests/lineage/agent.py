@@ -1,12 +1,13 @@
-"""One agent, one store operation a step: protocol rules 4 to 8, 10 and 12 as far as they write `offset.wm` and `log.start`.
+"""One agent, one store operation a step: what protocol rules 4 to 8, 10 and 12 do to `offset.wm` and `log.start`.
 
-An agent leads in one epoch. It looks whether it leads only when it begins a cycle, so all that follows may be late. What
-is refused, it begins again. A PUT of a segment under a taken name and its comparison are one step.
+An agent leads in one epoch. It looks whether it leads only when it begins a cycle, so all that follows may be late.
+What is refused, it begins again (`Habit.PERSISTS`: also where it no longer leads). A PUT of a segment under a taken
+name and its comparison are one step.
 """
 
 from typing import NamedTuple
 
-from tests.lineage.clauses import Clause, Property, Violation
+from tests.lineage.clauses import Clause, Habit, Property, Violation
 from tests.lineage.kafka import Epochs, Log, Moment, shared_end
 from tests.lineage.state import (
     Agent,
@@ -40,6 +41,7 @@ class Rules(NamedTuple):
 
     history: tuple[Moment, ...]
     clauses: frozenset[Clause]
+    habits: frozenset[Habit] = frozenset()
 
     def step(self, epoch: int, moment: int, agent: Agent, store: Store) -> Step | None:
         """The next step of the agent of `epoch`; None where it has nothing to do.
@@ -49,10 +51,12 @@ class Rules(NamedTuple):
         """
         match agent.do:
             case Do.BEGIN:
-                return self._begin(epoch, moment, store)
+                return self._begin(epoch, moment, store) if self.history[moment].epoch == epoch else None
+            case Do.AGAIN:
+                return self._begin(epoch, agent.seen, store)
             case Do.FIND_START:
                 return self._find_start(epoch, agent, store)
-            case Do.REBUILD:
+            case Do.TAKE_OVER | Do.REBUILD:
                 return self._rebuild(epoch, agent, store)
             case Do.READ_LOG_START:
                 return self._read_log_start(epoch, agent, store)
@@ -65,10 +69,8 @@ class Rules(NamedTuple):
             case Do.STEPPED_BACK:
                 return None
 
-    def _begin(self, epoch: int, moment: int, store: Store) -> Step | None:
-        """Rule 7: only the leader begins, and steps back from a commit of a higher epoch."""
-        if self.history[moment].epoch != epoch:
-            return None
+    def _begin(self, epoch: int, moment: int, store: Store) -> Step:
+        """Rule 7: an agent steps back from a commit of a higher epoch."""
         commit = store.commit
         if commit is None or isinstance(commit, JavaCommit):
             return Step(f"GET offset.wm: {commit or 'absent'}", store, Agent(Do.FIND_START, moment, replaces=commit))
@@ -81,6 +83,10 @@ class Rules(NamedTuple):
     def _read_log_start(self, epoch: int, agent: Agent, store: Store) -> Step:
         if self._steps_back(epoch, store.log_start):
             return Step("GET log.start: lineage of a higher epoch, steps back", store, STEPPED_BACK)
+        if Habit.SKIPS_LOG_START in self.habits and store.log_start and agent.commit:
+            follows = self._follow(epoch, agent)  # as if there were none
+            if (store.log_start.lineage, agent.commit.lineage) == (None, None) and follows.do != Do.GO_BACK:
+                return Step("list: log.start has no second line", store, follows)
         agent = agent._replace(log_start=store.log_start)
         return Step(f"GET log.start: {store.log_start or 'absent'}", store, self._follow(epoch, agent))
 
@@ -93,38 +99,43 @@ class Rules(NamedTuple):
         commit, log_start = agent.commit, agent.log_start
         assert commit is not None
         back_to = self._past_end(commit.epochs, commit.next, agent)
-        if back_to < commit.next:
-            return self._back(epoch, agent, back_to)
+        lineage = log_start.lineage if log_start else None
+        later = lineage_epoch(lineage) > lineage_epoch(commit.lineage)
+        above = log_start is not None and lineage == commit.lineage and log_start.offset > commit.next
+        made_late = (later and Clause.LATER_LOG_START in self.clauses) or (
+            above and Clause.LOG_START_ABOVE_NEXT in self.clauses
+        )
+        if back_to < commit.next or (made_late and commit == agent.replaces):
+            return self._back(epoch, agent, back_to, heeds_log_start=made_late)
         if commit != agent.replaces:
             return agent._replace(do=Do.COMMIT)
-        lineage = log_start.lineage if log_start else None
         if commit.lineage == lineage:
-            above = log_start is not None and log_start.offset > commit.next
-            if above and Clause.LOG_START_ABOVE_NEXT in self.clauses:
-                return self._back(epoch, agent, back_to)
+            if Habit.ANNOUNCES in self.habits and commit.epoch < epoch:
+                return agent._replace(do=Do.COMMIT, commit=commit._replace(epoch=epoch, nonce=0))
             return agent._replace(do=Do.SHIP, replaces=None)
-        if lineage_epoch(lineage) > lineage_epoch(commit.lineage):
-            return self._back(epoch, agent, back_to) if Clause.LATER_LOG_START in self.clauses else BEGIN
-        return agent._replace(do=Do.WRITE_LOG_START, replaces=None)
+        return BEGIN if later else self._write_next(agent._replace(replaces=None))
 
     def _past_end(self, epochs: Epochs, end: int, agent: Agent) -> int:
         """D of KIP-279; without epochs the log end decides."""
         log = self.history[agent.seen].log
         return shared_end(epochs, end, log) if epochs else min(end, log.end)
 
-    def _back(self, epoch: int, agent: Agent, back_to: int) -> Agent:
-        """Go back: the commit with a new lineage comes first."""
+    def _back(self, epoch: int, agent: Agent, back_to: int, *, heeds_log_start: bool) -> Agent:
+        """Go back: the commit with a new lineage comes first.
+
+        Args:
+            epoch: the leader's.
+            agent: with the commit that was read, or rebuilt.
+            back_to: D.
+            heeds_log_start: the third element is not below those of `log.start`.
+        """
         commit, log_start = agent.commit, agent.log_start
         assert commit is not None
-        highest = [0]
-        if commit.lineage:
-            highest.append(commit.lineage.highest)
-        if log_start:
-            highest.append(log_start.offset)
-            if log_start.lineage:
-                highest.append(log_start.lineage.highest)
+        highest = [commit.lineage.highest if commit.lineage else 0]
         if Clause.HIGHEST_NEXT in self.clauses:
             highest.append(commit.next)
+        if log_start and (heeds_log_start or Clause.HIGHEST_NEXT not in self.clauses):
+            highest += [log_start.offset, log_start.lineage.highest if log_start.lineage else 0]
         epochs = tuple(pair for pair in commit.epochs if pair[1] < back_to)
         lineage = Lineage(epoch, back_to, max(highest))
         return agent._replace(do=Do.GO_BACK, commit=Commit(back_to, epoch, epochs, lineage, 0))
@@ -134,10 +145,10 @@ class Rules(NamedTuple):
     def _find_start(self, epoch: int, agent: Agent, store: Store) -> Step:
         log = self.history[agent.seen].log
         if store.log_start is None:
-            started = store._replace(
-                log_start=LogStart(log.start, None), reclaimed=store.reclaimed if store.segments else log.start
-            )
-            return Step(f"PUT log.start: {log.start} (was absent)", started, agent)
+            number = min((segment.base for segment in store.segments), default=log.start)
+            put = LogStart(number, None)
+            over = agent._replace(do=Do.TAKE_OVER, log_start=put)
+            return Step(f"PUT log.start: {put} (was absent)", store._replace(log_start=put, reclaimed=number), over)
         if self._steps_back(epoch, store.log_start):
             return Step("GET log.start: lineage of a higher epoch, steps back", store, STEPPED_BACK)
         found = agent._replace(do=Do.REBUILD, log_start=store.log_start)
@@ -150,7 +161,7 @@ class Rules(NamedTuple):
             return self._start_empty(epoch, agent, store)
         highest_base = agent.replaces.base if isinstance(agent.replaces, JavaCommit) else None
         end, epochs = walked(store, log_start.offset, highest_base)
-        if Clause.REBUILT_GOES_BACK not in self.clauses:
+        if agent.do == Do.TAKE_OVER or Clause.REBUILT_GOES_BACK not in self.clauses:
             rebuilt = agent._replace(commit=Commit(end, 0, epochs, log_start.lineage, 0))
             return Step(f"list and walk: next {end} epochs {listed(epochs)}", store, self._follow(epoch, rebuilt))
         back_to = min(self._past_end(epochs, end, agent), log.end)
@@ -161,10 +172,10 @@ class Rules(NamedTuple):
                 break
         if log_start.offset > log.start:
             back_to = min(back_to, log.start)
-        highest = max(end, *(segment.end for segment in store.segments))
+        highest = max(segment.end for segment in store.segments)
         rebuilt = agent._replace(commit=Commit(highest, 0, epochs, log_start.lineage, 0))
         label = f"list and walk: next {end} epochs {listed(epochs)}, D {back_to}"
-        return Step(label, store, self._back(epoch, rebuilt, back_to))
+        return Step(label, store, self._back(epoch, rebuilt, back_to, heeds_log_start=True))
 
     def _start_empty(self, epoch: int, agent: Agent, store: Store) -> Step:
         """Nothing is archived: begin where `log.start` is, or at the lowest base that this leader holds below it."""
@@ -175,30 +186,35 @@ class Rules(NamedTuple):
             return Step("list: empty", store, self._follow(epoch, begun))
         if Clause.EMPTY_GOES_BACK in self.clauses:
             label = "list: empty; log.start lies above the lowest base"
-            return Step(label, store, self._back(epoch, begun, log.start))
+            return Step(label, store, self._back(epoch, begun, log.start, heeds_log_start=True))
         if store.log_start != log_start:
-            return Step("PUT log.start: refused", store, BEGIN)
+            return Step("PUT log.start: refused", store, self._again(agent))
         lowered = LogStart(log.start, log_start.lineage)
         down = store._replace(log_start=lowered, reclaimed=min(store.reclaimed, log.start))
         return Step(f"PUT log.start: {lowered} (down, nothing is archived)", down, agent._replace(log_start=lowered))
 
     # ---------------------------------------------------------------- writing
 
+    def _again(self, agent: Agent) -> Agent:
+        return Agent(Do.AGAIN, agent.seen) if Habit.PERSISTS in self.habits else BEGIN
+
     def _commit(self, agent: Agent, store: Store) -> Step:
         """Rule 7; after going back `log.start` follows, and else where it names another lineage."""
         draft, going_back = agent.commit, agent.do == Do.GO_BACK
         assert draft is not None
         if store.commit != agent.replaces:
-            return Step("PUT offset.wm: refused", store, BEGIN)
+            return Step("PUT offset.wm: refused", store, self._again(agent))
         commit = draft._replace(nonce=store.nonces + 1)
         if not going_back:
             self._check_epochs(commit, agent)
         reclaimed = min(store.reclaimed, commit.next) if going_back else store.reclaimed
         written = store._replace(commit=commit, nonces=store.nonces + 1, reclaimed=reclaimed)
         lineage = agent.log_start.lineage if agent.log_start else None
-        do = Do.WRITE_LOG_START if going_back or lineage != commit.lineage else Do.SHIP
+        after = agent._replace(do=Do.SHIP, commit=commit, replaces=None)
+        if going_back or lineage != commit.lineage:
+            after = self._write_next(after)
         label = f"PUT offset.wm: {'goes back, ' if going_back else ''}{commit}"
-        return Step(label, written, agent._replace(do=do, commit=commit, replaces=None))
+        return Step(label, written, after)
 
     def _check_epochs(self, commit: Commit, agent: Agent) -> None:
         """S1 where it begins: a commit that names another epoch than its writer's log."""
@@ -208,17 +224,27 @@ class Rules(NamedTuple):
             named = epoch_at(commit.epochs, offset)
             if named is not None and named != log.epoch_of(offset):
                 raise Violation(
-                    Property.S1, f"the commit names epoch {named} for offset {offset}, the leader has {log.epoch_of(offset)}"
+                    Property.S1,
+                    f"the commit names epoch {named} for offset {offset}, the leader has {log.epoch_of(offset)}",
                 )
 
-    def _write_log_start(self, agent: Agent, store: Store) -> Step:
-        """Rule 5: with the commit's lineage, the smaller of its number and of the lowest offset from D on that is held."""
+    def _write_next(self, agent: Agent) -> Agent:
+        stays = agent.log_start is not None and self._log_start(agent).offset == agent.log_start.offset
+        skips = stays and Clause.NUMBER_STAYS not in self.clauses
+        return agent._replace(do=Do.SHIP if skips else Do.WRITE_LOG_START)
+
+    def _log_start(self, agent: Agent) -> LogStart:
+        """Of the commit's lineage: the smaller of what was read and of the lowest offset from D on that is held."""
         commit, read = agent.commit, agent.log_start
         assert commit is not None
-        if store.log_start != read:
-            return Step("PUT log.start: refused", store, BEGIN)
         held = max(commit.lineage.offset, self.history[agent.seen].log.start) if commit.lineage else commit.next
-        written = LogStart(min(read.offset, held) if read else held, commit.lineage)
+        return LogStart(min(read.offset, held) if read else held, commit.lineage)
+
+    def _write_log_start(self, agent: Agent, store: Store) -> Step:
+        """Rule 5: on the ETag that was read."""
+        if store.log_start != agent.log_start:
+            return Step("PUT log.start: refused", store, self._again(agent))
+        written = self._log_start(agent)
         moved = store._replace(log_start=written)
         return Step(f"PUT log.start: {written}", moved, agent._replace(do=Do.SHIP, log_start=written))
 
@@ -233,12 +259,12 @@ class Rules(NamedTuple):
             if log.start <= commit.next:
                 return None
             gap = store._replace(gaps=store.gaps | set(range(commit.next, log.start)))
-            draft = _moved_on(commit, epoch, log, log.start, log.start)
+            draft = _moved_on(agent, epoch, log, log.start, log.start)
             return Step(f"PUT gap record [{commit.next}, {log.start})", gap, shipped._replace(commit=draft))
         base, end = closed
         records = log.records[base - log.start : end - log.start]
         segment = self._named(epoch, base, records, commit, store)
-        draft = _moved_on(commit, epoch, log, commit.next, end)
+        draft = _moved_on(agent, epoch, log, commit.next, end)
         if segment is None:
             return Step(f"PUT {base}.log: taken by equal bytes, done", store, shipped._replace(commit=draft))
         put = store._replace(segments=store.segments | {segment})
@@ -257,8 +283,14 @@ class Rules(NamedTuple):
         return None if taken.records[: len(records)] == records else variant
 
 
-def _moved_on(commit: Commit, epoch: int, log: Log, start: int, end: int) -> Commit:
-    return Commit(end, epoch, continued(commit.epochs, log, start, end), commit.lineage, 0)
+def _moved_on(agent: Agent, epoch: int, log: Log, start: int, end: int) -> Commit:
+    """The next commit; of its epochs those that end below `log.start` go."""
+    commit = agent.commit
+    assert commit is not None
+    epochs = continued(commit.epochs, log, start, end)
+    begins = agent.log_start.offset if agent.log_start else 0
+    kept = epochs[max(0, sum(start <= begins for _, start in epochs) - 1) :]
+    return Commit(end, epoch, kept, commit.lineage, 0)
 
 
 def walked(store: Store, start: int, highest_base: int | None) -> tuple[int, Epochs]:

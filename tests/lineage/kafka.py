@@ -1,6 +1,6 @@
 """Kafka as the model needs it: one partition, two brokers, and a script of what happens to them.
 
-A script is text. `|` separates its stages, and between two stages everything else may happen. A stage is a list of words:
+A script is text. `|` separates its stages; between two stages everything else may happen. A stage is words:
 
 | word | what happens |
 | --- | --- |
@@ -11,7 +11,7 @@ A script is text. `|` separates its stages, and between two stages everything el
 | `wipe=1` | broker 1 loses its log |
 | `retain=0` | broker 0 deletes its lowest closed segment (local retention) |
 
-The high watermark is the leader's log end: rule 1 is taken as right. A record is one batch, and is named by its leader epoch.
+The high watermark is the leader's log end: rule 1 is taken as right. A record is one batch, named by its epoch.
 """
 
 from bisect import bisect_right
@@ -91,7 +91,10 @@ class _Replica:
     def fetch(self, leader: "_Replica", roll: int) -> None:
         """Follow `leader`, in segments of `roll` records; roll where the leader's active segment is empty."""
         shared = max(leader.start, self.start)
-        while shared < min(leader.end, self.end) and self.records[shared - self.start] == leader.records[shared - leader.start]:
+        while (
+            shared < min(leader.end, self.end)
+            and self.records[shared - self.start] == leader.records[shared - leader.start]
+        ):
             shared += 1
         if self.end < leader.start or self.start > leader.end:
             self.wipe(leader.start)
@@ -160,7 +163,7 @@ def history(script: str, rolls: tuple[int, int]) -> tuple[Moment, ...]:
 def shared_end(run: Epochs, end: int, log: Log) -> int:
     """Up to which offset a run that ends at `end` is this log's past (KIP-279); its end where all of it is.
 
-    `ts_common.epochs.EpochLine.shared_end` without its refusal: this one also answers for epochs that the log never had.
+    `ts_common.epochs.EpochLine.shared_end` without its refusal: this one also answers for epochs unknown here.
     """
     while run:
         asked = run[-1][0]

@@ -4,16 +4,14 @@ from collections.abc import Iterator
 from functools import cache
 
 from tests.lineage.agent import BEGIN, STEPPED_BACK, Rules, Step
-from tests.lineage.clauses import ALL, Clause, Property, Violation
-from tests.lineage.others import Collected, Looked, collector_steps, lost, overwritten, reader_step
+from tests.lineage.clauses import ALL, Clause, Habit, Property, Violation
+from tests.lineage.others import Collected, Looked, collector_steps, lost, overwritten, reader_step, shipped_by_java
 from tests.lineage.scenarios import Scenario
 from tests.lineage.state import (
     Agent,
     Collect,
     Collector,
     Commit,
-    Do,
-    Faults,
     Read,
     Reader,
     State,
@@ -28,24 +26,31 @@ _SETTLES_WITHIN = 60
 class Model:
     """One scenario under a set of clauses.
 
-    What one party does depends on its own state and the store's, so it is computed once for each pair.
+    What one party does depends on its own state and the store's, so it is computed once for each pair. Of
+    `tolerated`, S2 alone counts: the search passes over states that violate it.
     """
 
-    def __init__(self, scenario: Scenario, clauses: frozenset[Clause] = ALL) -> None:
-        self.scenario, self.clauses = scenario, clauses
-        self.rules = Rules(scenario.history, clauses)
+    def __init__(
+        self,
+        scenario: Scenario,
+        clauses: frozenset[Clause] = ALL,
+        habits: frozenset[Habit] = frozenset(),
+        tolerated: frozenset[Property] = frozenset(),
+    ) -> None:
+        self.scenario, self.clauses, self.tolerated = scenario, clauses, tolerated
+        self.rules = Rules(scenario.history, clauses, habits)
         self.settled: set[tuple[int, Store]] = set()
         self._agent_step = cache(self._uncached_agent_step)
         self._collected = cache(self._uncached_collected)
         self._looked = cache(self._uncached_looked)
 
     def start(self) -> State:
-        """Nothing is archived; nothing was asked."""
+        """Nothing is archived, or a Java uploader has shipped all that the first leader closed."""
         scenario = self.scenario
         return State(
             moment=0,
-            store=Store(),
-            agents=(BEGIN,) * scenario.history[-1].epoch,
+            store=shipped_by_java(scenario.history[0].log) if scenario.java_first else Store(),
+            agents=(STEPPED_BACK if scenario.java_first else BEGIN, *(BEGIN,) * (scenario.history[-1].epoch - 1)),
             collector=Collector(Collect.READ_LOG_START, scenario.plans),
             reader=Reader(Read.COMMIT, 1) if scenario.reader else None,
             faults=scenario.faults,
@@ -72,9 +77,12 @@ class Model:
             step = self._agent_step(number + 1, moment, agent, store)
             if step is not None:
                 yield step.label, State(moment, step.store, (*before, step.agent, *behind), collector, reader, faults)
-            if faults.kills and agent.do not in {Do.BEGIN, Do.STEPPED_BACK}:
+            if faults.kills and agent not in {BEGIN, STEPPED_BACK}:
                 left = faults._replace(kills=faults.kills - 1)
-                yield f"agent {number + 1} is killed", State(moment, store, (*before, BEGIN, *behind), collector, reader, left)
+                yield (
+                    f"agent {number + 1} is killed",
+                    State(moment, store, (*before, BEGIN, *behind), collector, reader, left),
+                )
         # The readers' grace: deletions do not begin while a reader reads. Those begun before may be late.
         if not (collector.do == Collect.WAIT and reader is not None and reader.do != Read.COMMIT):
             for collected in self._collected(collector, store):
@@ -130,10 +138,11 @@ class Model:
             return
         if not isinstance(commit, Commit) or not closed <= commit.next <= log.end:
             raise Violation(Property.S4, f"the commit stays at {commit}, segments are closed up to {closed}")
-        if log_start is None or log_start.lineage != commit.lineage:
+        other = log_start is None or log_start.lineage != commit.lineage
+        if log_start is None or (other and Clause.NUMBER_STAYS in self.clauses):
             raise Violation(Property.S4, f"log.start {log_start} stays of another lineage than the commit {commit}")
         hidden = [*range(max(store.reclaimed, log.start), min(log_start.offset, closed))]
-        if hidden:
+        if hidden and Property.S2 not in self.tolerated:
             what = f"log.start {log_start} hides {hidden}, the policy released offsets below {store.reclaimed}"
             raise Violation(Property.S2, what)
         hole = first_hole(store, commit.epochs, log_start.offset, commit.next)

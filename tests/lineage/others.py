@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tests.lineage.clauses import Clause, Property, Violation
+from tests.lineage.kafka import Log
 from tests.lineage.state import (
     Collect,
     Collector,
@@ -130,7 +131,7 @@ def _view(reader: Reader, store: Store, clauses: frozenset[Clause]) -> Looked:
     log_start = store.log_start
     number, lineage = log_start or (0, None)
     own = reader.commit.lineage if isinstance(reader.commit, Commit) else None
-    if isinstance(reader.commit, JavaCommit) or own == lineage:
+    if own == lineage:
         return Looked(f"GET log.start: {log_start}", reader._replace(do=Read.LIST, begins=number))
     other = lineage_epoch(lineage) == lineage_epoch(own) and Clause.SAME_LINEAGE in clauses
     if lineage_epoch(lineage) > lineage_epoch(own) or other:
@@ -140,6 +141,13 @@ def _view(reader: Reader, store: Store, clauses: frozenset[Clause]) -> Looked:
     assert own is not None
     begins = min(number, own.offset)
     return Looked(f"GET log.start: {log_start}; begins at {begins}", reader._replace(do=Read.LIST, begins=begins))
+
+
+def shipped_by_java(log: Log) -> Store:
+    """What a Java uploader leaves: plain names, the base of the last, no `log.start`."""
+    closed = list(log.closed())
+    segments = (Segment(base, None, log.records[base - log.start : end - log.start]) for base, end in closed)
+    return Store(commit=JavaCommit(closed[-1][0]), segments=frozenset(segments))
 
 
 def lost(store: Store) -> Iterator[tuple[str, Store]]:

@@ -27,7 +27,11 @@ class Result:
     def __str__(self) -> str:
         if self.violation is None:
             return f"{self.states:,} states, {'all' if self.complete else 'cut off there'}; no violation"
-        lines = [f"{self.states:,} states; violation of {self.violation}", f"({self.violation.broken.value})", *self.trace]
+        lines = [
+            f"{self.states:,} states; violation of {self.violation}",
+            f"({self.violation.broken.value})",
+            *self.trace,
+        ]
         return "\n    ".join(lines)
 
 

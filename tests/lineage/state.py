@@ -83,9 +83,8 @@ class Store(NamedTuple):
     """The objects of the partition, and two numbers that exist only in the model.
 
     Attributes:
-        gaps: offsets that gap records name.
-        nonces: how many commits were written.
-        reclaimed: up to which offset the retention policy could rightly move `log.start` in what is now the living line.
+        gaps: offsets that gap records name. nonces: how many commits were written. reclaimed: up to which offset the
+        retention policy could rightly move `log.start` in what is now the living line.
     """
 
     commit: Commit | JavaCommit | None = None
@@ -99,8 +98,10 @@ class Store(NamedTuple):
 class Do(StrEnum):
     """What an agent does next."""
 
-    BEGIN = "GET offset.wm"
+    BEGIN = "GET offset.wm, as leader"
+    AGAIN = "GET offset.wm, though no longer leader"
     FIND_START = "no commit: PUT or GET log.start"
+    TAKE_OVER = "list, and walk where log.start was absent"
     REBUILD = "list, and walk"
     READ_LOG_START = "GET log.start"
     GO_BACK = "PUT offset.wm, going back"
