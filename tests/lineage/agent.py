@@ -159,6 +159,8 @@ class Rules(NamedTuple):
         assert log_start is not None
         if not store.segments:
             return self._start_empty(epoch, agent, store)
+        if Habit.HEEDS_LATER_RECORDS in self.habits and any(segment.epoch > epoch for segment in store.segments):
+            return Step("list: an object of a higher epoch, steps back", store, STEPPED_BACK)
         highest_base = agent.replaces.base if isinstance(agent.replaces, JavaCommit) else None
         end, epochs = walked(store, log_start.offset, highest_base)
         if agent.do == Do.TAKE_OVER or Clause.REBUILT_GOES_BACK not in self.clauses:

@@ -85,6 +85,7 @@ class Habit(StrEnum):
     """What the rules leave open; each is off unless a run asks for it."""
 
     ANNOUNCES = "a leader that may go on commits in its own epoch before it ships"
+    HEEDS_LATER_RECORDS = "an agent that rebuilds a commit steps back from an object of a leader epoch above its own"
     SKIPS_LOG_START = (
         "a leader that lost nothing does not read the number in log.start where neither it nor the commit has a lineage"
     )

@@ -93,7 +93,7 @@ def _goes(segment: Segment, collector: Collector, clauses: frozenset[Clause]) ->
     assert collector.commit is not None
     commit = collector.commit
     below = segment.end <= collector.log_start.offset and segment.end < commit.next
-    later = max(*segment.records, segment.variant or 0) > commit.epoch
+    later = segment.epoch > commit.epoch
     return below and not (later and Clause.PLAN_EPOCH in clauses)
 
 
@@ -116,7 +116,15 @@ def reader_step(reader: Reader, store: Store, clauses: frozenset[Clause]) -> Loo
                 return None
             return Looked(f"GET offset.wm: {store.commit}", Reader(Read.LOG_START, reader.again, store.commit))
         case Read.LOG_START:
-            return _view(reader, store, clauses)
+            looked = _view(reader, store, clauses)
+            begins = looked.reader.begins if looked.reader and looked.reader.do == Read.LIST else 0
+            commit = store.commit
+            if isinstance(commit, Commit) and commit == reader.commit:
+                hidden = [o for o in range(store.reclaimed, begins) if lives(store.segments, commit.epochs, o)]
+                if hidden:
+                    what = f"a reader begins at {begins}, {hidden} live: {commit}, log.start {store.log_start}"
+                    raise Violation(Property.S2, what)
+            return looked
         case Read.LIST:
             if isinstance(reader.commit, Commit):
                 commit = reader.commit

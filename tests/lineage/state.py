@@ -74,6 +74,11 @@ class Segment(NamedTuple):
         """The offset after its last record."""
         return self.base + len(self.records)
 
+    @property
+    def epoch(self) -> int:
+        """The highest that its name or a batch bears."""
+        return max(*self.records, self.variant or 0)
+
     def __str__(self) -> str:
         variant = "" if self.variant is None else f".e{self.variant}"
         return f"{self.base}{variant}.log (epochs {' '.join(map(str, self.records))})"
