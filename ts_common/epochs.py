@@ -41,6 +41,12 @@ class EpochLine:
         """What the list says of offsets below `end`."""
         return EpochLine(tuple(pair for pair in self.pairs if pair[1] < end))
 
+    def from_offset(self, start: int) -> "EpochLine":
+        """What the list says of offsets from `start` on."""
+        later = tuple(pair for pair in self.pairs if pair[1] > start)
+        epoch = self.at(start)
+        return EpochLine(later if epoch is None else ((epoch, start), *later))
+
     def continued(self, other: "EpochLine", at: int) -> "EpochLine":
         """This list for offsets below `at`, the other for those from `at` on.
 

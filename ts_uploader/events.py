@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ts_common.commit import Commit, ForeignCommit
 from ts_common.epochs import EpochLine
+from ts_common.lineage import Lineage
 from ts_common.model import TopicPartition
 from ts_common.object_keys import PartitionKeys
 
@@ -110,6 +111,7 @@ class Position:
         commit: what `offset.wm` says; None where it is absent.
         gaps: ranges `[from, to)` below the next offset that are recorded to exist nowhere, and that this broker's log
             may hold some of.
+        lineage: of the commit, or of the `log.start` that the first one will follow; None where none went back.
     """
 
     keys: PartitionKeys
@@ -120,6 +122,7 @@ class Position:
     etag: str | None
     commit: Commit | ForeignCommit | None
     gaps: tuple[tuple[int, int], ...] = ()
+    lineage: Lineage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +149,14 @@ class AskStore(Task):
         first_base: where an archive that does not exist yet begins.
         known: our last commit that this agent knows of; a foreign one does not make it untrue.
         attempt: how many times in a row the partition failed; the worker waits accordingly.
+        latest: an archive that does not exist yet begins with the active segment, not with the lowest one.
     """
 
     listing: Listing
     first_base: int
     known: Commit | None
     attempt: int
+    latest: bool = False
 
 
 @dataclass(frozen=True, slots=True)

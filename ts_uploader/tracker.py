@@ -267,9 +267,10 @@ class Tracker:
             if state.asking or state.committing:
                 return []
             state.asking = True
-            first = listing.bases[0 if self._offset_reset is OffsetReset.EARLIEST else -1]
+            latest = self._offset_reset is OffsetReset.LATEST
+            first = listing.bases[-1 if latest else 0]
             attempt = state.failures
-            return [AskStore(state.partition, state.generation, reign, listing, first, state.known, attempt)]
+            return [AskStore(state.partition, state.generation, reign, listing, first, state.known, attempt, latest)]
         tasks: list[AnyTask] = []
         run = state.run(state.position.next_offset)
         if run and not state.committing:

@@ -10,13 +10,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ts_common.catalog import PartitionCatalog, read_catalog
+from ts_common.catalog import PartitionCatalog, read_snapshot
 from ts_common.chapters import parse_chapter_name
 from ts_common.gaps import parse_gap_name
 from ts_common.model import TopicPartition, is_topic_name
 from ts_common.object_keys import (
     CHAPTERS_DIRECTORY,
     COMMIT_NAME,
+    FORMER_CHAPTERS_DIRECTORY,
     GAPS_DIRECTORY,
     INCARNATIONS_NAME,
     LOG_START_NAME,
@@ -132,7 +133,7 @@ def list_partition(store: ObjectStore, keys: PartitionKeys) -> PartitionListing:
         StoreUnavailable, AccessDenied, BucketMissing: the store's.
     """
     notes = _Notes(store, keys)
-    catalog = read_catalog(notes, keys)
+    catalog = read_snapshot(notes, keys)
     return PartitionListing(
         catalog=catalog,
         modified=notes.modified,
@@ -186,6 +187,8 @@ class _Notes(WrappedStore):
         if name.startswith(GAPS_DIRECTORY) and (gap := parse_gap_name(name.removeprefix(GAPS_DIRECTORY))):
             self.gap_records.append((*gap, info.modified))
             return "gap"
+        if name.startswith(FORMER_CHAPTERS_DIRECTORY):
+            return "chapter"
         if name.startswith(CHAPTERS_DIRECTORY):
             return "stranger" if parse_chapter_name(name.removeprefix(CHAPTERS_DIRECTORY)) is None else "chapter"
         return "stranger"

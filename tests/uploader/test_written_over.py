@@ -13,6 +13,7 @@ from ts_common.commit import Commit, ForeignCommit, encode_log_start
 from ts_common.config import OffsetReset
 from ts_common.epochs import EpochLine
 from ts_common.errors import StoreUnavailable
+from ts_common.lineage import Lineage
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.wrapped import WrappedStore
 from ts_uploader.commit import CommitLog
@@ -160,12 +161,14 @@ def test_u29_what_was_written_over_is_shipped_by_whoever_comes_next(
 def test_u29_a_hole_is_recorded_where_the_java_uploader_names_more_than_we_hold(
     agent: Agent, store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """Its commit stands until the run reaches what it names, and the commit along the run is not to hide the hole."""
+    """Our commit goes back to where the run ends, and the commit along the run is not to hide the hole."""
     local.segments(300)
     write_over(store, named=300)
     put_segment(store, 300, 400, (5, 300))
     asked = agent.commits.ask(AskStore(TP, 0, REIGN, local.listing(), 0, OURS, 0))
-    assert (asked.position.next_offset, asked.position.commit) == (200, ForeignCommit(300))
+    assert asked.position.next_offset == 200
+    assert asked.position.lineage == Lineage(5, 200, 400)
+    assert read_catalog(store, KEYS).gaps == ((60, 100),)
     run = (shipped(200, 300, (5, 200)),)
     agent.commits.write(WriteCommit(TP, 0, REIGN, asked.position, run))
     after = Agent(store, local)
