@@ -286,13 +286,15 @@ class Rules(NamedTuple):
 
 
 def _moved_on(agent: Agent, epoch: int, log: Log, start: int, end: int) -> Commit:
-    """The next commit; of its epochs those that end below `log.start` go."""
+    """The next commit; its epochs begin with `log.start`."""
     commit = agent.commit
     assert commit is not None
     epochs = continued(commit.epochs, log, start, end)
     begins = agent.log_start.offset if agent.log_start else 0
-    kept = epochs[max(0, sum(start <= begins for _, start in epochs) - 1) :]
-    return Commit(end, epoch, kept, commit.lineage, 0)
+    first = epoch_at(epochs, begins)
+    if begins < end and first is not None:
+        epochs = ((first, begins), *(pair for pair in epochs if pair[1] > begins))
+    return Commit(end, epoch, epochs, commit.lineage, 0)
 
 
 def walked(store: Store, start: int, highest_base: int | None) -> tuple[int, Epochs]:
