@@ -105,6 +105,8 @@ class Rules(NamedTuple):
         made_late = (later and Clause.LATER_LOG_START in self.clauses) or (
             above and Clause.LOG_START_ABOVE_NEXT in self.clauses
         )
+        if Habit.HEEDS_ABOVE_HIGHEST in self.habits and commit.lineage and log_start and lineage != commit.lineage:
+            made_late |= log_start.offset > commit.lineage.highest
         if back_to < commit.next or (made_late and commit == agent.replaces):
             return self._back(epoch, agent, back_to, heeds_log_start=made_late)
         if commit != agent.replaces:
@@ -147,7 +149,9 @@ class Rules(NamedTuple):
         if store.log_start is None:
             number = min((segment.base for segment in store.segments), default=log.start)
             put = LogStart(number, None)
-            over = agent._replace(do=Do.TAKE_OVER, log_start=put)
+            # Without a commit another agent may have shipped meanwhile, and its commit be lost: that one is rebuilt.
+            do = Do.REBUILD if agent.replaces is None else Do.TAKE_OVER
+            over = agent._replace(do=do, log_start=put)
             return Step(f"PUT log.start: {put} (was absent)", store._replace(log_start=put, reclaimed=number), over)
         if self._steps_back(epoch, store.log_start):
             return Step("GET log.start: lineage of a higher epoch, steps back", store, STEPPED_BACK)

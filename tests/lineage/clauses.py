@@ -86,6 +86,7 @@ class Habit(StrEnum):
 
     ANNOUNCES = "a leader that may go on commits in its own epoch before it ships"
     HEEDS_LATER_RECORDS = "an agent that rebuilds a commit steps back from an object of a leader epoch above its own"
+    HEEDS_ABOVE_HIGHEST = "a leader also goes back where log.start of an older lineage lies above the third element"
     SKIPS_LOG_START = (
         "a leader that lost nothing does not read the number in log.start where neither it nor the commit has a lineage"
     )

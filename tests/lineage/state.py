@@ -106,7 +106,7 @@ class Do(StrEnum):
     BEGIN = "GET offset.wm, as leader"
     AGAIN = "GET offset.wm, though no longer leader"
     FIND_START = "no commit: PUT or GET log.start"
-    TAKE_OVER = "list, and walk where log.start was absent"
+    TAKE_OVER = "list, and walk what Java shipped before there was a log.start"
     REBUILD = "list, and walk"
     READ_LOG_START = "GET log.start"
     GO_BACK = "PUT offset.wm, going back"
