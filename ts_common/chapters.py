@@ -144,6 +144,8 @@ def _metadata(row: list[Any]) -> SegmentMetadata | None:
     try:
         _, _, _, end, epochs, records, time_max, time_min, crc, txnindex, corruptions, timeindex, *shipped = row
         (shipped_at,) = shipped or (None,)
+        if not isinstance(shipped_at, int | None):
+            return None
         return SegmentMetadata(
             end,
             tuple([(epoch, first) for epoch, first in epochs]),

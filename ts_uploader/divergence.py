@@ -74,7 +74,10 @@ def shared_end(epochs: EpochLine, next_offset: int, listing: Listing) -> int | N
     local = local_epochs(listing.directory)
     if local is None:
         # A follower whose disk was replaced has none either, until it fetches its first batch.
-        raise SegmentChanged(f"{listing.directory}: no leader epoch checkpoint, and the run has epochs")
+        raise SegmentChanged(
+            f"{listing.directory}: no leader epoch checkpoint, and the archive's segments have leader epochs; a broker "
+            "removes the file where message.format.version is below 0.11: set 0.11.0 or later"
+        )
     active = listing.bases[-1]
     # A log reaches at least to its active segment; only what the run says beyond that asks for a look inside.
     end = active if active >= next_offset else log_end(listing.directory, active)
@@ -245,6 +248,14 @@ def shared_end_by_bytes(store: ObjectStore, catalog: PartitionCatalog, next_offs
             break
         end = segment.name.base  # that batch is not ours, and where its segment parted from this log is not known
     return end
+
+
+def is_legacy(position: Position, end: int) -> bool:
+    """Whether a commit that goes back to `end` loses batches of magic 0 or 1: the run's epochs begin above.
+
+    Such batches bear no epoch. Readers cannot see that the copies which hold the lost ones are dead (reading rule 2).
+    """
+    return position.epochs.at(max(end, position.log_start)) is None
 
 
 def rewound(epochs: EpochLine, end: int, local: EpochLine | None) -> EpochLine:
