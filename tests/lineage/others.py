@@ -120,7 +120,8 @@ def reader_step(reader: Reader, store: Store, clauses: frozenset[Clause]) -> Loo
             begins = looked.reader.begins if looked.reader and looked.reader.do == Read.LIST else 0
             commit = store.commit
             if isinstance(commit, Commit) and commit == reader.commit:
-                hidden = [o for o in range(store.reclaimed, begins) if lives(store.segments, commit.epochs, o)]
+                shown = range(store.reclaimed, min(begins, commit.next))
+                hidden = [o for o in shown if lives(store.segments, commit.epochs, o)]
                 if hidden:
                     what = f"a reader begins at {begins}, {hidden} live: {commit}, log.start {store.log_start}"
                     raise Violation(Property.S2, what)

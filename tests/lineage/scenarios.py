@@ -81,7 +81,6 @@ SCENARIOS = {
     "lost": Scenario(_LOSSY, reader=False, faults=_LOST),
     "lost-read": Scenario(_SHORT_LOSSY, passes=1, faults=_LOST),
     "lost-back": Scenario(_THERE_AND_BACK, reader=False, passes=1, faults=_LOST),
-    "lost-back-on": Scenario(f"{_THERE_AND_BACK} | elect=0 segment=1", reader=False, passes=1, faults=_LOST),
     "java": Scenario(_LOSSY, reader=False, faults=_JAVA),
     "java-read": Scenario(_SHORT_LOSSY, passes=1, faults=_JAVA),
     "java-back": Scenario(_THERE_AND_BACK, reader=False, passes=1, faults=_JAVA),
