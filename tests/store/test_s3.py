@@ -234,6 +234,45 @@ def test_a_store_that_ignores_ranges_is_refused(far: ObjectStore, fake: FakeServ
     assert far.get("a", ByteRange(-10))[0] == b"0123456789"
 
 
+_PAGE = b"<html><body>maintenance</body></html>"
+_FILE = {"etag": '"6a0f"', "last_modified": MODIFIED}
+_PAGES = {
+    "a page": answer("200 OK", _PAGE, content_type="text/html"),
+    "a page from a file": answer("200 OK", _PAGE, content_type="text/html; charset=utf-8", **_FILE),
+    "a page without a type": answer("200 OK", _PAGE),
+    "nothing": answer("200 OK"),
+    "no date": answer("200 OK", b"x", etag='"e"'),
+    "another date": answer("200 OK", b"x", etag='"e"', last_modified="yesterday"),
+    "another length": answer("200 OK", b"x", **_FILE).replace(b"content-length: 1", b"content-length: one"),
+}
+
+
+@pytest.mark.parametrize("said", _PAGES.values(), ids=_PAGES.keys())
+def test_u37_a_success_that_is_no_answer_of_s3_ends_nothing(far: ObjectStore, fake: FakeServer, said: bytes) -> None:
+    """A read may be asked again, a put is looked for, and nothing is deleted by a page that a balancer shows."""
+    fake.answers = [said]
+    for read in (far.head, far.get):
+        with pytest.raises(StoreUnavailable, match="base/key"):
+            read("key")
+    if b"etag" not in said:  # the answer to a put has no date
+        with pytest.raises(OutcomeUnknown, match="base/key"):
+            far.put("key", b"x", condition=IfAbsent())
+    for ask in (lambda: list(far.list()), lambda: list(far.list_directories()), lambda: far.delete(["key"])):
+        with pytest.raises(StoreUnavailable, match="base/"):
+            ask()
+
+
+def test_a_weak_etag_is_that_of_the_same_object(far: ObjectStore, fake: FakeServer) -> None:
+    """A gateway that could compress marks the ETag of a read as weak; the store would refuse it in a condition."""
+    fake.answers = [answer("200 OK", b"x", etag='W/"e"', last_modified=MODIFIED)]
+    assert far.get("a")[1].etag == '"e"'
+    assert far.head("a").etag == '"e"'
+    etag = far.head("a").etag
+    fake.answers = [ok()]
+    far.put("a", b"x", condition=IfMatch(etag))
+    assert fake.headers[-1]["if-match"] == '"e"'
+
+
 def test_what_could_not_be_deleted_is_counted(far: ObjectStore, fake: FakeServer) -> None:
     """S3 answers 200 and a list of failures; a key that is not there is none."""
 
