@@ -26,6 +26,7 @@ from ts_common.endpoints import EndpointProvider
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys
 from ts_common.store.unconditional import WHAT_IS_LOST
+from ts_uploader.admission import wait_for_admission
 from ts_uploader.backlog import Backlog, retention_left
 from ts_uploader.backlog_metrics import BacklogCollector
 from ts_uploader.chapters import ChapterWriter
@@ -127,6 +128,7 @@ class Agent:
         reread: Reread,
     ) -> None:
         self._inbox: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._held: list[object] = []  # messages that came while the stores were asked
         self._keys = ClusterKeys(environment.cluster_id, config.entropy_bits)
         self._stores = Stores(endpoints, config)
         self._metrics = Metrics()
@@ -210,13 +212,19 @@ class Agent:
         """Ship until `stop`.
 
         Raises:
-            ConfigurationError: a store cannot be used; nothing was written.
+            ConfigurationError: a store cannot be used as configured; nothing was written.
             StoreUnavailable: a store does not answer; nothing was written.
             TieredStorageError, or what a thread died of: the process should end with a non-zero code.
         """
         try:
             self._health.start()
-            self._stores.check(self._keys)
+            stores = self._stores
+            if not wait_for_admission(
+                lambda: stores.check(self._keys), stores.reopen, self._wait_at_start, self._metrics, self._errors
+            ):
+                return
+            for message in self._held:
+                self._inbox.put(message)
             self._status.store_answered = True
             if not self._config.conditional_writes:
                 log.warning(WHAT_IS_LOST)
@@ -243,6 +251,18 @@ class Agent:
     def reload(self) -> None:
         """Have the configuration read again soon; safe in a signal handler and from any thread."""
         self._inbox.put(_Reload())
+
+    def _wait_at_start(self, seconds: float) -> bool:
+        """Wait before anything runs. A reload ends the wait, and is done later; False where an end is asked for."""
+        try:
+            message = self._inbox.get(timeout=seconds)
+        except queue.Empty:
+            return True
+        if isinstance(message, _Stop):
+            log.info("stopping", reason=message.reason)
+            return False
+        self._held.append(message)
+        return True
 
     def _loop(self) -> None:
         next_tick = time.monotonic()

@@ -20,6 +20,7 @@ from dataclasses import replace
 
 from ts_common.directories import entropy_widths
 from ts_common.errors import (
+    AccessDenied,
     LookFirstError,
     ObjectNotFound,
     OutcomeUnknown,
@@ -65,6 +66,7 @@ def problems_of(
 
     Raises:
         StoreUnavailable: the store does not answer at this moment.
+        AccessDenied: the store refuses this identity, whatever the options.
         OperatorError: the location cannot be used at all.
     """
     store.check()
@@ -124,7 +126,12 @@ def _refusal(store: ObjectStore) -> TieredStorageError | None:
 
 
 def _refused_options(whole: TieredStorageError, endpoint: Endpoint, open_with: Open) -> list[str]:
-    """Which options a store refuses that refused all of them together with `whole`."""
+    """Which options a store refuses that refused all of them together with `whole`.
+
+    Raises:
+        StoreUnavailable: it refuses every object, and that is no refusal of this identity.
+        AccessDenied: it refuses this identity every object.
+    """
     storing = endpoint.options.storing
 
     def refused_with(names: tuple[str, ...]) -> TieredStorageError | None:
@@ -146,6 +153,8 @@ def _refused_options(whole: TieredStorageError, endpoint: Endpoint, open_with: O
     if not waiting or (not taken and refused_with(()) is not None):
         if isinstance(whole, LookFirstError):
             raise StoreUnavailable(f"{endpoint.location} takes no object at this moment: {whole}") from whole
+        if isinstance(whole, AccessDenied):  # which may pass
+            raise whole
         return [f"{endpoint.location}: {whole}" if endpoint.location not in str(whole) else str(whole)]
     return [_told(endpoint, names, errors[names], missing) for names, missing in waiting]
 

@@ -177,6 +177,35 @@ def test_what_a_refused_put_means(
     assert type(raised.value) is kind
 
 
+@pytest.mark.parametrize(
+    ("refusal", "date", "said"),
+    [
+        (error("403 Forbidden", "RequestTimeTooSkewed"), MODIFIED, "s ahead of the store's: set the clock"),
+        (error("403 Forbidden", "RequestTimeTooSkewed"), "Sat, 21 Nov 2099 04:00:00 GMT", "s behind the store's"),
+        (error("403 Forbidden", "RequestTimeTooSkewed"), None, "differ too much: set the clock"),
+        (answer("403 Forbidden"), MODIFIED, "s ahead of the store's: set the clock"),
+    ],
+    ids=["ahead", "behind", "no date", "a bare one"],
+)
+def test_u38_a_wrong_clock_is_no_refusal_of_the_identity(
+    far: ObjectStore, fake: FakeServer, refusal: bytes, date: str | None, said: str
+) -> None:
+    """It passes when the clock is set; the answer's date tells by how much it is wrong, also where no code does."""
+    dated = b"" if date is None else f"date: {date}\r\n".encode()
+    fake.answers = [refusal.replace(b"connection:", dated + b"connection:", 1)]
+    asks: list[Callable[[], object]] = [lambda: far.put("a", b"x"), lambda: far.get("a")]
+    for ask in asks if date is None else [far.check, *asks]:  # a HEAD has nothing but the date
+        with pytest.raises(StoreUnavailable, match=said):
+            ask()
+
+
+def test_a_bare_refusal_names_all_that_it_may_mean(far: ObjectStore, fake: FakeServer) -> None:
+    """A HEAD tells no reason, so that a wrong secret looks like a missing permission."""
+    fake.answers = [answer("403 Forbidden")]
+    with pytest.raises(AccessDenied, match="look at the access key and its secret, and allow this identity s3:List"):
+        far.check()
+
+
 def test_a_page_of_a_balancer_is_no_absent_object(far: ObjectStore, fake: FakeServer) -> None:
     """A 404 that does not say NoSuchKey does not pass for "there is no such object"."""
     fake.answers = [answer("404 Not Found", b"<html>no backend</html>", content_type="text/html")]

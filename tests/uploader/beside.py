@@ -88,6 +88,7 @@ class Archive:
         surroundings: Path | None = None,
         prefix: Sequence[str] = (),
         arguments: Sequence[str] = (),
+        waits: bool = True,
     ) -> AgentProcess:
         """A new agent beside a broker, up and answering.
 
@@ -97,6 +98,7 @@ class Archive:
             surroundings: a file in place of the broker's own `server.properties`.
             prefix: a command that runs it, `setpriv` with fewer rights.
             arguments: further ones of `ts-uploader run`.
+            waits: until it is up; else it is only launched.
         """
         write_config(self.config, self.keys.cluster, self.properties)
         agent = AgentProcess(
@@ -111,7 +113,10 @@ class Archive:
             name=f"agent-{self._directory.name}-{len(self._agents)}",
         )
         self._agents.append(agent)
-        agent.start()
+        if waits:
+            agent.start()
+        else:
+            agent.launch()
         return agent
 
     @property

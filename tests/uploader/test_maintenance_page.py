@@ -22,13 +22,6 @@ from ts_uploader.events import AskStore, Reign
 
 
 @pytest.fixture
-def proxy(cluster: LocalCluster) -> Iterator[S3FaultProxy]:
-    assert cluster.s3 is not None
-    with S3FaultProxy(cluster.s3) as opened:
-        yield opened
-
-
-@pytest.fixture
 def far(proxy: S3FaultProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
     """A store behind the proxy."""
     for name, value in proxy.environment().items():
