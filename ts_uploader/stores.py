@@ -14,6 +14,7 @@ from ts_common.store.factory import open_store
 from ts_common.store.options import Endpoint, StorageOptions
 from ts_common.store.paced import Pace, PacedStore
 from ts_uploader.findings import Finding, error, unanswered
+from ts_uploader.layout import settle_layout
 from ts_uploader.progress import beat
 from ts_uploader.store_check import problems_of
 from ts_uploader.store_findings import thorough
@@ -58,6 +59,8 @@ class Stores:
     def check(self, keys: ClusterKeys) -> None:
         """Refuse to start where a store does not do as configured, or holds this cluster under another entropy width.
 
+        The cluster's layout is written to each store that has none.
+
         Raises:
             ConfigurationError: all problems at once, refusals of the identity among them.
             AccessDenied: nothing but refusals of the identity, which may pass: all of them at once.
@@ -74,6 +77,10 @@ class Stores:
             raise ConfigurationError("the object store", list(dict.fromkeys(problems + refusals)))
         if refusals:
             raise AccessDenied("; ".join(dict.fromkeys(refusals)))
+        # Behind all else: where one store is refused, no other gets a layout.
+        others = [settle_layout(self._open(endpoint), keys) for endpoint in self._all()]
+        if any(others):
+            raise ConfigurationError("the object store", list(dict.fromkeys(other for other in others if other)))
 
     def reopen(self) -> None:
         """Close every store, so that the next use finds the credentials of then. No other thread may use one now."""

@@ -41,14 +41,13 @@ def test_u38_an_agent_that_is_refused_at_its_start_waits_in_sight_and_goes_on(
     assert json.loads(agent.page("/readyz"))["store"] is True
 
 
-def test_u38_an_agent_that_is_refused_ends_when_it_is_asked_to(
-    cluster: LocalCluster, archive_of: ArchiveOf, proxy: S3FaultProxy
-) -> None:
-    """SIGTERM is heard while it waits for a store."""
-    del cluster
-    archive = archive_of("refused-and-stopped", proxy=proxy)
-    proxy.script(Rule(Answer(403, "AccessDenied", "not now"), times=None))
-    agent = archive.agent(waits=False)
+def test_u21_an_agent_with_a_wrong_secret_says_so_until_it_is_stopped(archive_of: ArchiveOf) -> None:
+    """A real server's refusal of it, and SIGTERM while it waits for the next attempt."""
+    archive = archive_of("wrong-secret")
+    agent = archive.agent(waits=False, environment={**archive.s3.environment(), "AWS_SECRET_ACCESS_KEY": "wrong"})
     wait_for(lambda: refusals(agent) >= 1, "the agent to be refused")
+    (error,) = agent.status()["last_errors"]
+    assert archive.location.rpartition("/")[0] in error["message"]
+    assert "look at the access key and its secret" in error["message"]
     agent.stop()
     assert "stopping" in agent.log.read_text()

@@ -111,7 +111,10 @@ def refusing(inner: str, refuses: Refuses) -> Iterator[str]:
             self._answer(200 if self.path.rstrip("/") == f"/{inner}" else 404)
 
         def do_GET(self) -> None:
-            self._answer(200, b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>")
+            if "list-type=2" in self.path:
+                self._answer(200, b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>")
+            else:
+                self._answer(404, b"<Error><Code>NoSuchKey</Code><Message>as told</Message></Error>")
 
         def do_PUT(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
