@@ -176,7 +176,7 @@ def plan_here(url: str) -> Planned:
         def _one(event_name: str, request: Any, **_: Any) -> None:
             operation = event_name.rpartition(".")[2]
             *_, directory, name = urlsplit(request.url).path.split("/")
-            of = "chapters" if directory == "chapters" else name
+            of = "chapters" if directory == "segment-metadata" else name
             requests[f"{operation} {of}" if operation == "GetObject" else operation] += 1
 
     query = parse_options({"path": url, "cluster": CLUSTER, "subscribe": TOPIC})

@@ -108,7 +108,7 @@ class Counting(WrappedStore):
 
     def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
         """As the inner store."""
-        self.asked["reads of " + ("chapters" if "/chapters/" in key else key.rpartition("/")[2])] += 1
+        self.asked["reads of " + ("chapters" if "/segment-metadata/" in key else key.rpartition("/")[2])] += 1
         return super().open(key, byte_range)
 
 

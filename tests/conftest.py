@@ -3,6 +3,7 @@ tests go to one process.
 """
 
 import uuid
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,6 +35,7 @@ settings.register_profile("repeatable", parent=settings(), derandomize=True)
 _FIRST = ("spark", "faults", "uploader", "test_demo.py", "local_cluster", "log_format", "histories")
 # Tests below go to one process: one that came back to it would pay a minute for another session with its broker.
 _TOGETHER = "tests/spark/session"
+_WORTH_TELLING_SECONDS = 60  # a run of a few tests needs no account
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -44,6 +46,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return _FIRST.index(folder) if folder in _FIRST else len(_FIRST)
 
     items.sort(key=place)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What each file of the suite cost, servers and all, the dearest first: `make test` has a bound."""
+    seconds: dict[str, float] = defaultdict(float)
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds[report.nodeid.partition("::")[0]] += report.duration
+    if sum(seconds.values()) < _WORTH_TELLING_SECONDS:
+        return
+    terminalreporter.section(f"seconds of {len(seconds)} files, {sum(seconds.values()):.0f} in all")
+    for file, spent in sorted(seconds.items(), key=lambda item: -item[1]):
+        terminalreporter.line(f"{spent:8.1f}  {file}")
 
 
 class _Scheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist carries no types

@@ -2,13 +2,15 @@
 
 No manifest: a listing is the catalog. The order of reads makes it consistent. The commit comes first, so that every
 segment of its run is in the listing that follows (the store only grows), and `log.start` comes last, so that what
-retention took in the meantime lies below it.
+retention took in the meantime lies below it. The two bear the same lineage, or `log.start` an older one; any other
+pair is caught between two writes of an agent, and is read again (reading rule 1).
 
 What the listed segments say of themselves comes from chapters (`ts_common.chapters`) as far as those know them, and
 from the segments' own metadata otherwise.
 """
 
 import hashlib
+import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,8 +22,9 @@ from typing import TypeVar
 import structlog
 
 from ts_common.chapters import CHAPTER_BYTES, Chapter, chapters_for, parse_chapter_name
-from ts_common.commit import Commit, ForeignCommit, decode_commit, decode_log_start, encode_log_start
-from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound
+from ts_common.commit import Commit, ForeignCommit, LogStart, decode_commit, decode_log_start
+from ts_common.errors import CorruptData, LineageUnsettled, NewerFormat, ObjectNotFound
+from ts_common.fetch import explained_where_gone
 from ts_common.gaps import merged, parse_gap_name
 from ts_common.incarnations import Incarnations, decode_incarnations
 from ts_common.object_keys import (
@@ -44,6 +47,8 @@ _Out = TypeVar("_Out")
 
 _INDEX_WORDS = frozenset(suffix.removeprefix(".") for suffix in INDEX_SUFFIXES)
 _HEAD_THREADS = 8  # a HEAD waits for the network, not for the processor
+# An agent writes `log.start` right after the commit that went back.
+_LINEAGE_WAITS_SECONDS = (0.1, 0.2, 0.4, 0.8, 1.6)
 _FEW = 4  # requests, made one after the other: whoever asks for many partitions asks for several at once
 
 
@@ -97,6 +102,19 @@ NOTHING_KNOWN: Mapping[StoredSegment, SegmentCopy] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
+class StoredLogStart:
+    """The object `log.start`.
+
+    Attributes:
+        content: of the object.
+        etag: of the object, for a conditional write over it.
+    """
+
+    content: LogStart
+    etag: str
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionCatalog:
     """One partition in the store.
 
@@ -104,7 +122,7 @@ class PartitionCatalog:
         keys: where it lies.
         commit: what `offset.wm` says; None where there is none.
         commit_etag: of that object.
-        log_start: what `log.start` says; None where there is none.
+        stored_log_start: the object `log.start`; None where there is none.
         segments: every `.log` object, by base offset, variants after the plain name.
         gaps: ranges `[from, to)` that are recorded to exist nowhere, ascending, joined where they touch.
         chapters: the first bases of the chapters, ascending.
@@ -113,10 +131,25 @@ class PartitionCatalog:
     keys: PartitionKeys
     commit: Commit | ForeignCommit | None
     commit_etag: str | None
-    log_start: int | None
+    stored_log_start: StoredLogStart | None
     segments: tuple[StoredSegment, ...]
     gaps: tuple[tuple[int, int], ...]
     chapters: tuple[int, ...] = ()
+
+    @property
+    def log_start(self) -> int | None:
+        """First offset that readers show, by `log.start` and the commit's lineage; None without a `log.start`."""
+        if self.stored_log_start is None:
+            return None
+        content = self.stored_log_start.content
+        return content.shown_from(self.commit.lineage) if isinstance(self.commit, Commit) else content.offset
+
+    @property
+    def settled(self) -> bool:
+        """Whether commit and `log.start` are of lineages that readers can join."""
+        if self.stored_log_start is None or not isinstance(self.commit, Commit):
+            return True
+        return self.stored_log_start.content.fits(self.commit.lineage)
 
     @property
     def start(self) -> int | None:
@@ -142,7 +175,39 @@ def read_catalog(
     keys: PartitionKeys,
     commit: tuple[Commit | ForeignCommit | None, str | None] | None = None,
 ) -> PartitionCatalog:
-    """Take a snapshot of one partition.
+    """Take a snapshot of one partition for a reader.
+
+    Args:
+        store: where it lies.
+        keys: of the partition.
+        commit: what `read_commit` said just now; None to read it here.
+
+    Raises:
+        LineageUnsettled: commit and `log.start` cannot be joined, five times in a row.
+        CorruptData: a commit or `log.start` that is none.
+        StoreUnavailable, AccessDenied, BucketMissing: the store's.
+    """
+    catalog = read_snapshot(store, keys, commit)
+    for seconds in _LINEAGE_WAITS_SECONDS:
+        if catalog.settled:
+            return catalog
+        time.sleep(seconds)
+        catalog = read_snapshot(store, keys)
+    if not catalog.settled and catalog.stored_log_start is not None and isinstance(catalog.commit, Commit):
+        raise LineageUnsettled(
+            f"{keys.log_start} has the lineage {catalog.stored_log_start.content.lineage}, and {keys.commit} has "
+            f"{catalog.commit.lineage}: the agent beside the partition's leader writes one of them again; look at its "
+            "log, then repeat the query"
+        )
+    return catalog
+
+
+def read_snapshot(
+    store: ObjectStore,
+    keys: PartitionKeys,
+    commit: tuple[Commit | ForeignCommit | None, str | None] | None = None,
+) -> PartitionCatalog:
+    """Take a snapshot of one partition as it is, also where commit and `log.start` are not `settled`.
 
     Args:
         store: where it lies.
@@ -174,7 +239,7 @@ def read_catalog(
             if chapter is not None and info.size <= CHAPTER_BYTES:
                 chapters.append(chapter)
         elif name == LOG_START_NAME:
-            log_start = _log_start(store, keys, info, found)
+            log_start = _read_log_start(store, keys, info, found)
     segments = tuple(
         StoredSegment(name, info.size, _suffixes(suffixes.get(stem, "")), info.etag)
         for name, stem, info in sorted(logs, key=_plain_first)
@@ -182,20 +247,24 @@ def read_catalog(
     return PartitionCatalog(keys, found, commit_etag, log_start, segments, merged(gaps), tuple(chapters))
 
 
-def _log_start(
+def _read_log_start(
     store: ObjectStore, keys: PartitionKeys, listed: ObjectInfo, commit: Commit | ForeignCommit | None
-) -> int:
-    """What `log.start` says, without a request where its ETag is the MD5 of what the commit lets expect.
+) -> StoredLogStart | None:
+    """The object `log.start`, without a request where its ETag is the MD5 of what the commit lets expect.
 
     Most stores' ETags are, and one that is another text's by accident does not occur. It was listed behind the
     segments, so that this is as late as a request would be, for whom retention waits anyhow.
     """
     if isinstance(commit, Commit) and commit.epochs.pairs:
-        expected = commit.epochs.pairs[0][1]
-        digest = hashlib.md5(encode_log_start(expected), usedforsecurity=False).hexdigest()
+        expected = LogStart(commit.epochs.pairs[0][1], commit.lineage)
+        digest = hashlib.md5(expected.encode(), usedforsecurity=False).hexdigest()
         if listed.etag.strip('"') == digest:
-            return expected
-    return decode_log_start(store.get(keys.log_start)[0], keys.log_start)
+            return StoredLogStart(expected, listed.etag)
+    try:
+        data, info = store.get(keys.log_start)
+    except ObjectNotFound:  # gone since it was listed
+        return None
+    return StoredLogStart(decode_log_start(data, keys.log_start), info.etag)
 
 
 @lru_cache(maxsize=64)
@@ -210,26 +279,35 @@ class Marks:
 
     Attributes:
         gaps: as in `PartitionCatalog`.
-        has_log_start: whether `log.start` is there.
+        log_start: the object `log.start`; None where there is none.
     """
 
     gaps: tuple[tuple[int, int], ...]
-    has_log_start: bool
+    log_start: StoredLogStart | None
 
 
-def read_marks(store: ObjectStore, keys: PartitionKeys) -> Marks:
+def read_marks(store: ObjectStore, keys: PartitionKeys, commit: Commit) -> Marks:
     """Gap records and `log.start`, by one listing that passes over the segments.
 
+    Args:
+        store: where the partition lies.
+        keys: of the partition.
+        commit: read just before.
+
     Raises:
+        CorruptData: a `log.start` that is none.
         StoreUnavailable, AccessDenied, BucketMissing: the store's.
     """
-    gaps, has_log_start = [], False
+    gaps, log_start = [], None
     for info in store.list(keys.prefix, start_after=keys.marks):
         name = info.key.removeprefix(keys.prefix)
         if name.startswith(GAPS_DIRECTORY) and (gap := parse_gap_name(name.removeprefix(GAPS_DIRECTORY))):
             gaps.append(gap)
-        has_log_start = has_log_start or name == LOG_START_NAME
-    return Marks(merged(gaps), has_log_start)
+        elif name == LOG_START_NAME:
+            log_start = _read_log_start(store, keys, info, commit)
+        elif name > LOG_START_NAME:
+            break
+    return Marks(merged(gaps), log_start)
 
 
 def read_commit(store: ObjectStore, keys: PartitionKeys) -> tuple[Commit | ForeignCommit | None, str | None]:
@@ -253,6 +331,7 @@ def describe(
     chapters: Sequence[int] = (),
     known: Mapping[StoredSegment, SegmentCopy] = NOTHING_KNOWN,
     damaged: list[str] | None = None,
+    gone: list[StoredSegment] | None = None,
 ) -> tuple[SegmentCopy, ...]:
     """What each segment answers for: from chapters, else from its metadata, or a look inside where it has none.
 
@@ -263,6 +342,7 @@ def describe(
         chapters: of that snapshot; of these only those are read that the segments belong to.
         known: what was described before; a `.log` never changes, so the store is not asked again.
         damaged: takes a sentence for each segment that nothing can be said of, and it is left out; None to raise.
+        gone: takes each segment whose object is not there any more, and it is left out; None to raise.
 
     Raises:
         CorruptData: a segment that begins with no batch, or metadata that is none.
@@ -278,7 +358,15 @@ def describe(
 
     def ask(segment: StoredSegment) -> SegmentCopy | None:
         try:
-            metadata = describe_segment(store, keys, segment.name, segment.size, has_index=".index" in segment.suffixes)
+            with explained_where_gone(store, keys.segment(segment.name)):
+                metadata = describe_segment(
+                    store, keys, segment.name, segment.size, has_index=".index" in segment.suffixes
+                )
+        except ObjectNotFound:
+            if gone is None:
+                raise
+            gone.append(segment)
+            return None
         except CorruptData as error:
             if damaged is None:
                 raise

@@ -2,15 +2,16 @@ r"""Chapters: the metadata of many consecutive segments in one object, so that r
 
 ::
 
-    chapters/<first base, 20 digits>.json
+    segment-metadata/<first base, 20 digits>.json
         3f9a0b1c                                          CRC-32C of all that follows, 8 hex digits
         {"of":"t-0","segments":[["00000000000000000000",151,"\"f99d...\"",10,[[0,0]],10,1009,1000,123,null,0,null],...]}
 
 An entry says what a listing shows of a `.log` object (stem, size, ETag) and what its own metadata says (end, epochs,
-records, greatest and least timestamp, CRC-32C, `.txnindex`, corrupt places, `.timeindex`). A chapter is a cache of that
-metadata and no list of what exists: the listing stays the catalog. A `.log` never changes, so an entry never goes
-stale. One that does not match the listed object in name, size and ETag is passed over, and so is a chapter that is
-damaged or was written for another partition: the objects themselves are asked then. That costs time, never rows.
+records, greatest and least timestamp, CRC-32C, `.txnindex`, corrupt places, `.timeindex`, time of shipping). A chapter
+is a cache of that metadata and no list of what exists: the listing stays the catalog. A `.log` never changes, so an
+entry never goes stale. One that does not match the listed object in name, size and ETag is passed over, and so is a
+chapter that is damaged or was written for another partition: the objects themselves are asked then. That costs time,
+never rows.
 
 A chapter holds `CHAPTER_SEGMENTS` entries at most and the newest one grows; an entry belongs to the chapter with the
 highest first base at or below its own. Every chapter can be made again from the objects.
@@ -58,7 +59,7 @@ class ChapterEntry:
 
 
 def parse_chapter_name(name: str) -> int | None:
-    """The first base that an object's name under `chapters/` says; None for what is no chapter."""
+    """The first base that an object's name under `segment-metadata/` says; None for what is no chapter."""
     match = _NAME.fullmatch(name)
     return None if match is None else int(match[1])
 
@@ -134,13 +135,17 @@ def _fields(metadata: SegmentMetadata | None) -> tuple[object, ...]:
         metadata.txnindex,
         metadata.corruptions,
         metadata.timeindex,
+        *([] if metadata.shipped is None else [metadata.shipped]),
     )
 
 
 def _metadata(row: list[Any]) -> SegmentMetadata | None:
     """The metadata in an entry; None where it has none, or one of a later version."""
     try:
-        _, _, _, end, epochs, records, time_max, time_min, crc, txnindex, corruptions, timeindex = row
+        _, _, _, end, epochs, records, time_max, time_min, crc, txnindex, corruptions, timeindex, *shipped = row
+        (shipped_at,) = shipped or (None,)
+        if not isinstance(shipped_at, int | None):
+            return None
         return SegmentMetadata(
             end,
             tuple([(epoch, first) for epoch, first in epochs]),
@@ -152,6 +157,7 @@ def _metadata(row: list[Any]) -> SegmentMetadata | None:
             corruptions,
             False,
             timeindex,
+            shipped_at,
         )
     except (ValueError, KeyError, TypeError, IndexError):
         return None

@@ -5,6 +5,7 @@
     TieredStorageError
     ├── RetryError               the same call may succeed later, unchanged
     │   ├── AddressInUse           another program listens there, perhaps an agent that is about to end
+    │   ├── LineageUnsettled       an agent is between two writes of a commit that goes back
     │   └── StoreUnavailable
     │       └── StoreThrottled     asked too fast: everybody has to ask less
     ├── LookFirstError           read the state again, then decide
@@ -45,6 +46,13 @@ class RetryError(TieredStorageError):
 
 class AddressInUse(RetryError):
     """Another program listens on an address of ours; it may be a former agent that is about to end."""
+
+
+class LineageUnsettled(RetryError):
+    """A partition's commit and its `log.start` are of lineages that do not belong together.
+
+    An agent takes the commit back and writes `log.start` next; after a late write the next leader's agent repairs it.
+    """
 
 
 class StoreUnavailable(RetryError):

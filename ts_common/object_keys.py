@@ -8,7 +8,7 @@
     <entropy bits>/<cluster>/<topic>-<partition>/offset.wm                             the commit
     <entropy bits>/<cluster>/<topic>-<partition>/log.start
     <entropy bits>/<cluster>/<topic>-<partition>/gaps/<from>-<to>.json
-    <entropy bits>/<cluster>/<topic>-<partition>/chapters/00000000000000000100.json    metadata of segments from 100 on
+    <entropy bits>/<cluster>/<topic>-<partition>/segment-metadata/00000000000000000100.json    of segments from 100 on
     <entropy bits>/<cluster>/<topic>/incarnations.json                 under the entropy bits of partition 0
     <entropy bits>/<cluster>/<topic>~<topic id>-<partition>/...        a later incarnation, bits of the plain name
     ts-uploader~cluster~<cluster>/layout.json                          the number of entropy bits
@@ -29,7 +29,9 @@ from ts_common.model import TopicPartition
 COMMIT_NAME = "offset.wm"
 LOG_START_NAME = "log.start"
 GAPS_DIRECTORY = "gaps/"
-CHAPTERS_DIRECTORY = "chapters/"
+CHAPTERS_DIRECTORY = "segment-metadata/"
+# Where agents before lineages wrote the same cache: nothing reads it any more, and it may be removed.
+FORMER_CHAPTERS_DIRECTORY = "chapters/"
 INCARNATIONS_NAME = "incarnations.json"
 # `~` is no legal character of a cluster id, and it is no directory: no listing of clusters or topics meets it.
 PROBE_NAME = "ts-uploader~probe"

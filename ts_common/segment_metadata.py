@@ -13,6 +13,7 @@ pairs (it is then absent: read the headers). Values are ASCII.
 `ts-txnindex`         `<crc32c>:complete`, `:late` or `:corrupt`; absent where there is no `.txnindex`
 `ts-timeindex`        CRC-32C of the `.timeindex`, 8 hex digits; absent unless the batch headers bear out all of it
 `ts-corrupt`          how many places in it are no whole batch; absent where there is none
+`ts-shipped`          when the agent shipped it, ms since the epoch by its clock; absent in older archives
 `ts-version`          of these fields (see `ts_common.format_version`); absent in version 1
 ====================  =================================================================================
 """
@@ -49,6 +50,8 @@ class SegmentMetadata:
         txnindex: CRC-32C of the `.txnindex` and its state; None where there is none.
         corruptions: how many places are no whole batch.
         timeindex: CRC-32C of the `.timeindex` that can be believed; None where there is none.
+        shipped: ms since the epoch, the agent's clock; None where unknown. A copy of a bucket keeps it, unlike the time
+            at which an object was last modified.
         rebuilt: the object has none, and a reader looked inside; nothing is known of its `.txnindex` then.
     """
 
@@ -62,6 +65,7 @@ class SegmentMetadata:
     corruptions: int = 0
     rebuilt: bool = False
     timeindex: int | None = None
+    shipped: int | None = None
 
     def encode(self) -> dict[str, str]:
         """As object metadata."""
@@ -73,6 +77,7 @@ class SegmentMetadata:
             ("ts-time-max", self.time_max),
             ("ts-time-min", self.time_min),
             ("ts-corrupt", self.corruptions or None),
+            ("ts-shipped", self.shipped),
         ):
             if value is not None:
                 fields[name] = str(value)
@@ -109,6 +114,7 @@ def decode_metadata(fields: Mapping[str, str], key: str) -> SegmentMetadata | No
             txnindex=txnindex,
             corruptions=_optional(fields, "ts-corrupt") or 0,
             timeindex=int(fields["ts-timeindex"], 16) if "ts-timeindex" in fields else None,
+            shipped=_optional(fields, "ts-shipped"),
         )
     except (ValueError, KeyError) as error:
         raise CorruptData(f"{key}: its metadata cannot be read: {error!r} in {dict(fields)}") from error

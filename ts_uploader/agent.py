@@ -40,6 +40,7 @@ from ts_uploader.events import (
     Observation,
     Rescan,
     Result,
+    SeveralDirectories,
     Ship,
 )
 from ts_uploader.health import HealthServer
@@ -315,7 +316,7 @@ class Agent:
                 self._commits.put(task.partition, task)
 
     def _note_directory(self, message: Observation) -> None:
-        if isinstance(message, Listing) and message.partition not in self._local:
+        if isinstance(message, Listing | SeveralDirectories) and message.partition not in self._local:
             self._local.add(message.partition)
             self._local_changed = True
         elif isinstance(message, DirectoryGone):
@@ -341,7 +342,7 @@ class Agent:
         self._backlog = self._tracker.backlog()
         self._status.note_round(len(self._backlog))
         patience = max(_UNTOLD_LEAST_SECONDS, _UNTOLD_POLLS * self._config.leadership_poll_seconds)
-        untold = self._tracker.untold(time.time_ns() - int(patience * _NANOSECONDS)) if connected else ()
+        untold = self._tracker.untold(time.monotonic_ns() - int(patience * _NANOSECONDS)) if connected else ()
         self._untold = dict.fromkeys(untold, _UNTOLD)
         waiting = {partition: waits.wait for partition, waits in self._backlog.items() if waits.wait is not None}
         waiting |= self._untold

@@ -4,7 +4,8 @@ Nothing is kept on disk; progress is what the store says (protocol rules 4, 5, 7
 
 - `ask` finds where to go on. With no commit, `log.start` is written first, so that an archive begins where it
   first meant to; a commit without a second line, or segments without a commit, are walked (`ts_uploader.takeover`);
-  a commit that is not this broker's past any more is taken back to where it is (`ts_uploader.divergence`).
+  a commit that is not this broker's past any more is taken back to where it is (`ts_uploader.divergence`), under a
+  lineage of its own, which `log.start` follows (`ts_uploader.going_back`).
 - `write` moves the commit along the run; `pass_gap` beyond what exists nowhere any more; `fill_gap` says of a gap that
   was filled since whose reigns its records are of.
 
@@ -12,16 +13,15 @@ Every write is conditional on the commit that was read. Where the condition fail
 read and the facts decide: own nonce, it was written; a higher epoch, this reign is over; else look again.
 """
 
-import secrets
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import structlog
 
-from ts_common.catalog import read_catalog, read_commit, read_marks
-from ts_common.commit import Commit, ForeignCommit
-from ts_common.epochs import NO_EPOCH, EpochLine
+from ts_common.catalog import PartitionCatalog, StoredLogStart, read_commit, read_marks, read_snapshot
+from ts_common.commit import Commit, ForeignCommit, LogStart
+from ts_common.epochs import EpochLine
 from ts_common.errors import (
     CorruptData,
     DataLoss,
@@ -33,7 +33,7 @@ from ts_common.gaps import merged
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys, PartitionKeys
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
-from ts_uploader.divergence import WHAT_TO_DO, check_tail, living_epochs, past_end, rewound
+from ts_uploader.divergence import WHAT_TO_DO, check_tail, is_legacy, living_epochs, past_end
 from ts_uploader.events import (
     Asked,
     AskStore,
@@ -42,23 +42,22 @@ from ts_uploader.events import (
     Listing,
     PassGap,
     Position,
-    Reign,
-    Shipped,
     Task,
     WriteCommit,
 )
 from ts_uploader.gaps import GONE_AGAIN, describe_loss, fillable, record_gaps
+from ts_uploader.going_back import begins_below, check_lineage, gone_back, must_go_back, rebuilt_end, settle_log_start
 from ts_uploader.incarnation import IncarnationLog
 from ts_uploader.local_log import last_stable_offset, local_epochs
 from ts_uploader.log_start import restore_log_start, write_log_start
+from ts_uploader.next_commit import MILLISECONDS, check_own, line_of, next_commit
 from ts_uploader.reign import ReignOver, check_reign
-from ts_uploader.takeover import first_commit, walk_run
+from ts_uploader.takeover import Run, ends_alike, first_commit, walk_run
 from ts_uploader.watch.scan import list_partition
 
 log = structlog.get_logger()
 
-_MILLISECONDS = 1000
-_FLEET_MOVES_MILLISECONDS = 7 * 24 * 3600 * _MILLISECONDS  # how long moving a fleet over may take; see docs/upgrade.md
+_FLEET_MOVES_MILLISECONDS = 7 * 24 * 3600 * MILLISECONDS  # how long moving a fleet over may take; see docs/upgrade.md
 
 
 class CommitLog:
@@ -102,26 +101,10 @@ class CommitLog:
         store = self._store_of(topic)
         keys = self._keys.partition(task.partition, self._incarnations.directory(store, topic, listing, task.reign))
         commit, etag = read_commit(store, keys)
-        holes: tuple[tuple[int, int], ...] = ()
-        if not isinstance(commit, Commit):
-            position, holes = self._walk(store, keys, (commit, etag), task, listing)
-        elif None not in (commit.topic_id, task.reign.topic_id) and commit.topic_id != task.reign.topic_id:
-            raise CorruptData(
-                f"{keys.commit} is of topic id {commit.topic_id}, this reign of {task.reign.topic_id}: "
-                f"{self._keys.incarnations(topic)} does not tell them apart any more; put it back from a backup"
-            )
-        elif commit.epoch > task.reign.epoch:
-            raise ReignOver(
-                f"{keys.commit} is of leader epoch {commit.epoch}, this broker's reign of {task.reign.epoch}"
-            )
+        if isinstance(commit, Commit):
+            asked = self._go_on(store, keys, commit, etag, task, listing)
         else:
-            marks = read_marks(store, keys)
-            if not marks.has_log_start:
-                restore_log_start(store, keys, commit)
-            gaps = fillable(marks.gaps, commit.next_offset, listing.bases[0])
-            start = commit.epochs.pairs[0][1] if commit.epochs.pairs else commit.next_offset
-            position = Position(keys, start, commit.next_offset, commit.highest_base, commit.epochs, etag, commit, gaps)
-        asked = self._follow(store, task, listing, position, holes)
+            asked = self._begin(store, read_snapshot(store, keys, (commit, etag)), task, listing)
         return replace(asked, foreign=isinstance(commit, ForeignCommit), beside_java=_was_java_here(commit))
 
     def write(self, task: WriteCommit) -> Committed:
@@ -151,7 +134,7 @@ class CommitLog:
         if not position.next_offset < end <= listing.bases[0]:
             raise SegmentChanged(f"{listing.directory} begins with {listing.bases[0]}, which shows no gap up to {end}")
         store = self._store_of(task.partition.topic)
-        catalog = read_catalog(store, position.keys)
+        catalog = read_snapshot(store, position.keys)
         if catalog.commit_etag != position.etag:
             raise PreconditionFailed(f"{position.keys.commit} was written by somebody else")
         loss = describe_loss(store, catalog, position, listing, end)
@@ -184,7 +167,7 @@ class CommitLog:
         check_reign(listing, task.reign)
         position = replace(task.position, gaps=tuple(gap for gap in task.position.gaps if gap != task.gap))
         start, end = max(task.gap[0], task.run[0].base), min(task.gap[1], task.run[-1].end, position.next_offset)
-        local = local_epochs(listing.directory) or _line_of(task.run[0].epochs)
+        local = local_epochs(listing.directory) or line_of(task.run[0].epochs)
         epochs = position.epochs.continued(local, start).below(end).continued(position.epochs, end)
         # As readers will see it: by all of a segment, also where it reaches beyond the gap.
         wrong = [
@@ -199,30 +182,153 @@ class CommitLog:
             log.info("gap filled", partition=str(task.partition), start=start, end=end)
         return _committed(task, position)
 
-    def _walk(
+    def _go_on(
         self,
         store: ObjectStore,
         keys: PartitionKeys,
-        commit: tuple[Commit | ForeignCommit | None, str | None],
+        commit: Commit,
+        etag: str | None,
         task: AskStore,
         listing: Listing,
-    ) -> tuple[Position, tuple[tuple[int, int], ...]]:
-        """The position where no commit of ours says it; one that comes meanwhile refuses the write that follows.
+    ) -> Asked:
+        """The position of a commit of ours, taken back to where it and this broker's log are still one (rule 5)."""
+        if None not in (commit.topic_id, task.reign.topic_id) and commit.topic_id != task.reign.topic_id:
+            raise CorruptData(
+                f"{keys.commit} is of topic id {commit.topic_id}, this reign of {task.reign.topic_id}: "
+                f"{self._keys.incarnations(task.partition.topic)} does not tell them apart any more; put it back from "
+                "a backup"
+            )
+        if commit.epoch > task.reign.epoch:
+            raise ReignOver(
+                f"{keys.commit} is of leader epoch {commit.epoch}, this broker's reign of {task.reign.epoch}"
+            )
+        marks = read_marks(store, keys, commit)
+        start = marks.log_start or restore_log_start(store, keys, commit, listing)
+        check_lineage(start, keys, task.reign)
+        shown = start.content.shown_from(commit.lineage)
+        position = Position(
+            keys,
+            shown,
+            commit.next_offset,
+            commit.highest_base,
+            commit.epochs if shown >= commit.next_offset else commit.epochs.from_offset(shown),
+            etag,
+            commit,
+            fillable(marks.gaps, commit.next_offset, listing.bases[0], shown),
+            commit.lineage,
+        )
+        end = past_end(store, position, listing, task.reign)
+        if end < commit.next_offset and commit.epoch == task.reign.epoch:
+            raise DataLoss(
+                f"{listing.directory} ends at {end}, and its own reign of epoch {task.reign.epoch} committed up to "
+                f"{commit.next_offset}: {WHAT_TO_DO}"
+            )
+        if end < commit.next_offset or must_go_back(commit, start.content):
+            return self._go_back(store, task, listing, position, end, start)
+        check_tail(commit, listing)
+        position = self._settle(store, position, start, listing)
+        position = replace(position, epochs=living_epochs(position, listing))
+        if commit.epoch < task.reign.epoch:
+            # The reign is made known before anything is shipped: what a former one has under way is refused then.
+            following = next_commit(position, (), task.reign, self._broker)
+            position = self._put(task.partition, position, following)
+        return Asked(task.partition, task.generation, task.reign, position)
 
-        Beside it, the holes in what our last commit held.
-        """
-        catalog = read_catalog(store, keys, commit)
+    def _begin(self, store: ObjectStore, catalog: PartitionCatalog, task: AskStore, listing: Listing) -> Asked:
+        """The position where no commit of ours says it; one that comes meanwhile refuses the write that follows."""
+        keys, stood = catalog.keys, catalog.stored_log_start
+        if stood is not None:
+            check_lineage(stood, keys, task.reign)
+        if stood is not None and catalog.commit is None and not catalog.segments:
+            return self._begin_empty(store, keys, stood, task, listing)
+        start = stood or write_log_start(store, keys, LogStart(_first_log_start(catalog, task)))
         known = task.known if task.known is not None and task.known.topic_id == task.reign.topic_id else None
-        log_start = catalog.log_start
-        if log_start is None:
-            # Where segments stand already (a Java uploader's), the archive began with the lowest of them; where it
-            # says that one stood, and it is gone, the loss is to be told.
-            stood = [task.first_base] if catalog.commit is None else [task.first_base, catalog.commit.highest_base]
-            log_start = catalog.segments[0].name.base if catalog.segments else min(stood)
-            log_start = write_log_start(store, keys, log_start)
-        run = walk_run(store, catalog, log_start, known)
+        run = walk_run(store, catalog, start.content.offset, known)
+        self._tell_walk(catalog, task, known, run)
+        position = Position(
+            keys,
+            start.content.offset,
+            run.next_offset,
+            run.highest_base,
+            run.epochs,
+            catalog.commit_etag,
+            catalog.commit,
+            fillable(merged([*catalog.gaps, *run.holes]), run.next_offset, listing.bases[0], start.content.offset),
+            start.content.lineage,
+        )
+        if run.highest_base is None and stood is None:
+            return Asked(task.partition, task.generation, task.reign, position)  # there is no run yet
+        if stood is not None:
+            end = rebuilt_end(store, position, start.content, listing, task.reign)
+        else:
+            end = past_end(store, position, listing, task.reign)
+        # Before any commit that hides them: whoever asks after it finds them by their records alone. They are filled
+        # as any gap is, in this reign or a later one.
+        below = [(low, min(high, end)) for low, high in run.holes if low < end]
+        self._recorded(record_gaps(store, keys, below, GONE_AGAIN, self._broker))
+        if stood is not None or end < run.next_offset:
+            return self._go_back(store, task, listing, position, end, start, run.ends)
+        commit = next_commit(replace(position, epochs=living_epochs(position, listing)), (), task.reign, self._broker)
+        # Not while there is a hole below what a foreign one names: readers would see less than they do.
+        named = catalog.commit.highest_base if isinstance(catalog.commit, ForeignCommit) else 0
+        if (run.highest_base or 0) >= named:
+            position = self._put(task.partition, position, first_commit(commit, known, listing))
+        return Asked(task.partition, task.generation, task.reign, position)
+
+    def _begin_empty(
+        self, store: ObjectStore, keys: PartitionKeys, start: StoredLogStart, task: AskStore, listing: Listing
+    ) -> Asked:
+        """The position where `log.start` is all that stands: an agent was killed before it shipped anything."""
+        offset, lineage = start.content.offset, start.content.lineage
+        position = Position(keys, offset, offset, None, EpochLine(), None, None, (), lineage)
+        below = begins_below(start.content, listing, latest=task.latest)
+        if below is None:
+            return Asked(task.partition, task.generation, task.reign, position)
+        return self._go_back(store, task, listing, position, below, start)
+
+    def _go_back(
+        self,
+        store: ObjectStore,
+        task: AskStore,
+        listing: Listing,
+        position: Position,
+        end: int,
+        start: StoredLogStart,
+        ends: Sequence[int] = (),
+    ) -> Asked:
+        """Take the commit back to `end` under a new lineage, then `log.start`; `ends` as in `gone_back`."""
+        bases = [segment.name.base for segment in read_snapshot(store, position.keys).segments]
+        commit = gone_back(position, end, listing, task.reign, self._broker, bases, start.content, ends)
+        known = task.known
+        if not isinstance(position.commit, Commit) and known is not None and ends_alike(known, commit):
+            commit = replace(commit, last_stable_offset=known.last_stable_offset, tail=known.tail)
+        lost = (end, position.next_offset) if end < position.next_offset and position.commit is not None else None
+        legacy = lost is not None and is_legacy(position, end)
+        position = replace(position, gaps=tuple(gap for gap in position.gaps if gap[0] < end))
+        position = self._put(task.partition, position, commit)
+        position = self._settle(store, position, start, listing)
+        facts = {"partition": str(task.partition), "next_offset": end, "epoch": task.reign.epoch}
+        if lost is not None:
+            log.error(
+                "an election lost committed records; the archive follows the new leader",
+                lost_from=lost[0],
+                lost_to=lost[1],
+                **facts,
+            )
+        else:
+            log.warning("the commit begins a new lineage", **facts)
+        return Asked(task.partition, task.generation, task.reign, position, lost, legacy)
+
+    def _settle(self, store: ObjectStore, position: Position, start: StoredLogStart, listing: Listing) -> Position:
+        """The position, with `log.start` of the commit's lineage: no commit moves on before that."""
+        if position.lineage is None or start.content.lineage == position.lineage:
+            return position
+        settled = settle_log_start(store, position.keys, start, position.lineage, listing)
+        return replace(position, log_start=settled.offset)
+
+    def _tell_walk(self, catalog: PartitionCatalog, task: AskStore, known: Commit | None, run: Run) -> None:
         if known is not None and catalog.commit is None:
-            log.error("the commit is gone; does a lifecycle rule of the bucket remove it?", key=keys.commit)
+            log.error("the commit is gone; does a lifecycle rule of the bucket remove it?", key=catalog.keys.commit)
         if catalog.segments:
             log.warning(
                 "run walked",
@@ -233,73 +339,10 @@ class CommitLog:
             )
         for start, end in run.holes:
             log.error("a committed segment was written over", partition=str(task.partition), start=start, end=end)
-        gaps = fillable(merged([*catalog.gaps, *run.holes]), run.next_offset, listing.bases[0])
-        position = Position(
-            keys, log_start, run.next_offset, run.highest_base, run.epochs, catalog.commit_etag, catalog.commit, gaps
-        )
-        return position, run.holes
-
-    def _follow(
-        self,
-        store: ObjectStore,
-        task: AskStore,
-        listing: Listing,
-        position: Position,
-        holes: tuple[tuple[int, int], ...],
-    ) -> Asked:
-        """The position, taken back to where the run and this broker's log are still one (protocol rule 5)."""
-        next_offset = position.next_offset
-        if position.highest_base is None:
-            return Asked(task.partition, task.generation, task.reign, position)  # there is no run yet
-        end = past_end(store, position, listing, task.reign)
-        # Before any commit that hides them: whoever asks after it finds them by their records alone. They are filled
-        # as any gap is, in this reign or a later one.
-        below = [(low, min(high, end)) for low, high in holes if low < end]
-        self._recorded(record_gaps(store, position.keys, below, GONE_AGAIN, self._broker))
-        if end >= next_offset:
-            if isinstance(position.commit, Commit):
-                check_tail(position.commit, listing)
-            position = replace(position, epochs=living_epochs(position, listing))
-            commit = next_commit(position, (), task.reign, self._broker)
-            if isinstance(position.commit, ForeignCommit):
-                # Not while there is a hole below what it names: readers would see less than they do.
-                if (position.highest_base or 0) >= position.commit.highest_base:
-                    position = self._put(task.partition, position, first_commit(commit, task.known, listing))
-            elif position.commit is None:  # shipped in an earlier life, and never committed: readers wait for it
-                position = self._put(task.partition, position, first_commit(commit, None, listing))
-            elif position.commit.epoch < task.reign.epoch:
-                # The reign is made known before anything is shipped: what a former one has under way is refused then.
-                position = self._put(task.partition, position, commit)
-            return Asked(task.partition, task.generation, task.reign, position)
-        if isinstance(position.commit, Commit) and position.commit.epoch == task.reign.epoch:
-            raise DataLoss(
-                f"{listing.directory} ends at {end}, and its own reign of epoch {task.reign.epoch} committed up to "
-                f"{next_offset}: {WHAT_TO_DO}"
-            )
-        stored = [segment.name.base for segment in read_catalog(store, position.keys).segments]
-        containing = max((base for base in listing.bases if base <= end), default=end)
-        commit = replace(
-            next_commit(position, (), task.reign, self._broker),
-            highest_base=max((base for base in stored if base < end), default=min(position.log_start, end)),
-            next_offset=end,
-            epochs=rewound(position.epochs, end, local_epochs(listing.directory)),
-            last_stable_offset=last_stable_offset(listing.directory, containing),
-            tail=None,
-        )
-        position = replace(position, gaps=tuple(gap for gap in position.gaps if gap[0] < end))
-        position = self._put(task.partition, position, commit)
-        log.error(
-            "an election lost committed records; the archive follows the new leader",
-            partition=str(task.partition),
-            lost_from=end,
-            lost_to=next_offset,
-            epoch=task.reign.epoch,
-        )
-        return Asked(task.partition, task.generation, task.reign, position, (end, next_offset))
 
     def _put(self, partition: TopicPartition, position: Position, commit: Commit) -> Position:
         """Write a commit over the one that `position` was read from; the position that it describes."""
-        _check_own(partition, commit.epochs.pairs, commit.epoch)
+        check_own(partition, commit.epochs.pairs, commit.epoch)
         store = self._store_of(partition.topic)
         condition = IfAbsent() if position.etag is None else IfMatch(position.etag)
         try:
@@ -313,6 +356,7 @@ class CommitLog:
             epochs=commit.epochs,
             etag=etag,
             commit=commit,
+            lineage=commit.lineage,
         )
 
     def _look(self, store: ObjectStore, keys: PartitionKeys, mine: Commit, refused: LookFirstError) -> str:
@@ -326,72 +370,23 @@ class CommitLog:
         raise PreconditionFailed(f"{keys.commit} was written by somebody else, or may still be: {refused}") from refused
 
 
-def next_commit(position: Position, run: Sequence[Shipped], reign: Reign, broker: int) -> Commit:
-    """The commit after `run` has continued the run that `position` ends. Pure but for time and nonce.
+def _first_log_start(catalog: PartitionCatalog, task: AskStore) -> int:
+    """Where an archive without `log.start` begins.
 
-    Below the old next offset the epochs stay what they were, from there on they are those of the segments. Without a
-    run it says what the last one said, anew.
-
-    Raises:
-        CorruptData: a segment cannot continue what is committed.
-        ReignOver: a segment holds batches of a later reign.
+    Where segments stand already (a Java uploader's), it began with the lowest of them; where a commit says that one
+    stood, and it is gone, the loss is to be told.
     """
-    epochs, next_offset, highest = position.epochs, position.next_offset, position.highest_base
-    for shipped in run:
-        _check_own(shipped.partition, shipped.epochs, reign.epoch)
-        continued = epochs.continued(_line_of(shipped.epochs), next_offset)
-        if not continued.agrees_with(shipped.epochs, shipped.base, shipped.end):
-            raise CorruptData(
-                f"{shipped.partition}: segment {shipped.base} has epochs {shipped.epochs}, which cannot continue "
-                f"{epochs.pairs} from offset {next_offset} on; committed, readers would drop its records"
-            )
-        # A commit that was taken back names reigns that begin further on; where, the segments may not show any more.
-        epochs = continued.with_next(epochs, shipped.end)
-        next_offset = shipped.end
-        highest = shipped.base if highest is None else max(highest, shipped.base)
-    before = position.commit if isinstance(position.commit, Commit) else None
-    stable = before.last_stable_offset if before is not None else None
-    now = int(time.time() * _MILLISECONDS)
-    return Commit(
-        highest_base=highest if highest is not None else position.log_start,
-        next_offset=next_offset,
-        epoch=reign.epoch,
-        epochs=epochs,
-        last_stable_offset=run[-1].last_stable_offset if run else stable,
-        topic_id=reign.topic_id,
-        broker=broker,
-        time=now,
-        nonce=secrets.token_hex(8),
-        tail=run[-1].tail if run else before.tail if before is not None else None,
-        java=now if isinstance(position.commit, ForeignCommit) else before.java if before is not None else None,
-    )
+    if catalog.segments:
+        return catalog.segments[0].name.base
+    named = [catalog.commit.highest_base] if isinstance(catalog.commit, ForeignCommit) else []
+    return min([task.first_base, *named])
 
 
 def _was_java_here(commit: Commit | ForeignCommit | None) -> bool:
     """Whether a Java uploader's commit was taken over lately: its fleet may still be on the move."""
     if not isinstance(commit, Commit) or commit.java is None:
         return False
-    return time.time() * _MILLISECONDS - commit.java < _FLEET_MOVES_MILLISECONDS
-
-
-def _check_own(partition: TopicPartition, epochs: Iterable[tuple[int, int]], epoch: int) -> None:
-    """Nothing that a reign commits is of a later one.
-
-    A broker that leads in an epoch holds no batch of a higher one. Where it does, it follows another leader by now, and
-    may have cut its log off below the next offset for that: what is committed is for that leader's agent to weigh.
-    """
-    later = [pair for pair in epochs if pair[0] > epoch]
-    if later:
-        raise ReignOver(f"{partition}: there are records of leader epoch {later[0][0]}, this reign is of {epoch}")
-
-
-def _line_of(epochs: tuple[tuple[int, int], ...]) -> EpochLine:
-    """The batches' epochs as a line; batches without an epoch (old magic) between two of one epoch are part of it."""
-    pairs: list[tuple[int, int]] = []
-    for epoch, first in epochs:
-        if epoch != NO_EPOCH and (not pairs or epoch > pairs[-1][0]):
-            pairs.append((epoch, first))
-    return EpochLine(tuple(pairs))
+    return time.time() * MILLISECONDS - commit.java < _FLEET_MOVES_MILLISECONDS
 
 
 def _look_again(task: AskStore | PassGap | FillGap) -> Listing:

@@ -16,7 +16,7 @@ from operator import itemgetter
 
 import structlog
 
-from ts_common.catalog import PartitionCatalog, StoredSegment, describe, read_catalog
+from ts_common.catalog import PartitionCatalog, StoredSegment, describe, read_snapshot
 from ts_common.commit import Commit
 from ts_common.epochs import NO_EPOCH, EpochLine
 from ts_common.errors import CorruptData, DataLoss, ObjectNotFound, SegmentChanged
@@ -48,7 +48,7 @@ def past_end(store: ObjectStore, position: Position, listing: Listing, reign: Re
     next_offset = position.next_offset
     end = shared_end(position.epochs, next_offset, listing)
     if end is None:
-        return shared_end_by_bytes(store, read_catalog(store, position.keys), next_offset, listing)
+        return shared_end_by_bytes(store, read_snapshot(store, position.keys), next_offset, listing)
     if end < next_offset:
         return next_offset if is_compacted_away(position, end, listing, reign) else end
     if isinstance(position.commit, Commit) and position.commit.epoch >= reign.epoch:
@@ -74,7 +74,10 @@ def shared_end(epochs: EpochLine, next_offset: int, listing: Listing) -> int | N
     local = local_epochs(listing.directory)
     if local is None:
         # A follower whose disk was replaced has none either, until it fetches its first batch.
-        raise SegmentChanged(f"{listing.directory}: no leader epoch checkpoint, and the run has epochs")
+        raise SegmentChanged(
+            f"{listing.directory}: no leader epoch checkpoint, and the archive's segments have leader epochs; a broker "
+            "removes the file where message.format.version is below 0.11: set 0.11.0 or later"
+        )
     active = listing.bases[-1]
     # A log reaches at least to its active segment; only what the run says beyond that asks for a look inside.
     end = active if active >= next_offset else log_end(listing.directory, active)
@@ -90,7 +93,8 @@ def is_compacted_away(position: Position, end: int, listing: Listing, reign: Rei
     Of a compacted topic all batches of the run's last epoch can be gone. A replica that was filled since then does not
     know that epoch, and where it is elected, its checkpoint looks like that of one that lost it (rule 5 goes by epochs
     only). It is the same log all the same if this reign is the very next one, began at or above the next offset, and
-    nothing stands in between here.
+    nothing stands in between here. What follows must not be of an older epoch than the run's last: a log whose cleaner
+    emptied the very range that another reign rewrote would look the same.
 
     Raises:
         SegmentChanged: a segment is gone: look again.
@@ -106,7 +110,12 @@ def is_compacted_away(position: Position, end: int, listing: Listing, reign: Rei
     if end < listing.bases[0]:
         return False  # what stood there, nobody knows
     first = _first_batch(listing, end, position.next_offset)
-    return first is None or first.base_offset >= position.next_offset
+    if first is not None and first.base_offset < position.next_offset:
+        return False
+    behind = _first_batch(listing, position.next_offset)
+    if behind is not None:
+        return behind.leader_epoch >= last
+    return log_end(listing.directory, listing.bases[-1]) >= position.next_offset
 
 
 def living_epochs(position: Position, listing: Listing) -> EpochLine:
@@ -126,6 +135,30 @@ def living_epochs(position: Position, listing: Listing) -> EpochLine:
             if said and said[-1] > first.leader_epoch:
                 return rewound(epochs, end, local_epochs(listing.directory))
     return epochs
+
+
+def first_disagreement(epochs: EpochLine, end: int, listing: Listing) -> int | None:
+    """The lowest offset below `end` at which a batch of this log bears another epoch than a list gives that offset.
+
+    Lists alone differ where compaction left nothing of an epoch, so it takes a batch to contradict one.
+
+    Args:
+        epochs: the list.
+        end: first offset that is not asked about.
+        listing: of the log.
+
+    Raises:
+        SegmentChanged: a segment is gone: look again.
+    """
+    local = local_epochs(listing.directory) or EpochLine()
+    lowest = listing.bases[0]
+    starts = {max(start, lowest) for line in (epochs, local) for _, start in line}
+    for offset in sorted(start for start in starts if start < end and _differ(epochs.at(start), local.at(start))):
+        first = _first_batch(listing, offset, end)
+        here = max(offset, first.base_offset) if first is not None else end
+        if first is not None and here < end and _differ(epochs.at(here), first.leader_epoch):
+            return here
+    return None
 
 
 def contradicted_from(store: ObjectStore, position: Position, listing: Listing) -> int | None:
@@ -148,7 +181,7 @@ def contradicted_from(store: ObjectStore, position: Position, listing: Listing) 
         here = max(offset, first.base_offset) if first is not None else end
         if first is None or here >= end or not _differ(epochs.at(here), first.leader_epoch):
             continue
-        catalog = read_catalog(store, position.keys)
+        catalog = read_snapshot(store, position.keys)
         copies = describe(store, catalog.keys, [stored for stored in catalog.segments if stored.name.base <= here])
         for copy in copies:
             theirs = copy.metadata.epochs or ()
@@ -215,6 +248,14 @@ def shared_end_by_bytes(store: ObjectStore, catalog: PartitionCatalog, next_offs
             break
         end = segment.name.base  # that batch is not ours, and where its segment parted from this log is not known
     return end
+
+
+def is_legacy(position: Position, end: int) -> bool:
+    """Whether a commit that goes back to `end` loses batches of magic 0 or 1: the run's epochs begin above.
+
+    Such batches bear no epoch. Readers cannot see that the copies which hold the lost ones are dead (reading rule 2).
+    """
+    return position.epochs.at(max(end, position.log_start)) is None
 
 
 def rewound(epochs: EpochLine, end: int, local: EpochLine | None) -> EpochLine:

@@ -1,6 +1,7 @@
 """What passes between the agent's parts: observations in, tasks out, results back. All frozen; no part shares state.
 
-Observations (from the sources to the tracker): `Listing`, `HighWatermarks`, `Led`, `NotLed`.
+Observations (from the sources to the tracker): `Listing`, `SeveralDirectories`, `DirectoryGone`, `HighWatermarks`,
+`Led`, `NotLed`.
 Tasks (from the tracker to the workers): `AskStore`, `Ship`, `WriteCommit`, `PassGap`, `FillGap`, `Rescan`.
 Results (from the workers to the tracker): `Asked`, `Shipped`, `Committed`, `Fenced`, `Failed`, `Changed`.
 
@@ -8,13 +9,45 @@ A task carries the `reign` and `generation` it was made for, its result brings t
 results of a generation that has passed.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from pathlib import Path
 
 from ts_common.commit import Commit, ForeignCommit
 from ts_common.epochs import EpochLine
+from ts_common.lineage import Lineage
 from ts_common.model import TopicPartition
 from ts_common.object_keys import PartitionKeys
+
+FileStatus = tuple[int, int, int]
+"""Inode, time of modification (ns) and time of change (ns): what tells one file of a name from the one before it."""
+
+
+class EpochFile(Enum):
+    """What became of reading a directory's `leader-epoch-checkpoint`."""
+
+    ABSENT = auto()  # a log of magic 0 or 1 has none
+    UNREADABLE = auto()
+    READ = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class LastEpoch:
+    """What a directory's `leader-epoch-checkpoint` ends with.
+
+    Attributes:
+        file: whether it was read.
+        epoch: of its last entry; None without an entry, and where the file is absent or was not read.
+        error: why the file was not read, one line; empty where it was read or is absent.
+    """
+
+    file: EpochFile
+    epoch: int | None = None
+    error: str = ""
+
+
+NO_EPOCH_FILE = LastEpoch(EpochFile.ABSENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +63,10 @@ class Listing:
         deleted: base offsets of `.log.deleted` files, ascending.
         swapping: whether a `.swap` file stands there: the cleaner is in the middle of renames.
         topic_id: by `partition.metadata`; None where that is absent.
-        taken_at: nanoseconds since the epoch, this host's clock, before the directory was read.
+        taken_at: nanoseconds of the monotonic clock, before the directory was read.
+        last_epoch: what the directory's `leader-epoch-checkpoint` ends with.
+        checkpoint: status of the log dir's high watermark checkpoint, looked at after `last_epoch`; None where it has
+            none, or none that can be seen.
     """
 
     partition: TopicPartition
@@ -42,6 +78,21 @@ class Listing:
     swapping: bool
     topic_id: str | None
     taken_at: int
+    last_epoch: LastEpoch = NO_EPOCH_FILE
+    checkpoint: FileStatus | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SeveralDirectories:
+    """More than one log dir holds a live directory of the partition: a move cut short, or a failed disk still lists.
+
+    Attributes:
+        partition: whose they are.
+        listings: of all of them, in the order of the log dirs.
+    """
+
+    partition: TopicPartition
+    listings: tuple[Listing, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +108,14 @@ class HighWatermarks:
 
     Attributes:
         log_dir: which one.
-        written_at: nanoseconds since the epoch, when the broker wrote it.
-        offsets: by (topic, partition); a partition without an entry has no known high watermark.
+        file: status of the file, and CRC-32C of its content; None where there is no file, or none that can be read.
+        offsets: by (topic, partition); a partition without an entry has no known high watermark. None where there is no
+            file, or none that can be parsed.
     """
 
     log_dir: Path
-    written_at: int
-    offsets: dict[tuple[str, int], int]
+    file: tuple[FileStatus, int] | None
+    offsets: Mapping[tuple[str, int], int] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +162,7 @@ class Position:
         commit: what `offset.wm` says; None where it is absent.
         gaps: ranges `[from, to)` below the next offset that are recorded to exist nowhere, and that this broker's log
             may hold some of.
+        lineage: of the commit, or of the `log.start` that the first one will follow; None where none went back.
     """
 
     keys: PartitionKeys
@@ -120,6 +173,7 @@ class Position:
     etag: str | None
     commit: Commit | ForeignCommit | None
     gaps: tuple[tuple[int, int], ...] = ()
+    lineage: Lineage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +200,14 @@ class AskStore(Task):
         first_base: where an archive that does not exist yet begins.
         known: our last commit that this agent knows of; a foreign one does not make it untrue.
         attempt: how many times in a row the partition failed; the worker waits accordingly.
+        latest: an archive that does not exist yet begins with the active segment, not with the lowest one.
     """
 
     listing: Listing
     first_base: int
     known: Commit | None
     attempt: int
+    latest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,12 +301,14 @@ class Asked(Task):
     Attributes:
         position: where to go on.
         lost: offsets `[from, to)` that were committed and that an election lost; None where it lost nothing.
+        legacy: what was lost is of magic 0 or 1, where nothing shows readers which copy is dead.
         foreign: a Java uploader's commit stood there. It may have more queued, also where its broker leads no more.
         beside_java: one of ours stood there, and was put over a Java uploader's within the last week, by whomever.
     """
 
     position: Position
     lost: tuple[int, int] | None = None
+    legacy: bool = False
     foreign: bool = False
     beside_java: bool = False
 
@@ -340,5 +398,5 @@ class Changed(Task):
     reason: str
 
 
-Observation = Listing | DirectoryGone | HighWatermarks | Led | NotLed
+Observation = Listing | SeveralDirectories | DirectoryGone | HighWatermarks | Led | NotLed
 Result = Asked | Shipped | Committed | Fenced | Failed | Changed

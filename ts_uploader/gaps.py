@@ -115,6 +115,12 @@ def record_gaps(
     return tuple(new)
 
 
-def fillable(gaps: Sequence[tuple[int, int]], next_offset: int, lowest: int) -> tuple[tuple[int, int], ...]:
-    """The recorded gaps below the next offset that reach above the lowest offset of a log: it may hold some of them."""
-    return tuple(gap for gap in gaps if gap[0] < next_offset and gap[1] > lowest)
+def fillable(
+    gaps: Sequence[tuple[int, int]], next_offset: int, lowest: int, log_start: int = 0
+) -> tuple[tuple[int, int], ...]:
+    """The recorded gaps below the next offset that reach above the lowest offset of a log: it may hold some of them.
+
+    Below `log.start` nothing is filled: readers never show it, and retention would delete it again.
+    """
+    shown = ((max(start, log_start), end) for start, end in gaps if end > log_start)
+    return tuple(gap for gap in shown if gap[0] < next_offset and gap[1] > lowest)

@@ -17,6 +17,9 @@ from ts_common.model import TopicPartition
 from ts_common.object_keys import INDEX_SUFFIXES
 from ts_uploader.segment_file import open_either, open_file, open_log, read_all, read_file, read_last
 
+EpochsMark = tuple[int, int, int, int, int]
+"""Device, inode, time of modification (ns), time of change (ns) and size of a `leader-epoch-checkpoint`."""
+
 _LAST_ENTRIES = 64  # of an index: some hundred KiB of log
 _EPOCHS = "leader-epoch-checkpoint"
 _LOG_STARTS = "log-start-offset-checkpoint"
@@ -60,11 +63,28 @@ def closed_at(directory: Path, base: int) -> float | None:
         os.close(descriptor)
 
 
+def epochs_mark(directory: Path) -> EpochsMark | None:
+    """What tells one `leader-epoch-checkpoint` from another; None where there is none, or none that can be seen.
+
+    The broker replaces the file by a rename each time that the list changes.
+    """
+    try:
+        status = os.stat(f"{directory}/{_EPOCHS}", follow_symlinks=False)  # noqa: PTH116  (ten thousand at a time)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size
+
+
 def local_epochs(directory: Path) -> EpochLine | None:
-    """The broker's `leader-epoch-checkpoint`; None where there is none (old magic), or none that can be read."""
+    """The broker's `leader-epoch-checkpoint`; None where there is none: a log of magic 0 or 1 has none.
+
+    Raises:
+        CorruptData: the file does not parse.
+        OSError: the file cannot be read, which says nothing about what it holds.
+    """
     try:
         pairs = parse_leader_epoch_checkpoint(read_file(directory / _EPOCHS))
-    except (FileNotFoundError, CorruptData):
+    except FileNotFoundError:
         return None
     # Of epochs that begin at one offset only the last wrote anything.
     starts = dict(sorted((start, epoch) for epoch, start in pairs))

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from ts_common.commit import Commit
 from ts_common.model import TopicPartition
-from ts_uploader.events import Listing, Position, Reign, Shipped
+from ts_uploader.directories import Rivals
+from ts_uploader.events import EpochFile, Listing, Position, Reign, Shipped
+from ts_uploader.high_watermarks import Counting
 from ts_uploader.waiting import Wait, WaitReason
 
 # One failure is the ordinary course of things: the leadership source may be ahead of the broker's own files.
@@ -31,7 +33,9 @@ class PartitionState:
     fenced: Reign | None = None  # reigns of its topic id up to this one are over, whatever the source still says
     listing: Listing | None = None  # None: no directory, or what was known of it is known to be old
     directory: tuple[tuple[int, int], Path] | None = None
-    appeared_at: int = 0  # of that directory; nanoseconds since the epoch
+    appeared_at: int = 0  # of that directory; nanoseconds of the monotonic clock
+    rivals: Rivals | None = None  # where several directories are live; `directory` is then the one that counts, or None
+    counting: Counting = field(default_factory=Counting)
     high_watermark: int | None = None
     doubted: int | None = None  # a high watermark below the next offset, for which the store was asked again
     position: Position | None = None
@@ -44,14 +48,19 @@ class PartitionState:
     unanswered_because: str = ""  # what the last of them failed of; one line
     whole: Listing | None = None  # the last one in this reign with no renames under way
     taken: dict[int, int] = field(default_factory=dict)  # next base by base, of what retention renamed in this reign
-    gap_since: int | None = None  # when the next offset was first listed below all that is held; ns since the epoch
+    gap_since: int | None = None  # when the next offset was first listed below all that is held; ns, monotonic
     look_seconds: float = 0.0  # between two looks whether a Java uploader wrote late; 0: none did here of late
-    looked_at: int | None = None  # when the store was last asked for that; ns since the epoch
+    looked_at: int | None = None  # when the store was last asked for that; ns, monotonic
     in_flight: set[int] = field(default_factory=set)
     shipped: dict[int, Shipped] = field(default_factory=dict)  # what continues the run, or may
     filling: dict[int, Shipped] = field(default_factory=dict)  # what lies in a gap that was recorded before
     fills: tuple[int, int] | None = None  # the gap that the commit under way is to say is filled
     filled: tuple[tuple[int, int], ...] = ()  # gaps that this reign filled; their records stay for ever
+
+    @property
+    def is_here(self) -> bool:
+        """Whether a log dir holds a live directory of it, or several do."""
+        return self.directory is not None or self.rivals is not None
 
     def start_over(self, generation: int) -> None:
         """Forget everything that was true of the reign or directory before; results under way no longer count."""
@@ -123,7 +132,7 @@ class PartitionState:
         """Whether it is time to see that no Java uploader wrote since; each time is twice as far off as the last.
 
         Args:
-            now: when the directory was listed, ns since the epoch.
+            now: when the directory was listed, ns of the monotonic clock.
         """
         if not self.look_seconds or self.position is None or self.asking or self.committing:
             return False
@@ -151,6 +160,16 @@ class PartitionState:
         if position is not None and overlapping(position.gaps, done.base, done.next_base):
             self.filling[done.base] = done
 
+    def waits_for_directory(self) -> Wait | None:
+        """Which of several live directories the broker uses, where that is not sure."""
+        if self.rivals is None or self.directory is not None:
+            return None
+        paths = ", ".join(str(listing.directory) for listing in self.rivals.listings)
+        return Wait(
+            WaitReason.DIRECTORIES,
+            f"the high watermark checkpoints to show which of several live directories the broker uses: {paths}",
+        )
+
     def waits_for(self, reign: Reign, listing: Listing) -> Wait | None:
         """What must be so before anything of the partition can go, and is not."""
         if not listing.bases:
@@ -160,8 +179,13 @@ class PartitionState:
             return Wait(WaitReason.TOPIC_ID, f"the topic id {reign.topic_id}: its partition.metadata says {said}")
         if listing.swapping:  # what is lowest, or whose neighbour, cannot be told before
             return Wait(WaitReason.RENAMES, "the end of the log cleaner's renames")
+        if (epoch := waits_for_epoch(reign, listing)) is not None:
+            return epoch
         if self.high_watermark is None:
-            return Wait(WaitReason.HIGH_WATERMARK, "a high watermark checkpoint written since the broker leads it")
+            return Wait(
+                WaitReason.HIGH_WATERMARK,
+                "the partition's entry in the second high watermark checkpoint that the broker writes as its leader",
+            )
         return None
 
     def misses(self) -> Wait | None:
@@ -203,6 +227,19 @@ class PartitionState:
         """Whether the segment to go on with is shipped, and does not reach beyond the next offset."""
         done = self.shipped.get(base)
         return done is not None and base not in self.in_flight and done.end <= next_offset
+
+
+def waits_for_epoch(reign: Reign, listing: Listing) -> Wait | None:
+    """What keeps the broker's own `leader-epoch-checkpoint` from saying that this leadership has begun, if anything."""
+    last = listing.last_epoch
+    if last.file is EpochFile.UNREADABLE:
+        return Wait(WaitReason.EPOCH, f"a readable leader-epoch-checkpoint: {last.error}")
+    if last.file is EpochFile.ABSENT or last.epoch == reign.epoch:
+        return None
+    ends = "without an entry" if last.epoch is None else f"with {last.epoch}"
+    return Wait(
+        WaitReason.EPOCH, f"leader epoch {reign.epoch} in the broker's leader-epoch-checkpoint, which ends {ends}"
+    )
 
 
 def _below(bases: tuple[int, ...], lowest: int) -> Iterator[tuple[int, int]]:

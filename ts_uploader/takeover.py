@@ -11,6 +11,8 @@ is told and recorded, and the broker that holds these offsets ships them once mo
 
 from dataclasses import dataclass, replace
 
+import structlog
+
 from ts_common.catalog import PartitionCatalog, describe
 from ts_common.commit import Commit, ForeignCommit
 from ts_common.epochs import EpochLine
@@ -20,6 +22,8 @@ from ts_common.store.contract import ObjectStore
 from ts_common.view import living_line
 from ts_uploader.events import Listing
 from ts_uploader.local_log import last_stable_offset
+
+_log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +35,14 @@ class Run:
         highest_base: greatest base offset among them; None where there is none.
         epochs: of their batches.
         holes: ranges `[from, to)` below it that our last commit held, and that no segment covers any more.
+        ends: of all stored segments that can be described.
     """
 
     next_offset: int
     highest_base: int | None
     epochs: EpochLine
     holes: tuple[tuple[int, int], ...] = ()
+    ends: tuple[int, ...] = ()
 
 
 def walk_run(store: ObjectStore, catalog: PartitionCatalog, start: int, known: Commit | None = None) -> Run:
@@ -49,16 +55,18 @@ def walk_run(store: ObjectStore, catalog: PartitionCatalog, start: int, known: C
     A hole ends the run, unless a gap record says that it exists nowhere.
 
     Raises:
-        CorruptData: a segment without a batch.
         StoreUnavailable, AccessDenied, ObjectNotFound: the store's.
     """
-    segments = catalog.segments
+    damaged: list[str] = []
+    copies = describe(store, catalog.keys, catalog.segments, catalog.chapters, damaged=damaged)
+    for told in damaged:
+        _log.error("a stored segment is damaged, and the walk passes it over", reason=told)
+    ends = tuple(copy.end for copy in copies)
     if isinstance(catalog.commit, ForeignCommit):
         highest = catalog.commit.highest_base
         if known is not None:
             highest = max(highest, known.highest_base)
-        segments = tuple(segment for segment in segments if segment.name.base <= highest)
-    copies = describe(store, catalog.keys, segments)
+        copies = tuple(copy for copy in copies if copy.base <= highest)
     line = living_line(copies)
     position, highest_base = start, None
     holes: list[tuple[int, int]] = []
@@ -77,7 +85,7 @@ def walk_run(store: ObjectStore, catalog: PartitionCatalog, start: int, known: C
             bases = [copy.base for copy in step.copies]
         position = step.end
         highest_base = max((base for base in (highest_base, *bases) if base is not None), default=None)
-    return Run(position, highest_base, line.below(position), merged(holes))
+    return Run(position, highest_base, line.below(position), merged(holes), ends)
 
 
 def first_commit(commit: Commit, known: Commit | None, listing: Listing) -> Commit:
@@ -88,6 +96,11 @@ def first_commit(commit: Commit, known: Commit | None, listing: Listing) -> Comm
         known: our last one; what it says of the run's end stays true where the run still ends there.
         listing: of the broker's log.
     """
-    if known is not None and (known.next_offset, known.topic_id) == (commit.next_offset, commit.topic_id):
+    if known is not None and ends_alike(known, commit):
         return replace(commit, last_stable_offset=known.last_stable_offset, tail=known.tail)
     return replace(commit, last_stable_offset=last_stable_offset(listing.directory, commit.next_offset))
+
+
+def ends_alike(known: Commit, commit: Commit) -> bool:
+    """Whether what a commit that this agent knew says of its run's end is true of another commit's."""
+    return (known.next_offset, known.topic_id) == (commit.next_offset, commit.topic_id)

@@ -4,7 +4,7 @@ A partition is worked on while four things are known, each from its own source:
 
 - a reign (leadership): this broker leads, in this epoch, this topic id;
 - a listing (scan): the live directory has that topic id, and these segments are closed;
-- a high watermark (checkpoint): written by the broker after the reign and the directory were first seen;
+- a high watermark (checkpoint): collected by the broker in this reign, of this directory (`high_watermarks`);
 - a position (store): where the archive's run ends.
 
 Then the segments from the one that contains the next offset on go up, several at once, up to the high watermark; the
@@ -23,6 +23,7 @@ import itertools
 from ts_common.config import OffsetReset
 from ts_common.model import TopicPartition
 from ts_uploader.backlog import Backlog
+from ts_uploader.directories import Rivals
 from ts_uploader.events import (
     AnyTask,
     Asked,
@@ -43,10 +44,12 @@ from ts_uploader.events import (
     Reign,
     Rescan,
     Result,
+    SeveralDirectories,
     Ship,
     Shipped,
     WriteCommit,
 )
+from ts_uploader.high_watermarks import Checkpoints, Counting
 from ts_uploader.partition_state import PartitionState, overlapping
 from ts_uploader.waiting import Wait, WaitReason
 
@@ -80,6 +83,7 @@ class Tracker:
         self._window = segments_in_flight
         self._checkpoint_seconds = checkpoint_seconds
         self._partitions: dict[TopicPartition, PartitionState] = {}
+        self._checkpoints = Checkpoints()
         # One count for all, so that a partition that was forgotten and comes back never meets its old results.
         self._generations = itertools.count()
         self._absent: set[TopicPartition] = set()  # without a directory at the last `forget_absent`
@@ -91,11 +95,17 @@ class Tracker:
                 return self._on_high_watermarks(event)
             case Listing():
                 state = self._state(event.partition)
+                state.rivals = None
                 self._on_listing(state, event)
+            case SeveralDirectories():
+                state = self._state(event.partition)
+                if state.rivals is None or not state.rivals.take_listings(event):
+                    state.rivals = Rivals(event)
+                self._on_rivals(state, state.rivals)
             case DirectoryGone():
                 state = self._state(event.partition)
-                state.listing = state.directory = None
-                self._start_over(state)
+                state.rivals = None
+                self._on_no_directory(state)
             case Led():
                 state = self._state(event.partition)
                 state.told = True
@@ -108,7 +118,9 @@ class Tracker:
                 if state.reign is not None:
                     state.reign = None
                     self._start_over(state)
-        if state.reign is None and state.directory is None:
+        if isinstance(event, Led | NotLed) and state.listing is not None:
+            self._count(state, state.listing, None)
+        if state.reign is None and not state.is_here:
             del self._partitions[event.partition]
         return self._advance(state)
 
@@ -159,6 +171,11 @@ class Tracker:
         """What waits, of every partition that is led here, or that the source still says is."""
         waiting = {}
         for partition, state in self._partitions.items():
+            undecided = state.waits_for_directory()
+            if undecided is not None and state.rivals is not None and state.said is not None:
+                # What waits is in one of the directories, and not known: the listing only says where one of them is.
+                waiting[partition] = Backlog(state.rivals.listings[0], None, 0, None, None, hole=False, wait=undecided)
+                continue
             # A listing that is known to be old still says more than nothing.
             listing = state.listing or state.whole
             if listing is None or state.said is None:
@@ -188,7 +205,7 @@ class Tracker:
         """The partitions here of which the source has never said who leads them: nothing of them can go.
 
         Args:
-            before: nanoseconds since the epoch; those that came later are left out.
+            before: nanoseconds of the monotonic clock; those that came later are left out.
         """
         return [
             partition
@@ -202,7 +219,7 @@ class Tracker:
         The source is not asked about them any more, so it never says that they are not led. A partition that only moves
         to another disk is back before that, and its reign goes on.
         """
-        absent = {partition for partition, state in self._partitions.items() if state.directory is None}
+        absent = {partition for partition, state in self._partitions.items() if not state.is_here}
         for partition in absent & self._absent:
             del self._partitions[partition]
         self._absent = absent - self._absent
@@ -220,9 +237,27 @@ class Tracker:
             self._start_over(state)
             state.directory = (listing.identity, listing.log_dir)
             state.appeared_at = listing.taken_at
+        self._count(state, listing, self._checkpoints.count_at(listing))
         state.take_listing(listing)
         if state.looks_again(listing.taken_at):
             state.position = None
+
+    def _count(self, state: PartitionState, listing: Listing, before: int | None) -> None:
+        """Count checkpoint files from here on where directory or leader epoch are others than before."""
+        if state.counting.begin(listing, state.reign, before):
+            state.high_watermark = None
+
+    def _on_no_directory(self, state: PartitionState) -> None:
+        state.listing = state.directory = None
+        state.counting = Counting()
+        self._start_over(state)
+
+    def _on_rivals(self, state: PartitionState, rivals: Rivals) -> None:
+        """Several directories are live: go on with the one that counts, or with none."""
+        if rivals.chosen is not None:
+            self._on_listing(state, rivals.chosen)
+        elif state.directory is not None or state.listing is not None:
+            self._on_no_directory(state)
 
     def _on_led(self, state: PartitionState, reign: Reign) -> None:
         fenced = state.fenced
@@ -234,12 +269,19 @@ class Tracker:
             self._start_over(state)
 
     def _on_high_watermarks(self, event: HighWatermarks) -> list[AnyTask]:
+        self._checkpoints.take(event)
         tasks: list[AnyTask] = []
         for state in self._partitions.values():
+            if state.rivals is not None:
+                chosen = state.rivals.chosen
+                state.rivals.take_reading(event, self._checkpoints)
+                if state.rivals.chosen is not chosen:
+                    self._on_rivals(state, state.rivals)
             listing, reign = state.listing, state.reign
-            if listing is None or reign is None or listing.log_dir != event.log_dir:
+            if state.directory is None or state.directory[1] != event.log_dir:
                 continue
-            if event.written_at <= max(reign.seen_at, state.appeared_at):
+            counts = state.counting.counts(event.log_dir, self._checkpoints)
+            if listing is None or reign is None or not counts or event.offsets is None:
                 continue
             state.high_watermark = event.offsets.get((state.partition.topic, state.partition.partition))
             self._doubt(state)
@@ -267,9 +309,10 @@ class Tracker:
             if state.asking or state.committing:
                 return []
             state.asking = True
-            first = listing.bases[0 if self._offset_reset is OffsetReset.EARLIEST else -1]
+            latest = self._offset_reset is OffsetReset.LATEST
+            first = listing.bases[-1 if latest else 0]
             attempt = state.failures
-            return [AskStore(state.partition, state.generation, reign, listing, first, state.known, attempt)]
+            return [AskStore(state.partition, state.generation, reign, listing, first, state.known, attempt, latest)]
         tasks: list[AnyTask] = []
         run = state.run(state.position.next_offset)
         if run and not state.committing:

@@ -41,6 +41,7 @@ from ts_uploader.watch.scan import list_partition
 
 # Of a stored object that is compared with ours: small, since each upload thread's allocator keeps what it once had.
 _COMPARED_BYTES = 256 << 10
+_MILLISECONDS = 1000
 
 
 class Uploader:
@@ -256,6 +257,7 @@ def _metadata(
         crc32c=scan.crc32c,
         txnindex=state,
         corruptions=scan.corrupt_batches,
+        shipped=int(time.time() * _MILLISECONDS),
         # A remembered scan may have seen another file: a broker that recovers writes it anew.
         timeindex=scan.timeindex_crc32c if scan.timeindex_crc32c == crc32c(indexes[".timeindex"]) else None,
     )

@@ -10,13 +10,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ts_common.catalog import PartitionCatalog, read_catalog
+from ts_common.catalog import PartitionCatalog, read_snapshot
 from ts_common.chapters import parse_chapter_name
 from ts_common.gaps import parse_gap_name
 from ts_common.model import TopicPartition, is_topic_name
 from ts_common.object_keys import (
     CHAPTERS_DIRECTORY,
     COMMIT_NAME,
+    FORMER_CHAPTERS_DIRECTORY,
     GAPS_DIRECTORY,
     INCARNATIONS_NAME,
     LOG_START_NAME,
@@ -112,6 +113,7 @@ class PartitionListing:
         stranger_count: how many there are.
         has_incarnations: whether the topic of this directory's name has its list of incarnations here.
         has_others: whether anything but such a list, strangers and `log.start` lies here.
+        log_start_written: when `log.start` was written, seconds since the epoch; None where there is none.
     """
 
     catalog: PartitionCatalog
@@ -122,6 +124,7 @@ class PartitionListing:
     stranger_count: int
     has_incarnations: bool
     has_others: bool
+    log_start_written: float | None = None
 
 
 def list_partition(store: ObjectStore, keys: PartitionKeys) -> PartitionListing:
@@ -132,7 +135,7 @@ def list_partition(store: ObjectStore, keys: PartitionKeys) -> PartitionListing:
         StoreUnavailable, AccessDenied, BucketMissing: the store's.
     """
     notes = _Notes(store, keys)
-    catalog = read_catalog(notes, keys)
+    catalog = read_snapshot(notes, keys)
     return PartitionListing(
         catalog=catalog,
         modified=notes.modified,
@@ -142,6 +145,7 @@ def list_partition(store: ObjectStore, keys: PartitionKeys) -> PartitionListing:
         stranger_count=notes.kinds["stranger"],
         has_incarnations=bool(notes.kinds["incarnations"]),
         has_others=any(notes.kinds[kind] for kind in ("segment", "commit", "gap", "chapter")),
+        log_start_written=notes.log_start_written,
     )
 
 
@@ -155,6 +159,7 @@ class _Notes(WrappedStore):
         self.indexes: dict[str, str] = {}  # of stems without a `.log`
         self.gap_records: list[tuple[int, int, float]] = []
         self.strangers: list[str] = []
+        self.log_start_written: float | None = None
         self.kinds: Counter[str] = Counter()
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
@@ -179,13 +184,18 @@ class _Notes(WrappedStore):
     def _kind(self, name: str, info: ObjectInfo) -> str:
         if SegmentName.parse(name) is not None:
             return "segment"
-        if name in {COMMIT_NAME, LOG_START_NAME}:
-            return "commit" if name == COMMIT_NAME else "start"
+        if name == LOG_START_NAME:
+            self.log_start_written = info.modified
+            return "start"
+        if name == COMMIT_NAME:
+            return "commit"
         if name == INCARNATIONS_NAME:
             return "incarnations"
         if name.startswith(GAPS_DIRECTORY) and (gap := parse_gap_name(name.removeprefix(GAPS_DIRECTORY))):
             self.gap_records.append((*gap, info.modified))
             return "gap"
+        if name.startswith(FORMER_CHAPTERS_DIRECTORY):
+            return "chapter"
         if name.startswith(CHAPTERS_DIRECTORY):
             return "stranger" if parse_chapter_name(name.removeprefix(CHAPTERS_DIRECTORY)) is None else "chapter"
         return "stranger"

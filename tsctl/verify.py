@@ -269,7 +269,7 @@ class Verifier:
         if not any(finding.kind in lost for finding in findings):
             return findings
         try:
-            start = decode_log_start(_patiently(lambda: self._store.get(keys.log_start)[0]), keys.log_start)
+            start = decode_log_start(_patiently(lambda: self._store.get(keys.log_start)[0]), keys.log_start).offset
         except (ObjectNotFound, CorruptData):
             return findings
         return [

@@ -28,6 +28,7 @@ METADATA = st.builds(
     txnindex=st.none() | st.tuples(CRCS, st.sampled_from(TxnIndexState)),
     corruptions=st.integers(0, 1000),
     timeindex=st.none() | CRCS,
+    shipped=st.none() | OFFSETS,
 )
 ENTRIES = st.lists(
     st.builds(ChapterEntry, NAMES, OFFSETS, st.from_regex(r'"[0-9a-f]{32}"', fullmatch=True), st.none() | METADATA),
@@ -99,7 +100,7 @@ def test_each_segment_belongs_to_one_chapter() -> None:
 
 def test_names_of_chapters() -> None:
     """Twenty digits, as segments have."""
-    assert KEYS.chapter(100) == "c/t-0/chapters/00000000000000000100.json"
+    assert KEYS.chapter(100) == "c/t-0/segment-metadata/00000000000000000100.json"
     assert parse_chapter_name("00000000000000000100.json") == 100
     for other in (
         "100.json",
@@ -110,9 +111,8 @@ def test_names_of_chapters() -> None:
         assert parse_chapter_name(other) is None
 
 
-def test_marks_are_listed_behind_segments_and_chapters() -> None:
+def test_marks_are_listed_behind_segments_and_before_their_metadata() -> None:
     """In the byte order of keys, with the one character less that a driver may ask for."""
-    for key in (KEYS.segment(SegmentName(10**20 - 1)), KEYS.chapter(10**20 - 1)):
-        assert key < KEYS.marks[:-1] < KEYS.marks
+    assert KEYS.segment(SegmentName(10**20 - 1)) < KEYS.marks[:-1] < KEYS.marks
     for key in (KEYS.gap(0, 1), KEYS.log_start, KEYS.commit):
-        assert key > KEYS.marks
+        assert KEYS.chapter(0) > key > KEYS.marks

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from ts_common.commit import (
     Commit,
     ForeignCommit,
+    LogStart,
     decode_commit,
     decode_log_start,
     encode_log_start,
@@ -75,7 +76,7 @@ def test_what_is_no_commit_is_refused(data: bytes) -> None:
 @given(OFFSETS)
 def test_a_log_start_reads_back(offset: int) -> None:
     """Twenty digits, and nothing else counts."""
-    assert decode_log_start(encode_log_start(offset), "k") == offset
+    assert decode_log_start(encode_log_start(offset), "k") == LogStart(offset)
 
 
 def test_a_damaged_log_start_is_refused() -> None:
@@ -96,6 +97,7 @@ def test_a_damaged_log_start_is_refused() -> None:
         txnindex=st.none() | st.tuples(st.integers(0, 2**32 - 1), st.sampled_from(TxnIndexState)),
         corruptions=st.integers(0, 99),
         timeindex=st.none() | st.integers(0, 2**32 - 1),
+        shipped=st.none() | st.integers(0, 2**43),
     )
 )
 def test_metadata_reads_back_and_fits_s3(metadata: SegmentMetadata) -> None:

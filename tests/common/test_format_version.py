@@ -2,17 +2,19 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from awscrt.checksums import crc32c
 
 from ts_common.chapters import Chapter, ChapterEntry, encode_chapter
-from ts_common.commit import Commit, decode_commit, decode_log_start, encode_log_start
+from ts_common.commit import Commit, LogStart, decode_commit, decode_log_start, encode_log_start
 from ts_common.epochs import EpochLine
 from ts_common.errors import CorruptData, NewerFormat
 from ts_common.gaps import Gap
 from ts_common.incarnations import Incarnation, Incarnations, decode_incarnations
+from ts_common.lineage import Lineage
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys, SegmentName
 from ts_common.segment_metadata import SegmentMetadata, TxnIndexState, decode_metadata
@@ -50,6 +52,11 @@ METADATA = {
 }
 
 WRITTEN = Commit(100, 250, 4, EpochLine(((0, 0), (4, 120))), 240, ID, 2, 1_700_000_000_000, "00ff", (249, 7))
+# Of an archive whose commit went back once: releases before lineages refuse both by their version.
+LINEAGE = Lineage(5, 200, 300)
+COMMIT_OF_A_LINEAGE = COMMIT.replace(b'"tail":[249,7]}', b'"tail":[249,7],"version":2,"lineage":[5,200,300]}')
+LOG_START_OF_A_LINEAGE = b'00000000000000000050\n{"version":2,"lineage":[5,200,300]}\n'
+BEGINS = LogStart(50, LINEAGE)
 LIVES = Incarnations("t", (Incarnation(ID, 1_700_000_000_000, "t"),))
 ENTRIES = [
     ChapterEntry(
@@ -70,7 +77,7 @@ def test_what_release_0_1_0_wrote_is_read() -> None:
     assert decode_commit(COMMIT, KEY) == WRITTEN
     assert decode_incarnations(INCARNATIONS, "t", KEY) == LIVES
     assert Chapter(CHAPTER, KEYS, KEY).entries() == ENTRIES
-    assert decode_log_start(LOG_START, KEY) == 50
+    assert decode_log_start(LOG_START, KEY) == LogStart(50)
     assert decode_metadata(METADATA, KEY) == SAYS
 
 
@@ -84,10 +91,36 @@ def test_what_is_written_release_0_1_0_reads() -> None:
     assert Gap(100, 200, "gone", 1_700_000_000_000, 1).encode() == GAP
 
 
+def test_a_lineage_is_read_and_written_as_version_2() -> None:
+    """The commit and `log.start` bear it, byte for byte as the first release with lineages writes them."""
+    assert decode_commit(COMMIT_OF_A_LINEAGE, KEY) == replace(WRITTEN, lineage=LINEAGE)
+    assert replace(WRITTEN, lineage=LINEAGE).encode() == COMMIT_OF_A_LINEAGE
+    assert decode_log_start(LOG_START_OF_A_LINEAGE, KEY) == BEGINS
+    assert BEGINS.encode() == LOG_START_OF_A_LINEAGE
+
+
+@pytest.mark.parametrize(
+    "lineage", [None, [], [1, 2], [1, 2, 3, 4], [1, 2, "3"], [1, 2, -3], [1, 2, True], {"epoch": 1}]
+)
+def test_a_lineage_that_is_none_is_damage(lineage: object) -> None:
+    """A `log.start` with a second line and no lineage is not taken for one without a second line."""
+    with pytest.raises(CorruptData, match="the/key"):
+        log_start_with(lineage=lineage)
+    if lineage is not None:
+        with pytest.raises(CorruptData, match="the/key"):
+            commit_with(lineage=lineage)
+
+
 def commit_with(**fields: Any) -> None:
     first, _, second = COMMIT.decode().partition("\n")
     found = decode_commit(f"{first}\n{json.dumps({**json.loads(second), **fields})}\n".encode(), KEY)
     assert found == WRITTEN
+
+
+def log_start_with(**fields: Any) -> None:
+    first, _, second = LOG_START_OF_A_LINEAGE.decode().partition("\n")
+    found = decode_log_start(f"{first}\n{json.dumps({**json.loads(second), **fields})}\n".encode(), KEY)
+    assert found == BEGINS
 
 
 def incarnations_with(**fields: Any) -> None:
@@ -104,7 +137,9 @@ def metadata_with(**fields: Any) -> None:
     assert decode_metadata({**METADATA, **{f"ts-{name}": str(value) for name, value in fields.items()}}, KEY) == SAYS
 
 
-OBJECTS = pytest.mark.parametrize("read_with", [commit_with, incarnations_with, chapter_with, metadata_with])
+OBJECTS = pytest.mark.parametrize(
+    "read_with", [commit_with, log_start_with, incarnations_with, chapter_with, metadata_with]
+)
 
 
 @OBJECTS
@@ -117,8 +152,8 @@ def test_fields_of_a_later_release_are_passed_over(read_with: Callable[..., None
 @OBJECTS
 def test_a_later_version_is_refused_by_name(read_with: Callable[..., None]) -> None:
     """The message names the object, both versions, and the way out."""
-    with pytest.raises(NewerFormat, match=r"the/key is written in version 2 .* knows version 1: upgrade this one"):
-        read_with(version=2, colour="green")
+    with pytest.raises(NewerFormat, match=r"the/key is written in version 3 .* knows version [12]: upgrade this one"):
+        read_with(version=3, colour="green")
 
 
 @OBJECTS

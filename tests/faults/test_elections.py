@@ -114,35 +114,43 @@ def test_u06_an_agent_that_missed_an_unclean_election_commits_nothing_of_the_nex
     cluster.links["agent-1:zookeeper"].heal()
 
 
-def test_u26_an_empty_or_outdated_last_replica_leads_and_its_later_records_are_shipped(
+def test_u26_u36_an_empty_or_outdated_last_replica_leads_and_its_later_records_are_shipped(
     cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
-    """The archive goes back to where the log ends, shows no record of the lost range, and then the later ones."""
-    topic, behind, empty = f"came-back-{repetition}", 0, 1
+    """The archive goes back to where the log ends, shows no record of the lost range, and then the later ones: also
+    those below where an archive once began.
+    """
+    topic, behind, empty, begun_above = f"came-back-{repetition}", 0, 1, 2
     archive = archive_of(topic)
-    cluster.create_topic(topic, assignment=[[1, 2], [1, 2]], config={"min.insync.replicas": "1"})
+    cluster.create_topic(topic, assignment=[[1, 2]] * 3, config={"min.insync.replicas": "1"})
+    produce(cluster, topic, "deleted", 900, begun_above)
+    active = bases(cluster, 1, topic, begun_above)[-1]
+    cluster.delete_records(topic, {begun_above: active})
+    wait_for(lambda: bases(cluster, 1, topic, begun_above) == [active], "the closed segments to go", PATIENCE)
     agent = archive.agent(1)
     die(cluster, 2)
-    kept = {partition: produce(cluster, topic, "kept", 400, partition) for partition in (behind, empty)}
+    kept = {partition: produce(cluster, topic, "kept", 400, partition) for partition in (behind, empty, begun_above)}
     wait_led(cluster, topic, 1)
-    directories = {p: cluster.brokers[1].partition_directory(topic, p) for p in (behind, empty)}
+    directories = {p: cluster.brokers[1].partition_directory(topic, p) for p in (behind, empty, begun_above)}
     image = cluster.directory / "image"
     shutil.copytree(directories[behind], image)
     committed = {}
-    for partition in (behind, empty):
+    for partition in (behind, empty, begun_above):
         lost = produce(cluster, topic, "lost", 900, partition)
         committed[partition] = archive.wait_until_shipped(1, partition)
         assert_shown(archive, kept[partition] | lost, committed[partition], partition)
     assert min(committed.values()) > 400
+    began = archive.read(begun_above)[0].offset
+    assert began > 0
 
     die(cluster, 1)
-    shutil.rmtree(directories[empty])
-    shutil.rmtree(directories[behind])
+    for directory in directories.values():
+        shutil.rmtree(directory)
     shutil.move(image, directories[behind])
-    reigns = {partition: state(cluster, topic, partition).leader_epoch for partition in (behind, empty)}
+    reigns = {partition: state(cluster, topic, partition).leader_epoch for partition in directories}
     cluster.brokers[2].start()  # not in sync, so nobody leads; but there is a controller to see the first one come back
     cluster.brokers[1].start()
-    for partition, end in ((behind, 400), (empty, 0)):
+    for partition, end in ((behind, 400), (empty, 0), (begun_above, 0)):
         wait_led(cluster, topic, 1, partition)
         assert state(cluster, topic, partition).leader_epoch > reigns[partition]
         assert cluster.latest(topic, partition) == end < committed[partition]
@@ -153,16 +161,17 @@ def test_u26_an_empty_or_outdated_last_replica_leads_and_its_later_records_are_s
             state=lambda: archive.commit(partition),  # noqa: B023
         )
         assert lines(assert_shown(archive, {}, end, partition)) == (["kept"] if end else [])
-    assert agent.metrics()["ts_uploader_lost_offsets_total"] == committed[behind] - 400 + committed[empty]
+    assert agent.metrics()["ts_uploader_lost_offsets_total"] == sum(committed.values()) - 400
     assert logged(agent.log, LOST)()
 
-    for partition, survived in ((behind, kept[behind]), (empty, {})):
-        later = produce(cluster, topic, "later", 1700, partition)
+    for partition, survived in ((behind, kept[behind]), (empty, {}), (begun_above, {})):
+        later = produce(cluster, topic, "later", 2600 if partition == begun_above else 1700, partition)
         assert min(later) < committed[partition] < max(later)
         end = wait_reign_shipped(archive, 1, partition)
         assert end > committed[partition]
         shown = assert_shown(archive, survived | later, end, partition)
         assert lines(shown) == (["kept", "later"] if survived else ["later"])
+        assert shown[0].offset == 0
 
 
 def test_u32_two_unclean_elections_and_a_kill_between_two_segments_shipped_again(

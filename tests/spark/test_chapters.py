@@ -100,7 +100,9 @@ def test_a_narrow_query_reads_the_chapters_of_its_partition_once(archive: Archiv
     assert [info.key for info in archive.store.list(keys.chapters)] == [keys.chapter(first) for first in firsts]
     counting = asked(archive)
     assert counting.heads == []
-    assert sorted(key for key in counting.gets if "/chapters/" in key) == [keys.chapter(first) for first in firsts]
+    assert sorted(key for key in counting.gets if "/segment-metadata/" in key) == [
+        keys.chapter(first) for first in firsts
+    ]
 
 
 def test_a_log_start_that_moved_is_read(archive: Archive) -> None:

@@ -27,7 +27,7 @@ SMALL = [
     f"{PARTITION}offset.wm",
     f"{PARTITION}log.start",
     f"{PARTITION}gaps/5-9.json",
-    f"{PARTITION}chapters/{100:020d}.json",
+    f"{PARTITION}segment-metadata/{100:020d}.json",
     ClusterKeys("prod").incarnations("t"),
 ]
 EVERY_KIND = [*SEGMENT, VARIANT, *SMALL]

@@ -191,7 +191,7 @@ def test_what_belongs_to_nothing_is_named(archive: Archive, depth: Depth) -> Non
         keys.prefix + "gaps/notes": "foreign-object",
     }
     for key in strays:
-        archive.store.put(key, encode_chapter(keys, []) if "chapters" in key else b"x")
+        archive.store.put(key, encode_chapter(keys, []) if "segment-metadata" in key else b"x")
     found = verify(archive, depth)
     assert {finding.key: finding.kind.code for finding in found.all_findings} == strays
 

@@ -16,7 +16,7 @@ from ts_common.catalog import describe, read_catalog
 from ts_common.chapters import CHAPTER_BYTES, CHAPTER_SEGMENTS, Chapter
 from ts_common.errors import NewerFormat, OutcomeUnknown, PreconditionFailed, StoreUnavailable
 from ts_common.log_format.scan import scan_segment
-from ts_common.object_keys import SegmentName
+from ts_common.object_keys import CHAPTERS_DIRECTORY, SegmentName
 from ts_common.probe import metadata_of
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.wrapped import WrappedStore
@@ -304,7 +304,7 @@ def test_an_agent_killed_at_a_chapter_leaves_a_correct_view(
     cluster.produce(topic, records(3000), partition=0)
 
     def chapter(step: Step, met: frozenset[Step]) -> bool:
-        return step.directory == "chapters" and not met
+        return f"{step.directory}/" == CHAPTERS_DIRECTORY and not met
 
     victim = Victim(archive, proxy, moment, chapter)
     victim.live()

@@ -17,8 +17,9 @@ from ts_common.object_keys import SegmentName
 from ts_common.segment_metadata import SegmentMetadata
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.unconditional import UnconditionalStore
-from ts_uploader.commit import CommitLog, next_commit
+from ts_uploader.commit import CommitLog
 from ts_uploader.events import AskStore, Listing, Position, Reign, Shipped, WriteCommit
+from ts_uploader.next_commit import next_commit
 from ts_uploader.reign import ReignOver
 
 REIGN = Reign(5, ID, 0)
@@ -310,7 +311,7 @@ def test_u29_a_taken_over_run_is_committed_at_once(
     found, etag = read_commit(store, KEYS)
     assert asked.foreign
     assert isinstance(found, Commit)
-    assert replace(found, nonce=ours.nonce, time=ours.time, java=None) == ours
+    assert replace(found, nonce=ours.nonce, time=ours.time, java=None, lineage=None) == ours
     assert asked.position.etag == etag
     assert not commits.ask(ask(listed(0, 100))).foreign
 

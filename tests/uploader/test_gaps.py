@@ -282,7 +282,7 @@ def test_u30_a_commit_that_this_agent_knew_is_not_forgotten_with_its_object(
     local.epochs((1, 0), (4, 150), (5, 300))
     position = ask(commits, local, known)
     assert (position.next_offset, position.highest_base) == (300, 200)
-    assert position.epochs == EpochLine(((1, 0), (4, 150)))
+    assert position.epochs == EpochLine(((1, 0), (4, 150), (5, 300)))
 
 
 def test_a_foreign_commit_whose_segment_is_gone_begins_with_a_gap(

@@ -21,7 +21,7 @@ from ts_uploader.events import AskStore, Reign, Shipped, WriteCommit
 
 PATIENCE = 90.0
 CHECKOUT = Path(__file__).parents[2]
-LATER_COMMIT = b'00000000000000000000\n{"version":2,"run":["what only a later release knows"]}\n'
+LATER_COMMIT = b'00000000000000000000\n{"version":3,"run":["what only a later release knows"]}\n'
 REIGN = Reign(5, ID, 0)
 LATER = ("--environment-provider", "tests.uploader.later_release:Later")
 
@@ -72,7 +72,7 @@ def test_a_commit_of_a_later_version_is_waited_for_and_never_written_over(
     agent = archive.agent()
     cluster.produce(topic, records(900, start=900), partition=0)
     waiting = f'ts_uploader_partition_waiting{{partition="0",topic="{topic}"}}'
-    refused = "offset.wm is written in version 2 of its format by a later release"
+    refused = "offset.wm is written in version 3 of its format by a later release"
     wait_for(
         logged(agent.log, f"where to go on: NewerFormat: {archive.partition_keys().prefix}{refused}"),
         "it to say so",
@@ -94,9 +94,9 @@ def test_a_commit_of_a_later_version_is_not_written_over(store: ObjectStore, loc
     position = commits.ask(ask).position
     store.put(KEYS.commit, LATER_COMMIT)
     segment = Shipped(TP, 0, REIGN, 0, 10, 10, ((5, 0),), 10, 1, 0, 0.0)
-    with pytest.raises(NewerFormat, match=r"offset\.wm is written in version 2 .* upgrade this one"):
+    with pytest.raises(NewerFormat, match=r"offset\.wm is written in version 3 .* upgrade this one"):
         commits.write(WriteCommit(TP, 0, REIGN, position, (segment,)))
-    with pytest.raises(NewerFormat, match=r"offset\.wm is written in version 2 .* upgrade this one"):
+    with pytest.raises(NewerFormat, match=r"offset\.wm is written in version 3 .* upgrade this one"):
         commits.ask(ask)
     assert store.get(KEYS.commit)[0] == LATER_COMMIT
 

@@ -59,7 +59,7 @@ def test_every_object_that_an_agent_writes_is_stored_as_configured(
     def is_shipped() -> bool:
         listed = server.list_objects_v2(Bucket=bucket).get("Contents", [])
         found.update({each["Key"].removeprefix("base/"): each["StorageClass"] for each in listed})
-        return any("/chapters/" in key for key in found) and any(key.endswith("/offset.wm") for key in found)
+        return any("/segment-metadata/" in key for key in found) and any(key.endswith("/offset.wm") for key in found)
 
     wait_for(is_shipped, "a commit and a chapter", 120, state=lambda: sorted(found))
     cold = {key for key, storage_class in found.items() if storage_class == "STANDARD_IA"}

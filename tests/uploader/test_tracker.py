@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.uploader.checkpoint_files import until_they_count, written
 from ts_common.commit import Commit
 from ts_common.config import OffsetReset
 from ts_common.epochs import EpochLine
@@ -43,8 +44,13 @@ def listing(*bases: int, topic_id: str | None = "id", inode: int = 1, taken_at: 
     return Listing(TP, LOG_DIR / "t-0", (1, inode), LOG_DIR, bases, (), False, topic_id, taken_at)
 
 
-def watermark(offset: int, written_at: int = 200) -> HighWatermarks:
-    return HighWatermarks(LOG_DIR, written_at, {("t", 0): offset})
+def watermark(offset: int) -> HighWatermarks:
+    return written(LOG_DIR, {("t", 0): offset})
+
+
+def watermarks(tracker: Tracker, offset: int) -> list[AnyTask]:
+    """Up to the first checkpoint that counts."""
+    return until_they_count(tracker, LOG_DIR, {("t", 0): offset})
 
 
 def position(next_offset: int) -> Position:
@@ -89,7 +95,7 @@ class Led1:
         self.tracker = Tracker(reset)
         assert self.tracker.observe(Led(TP, REIGN)) == []
         assert self.tracker.observe(listing(*live)) == []
-        (self.ask,) = self.tracker.observe(watermark(high_watermark))
+        (self.ask,) = watermarks(self.tracker, high_watermark)
 
     def at(self, next_offset: int) -> list[AnyTask]:
         """The store says where the run ends."""
@@ -103,22 +109,12 @@ def test_only_closed_segments_below_the_high_watermark_go() -> None:
     assert bases(led.tracker.observe(watermark(300))) == [200]
 
 
-@pytest.mark.parametrize("written_at", [50, 100])
-def test_u28_a_high_watermark_from_before_the_reign_is_not_believed(written_at: int) -> None:
-    """A checkpoint that the broker wrote before this reign was seen may be of another life."""
-    tracker = Tracker(OffsetReset.EARLIEST)
-    tracker.observe(Led(TP, REIGN))
-    tracker.observe(listing(0, 100))
-    assert tracker.observe(watermark(100, written_at=written_at)) == []
-    assert tracker.observe(watermark(100, written_at=101)) != []
-
-
 def test_a_partition_without_an_entry_in_the_checkpoint_waits() -> None:
     """No entry means that nothing is known, not that all is committed."""
     tracker = Tracker(OffsetReset.EARLIEST)
     tracker.observe(Led(TP, REIGN))
     tracker.observe(listing(0, 100))
-    assert tracker.observe(HighWatermarks(LOG_DIR, 200, {("t", 1): 5})) == []
+    assert until_they_count(tracker, LOG_DIR, {("t", 1): 5}) == []
 
 
 def test_a_directory_of_another_topic_id_is_not_shipped() -> None:
@@ -126,9 +122,9 @@ def test_a_directory_of_another_topic_id_is_not_shipped() -> None:
     tracker = Tracker(OffsetReset.EARLIEST)
     tracker.observe(Led(TP, REIGN))
     tracker.observe(listing(0, 100, topic_id="old"))
-    assert tracker.observe(watermark(100)) == []
+    assert watermarks(tracker, 100) == []
     tracker.observe(listing(0, 100, topic_id="id", inode=2, taken_at=150))
-    assert tracker.observe(watermark(100)) != []
+    assert watermarks(tracker, 100) != []
 
 
 def test_u04_shipping_goes_on_with_the_segment_that_contains_the_next_offset() -> None:
@@ -186,9 +182,9 @@ def test_a_fenced_reign_does_not_come_back() -> None:
     led = Led1(0, 100)
     assert led.tracker.conclude(Fenced(TP, led.ask.generation, REIGN, "later")) == []  # type: ignore[union-attr]
     led.tracker.observe(Led(TP, REIGN))
-    assert led.tracker.observe(watermark(10**6, written_at=300)) == []
+    assert watermarks(led.tracker, 10**6) == []
     led.tracker.observe(Led(TP, replace(REIGN, epoch=2)))
-    assert led.tracker.observe(watermark(10**6, written_at=300)) != []
+    assert watermarks(led.tracker, 10**6) != []
 
 
 @pytest.mark.parametrize(
@@ -332,9 +328,9 @@ def test_a_partition_whose_directory_is_gone_is_forgotten_without_another_word()
     for _ in range(2):
         led.tracker.forget_absent()
     led.tracker.observe(listing(0, 100, inode=2))
-    assert led.tracker.observe(watermark(100, written_at=300)) == []
+    assert watermarks(led.tracker, 100) == []
     led.tracker.observe(Led(TP, REIGN))
-    assert led.tracker.observe(watermark(100, written_at=300)) != []
+    assert watermarks(led.tracker, 100) != []
 
 
 def test_a_partition_that_moves_to_another_disk_keeps_its_reign() -> None:
@@ -345,7 +341,7 @@ def test_a_partition_that_moves_to_another_disk_keeps_its_reign() -> None:
     led.tracker.forget_absent()
     led.tracker.observe(listing(0, 100, inode=2))
     led.tracker.forget_absent()
-    assert led.tracker.observe(watermark(100, written_at=300)) != []
+    assert watermarks(led.tracker, 100) != []
 
 
 def test_results_never_meet_a_partition_that_was_forgotten_and_came_back() -> None:
@@ -368,7 +364,7 @@ def test_a_fence_holds_for_its_topic_id_only() -> None:
     led.tracker.conclude(Fenced(TP, led.ask.generation, replace(REIGN, epoch=9), "later"))
     led.tracker.observe(Led(TP, replace(REIGN, topic_id="new")))
     led.tracker.observe(listing(0, 100, topic_id="new", inode=2))
-    assert led.tracker.observe(watermark(100)) != []
+    assert watermarks(led.tracker, 100) != []
 
 
 def test_u25_nothing_is_asked_for_in_the_middle_of_the_cleaners_renames() -> None:
@@ -376,7 +372,7 @@ def test_u25_nothing_is_asked_for_in_the_middle_of_the_cleaners_renames() -> Non
     tracker = Tracker(OffsetReset.EARLIEST)
     tracker.observe(Led(TP, REIGN))
     tracker.observe(replace(listing(100, 200, 300), swapping=True))
-    assert tracker.observe(watermark(300)) == []
+    assert watermarks(tracker, 300) == []
     (ask,) = tracker.observe(listing(0, 200, 300))
     assert isinstance(ask, AskStore)
     assert ask.first_base == 0
@@ -426,7 +422,7 @@ def test_a_deleted_file_that_was_never_seen_live_in_this_reign_is_not_shipped() 
     tracker = Tracker(OffsetReset.EARLIEST)
     tracker.observe(Led(TP, REIGN))
     tracker.observe(replace(listing(200, 300), deleted=(0, 100)))
-    (ask,) = tracker.observe(watermark(300))
+    (ask,) = watermarks(tracker, 300)
     assert bases(tracker.conclude(asked(ask, 100))) == [200]
 
 
@@ -490,7 +486,7 @@ def test_no_gap_above_the_high_watermark() -> None:
     """What is not committed cannot be passed."""
     led = Led1(100, 200, high_watermark=60)
     assert [task for task in gap_of(led, 50, 100, 200) if isinstance(task, PassGap)] == []
-    assert [type(task) for task in led.tracker.observe(watermark(100, written_at=300))] == [PassGap]
+    assert [type(task) for task in led.tracker.observe(watermark(100))] == [PassGap]
 
 
 def test_a_recorded_gap_that_this_log_holds_is_filled() -> None:
@@ -522,11 +518,11 @@ def test_a_gap_is_filled_once_in_a_reign(reigns_on: bool) -> None:
     assert isinstance(fill, FillGap)
     assert led.tracker.conclude(Committed(TP, fill.generation, fill.reign, replace(where, gaps=()))) == []
     if reigns_on:
-        led.tracker.observe(watermark(250, written_at=300))  # below the next offset: the store is asked again
+        led.tracker.observe(watermark(250))  # below the next offset: the store is asked again
         assert led.tracker.conclude(replace(asked(led.ask, 0), position=where)) == []
     else:
         led.tracker.observe(Led(TP, replace(REIGN, epoch=2)))
-        (ask,) = led.tracker.observe(watermark(300, written_at=300))
+        (ask,) = watermarks(led.tracker, 300)
         assert bases(led.tracker.conclude(replace(asked(ask, 0), position=where))) == [100]
 
 
@@ -550,10 +546,10 @@ def test_u26_a_high_watermark_below_the_next_offset_asks_again_once() -> None:
     """The log may end below what is committed: whether an election lost records is found out by the store's epochs."""
     led = Led1(0, 100, 200)
     led.at(200)
-    (again,) = led.tracker.observe(watermark(150, written_at=300))
+    (again,) = led.tracker.observe(watermark(150))
     assert isinstance(again, AskStore)
     led.tracker.conclude(asked(again, 200))
-    assert led.tracker.observe(watermark(150, written_at=400)) == []
+    assert led.tracker.observe(watermark(150)) == []
 
 
 def test_our_last_commit_is_remembered_over_reigns() -> None:
@@ -563,7 +559,7 @@ def test_our_last_commit_is_remembered_over_reigns() -> None:
     ours = Commit(0, 100, 1, EpochLine(((1, 0),)), None, "id", 1, 0, "n")
     led.tracker.conclude(replace(asked(led.ask, 100), position=replace(position(100), commit=ours)))
     led.tracker.observe(Led(TP, replace(REIGN, epoch=2)))
-    (again,) = led.tracker.observe(watermark(100, written_at=300))
+    (again,) = watermarks(led.tracker, 100)
     assert isinstance(again, AskStore)
     assert again.known == ours
 
@@ -601,7 +597,7 @@ def test_u29_the_looks_begin_again_with_a_reign_and_with_the_agent(restarted: bo
         ask: AnyTask = led.ask
     else:
         led.tracker.observe(Led(TP, replace(REIGN, epoch=2)))
-        (ask,) = led.tracker.observe(watermark(100, written_at=300))
+        (ask,) = watermarks(led.tracker, 100)
     led.tracker.conclude(replace(asked(ask, 0), beside_java=True))
     assert looks(led.tracker, 40) == AN_HOUR_OF_LOOKS
 
@@ -615,7 +611,7 @@ def test_u29_a_gap_that_was_filled_is_looked_at_again_after_a_java_uploader_wrot
     (fill,) = led.tracker.conclude(shipped(ship))
     assert isinstance(fill, FillGap)
     assert led.tracker.conclude(Committed(TP, fill.generation, fill.reign, replace(where, gaps=()))) == []
-    (ask,) = led.tracker.observe(watermark(250, written_at=300))
+    (ask,) = led.tracker.observe(watermark(250))
     assert bases(led.tracker.conclude(replace(asked(ask, 0), position=where, foreign=True))) == [100]
 
 

@@ -2,6 +2,7 @@
 
 import os
 import struct
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -391,6 +392,17 @@ def test_bytes_whose_metadata_would_make_readers_drop_them_get_another_name(log:
     assert (shipped.bytes_sent > 0, shipped.epochs) == (True, ((2, 0), (3, 20)))
     assert len(log.names()) == 2
     assert uploader(log).ship(task).bytes_sent == 0
+
+
+def test_metadata_names_the_time_of_shipping(log: Log) -> None:
+    """Retention counts from it: a copy of a bucket resets the time at which an object was last modified."""
+    log.put(0, batch(0, 10))
+    log.put(10, b"")
+    before = int(time.time() * 1000)
+    log.ship(0)
+    (copy,) = describe(log.store, KEYS, read_catalog(log.store, KEYS).segments)
+    assert copy.metadata.shipped is not None
+    assert before <= copy.metadata.shipped <= time.time() * 1000
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.uploader.checkpoint_files import until_they_count, written
 from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
 from tests.uploader.test_gaps import put_segment, shipped
 from ts_common.catalog import read_catalog, read_commit
@@ -13,6 +14,7 @@ from ts_common.commit import Commit, ForeignCommit, encode_log_start
 from ts_common.config import OffsetReset
 from ts_common.epochs import EpochLine
 from ts_common.errors import StoreUnavailable
+from ts_common.lineage import Lineage
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.wrapped import WrappedStore
 from ts_uploader.commit import CommitLog
@@ -21,7 +23,6 @@ from ts_uploader.events import (
     AskStore,
     Failed,
     FillGap,
-    HighWatermarks,
     Led,
     Reign,
     Ship,
@@ -50,12 +51,8 @@ class Agent:
 
     def begin(self) -> AskStore:
         """Until it is to ask the store."""
-        listing = self._local.listing()
-        self.tracker.observe(listing)
-        written_at = listing.taken_at + 1
-        (ask,) = self.tracker.observe(
-            HighWatermarks(self._local.log_dir, written_at, {(TP.topic, TP.partition): 10**6})
-        )
+        self.tracker.observe(self._local.listing())
+        (ask,) = until_they_count(self.tracker, self._local.log_dir, {(TP.topic, TP.partition): 10**6})
         assert isinstance(ask, AskStore)
         return ask
 
@@ -94,7 +91,7 @@ def write_over(store: ObjectStore, *, named: int = 0) -> None:
 def look_again(agent: Agent, local: LocalDirectory) -> AnyTask:
     """Something made the agent ask again: here a high watermark below the next offset."""
     offsets = {(TP.topic, TP.partition): 150}
-    (ask,) = agent.tracker.observe(HighWatermarks(local.log_dir, local.listing().taken_at + 2, offsets))
+    (ask,) = agent.tracker.observe(written(local.log_dir, offsets))
     return ask
 
 
@@ -160,12 +157,14 @@ def test_u29_what_was_written_over_is_shipped_by_whoever_comes_next(
 def test_u29_a_hole_is_recorded_where_the_java_uploader_names_more_than_we_hold(
     agent: Agent, store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """Its commit stands until the run reaches what it names, and the commit along the run is not to hide the hole."""
+    """Our commit goes back to where the run ends, and the commit along the run is not to hide the hole."""
     local.segments(300)
     write_over(store, named=300)
     put_segment(store, 300, 400, (5, 300))
     asked = agent.commits.ask(AskStore(TP, 0, REIGN, local.listing(), 0, OURS, 0))
-    assert (asked.position.next_offset, asked.position.commit) == (200, ForeignCommit(300))
+    assert asked.position.next_offset == 200
+    assert asked.position.lineage == Lineage(5, 200, 400)
+    assert read_catalog(store, KEYS).gaps == ((60, 100),)
     run = (shipped(200, 300, (5, 200)),)
     agent.commits.write(WriteCommit(TP, 0, REIGN, asked.position, run))
     after = Agent(store, local)

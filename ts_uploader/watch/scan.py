@@ -11,11 +11,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from awscrt.checksums import crc32c
+
 from ts_common.errors import CorruptData
 from ts_common.log_format.checkpoints import parse_offset_checkpoint, parse_partition_metadata
 from ts_common.model import TopicPartition
-from ts_uploader.events import HighWatermarks, Listing
+from ts_uploader.events import EpochFile, FileStatus, HighWatermarks, Listing
 from ts_uploader.segment_file import open_file, read_all, read_file
+from ts_uploader.watch.last_epoch import EpochReader, last_epoch_of
 
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 PARTITION_METADATA = "partition.metadata"
@@ -49,13 +52,21 @@ def holds_partition(log_dir: Path, partition: TopicPartition) -> bool:
         return False
 
 
-def list_partition(partition: TopicPartition, directory: Path, log_dir: Path) -> Listing | None:
+def list_partition(
+    partition: TopicPartition, directory: Path, log_dir: Path, epochs: EpochReader | None = None
+) -> Listing | None:
     """What a partition's directory holds; None where it is gone.
+
+    Args:
+        partition: whose.
+        directory: its path.
+        log_dir: that it lies in.
+        epochs: reads its `leader-epoch-checkpoint`; None: the file is read.
 
     Raises:
         OSError: it is there and cannot be read.
     """
-    taken_at = time.time_ns()
+    taken_at = time.monotonic_ns()
     bases, deleted, swapping = [], [], False
     try:
         status = directory.stat(follow_symlinks=False)
@@ -69,6 +80,11 @@ def list_partition(partition: TopicPartition, directory: Path, log_dir: Path) ->
             deleted.append(int(gone[1]))
         elif name.endswith(".swap"):
             swapping = True
+    topic_id = _topic_id(directory)
+    last_epoch = last_epoch_of(directory) if epochs is None else epochs.read(directory)
+    checkpoint = _checkpoint_status(log_dir)  # after the epoch: files that replace this one are younger than the epoch
+    if last_epoch.file is EpochFile.ABSENT and not _is_still(directory, status):
+        return None  # it was renamed or replaced; its checkpoint is not absent, it is elsewhere
     return Listing(
         partition=partition,
         directory=directory,
@@ -77,20 +93,50 @@ def list_partition(partition: TopicPartition, directory: Path, log_dir: Path) ->
         bases=tuple(sorted(bases)),
         deleted=tuple(sorted(deleted)),
         swapping=swapping,
-        topic_id=_topic_id(directory),
+        topic_id=topic_id,
         taken_at=taken_at,
+        last_epoch=last_epoch,
+        checkpoint=checkpoint,
     )
 
 
-def read_high_watermarks(log_dir: Path) -> HighWatermarks | None:
-    """The log dir's checkpoint; None where there is none, or none that can be read (the broker will write another)."""
+def read_high_watermarks(log_dir: Path) -> HighWatermarks:
+    """One reading of the log dir's checkpoint; also where there is none, or none that can be parsed.
+
+    Raises:
+        OSError: it is there and cannot be read.
+    """
     try:
         with open_file(log_dir / HIGH_WATERMARK_CHECKPOINT) as checkpoint:
-            # Of the open file: the broker replaces it by a rename, and time and content must be of one.
-            written_at = os.fstat(checkpoint).st_mtime_ns
-            return HighWatermarks(log_dir, written_at, parse_offset_checkpoint(read_all(checkpoint)))
-    except (FileNotFoundError, CorruptData):
+            # Of the open file: the broker replaces it by a rename, and status and content must be of one.
+            status, data = os.fstat(checkpoint), read_all(checkpoint)
+    except FileNotFoundError:
+        return HighWatermarks(log_dir, None, None)
+    try:
+        offsets = parse_offset_checkpoint(data)
+    except CorruptData:  # the broker will write another
+        offsets = None
+    return HighWatermarks(log_dir, (_file_status(status), crc32c(data)), offsets)
+
+
+def _checkpoint_status(log_dir: Path) -> FileStatus | None:
+    try:
+        return _file_status(os.stat(f"{log_dir}/{HIGH_WATERMARK_CHECKPOINT}", follow_symlinks=False))  # noqa: PTH116
+    except OSError:
         return None
+
+
+def _file_status(status: os.stat_result) -> FileStatus:
+    return status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _is_still(directory: Path, before: os.stat_result) -> bool:
+    """Whether a path leads to the directory that it led to before."""
+    try:
+        now = directory.stat(follow_symlinks=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return (now.st_dev, now.st_ino) == (before.st_dev, before.st_ino)
 
 
 def _topic_id(directory: Path) -> str | None:

@@ -31,7 +31,8 @@ from watchdog.observers.inotify import InotifyObserver
 
 from ts_common.errors import OperatorError
 from ts_common.model import TopicPartition
-from ts_uploader.events import DirectoryGone, Listing, Observation
+from ts_uploader.events import DirectoryGone, HighWatermarks, Observation, SeveralDirectories
+from ts_uploader.watch.last_epoch import EpochReader
 from ts_uploader.watch.scan import (
     HIGH_WATERMARK_CHECKPOINT,
     holds_partition,
@@ -73,6 +74,7 @@ class LogDirectoryWatcher:
         emit: takes each observation; called from the watcher's own thread.
         scan_seconds: between two scans of everything.
         scanned: told how many seconds each scan of everything took.
+        epochs: reads `leader-epoch-checkpoint` files; None: one of its own.
 
     Attributes:
         overflows: how often the kernel's queue overflowed, so that events were lost.
@@ -85,6 +87,7 @@ class LogDirectoryWatcher:
         emit: Callable[[Observation], None],
         scan_seconds: float,
         scanned: Callable[[float], None] = lambda _: None,
+        epochs: EpochReader | None = None,
     ) -> None:
         self._log_dirs = tuple(log_dirs)
         self._wanted = wanted
@@ -101,7 +104,8 @@ class LogDirectoryWatcher:
         self._everything = True
         self._stopping = False
         # Where each partition was last seen, and what of each log dir does not work; the thread's own from `run` on.
-        self._known: dict[TopicPartition, Listing] = {}
+        self._known: dict[TopicPartition, tuple[Path, ...]] = {}
+        self._epochs = EpochReader() if epochs is None else epochs
         self.looked_at: float | None = None  # when a look began last, by the monotonic clock; others read it
         self._watched: set[Path] = set()
         self._troubles: dict[tuple[str, Path], int] = {}
@@ -145,12 +149,14 @@ class LogDirectoryWatcher:
             self.looked_at = time.monotonic()
             if everything:
                 began = time.monotonic()
-                self._scan_everything()
+                self.scan_everything()
                 self._scanned(time.monotonic() - began)
                 next_scan = time.monotonic() + self._scan_seconds
             else:
                 for partition in partitions:
                     self._scan_partition(partition)
+            if checkpoints and any(len(directories) > 1 for directories in self._known.values()):
+                everything = True  # which of several directories counts is told by all log dirs' checkpoints together
             for log_dir in self._log_dirs if everything else checkpoints:
                 self._read_checkpoint(log_dir)
 
@@ -211,7 +217,8 @@ class LogDirectoryWatcher:
             self._tell(_NOT_WATCHED, log_dir, failed.get(log_dir))
         return failed
 
-    def _scan_everything(self) -> None:
+    def scan_everything(self) -> None:
+        """List every partition; for the thread in `run`, or before it runs."""
         if self._observer is not None:
             self._watch(self._observer)  # even at a limit the agent goes on: events are hints
         found: dict[TopicPartition, list[tuple[Path, Path]]] = {}
@@ -237,6 +244,7 @@ class LogDirectoryWatcher:
         for partition in self._known.keys() - found.keys():
             if complete or not self._wanted(partition.topic):
                 self._gone(partition)
+        self._epochs.keep({directory for directories in self._known.values() for directory in directories})
 
     def _scan_partition(self, partition: TopicPartition) -> None:
         if not self._wanted(partition.topic):
@@ -257,7 +265,7 @@ class LogDirectoryWatcher:
         listings = []
         for directory, log_dir in places:
             try:
-                listing = list_partition(partition, directory, log_dir)
+                listing = list_partition(partition, directory, log_dir, self._epochs)
             except OSError as error:
                 log.error("partition directory cannot be read", directory=str(directory), error=str(error))
                 complete = False
@@ -267,12 +275,15 @@ class LogDirectoryWatcher:
         if not listings:
             if complete:
                 self._gone(partition)
-        elif len(listings) > 1:
-            # Two live directories of one partition: the broker will settle it; guessing could ship the wrong one.
-            log.error("partition has two directories", directories=[str(listing.directory) for listing in listings])
-        else:
-            self._known[partition] = listings[0]
+            return
+        directories = tuple(listing.directory for listing in listings)
+        before, self._known[partition] = self._known.get(partition), directories
+        if len(listings) == 1:
             self._emit(listings[0])
+            return
+        if before != directories:  # once: it may last for days
+            log.warning("partition has several directories", directories=[str(directory) for directory in directories])
+        self._emit(SeveralDirectories(partition, tuple(listings)))
 
     def _gone(self, partition: TopicPartition) -> None:
         if self._known.pop(partition, None) is not None:
@@ -283,10 +294,10 @@ class LogDirectoryWatcher:
             watermarks = read_high_watermarks(log_dir)
         except OSError as error:
             self._tell(_NO_CHECKPOINT, log_dir, error)
-            return
-        self._tell(_NO_CHECKPOINT, log_dir, None)
-        if watermarks is not None:
-            self._emit(watermarks)
+            watermarks = HighWatermarks(log_dir, None, None)
+        else:
+            self._tell(_NO_CHECKPOINT, log_dir, None)
+        self._emit(watermarks)
 
     def _tell(self, trouble: str, log_dir: Path, error: OSError | None) -> None:
         """Say once that something does not work, and once that it does again: a failed disk may stay for days."""

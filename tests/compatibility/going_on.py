@@ -1,0 +1,92 @@
+"""An agent beside the fixture's broker directories: the real parts; no broker, and time is the test's."""
+
+import time
+from collections import deque
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from tests.compatibility.archive_1 import KEYS, Leader
+from tests.histories.beside import ChaptersAtOnce
+from ts_common.config import OffsetReset
+from ts_common.model import TopicPartition
+from ts_common.store.contract import ObjectStore
+from ts_uploader.commit import CommitLog
+from ts_uploader.events import AnyTask, Led, Observation, Reign, Rescan
+from ts_uploader.high_watermarks import OTHER_FILES
+from ts_uploader.metrics import Metrics
+from ts_uploader.retention import TopicRetention
+from ts_uploader.tracker import CHECKPOINT_SECONDS, Tracker
+from ts_uploader.uploader import Uploader
+from ts_uploader.watch.scan import list_partition, read_high_watermarks
+from ts_uploader.workers import Performer
+
+_NANOSECONDS: Final = 1_000_000_000
+_TASKS_A_LOOK: Final = 1000  # of all partitions; what an agent begins without an end is cut off there
+
+
+class GoingOn:
+    """One agent, whose broker leads some of the partitions of its log dir from now on.
+
+    Args:
+        log_dir: of the broker.
+        broker: its id.
+        leaders: what it leads; others of the list are passed over.
+        store: the archive.
+    """
+
+    def __init__(self, log_dir: Path, broker: int, leaders: list[Leader], store: ObjectStore) -> None:
+        self._log_dir = log_dir
+        self._leaders = [leader for leader in leaders if leader.broker == broker]
+        self._now = time.time_ns()
+        self._topic_ids = {leader.partition: self._topic_id(leader.partition) for leader in self._leaders}
+        self._tasks: deque[AnyTask] = deque()
+        self._tracker = Tracker(OffsetReset.EARLIEST)
+        self._performer = Performer(
+            Uploader(lambda _: store, lambda _: TopicRetention()),
+            CommitLog(KEYS, broker, lambda _: store),
+            self,  # type: ignore[arg-type]
+            Metrics(),
+            ChaptersAtOnce(store),  # type: ignore[arg-type]
+        )
+
+    def hint(self, partition: TopicPartition) -> None:
+        """A rescan of the performer's."""
+        self._see(partition)
+
+    def look(self) -> None:
+        """Leadership, directories, then a checkpoint that is one interval younger; and all work that follows."""
+        for leader in self._leaders:
+            reign = Reign(leader.epoch, self._topic_ids[leader.partition], self._tick())
+            self._observe(Led(leader.partition, reign))
+            self._see(leader.partition)
+        high_watermarks = read_high_watermarks(self._log_dir)
+        assert high_watermarks is not None
+        for _ in range(1 + OTHER_FILES):  # the file that was there, and those that the broker writes after it
+            self._observe(replace(high_watermarks, file=((0, self._tick(CHECKPOINT_SECONDS), 0), 0)))
+        for _ in range(_TASKS_A_LOOK):
+            if not self._tasks:
+                return
+            task = self._tasks.popleft()
+            if isinstance(task, Rescan):
+                self._tick(task.after_seconds)
+            result = self._performer.perform(task)
+            if result is not None:
+                self._tasks += self._tracker.conclude(result)
+
+    def _topic_id(self, partition: TopicPartition) -> str | None:
+        listing = list_partition(partition, self._log_dir / str(partition), self._log_dir)
+        assert listing is not None
+        return listing.topic_id
+
+    def _see(self, partition: TopicPartition) -> None:
+        listing = list_partition(partition, self._log_dir / str(partition), self._log_dir)
+        assert listing is not None
+        self._observe(replace(listing, taken_at=self._tick()))
+
+    def _tick(self, seconds: float = 1.0) -> int:
+        self._now += int(seconds * _NANOSECONDS)
+        return self._now
+
+    def _observe(self, event: Observation) -> None:
+        self._tasks += self._tracker.observe(event)

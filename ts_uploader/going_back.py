@@ -1,0 +1,149 @@
+"""Taking a commit back, and `log.start` behind it (protocol rule 5).
+
+Two objects change, one after the other: first the commit, under a new lineage, then `log.start` with the same lineage.
+Readers join the two by their lineages, so an agent that is killed in between leaves a correct view, and whoever asks
+next writes `log.start`. `tests/lineage` holds the model that this follows: every order of single store operations.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import structlog
+
+from ts_common.catalog import StoredLogStart
+from ts_common.commit import Commit, LogStart
+from ts_common.lineage import Lineage, epoch_of
+from ts_common.object_keys import PartitionKeys
+from ts_common.store.contract import IfMatch, ObjectStore
+from ts_uploader.divergence import first_disagreement, past_end, rewound
+from ts_uploader.events import Listing, Position, Reign
+from ts_uploader.local_log import last_stable_offset, local_epochs, log_end
+from ts_uploader.next_commit import next_commit
+from ts_uploader.reign import ReignOver
+
+log = structlog.get_logger()
+
+
+def check_lineage(start: StoredLogStart, keys: PartitionKeys, reign: Reign) -> None:
+    """Only an agent whose leader epoch is not below that of the lineage of `log.start` goes on.
+
+    Raises:
+        ReignOver: a later leader's agent took the commit back.
+    """
+    epoch = epoch_of(start.content.lineage)
+    if epoch > reign.epoch:
+        raise ReignOver(f"{keys.log_start} has a lineage of leader epoch {epoch}, this broker leads in {reign.epoch}")
+
+
+def must_go_back(commit: Commit, start: LogStart) -> bool:
+    """Whether a commit goes back though the log agrees with all of it.
+
+    Either a late agent made it anew, under an older lineage than that of `log.start`; or `log.start` of its own lineage
+    lies above its next offset, which only a lost commit leaves behind.
+    """
+    if epoch_of(start.lineage) > epoch_of(commit.lineage):
+        return True
+    return start.lineage == commit.lineage and start.offset > commit.next_offset
+
+
+def rebuilt_end(store: ObjectStore, position: Position, start: LogStart, listing: Listing, reign: Reign) -> int:
+    """Where a commit goes back to that is rebuilt from the segments: the least offset that any doubt names.
+
+    KIP-279 goes by the ends of lists of one line; a walk can have mixed two, so the lists are compared at each offset
+    too. Where `log.start` lies above the log's own start, an earlier lineage may have moved it there.
+
+    Raises:
+        SegmentChanged, CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: as `past_end`.
+    """
+    end = position.next_offset
+    if position.highest_base is not None:
+        end = min(end, past_end(store, position, listing, reign))
+    differing = first_disagreement(position.epochs, end, listing)
+    if differing is not None:
+        end = min(end, differing)
+    if start.offset > listing.bases[0]:
+        end = min(end, listing.bases[0])
+    return end
+
+
+def begins_below(start: LogStart, listing: Listing, *, latest: bool) -> int | None:
+    """Where an archive without commit and segments has to begin, because its `log.start` lies too high; else None.
+
+    Args:
+        start: was written before anything was shipped.
+        listing: of the leader's log.
+        latest: the archive begins with the active segment, not with the lowest one.
+
+    Raises:
+        SegmentChanged: the active segment is gone: look again.
+    """
+    if not latest:
+        return listing.bases[0] if start.offset > listing.bases[0] else None
+    active = listing.bases[-1]
+    if start.offset > active and log_end(listing.directory, active) < start.offset:
+        return active
+    return None
+
+
+def gone_back(
+    position: Position,
+    end: int,
+    listing: Listing,
+    reign: Reign,
+    broker: int,
+    bases: Iterable[int],
+    start: LogStart,
+    ends: Iterable[int] = (),
+) -> Commit:
+    """The commit that goes back to `end`, under a new lineage.
+
+    Args:
+        position: the commit that it replaces, or the run that was walked.
+        end: the new next offset, not above the old one.
+        listing: of the leader's log.
+        reign: of the agent.
+        broker: id of the broker beside which the agent runs.
+        bases: base offsets of the stored segments.
+        start: the content of `log.start`.
+        ends: ends of the stored segments, where the commit is rebuilt.
+    """
+    carried = (lineage.highest for lineage in (position.lineage, start.lineage) if lineage is not None)
+    highest = max((position.next_offset, start.offset, *carried, *ends))
+    highest_base = position.highest_base
+    if end < position.next_offset or highest_base is None:
+        highest_base = max((base for base in bases if base < end), default=min(position.log_start, end))
+    containing = max((base for base in listing.bases if base <= end), default=end)
+    return replace(
+        next_commit(position, (), reign, broker),
+        highest_base=highest_base,
+        next_offset=end,
+        epochs=rewound(position.epochs, end, local_epochs(listing.directory)),
+        last_stable_offset=last_stable_offset(listing.directory, containing),
+        tail=None,
+        lineage=Lineage(reign.epoch, end, highest),
+    )
+
+
+def settle_log_start(
+    store: ObjectStore, keys: PartitionKeys, start: StoredLogStart, lineage: Lineage, listing: Listing
+) -> LogStart:
+    """Write `log.start` with the commit's lineage, on the ETag read.
+
+    Readers then begin at the lowest offset from where the commit went back to that this leader holds, or lower, where
+    `log.start` was lower before. It is written also where the number stays: its lineage fences late writers.
+
+    Raises:
+        PreconditionFailed, OutcomeUnknown: it may be another's: read commit and `log.start` again.
+        StoreUnavailable, AccessDenied: the store's.
+    """
+    held = max(lineage.begin, listing.bases[0])
+    settled = LogStart(min(start.content.offset, held), lineage)
+    store.put(keys.log_start, settled.encode(), condition=IfMatch(start.etag))
+    log.warning(
+        "log.start follows the commit's lineage",
+        key=keys.log_start,
+        before=start.content.offset,
+        log_start=settled.offset,
+        lineage=lineage.encode(),
+    )
+    return settled
