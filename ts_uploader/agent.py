@@ -31,6 +31,7 @@ from ts_uploader.backlog import Backlog, retention_left
 from ts_uploader.backlog_metrics import BacklogCollector
 from ts_uploader.chapters import ChapterWriter
 from ts_uploader.commit import CommitLog
+from ts_uploader.ends import EndsWriter
 from ts_uploader.environment import Environment
 from ts_uploader.events import (
     AnyTask,
@@ -149,6 +150,7 @@ class Agent:
         self._commits: WorkQueue[AnyTask] = WorkQueue()
         self._questions: WorkQueue[AnyTask] = WorkQueue()
         self._chapters = ChapterWriter(self._stores.of, lambda: self._stores.pace.limit is not None)
+        self._ends = EndsWriter(self._keys, environment.broker_id, self._ask_backlog, self._stores.of, self._metrics)
         performer = Performer(
             Uploader(self._stores.of, self._settings.retention),
             CommitLog(
@@ -174,6 +176,7 @@ class Agent:
             self._thread("watcher", self._watcher.run),
             self._thread("leadership", self._leadership.run),
             self._thread("chapters", self._chapters.run),
+            self._thread("ends", self._ends.run),
             *(self._worker(f"question-{n}", self._questions, performer) for n in range(_QUESTION_THREADS)),
             *(self._worker(f"commit-{n}", self._commits, performer) for n in range(COMMIT_THREADS)),
             *(self._worker(f"upload-{n}", self._uploads, performer) for n in range(config.upload_threads)),
@@ -417,6 +420,7 @@ class Agent:
         self._commits.close()
         self._questions.close()
         self._chapters.close()
+        self._ends.close()
         if self._reporting is not None:
             self._reporting.stop()
         self._leadership.stop()

@@ -33,6 +33,8 @@ class Backlog:
             tail of one that lost it.
         wait: what is not known that would have to be, before anything of the partition can go, or what of that was
             asked for in vain, or that there is a hole; None for nothing.
+        high_watermark: that counts; None while none does, or while the reign is not one.
+        counted_at: nanoseconds since the epoch, when the broker wrote it down.
     """
 
     listing: Listing
@@ -42,6 +44,8 @@ class Backlog:
     next_offset: int | None
     hole: bool
     wait: Wait | None
+    high_watermark: int | None = None
+    counted_at: int | None = None
 
     @property
     def waits_for(self) -> str | None:

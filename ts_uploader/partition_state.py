@@ -37,6 +37,7 @@ class PartitionState:
     rivals: Rivals | None = None  # where several directories are live; `directory` is then the one that counts, or None
     counting: Counting = field(default_factory=Counting)
     high_watermark: int | None = None
+    counted_at: int | None = None
     doubted: int | None = None  # a high watermark below the next offset, for which the store was asked again
     position: Position | None = None
     reached: int | None = None  # the next offset as last known in this reign, also while it is asked for anew
@@ -65,7 +66,7 @@ class PartitionState:
     def start_over(self, generation: int) -> None:
         """Forget everything that was true of the reign or directory before; results under way no longer count."""
         self.generation = generation
-        self.high_watermark = self.doubted = None
+        self.high_watermark = self.counted_at = self.doubted = None
         self.position = self.reached = None
         self.asking = self.committing = False
         self.failures = self.unanswered = 0

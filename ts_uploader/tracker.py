@@ -198,6 +198,8 @@ class Tracker:
                 next_offset=next_offset,
                 hole=hole,
                 wait=_HOLE if hole else wait,
+                high_watermark=None if state.reign is None else state.high_watermark,
+                counted_at=None if state.reign is None else state.counted_at,
             )
         return waiting
 
@@ -284,6 +286,7 @@ class Tracker:
             if listing is None or reign is None or not counts or event.offsets is None:
                 continue
             state.high_watermark = event.offsets.get((state.partition.topic, state.partition.partition))
+            state.counted_at = None if event.file is None else event.file[0][1]
             self._doubt(state)
             tasks += self._advance(state)
         return tasks
