@@ -39,6 +39,7 @@ class PartitionState:
     counting: Counting = field(default_factory=Counting)
     high_watermark: int | None = None
     short: tuple[int, int] = (-1, 0)  # a base, and how many checkpoints in a row ended below the end of its segment
+    counted_at: int | None = None
     doubted: int | None = None  # a high watermark below the next offset, for which the store was asked again
     position: Position | None = None
     reached: int | None = None  # the next offset as last known in this reign, also while it is asked for anew
@@ -72,7 +73,7 @@ class PartitionState:
     def start_over(self, generation: int) -> None:
         """Forget everything that was true of the reign or directory before; results under way no longer count."""
         self.generation = generation
-        self.high_watermark = self.doubted = None
+        self.high_watermark = self.counted_at = self.doubted = None
         self.position = self.reached = None
         self.asking = self.committing = False
         self.retries.clear()

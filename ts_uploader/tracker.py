@@ -200,6 +200,8 @@ class Tracker:
                 next_offset=next_offset,
                 hole=hole,
                 wait=why(state, listing, unshipped),
+                high_watermark=None if state.reign is None else state.high_watermark,
+                counted_at=None if state.reign is None else state.counted_at,
             )
         return waiting
 
@@ -304,6 +306,7 @@ class Tracker:
                 continue
             state.high_watermark = event.offsets.get((state.partition.topic, state.partition.partition))
             state.take_checkpoint()
+            state.counted_at = None if event.file is None else event.file[0][1]
             self._doubt(state)
             tasks += self._advance(state)
         return tasks
