@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from ts_uploader.events import AskStore, FillGap, PassGap, Ship, WriteCommit
+from ts_uploader.events import AskStore, FillGap, LookBelow, PassGap, Ship, WriteCommit
 from ts_uploader.failures import FAILURE_REASONS
 from ts_uploader.waiting import WAIT_REASONS
 
@@ -34,6 +34,7 @@ _OPERATIONS = {
     WriteCommit.__name__: "move the commit along the run",
     PassGap.__name__: "record a gap and commit beyond it",
     FillGap.__name__: "commit a gap as filled",
+    LookBelow.__name__: "find `.deleted` files of this log",
 }
 _GAP_REASONS = {
     GAP_DELETED: "retention (or DeleteRecords) took the segments before they were shipped",
@@ -102,7 +103,8 @@ class Metrics:
         )
         self.errors = self._counter(
             "errors",
-            "Operations that failed and are tried again. `AskStore` is the question where to go on.",
+            "Operations that failed and are tried again. `AskStore` is the question where to go on, `CheckStores` the "
+            "start's question whether a store admits the agent, `WriteEnds` the writing of high watermarks.",
             "operation",
             "reason",
         )

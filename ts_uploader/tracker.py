@@ -10,9 +10,10 @@ A partition is worked on while four things are known, each from its own source:
 Then the segments from the one that contains the next offset on go up, several at once, up to the high watermark; the
 commit moves along the run only, whatever later segments did (protocol rules 1 to 4 and 8 of the design).
 
-A segment that was seen live in this reign and that retention took since still goes up, as long as its files are there
-under another name. What is gone for good becomes a gap, once two listings a checkpoint interval apart agree on it; a
-recorded gap that this log holds after all is filled (rule 10).
+A segment that retention took still goes up, as long as its files are there under their `.deleted` names, if it was
+seen live in this leadership or hangs on what lives (`ts_uploader.hanging`). What is gone for good becomes a gap, once
+two whole listings a checkpoint interval apart agree on it; a recorded gap that this log holds after all is filled
+(rule 10).
 
 Whatever goes wrong, the position is forgotten and read from the store again; what was shipped in the same reign stays
 shipped. The one thread that calls `observe` and `conclude` owns all state here.
@@ -37,7 +38,9 @@ from ts_uploader.events import (
     HighWatermarks,
     Led,
     Listing,
+    LookBelow,
     LookDue,
+    LookedBelow,
     NotLed,
     Observation,
     PassGap,
@@ -143,6 +146,11 @@ class Tracker:
             case Committed():
                 state.committing = False
                 state.take_committed(result.position)
+            case LookedBelow():
+                state.looking = False
+                state.retries.looked_below()
+                state.hanging = {file.base: file for file in result.hanging}
+                state.below, state.below_wanted = result.below, result.wanted
             case Fenced():
                 state.fenced = result.reign
                 state.reign = None
@@ -151,6 +159,7 @@ class Tracker:
                 self._on_failed(state, result)
             case Changed():
                 state.in_flight.discard(result.base)
+                state.look_again_below()
                 # The listing is known to be old: nothing more is taken from it until a new one comes.
                 state.listing = None
                 if not state.retries.changed(result.base, result.reason):
@@ -171,7 +180,7 @@ class Tracker:
                 waiting[partition] = Backlog(state.rivals.listings[0], None, 0, None, None, hole=False, wait=undecided)
                 continue
             # A listing that is known to be old still says more than nothing.
-            listing = state.listing or state.whole
+            listing = state.listing or state.shown
             if listing is None or state.said is None:
                 continue
             next_offset = state.reached
@@ -191,6 +200,8 @@ class Tracker:
                 next_offset=next_offset,
                 hole=hole,
                 wait=why(state, listing, unshipped),
+                high_watermark=None if state.reign is None else state.high_watermark,
+                counted_at=None if state.reign is None else state.counted_at,
             )
         return waiting
 
@@ -269,6 +280,9 @@ class Tracker:
         elif failed.operation == AskStore.__name__:
             state.asking = False
             state.take_failed_question(failed.reason)
+        elif failed.operation == LookBelow.__name__:
+            state.looking = False
+            state.retries.look_below_failed(failed.reason)
         else:
             state.committing = False
             state.fills = None
@@ -292,6 +306,7 @@ class Tracker:
                 continue
             state.high_watermark = event.offsets.get((state.partition.topic, state.partition.partition))
             state.take_checkpoint()
+            state.counted_at = None if event.file is None else event.file[0][1]
             self._doubt(state)
             tasks += self._advance(state)
         return tasks
@@ -326,6 +341,7 @@ class Tracker:
         if run and not state.committing:
             state.committing = True
             tasks.append(WriteCommit(state.partition, state.generation, reign, state.position, run))
+        tasks += self._look_below(state, reign, listing, state.position)
         tasks += self._gap(state, reign, listing, state.position)
         tasks += self._fill(state, reign, listing, state.position)
         return tasks + self._ships(state, reign, listing, state.position)
@@ -360,19 +376,46 @@ class Tracker:
                         next_base,
                         position.epochs,
                         position.next_offset,
+                        seen=state.saw(base, next_base),
+                        hangs=state.hangs(base, listing),
+                        variants_below=position.lineage.highest if position.lineage is not None else 0,
                     )
                 )
         return tasks
 
+    def _look_below(self, state: PartitionState, reign: Reign, listing: Listing, position: Position) -> list[AnyTask]:
+        """Find out whether `.deleted` files of before this leadership hold what is missing in the store."""
+        wanted = min((position.next_offset, *(low for low, _ in position.gaps)))
+        known = not state.unknown_below(listing) and (wanted >= state.below_wanted or not state.below)
+        if state.looking or wanted >= listing.bases[0] or known:
+            return []
+        state.looking = True
+        seen = frozenset(state.taken)
+        return [
+            LookBelow(
+                state.partition,
+                state.generation,
+                reign,
+                listing,
+                position.epochs,
+                position.next_offset,
+                wanted,
+                seen,
+            )
+        ]
+
     def _gap(self, state: PartitionState, reign: Reign, listing: Listing, position: Position) -> list[AnyTask]:
-        """Pass what this broker does not hold any more, once that is sure."""
+        """Pass what this broker does not hold any more, once two whole listings agree on that."""
         if state.holds(listing, position.next_offset):
             state.gap_since = None
             return []
-        if state.gap_since is None:
+        patience = self._checkpoint_seconds * _NANOSECONDS
+        if state.gap_since is None and listing.whole:
             state.gap_since = listing.taken_at
-        if listing.taken_at - state.gap_since < self._checkpoint_seconds * _NANOSECONDS:
+        if not listing.whole or state.gap_since is None or listing.taken_at - state.gap_since < patience:
             return self._second_look(state)
+        if state.looking or state.unknown_below(listing):
+            return []
         end, _ = next(state.held(listing, position.next_offset), (listing.bases[0], 0))
         # What is still being read from an open file may yet be shipped, though its names are gone.
         if state.committing or any(base < end for base in state.in_flight):
@@ -391,7 +434,7 @@ class Tracker:
 
     def _fill(self, state: PartitionState, reign: Reign, listing: Listing, position: Position) -> list[AnyTask]:
         """Commit a recorded gap as filled, once every segment of it that this broker holds stands in the store."""
-        if state.committing:
+        if state.committing or state.looking:
             return []
         for gap in position.gaps:
             inside = [base for base, end in state.held(listing, gap[0]) if overlapping((gap,), base, end)]

@@ -51,7 +51,7 @@ class GoingOn:
             ChaptersAtOnce(store),  # type: ignore[arg-type]
         )
 
-    def hint(self, partition: TopicPartition) -> None:
+    def hint(self, partition: TopicPartition, *, whole: bool) -> None:
         """A rescan of the performer's."""
         self._see(partition)
 
@@ -66,7 +66,7 @@ class GoingOn:
         for _ in range(1 + OTHER_FILES):  # the file that the agent finds, and those after it that make it count
             self._files += 1
             self._tick(CHECKPOINT_SECONDS)
-            self._observe(replace(high_watermarks, file=((self._files, 1, 1), 1)))
+            self._observe(replace(high_watermarks, file=((self._files, self._now, 1), 1)))
         for _ in range(_TASKS_A_LOOK):
             if not self._tasks:
                 return
