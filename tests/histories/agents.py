@@ -6,7 +6,7 @@ A task may be under way while its agent is told of something, takes another task
 import itertools
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from tests.histories.clock import Clock
@@ -19,7 +19,7 @@ from ts_common.object_keys import ClusterKeys, PartitionKeys
 from ts_common.store.contract import ObjectStore
 from ts_uploader.chapters import write_chapter
 from ts_uploader.commit import CommitLog
-from ts_uploader.events import AnyTask, AskStore, Led, NotLed, Observation, Reign, Rescan
+from ts_uploader.events import AnyTask, AskStore, Led, Listing, NotLed, Observation, Reign, Rescan, Task
 from ts_uploader.metrics import Metrics
 from ts_uploader.retention import TopicRetention
 from ts_uploader.tracker import Tracker
@@ -31,6 +31,8 @@ TP = TopicPartition("t", 0)
 CLUSTER = ClusterKeys("c")
 METRICS = Metrics()
 T = TypeVar("T")
+_LOOKS = 3  # the watcher's are ten
+_GATHERING_SECONDS = 0.1  # the watcher's, between two looks
 
 
 class Killed(BaseException):
@@ -45,7 +47,7 @@ class Work:
         agent: whose.
         life: which of its processes; another one by now means that this one was killed.
         task: what is done.
-        topic: the living one when it began.
+        topic: that the task names; the living one where there is no task.
         replica: of the broker, when it began.
         starts: every log start offset that the broker had meanwhile.
         epochs: every epoch that its checkpoint ended with meanwhile.
@@ -108,7 +110,8 @@ class Agent:
         self.life = next(self._lives)
         self.tracker = Tracker(self._reset)
         self.tasks.clear()
-        self.listed: list[tuple[int, int]] = []  # when, and the lowest live base
+        self._listing: Listing | None = None
+        self.listed: list[tuple[int, int]] = []  # whole listings: when, and the lowest live base
         self._performer = Performer(
             Uploader(lambda _: self._store, lambda _: TopicRetention(compacted=True)),
             CommitLog(CLUSTER, self.broker, lambda _: self._store),
@@ -117,21 +120,25 @@ class Agent:
             _ChaptersAtOnce(self._store),  # type: ignore[arg-type]
         )
 
-    def hint(self, _: TopicPartition) -> None:
+    def hint(self, _: TopicPartition, *, whole: bool = False) -> None:
         """A rescan of the performer's: the listing comes at once."""
-        self.see_directory()
+        for _ in range(_LOOKS if whole else 1):
+            self.see_directory()
+            if self._listing is not None and self._listing.whole:
+                break
 
     def see_directory(self) -> None:
         """The scan looks."""
         directory = self._cluster.brokers[self.broker].path
         life = self.life
+        self._clock.tick(_GATHERING_SECONDS)
         # While it looks the process may end.
-        listing = self._alone(None, lambda: list_partition(TP, directory, directory.parent))
+        listing = self._alone(None, lambda: list_partition(TP, directory, directory.parent, earlier=self._listing))
         if listing is not None and life == self.life:
-            now = self._clock.tick()
-            if listing.bases:
-                self.listed.append((now, listing.bases[0]))
-            self._observe(replace(listing, taken_at=now))
+            self._listing = listing
+            if listing.bases and listing.whole:
+                self.listed.append((listing.taken_at, listing.bases[0]))
+            self._observe(listing)
 
     def see_checkpoint(self) -> None:
         """The agent reads the broker's checkpoint of high watermarks."""
@@ -173,7 +180,9 @@ class Agent:
         return sum(isinstance(task, AskStore | Rescan) for task in self.tasks)
 
     def _alone(self, task: AnyTask | None, do: Callable[[], T]) -> T | None:
-        work = Work(self, self.life, task, self._cluster.topic, self._cluster.brokers[self.broker])
+        named = task.reign.topic_id if isinstance(task, Task) else self._cluster.topic.topic_id
+        (topic,) = (each for each in self._cluster.topics if each.topic_id == named)
+        work = Work(self, self.life, task, topic, self._cluster.brokers[self.broker])
         work.look()
         self._stack.append(work)
         try:

@@ -6,6 +6,7 @@ becomes two system calls, as that of a large directory is (getdents64), and a fi
 
 import os
 import time
+from types import SimpleNamespace
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from tests.histories.clock import Clock
 from ts_common import catalog, fetch
 from ts_uploader import segment_file
 from ts_uploader.watch import scan
@@ -67,17 +69,22 @@ class _OneThread(Executor):
 
 
 @contextmanager
-def installed(pause: Pause, sleep: Callable[[float], None]) -> Iterator[None]:
+def installed(pause: Pause, sleep: Callable[[float], None], clock: Clock) -> Iterator[None]:
     """Let others act inside tasks, and let no one sleep.
 
     Args:
         pause: called with what comes next, wherever others may act.
         sleep: called instead of `time.sleep`.
+        clock: that directories are listed by.
     """
     hooked = _HookedOs(pause)
+    hooked_time = SimpleNamespace(
+        monotonic=lambda: clock.tick(0.001) / 1e9, monotonic_ns=lambda: clock.tick(0.001), sleep=sleep
+    )
     with (
         patch.object(segment_file, "os", hooked),
         patch.object(scan, "os", hooked),
+        patch.object(scan, "time", hooked_time),
         patch.object(catalog, "ThreadPoolExecutor", _OneThread),
         patch.object(fetch, "ThreadPoolExecutor", _OneThread),
         patch.object(time, "sleep", sleep),

@@ -31,6 +31,7 @@ def come_to_rest(world: "World") -> None:
         for agent in world.agents:
             agent.see_leadership()
             agent.see_directory()
+            agent.see_directory()
         world.clock.tick(CHECKPOINT_SECONDS)
         for _ in range(2):
             for broker in range(len(cluster.brokers)):

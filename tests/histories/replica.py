@@ -205,8 +205,7 @@ class Replica:
                 next(self.ongoing)
             except StopIteration:
                 self.ongoing = None
-            now = next(self._times)  # the kernel stamps by the clock tick, which a history is quicker than
-            os.utime(self.path, ns=(now, now))
+            self._changed()
 
     def finish(self) -> None:
         """All renames that have begun."""
@@ -218,6 +217,7 @@ class Replica:
         while self._trash:
             for path in self._trash.pop(0):
                 path.unlink(missing_ok=True)
+                self._changed()
             if not everything:
                 break
 
@@ -329,8 +329,7 @@ class Replica:
             path = self._file(base, suffix)
             path.unlink(missing_ok=True)
             path.touch()
-        now = next(self._times)
-        os.utime(self.path, ns=(now, now))
+        self._changed()
 
     def _file(self, base: int, suffix: str) -> Path:
         return self.path / f"{base:020d}{suffix}"
@@ -343,3 +342,9 @@ class Replica:
         new = checkpoint.with_name("leader-epoch-checkpoint.tmp")
         new.write_text("\n".join(lines) + "\n")
         new.replace(checkpoint)
+        self._changed()
+
+    def _changed(self) -> None:
+        """The directory has another stamp: the kernel stamps by the clock's tick, which a history is quicker than."""
+        now = next(self._times)
+        os.utime(self.path, ns=(now, now))
