@@ -19,7 +19,7 @@ from ts_common.object_keys import ClusterKeys, PartitionKeys
 from ts_common.store.contract import ObjectStore
 from ts_uploader.chapters import write_chapter
 from ts_uploader.commit import CommitLog
-from ts_uploader.events import AnyTask, AskStore, Led, Listing, NotLed, Observation, Reign, Rescan, Task
+from ts_uploader.events import AnyTask, AskStore, Led, Listing, LookDue, NotLed, Observation, Reign, Rescan, Task
 from ts_uploader.metrics import Metrics
 from ts_uploader.retention import TopicRetention
 from ts_uploader.tracker import Tracker
@@ -168,6 +168,7 @@ class Agent:
         task = self.tasks.pop(index % len(self.tasks))
         if isinstance(task, Rescan):
             self._clock.tick(task.after_seconds)
+            self.tasks += self.tracker.conclude(LookDue(task.partition, task.generation))
         tracker = self.tracker
         result = self._alone(task, lambda: self._performer.perform(task))
         if result is not None and self.tracker is tracker:

@@ -27,7 +27,7 @@ from ts_common.segment_metadata import decode_metadata
 from ts_common.store.contract import IfAbsent, ObjectStore
 from ts_common.transactions import find_hidden, stable_end
 from ts_common.view import PartitionView, open_view
-from ts_uploader.events import AskStore, PassGap, Task, WriteCommit
+from ts_uploader.events import AskStore, PassGap, Ship, Task, WriteCommit
 from ts_uploader.tracker import CHECKPOINT_SECONDS
 
 
@@ -140,14 +140,12 @@ class Checks:
         lacking = [offset for offset in range(name.base, metadata.end) if offset not in content]
         untrue = [offset for offset in lacking if offset not in work.replica.cleaned]
         assert not untrue, f"{put.key} answers up to {metadata.end} and lacks {untrue}, not by compaction (rule 2)"
+        if name.epoch is not None:
+            assert name.epoch == task.reign.epoch, f"{put.key} was shipped in epoch {task.reign.epoch} (rule 6)"
+        elif isinstance(task, Ship):
+            lineage = task.variants_below
+            assert name.base >= lineage, f"{put.key} is a plain name below the lineage's {lineage} (rule 5)"
         archive.copies[put.key] = Copy(name.base, metadata.end, content, work.replica)
-
-    def _name(self, archive: Archive, put: Put, name: SegmentName, task: Task) -> None:
-        commit = self.commit(archive)
-        if commit is None or commit.lineage is None or commit.epoch != task.reign.epoch:
-            return
-        taken = name.base < commit.lineage.highest and name.epoch is None
-        assert not taken, f"{put.key} is a plain name below {commit.lineage} (rule 5)"
 
     def _gap(self, archive: Archive, name: str, work: Work) -> None:
         parsed = parse_gap_name(name)

@@ -60,6 +60,7 @@ class Cluster:
         self.topics: list[Topic] = []
         self.brokers: list[Replica] = []
         self.gathered = [0 for _ in rolls]
+        self.change_times: dict[int, int] = {}
         self._writes = itertools.count(1)
         self.create()
 
@@ -234,7 +235,9 @@ class Cluster:
 
     def _replica(self, number: int, made_at: int) -> Replica:
         path = self._directory / f"broker-{number}" / "t-0"
-        return Replica(path, self._rolls[number], self.topic.codec, self.topic.topic_id, made_at)
+        return Replica(
+            path, self._rolls[number], self.topic.codec, self.topic.topic_id, made_at, self.change_times
+        )
 
     def _end_epoch(self) -> None:
         self.topic.lines[self.epoch] = list(self._line)

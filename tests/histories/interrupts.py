@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 from tests.histories.clock import Clock
 from ts_common import catalog, fetch
-from ts_uploader import segment_file
+from ts_uploader import scans, segment_file
 from ts_uploader.watch import scan
 
 Pause = Callable[[str], None]
@@ -25,8 +25,18 @@ Pause = Callable[[str], None]
 class _HookedOs:
     """The module `os`, but for what looks at files."""
 
-    def __init__(self, pause: Pause) -> None:
+    def __init__(self, pause: Pause, change_times: dict[int, int]) -> None:
         self._pause = pause
+        self._change_times = change_times
+
+    def fstat(self, descriptor: int) -> Any:
+        """With the change time that the model gives a renamed file."""
+        status = os.fstat(descriptor)
+        changed = self._change_times.get(status.st_ino)
+        if changed is None:
+            return status
+        fields = {name: getattr(status, name) for name in dir(status) if name.startswith("st_")}
+        return SimpleNamespace(**{**fields, "st_ctime_ns": changed})
 
     def __getattr__(self, name: str) -> Any:
         return getattr(os, name)
@@ -69,21 +79,25 @@ class _OneThread(Executor):
 
 
 @contextmanager
-def installed(pause: Pause, sleep: Callable[[float], None], clock: Clock) -> Iterator[None]:
+def installed(
+    pause: Pause, sleep: Callable[[float], None], clock: Clock, change_times: dict[int, int]
+) -> Iterator[None]:
     """Let others act inside tasks, and let no one sleep.
 
     Args:
         pause: called with what comes next, wherever others may act.
         sleep: called instead of `time.sleep`.
         clock: that directories are listed by.
+        change_times: of files that were renamed, by inode.
     """
-    hooked = _HookedOs(pause)
+    hooked = _HookedOs(pause, change_times)
     hooked_time = SimpleNamespace(
         monotonic=lambda: clock.tick(0.001) / 1e9, monotonic_ns=lambda: clock.tick(0.001), sleep=sleep
     )
     with (
         patch.object(segment_file, "os", hooked),
         patch.object(scan, "os", hooked),
+        patch.object(scans, "os", hooked),
         patch.object(scan, "time", hooked_time),
         patch.object(catalog, "ThreadPoolExecutor", _OneThread),
         patch.object(fetch, "ThreadPoolExecutor", _OneThread),

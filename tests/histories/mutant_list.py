@@ -6,7 +6,7 @@ from typing import Any
 
 from ts_common.commit import LogStart
 from ts_common.epochs import EpochLine
-from ts_uploader import commit, divergence, going_back, local_log, log_start, next_commit, reign, uploader
+from ts_uploader import commit, coverage, divergence, going_back, hanging, local_log, log_start, next_commit, reign, uploader
 from ts_uploader.commit import CommitLog
 from ts_uploader.high_watermarks import Counting
 from ts_uploader.partition_state import PartitionState
@@ -57,7 +57,8 @@ MUTANTS = (
     _mutant(
         "m3",
         "What follows a segment that lost its tail is not looked at again.",
-        (uploader._check_neighbours, "now = _listing(task)", "return"),
+        (coverage._live_end, "if (task.base, task.next_base) not in pairwise(now.bases):", "if False:"),
+        (coverage._live_end, "if task.next_base not in now.bases:", "if False:"),
     ),
     _mutant(
         "m4",
@@ -67,7 +68,8 @@ MUTANTS = (
     _mutant(
         "m5",
         "The file is not looked at again after it was read.",
-        (Uploader.ship, "_check_unchanged(task, log)", "pass"),
+        (coverage.coverage_end, "if log.stands:", "if True:"),
+        (coverage._live_end, "if task.next_base not in now.bases:", "if False:"),
     ),
     _mutant(
         "m6",
@@ -92,16 +94,7 @@ MUTANTS = (
     _mutant(
         "m10",
         "A gap is recorded after one listing.",
-        (
-            Tracker._gap,
-            "if listing.taken_at - state.gap_since < self._checkpoint_seconds * _NANOSECONDS:",
-            "if False:",
-        ),
-        (
-            Tracker._gap,
-            "return [Rescan(state.partition, 0, self._checkpoint_seconds)]",
-            "pass",
-        ),
+        (Tracker._gap, " or listing.taken_at - state.gap_since < patience", ""),
     ),
     _mutant(
         "m11",
@@ -184,6 +177,45 @@ MUTANTS = (
         "log-start-overwritten",
         "The first `log.start` is written without a condition.",
         (log_start.write_log_start, "condition=IfAbsent()", "condition=None"),
+    ),
+    # --- files
+    _mutant(
+        "listing-of-many-instants",
+        "Any listing counts where the neighbour of a segment has to tell its coverage, or that a gap is one.",
+        (coverage.coverage_end, "whole_listing(task.listing) if by_neighbour else _listing(task)", "_listing(task)"),
+        (Tracker._gap, "not listing.whole or ", ""),
+        (Tracker._gap, " and listing.whole", ""),
+    ),
+    _mutant(
+        "plain-names-below-lineage",
+        "Below the third element of its lineage an agent ships under plain names.",
+        (uploader._names, "if task.base >= task.variants_below:", "if True:"),
+    ),
+    _mutant(
+        "variants-by-batches",
+        "A variant's name bears the leader epoch of its last batch.",
+        (uploader._names, "epoch = task.reign.epoch", "epoch = scan.epochs[-1][0] if scan.epochs else -1"),
+    ),
+    _mutant(
+        "deleted-in-any-order",
+        "A `.deleted` file hangs though a lower one was renamed later.",
+        (hanging.hanging, "if (above > last or last == NO_EPOCH) and any(", "if False and any("),
+    ),
+    _mutant(
+        "deleted-of-any-line",
+        "A `.deleted` file hangs whatever epochs the commit gives its offsets.",
+        (hanging._agrees, "if said is not None and said != stretch.epoch:", "if False:"),
+    ),
+    _mutant(
+        "stale-txnindex",
+        "The `.txnindex.deleted` of another segment counts for a live one.",
+        (
+            uploader._indexes,
+            "            indexes = read_indexes(task.listing.directory, task.base)\n",
+            "            indexes = read_indexes(task.listing.directory, task.base)\n"
+            "            with suppress(SegmentChanged):\n"
+            "                indexes = read_indexes(task.listing.directory, task.base, deleted=True) | indexes\n",
+        ),
     ),
     # --- the run
     _mutant(

@@ -25,6 +25,7 @@ from tests.histories.records import (
 
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
 Steps = Iterator[None]
+_RENAMES = itertools.count(1)
 
 
 class Replica:
@@ -36,6 +37,7 @@ class Replica:
         codec: of the topic.
         topic_id: of the topic.
         made_at: nanoseconds since the epoch.
+        change_times: when files were renamed, by inode; the kernel's stamps are too coarse for a history.
 
     Attributes:
         history: the batch of every offset from 0 on, as this log's line has it, also what retention and compaction took.
@@ -47,7 +49,9 @@ class Replica:
         ongoing: the renames that have begun.
     """
 
-    def __init__(self, path: Path, roll: int, codec: Codec, topic_id: str, made_at: int) -> None:
+    def __init__(
+        self, path: Path, roll: int, codec: Codec, topic_id: str, made_at: int, change_times: dict[int, int]
+    ) -> None:
         self.path = path
         self.roll_size = roll
         self.codec = codec
@@ -61,6 +65,7 @@ class Replica:
         self._end = 0
         self._trash: list[list[Path]] = []
         self._times = itertools.count(1)
+        self._change_times = change_times
         self.path.mkdir(parents=True)
         metadata = self.path / "partition.metadata"
         metadata.write_text(f"version: 0\ntopic_id: {topic_id}")
@@ -310,6 +315,7 @@ class Replica:
         for suffix in SUFFIXES:
             path = self._file(base, suffix + before)
             if path.exists():
+                self._change_times[path.stat().st_ino] = 10**18 + next(_RENAMES)
                 path.replace(self._file(base, suffix + after))
                 yield
 

@@ -166,7 +166,7 @@ class World:
     def open(self) -> Iterator["World"]:
         """With interrupts inside tasks; afterwards nothing of it is left."""
         try:
-            with installed(self.pause, self._sleep, self.clock):
+            with installed(self.pause, self._sleep, self.clock, self.cluster.change_times):
                 self._begin()
                 yield self
         finally:
