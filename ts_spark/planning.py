@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ts_common.errors import DataLoss
-from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.parallel import in_threads
 from ts_common.plan import Hole, with_spares
 from ts_common.store.contract import ObjectStore
 from ts_common.store.options import BY_ENVIRONMENT
-from ts_common.transactions import find_aborted, stable_end
+from ts_common.transactions import Hidden, find_hidden, stable_end
 from ts_common.view import PartitionView, open_view
 from ts_spark.bounds import check_named_partitions, find_bounds
 from ts_spark.filters import EVERYTHING, Wanted
@@ -154,13 +153,13 @@ def plan_partition(
         CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from reading indexes and timestamps.
     """
     shown: PartitionView = view
-    aborted: tuple[AbortedTransaction, ...] = ()
+    hidden = Hidden()
     if options.read_committed:  # markers can stand behind what is shown
         shown = replace(view, end=stable_end(store, view))
     bounds = find_bounds(store, shown, options)
     windows = wanted.windows(bounds.start, bounds.end)
     if options.read_committed and windows:
-        aborted = find_aborted(store, view, windows[0][0], windows[-1][1])
+        hidden = find_hidden(store, view, windows[0][0], windows[-1][1])
     losses = [
         f"{view.partition}: offsets {low} to {high - 1} {what}"
         for start, end, what in bounds.lost
@@ -173,7 +172,10 @@ def plan_partition(
             losses.append(f"{view.partition}: offsets {part.start} to {part.end - 1} are lost: {why}")
         else:
             ranges.append(part)
+    losses += [
+        f"{view.partition}: offsets {one.first} to {one.hole.start - 1} are {one.reason}" for one in hidden.cut_off
+    ]
     timely = tuple(in_time(store, ranges, wanted.milliseconds))
     if not options.tolerance.fails:
         timely = tuple(with_spares(timely, view.copies, view.epochs))
-    return PartitionPlan(view, PartitionRanges(timely, aborted), tuple(losses))
+    return PartitionPlan(view, PartitionRanges(timely, hidden.transactions), tuple(losses))

@@ -33,7 +33,7 @@ from ts_common.gaps import merged
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys, PartitionKeys
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
-from ts_uploader.divergence import WHAT_TO_DO, check_tail, living_epochs, past_end
+from ts_uploader.divergence import WHAT_TO_DO, check_tail, is_legacy, living_epochs, past_end
 from ts_uploader.events import (
     Asked,
     AskStore,
@@ -303,6 +303,7 @@ class CommitLog:
         if not isinstance(position.commit, Commit) and known is not None and ends_alike(known, commit):
             commit = replace(commit, last_stable_offset=known.last_stable_offset, tail=known.tail)
         lost = (end, position.next_offset) if end < position.next_offset and position.commit is not None else None
+        legacy = lost is not None and is_legacy(position, end)
         position = replace(position, gaps=tuple(gap for gap in position.gaps if gap[0] < end))
         position = self._put(task.partition, position, commit)
         position = self._settle(store, position, start, listing)
@@ -316,7 +317,7 @@ class CommitLog:
             )
         else:
             log.warning("the commit begins a new lineage", **facts)
-        return Asked(task.partition, task.generation, task.reign, position, lost)
+        return Asked(task.partition, task.generation, task.reign, position, lost, legacy)
 
     def _settle(self, store: ObjectStore, position: Position, start: StoredLogStart, listing: Listing) -> Position:
         """The position, with `log.start` of the commit's lineage: no commit moves on before that."""

@@ -250,6 +250,14 @@ def shared_end_by_bytes(store: ObjectStore, catalog: PartitionCatalog, next_offs
     return end
 
 
+def is_legacy(position: Position, end: int) -> bool:
+    """Whether a commit that goes back to `end` loses batches of magic 0 or 1: the run's epochs begin above.
+
+    Such batches bear no epoch. Readers cannot see that the copies which hold the lost ones are dead (reading rule 2).
+    """
+    return position.epochs.at(max(end, position.log_start)) is None
+
+
 def rewound(epochs: EpochLine, end: int, local: EpochLine | None) -> EpochLine:
     """A run's epochs up to `end`, continued from the local checkpoint."""
     return epochs.continued(local or EpochLine(), end)

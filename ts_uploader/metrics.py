@@ -114,6 +114,11 @@ class Metrics:
             "lost_offsets",
             "Offsets that were committed and that an election lost: the commit went back to the new leader's log.",
         )
+        self.legacy_rewinds = self._counter(
+            "legacy_rewinds",
+            "Times that a commit went back over records of magic 0 or 1, which bear no leader epoch: readers may show "
+            "the lost records, and hide those of the new leader.",
+        )
         self.gaps = self._counter("gaps", "Ranges of offsets recorded to exist nowhere.", "reason")
         self.gap_offsets = self._counter(
             "gap_offsets", "Offsets in the ranges that were recorded to exist nowhere.", "reason"

@@ -111,6 +111,14 @@ class Performer:
                 asked = self._commits.ask(task)
                 if asked.lost is not None:
                     self._metrics.lost_offsets.inc(asked.lost[1] - asked.lost[0])
+                if asked.legacy:
+                    self._metrics.legacy_rewinds.inc()
+                    log.error(
+                        "an election lost records of magic 0 or 1; readers may show lost records from there on, and "
+                        "hide the new leader's (runbook: old magic and unclean elections)",
+                        partition=str(asked.partition),
+                        lost=asked.lost,
+                    )
                 return asked
             case WriteCommit():
                 committed = self._committed(self._commits.write(task))

@@ -113,6 +113,7 @@ class PartitionListing:
         stranger_count: how many there are.
         has_incarnations: whether the topic of this directory's name has its list of incarnations here.
         has_others: whether anything but such a list, strangers and `log.start` lies here.
+        log_start_written: when `log.start` was written, seconds since the epoch; None where there is none.
     """
 
     catalog: PartitionCatalog
@@ -123,6 +124,7 @@ class PartitionListing:
     stranger_count: int
     has_incarnations: bool
     has_others: bool
+    log_start_written: float | None = None
 
 
 def list_partition(store: ObjectStore, keys: PartitionKeys) -> PartitionListing:
@@ -143,6 +145,7 @@ def list_partition(store: ObjectStore, keys: PartitionKeys) -> PartitionListing:
         stranger_count=notes.kinds["stranger"],
         has_incarnations=bool(notes.kinds["incarnations"]),
         has_others=any(notes.kinds[kind] for kind in ("segment", "commit", "gap", "chapter")),
+        log_start_written=notes.log_start_written,
     )
 
 
@@ -156,6 +159,7 @@ class _Notes(WrappedStore):
         self.indexes: dict[str, str] = {}  # of stems without a `.log`
         self.gap_records: list[tuple[int, int, float]] = []
         self.strangers: list[str] = []
+        self.log_start_written: float | None = None
         self.kinds: Counter[str] = Counter()
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
@@ -180,8 +184,11 @@ class _Notes(WrappedStore):
     def _kind(self, name: str, info: ObjectInfo) -> str:
         if SegmentName.parse(name) is not None:
             return "segment"
-        if name in {COMMIT_NAME, LOG_START_NAME}:
-            return "commit" if name == COMMIT_NAME else "start"
+        if name == LOG_START_NAME:
+            self.log_start_written = info.modified
+            return "start"
+        if name == COMMIT_NAME:
+            return "commit"
         if name == INCARNATIONS_NAME:
             return "incarnations"
         if name.startswith(GAPS_DIRECTORY) and (gap := parse_gap_name(name.removeprefix(GAPS_DIRECTORY))):

@@ -36,6 +36,7 @@ from tsctl.findings import (
     Kind,
 )
 from tsctl.inventory import PartitionListing
+from tsctl.log_start_check import check_log_start
 from tsctl.segment_check import Checked
 
 
@@ -70,6 +71,7 @@ def look_at_whole(
     found = [
         *findings,
         *_commit(listing, view, where, old),
+        *check_log_start(listing, copies.values(), where),
         *_missing(store, listing, view, where),
         *_dead(view, where),
         *_twice(store, overlaps, where, compare=compare),

@@ -14,11 +14,12 @@ from ts_common.config import OffsetReset
 from ts_common.directories import TopicDirectories, list_topics
 from ts_common.epochs import EpochLine
 from ts_common.model import TopicPartition
-from ts_common.object_keys import ClusterKeys
+from ts_common.object_keys import ClusterKeys, SegmentName
+from ts_common.segment_metadata import SegmentMetadata
 from ts_common.store.contract import ObjectStore
 from ts_uploader.chapters import ChapterWriter
 from ts_uploader.commit import CommitLog
-from ts_uploader.events import AnyTask, AskStore, Failed, Led, Listing, Reign
+from ts_uploader.events import AnyTask, Asked, AskStore, Failed, Led, Listing, Reign
 from ts_uploader.metrics import Metrics
 from ts_uploader.retention import TopicRetention
 from ts_uploader.tracker import Tracker
@@ -138,3 +139,34 @@ def test_a_topic_whose_name_begins_with_a_dot_is_shipped_and_listed(
     assert isinstance(commit, Commit)
     assert commit.next_offset == 10
     assert list_topics(store, keys) == {topic: TopicDirectories(frozenset({0}))}
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+def test_u05_an_election_that_lost_old_magic_is_counted_and_logged(
+    parts: Parts, store: ObjectStore, local: LocalDirectory, magic: int
+) -> None:
+    """An unclean election: broker 2 wrote 0..4 of the line and 5..9 of its own; without epochs readers see the dead."""
+
+    def batches(start: int, end: int, who: bytes, epoch: int) -> bytes:
+        if magic == 1:
+            return b"".join(build.message(1, offset, b"%s-%d" % (who, offset)) for offset in range(start, end))
+        return b"".join(build.batch(n, [build.record(0, who)], epoch=epoch) for n in range(start, end))
+
+    line = EpochLine(((3, 0),) if magic == 2 else ())
+    metadata = SegmentMetadata(10, ((3, 0),) if magic == 2 else ((-1, 0),), 10, 1, 1, 0)
+    store.put(KEYS.segment(SegmentName(0)), batches(0, 10, b"A", 3), metadata=metadata.encode())
+    store.put(KEYS.log_start, encode_log_start(0))
+    store.put(KEYS.commit, Commit(0, 10, 3, line, 10, ID, 1, 0, "theirs").encode())
+    local.write(0, batches(0, 5, b"A", 3) + batches(5, 10, b"B", 5))
+    local.segments(10)
+    if magic == 2:
+        local.epochs((3, 0), (5, 5))
+    else:
+        local.no_epochs()
+    with capture_logs() as logs:
+        asked = parts.performer.perform(question(local.listing()))
+    assert isinstance(asked, Asked)
+    assert asked.lost == ((0, 10) if magic == 1 else (5, 10))
+    told = [line for line in logs if line["log_level"] == "error" and "magic 0 or 1" in line["event"]]
+    assert len(told) == (1 if magic == 1 else 0)
+    assert parts.metrics.registry.get_sample_value("ts_uploader_legacy_rewinds_total") == (1 if magic == 1 else 0)

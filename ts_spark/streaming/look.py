@@ -158,7 +158,7 @@ class Observer:
         prefix = catalog.keys.prefix
         damaged = None if self._options.tolerance.fails else self._damaged
         view = open_view(self._store, catalog, self._copies.get(prefix, NOTHING_KNOWN), damaged)
-        self._copies[prefix] = {copy.segment: copy for copy in view.copies}
+        self._copies[prefix] = {copy.segment: copy for copy in (*view.copies, *view.retired)}
         return view
 
     def take_damaged(self) -> list[str]:
