@@ -13,6 +13,7 @@ from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_uploader.commit import CommitLog
 from ts_uploader.events import AnyTask, Led, Observation, Reign, Rescan
+from ts_uploader.high_watermarks import OTHER_FILES
 from ts_uploader.metrics import Metrics
 from ts_uploader.retention import TopicRetention
 from ts_uploader.tracker import CHECKPOINT_SECONDS, Tracker
@@ -54,14 +55,14 @@ class GoingOn:
         self._see(partition)
 
     def look(self) -> None:
-        """Leadership, directories, then a checkpoint that is one interval younger; and all work that follows."""
+        """Leadership, directories, then the checkpoints up to one that counts; and all work that follows."""
         for leader in self._leaders:
             reign = Reign(leader.epoch, self._topic_ids[leader.partition], self._tick())
             self._observe(Led(leader.partition, reign))
             self._see(leader.partition)
         high_watermarks = read_high_watermarks(self._log_dir)
-        assert high_watermarks is not None
-        self._observe(replace(high_watermarks, written_at=self._tick(CHECKPOINT_SECONDS)))
+        for _ in range(1 + OTHER_FILES):  # the broker is gone, and what it would write again holds the same figures
+            self._observe(replace(high_watermarks, file=((self._tick(CHECKPOINT_SECONDS), 0, 0), 0)))
         for _ in range(_TASKS_A_LOOK):
             if not self._tasks:
                 return
