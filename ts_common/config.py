@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import javaproperties
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
@@ -25,8 +25,10 @@ from ts_common.store.options import PREFIX
 _UPLOADER = "ts.segment.uploader."
 KAFKA_CLIENT = _UPLOADER + "kafka.client."
 REPORTERS = ("graphite", "statsd")
+ENTROPY_BITS_KEY: Final = "ts.segment.uploader.s3.prefix.entropy.bits"
 REPORTER = "metrics.reporter."
 _MILLISECONDS = 1000
+STUCK_AFTER_MS = 900_000  # by default
 
 _CHANGEABLE: dict[str, JsonValue] = {"changeable": True}  # takes effect while the agent runs, see `is_changeable`
 
@@ -157,7 +159,7 @@ class ClusterConfig(BaseModel):
     entropy_bits: int = Field(
         -1,
         le=MAX_ENTROPY_BITS,
-        alias="ts.segment.uploader.s3.prefix.entropy.bits",
+        alias=ENTROPY_BITS_KEY,
         description="How many bits of MD5 stand in front of each key, to spread a bucket's load. Below 1: none.",
     )
     leadership: Annotated[str | None, BeforeValidator(_leadership)] = Field(
@@ -206,6 +208,16 @@ class ClusterConfig(BaseModel):
             "false for a store that knows no conditional writes: two agents that believe to lead one partition can "
             "then overwrite each other unnoticed."
         ),
+    )
+    stuck_after_ms: int = Field(
+        STUCK_AFTER_MS,
+        ge=1000,
+        alias="ts.segment.uploader.stuck.after.ms",
+        description=(
+            "Milliseconds after which a partition is stuck: something waits, closed segments for instance, and nothing "
+            "was committed. Its series, the log and the status page then name the reason."
+        ),
+        json_schema_extra={**_CHANGEABLE, UNIT: "ms"},
     )
     metrics_partitions: bool = Field(
         False,
@@ -260,6 +272,11 @@ class ClusterConfig(BaseModel):
     def upload_timeout_seconds(self) -> float:
         """`upload_timeout_ms` in seconds."""
         return self.upload_timeout_ms / _MILLISECONDS
+
+    @property
+    def stuck_after_seconds(self) -> float:
+        """`stuck_after_ms` in seconds."""
+        return self.stuck_after_ms / _MILLISECONDS
 
     @property
     def endpoint_properties(self) -> dict[str, str]:

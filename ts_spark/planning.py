@@ -20,7 +20,7 @@ from ts_spark.bounds import check_named_partitions, find_bounds
 from ts_spark.filters import EVERYTHING, Wanted
 from ts_spark.garbage import collecting_less
 from ts_spark.modes import View
-from ts_spark.query import QueryOptions
+from ts_spark.query import QueryOptions, settled
 from ts_spark.split import Split, bytes_of
 from ts_spark.splitting import PartitionRanges, make_splits, whole_partitions
 from ts_spark.times import in_time
@@ -77,12 +77,12 @@ def plan_query(store: ObjectStore, options: QueryOptions, wanted: Wanted = EVERY
     Raises:
         QueryError: topics, partitions or offsets that the store does not hold.
         DataLoss: offsets that are asked for are gone, and `failOnDataLoss` is true.
-        CorruptData: what the store holds is damaged.
+        CorruptData, NewerFormat: what the store holds is damaged, or a later release's.
         ObjectNotFound: retention took an object while it was looked at.
         StoreUnavailable, AccessDenied, BucketMissing: the store's.
     """
     with collecting_less():
-        return _plan(store, options, wanted)
+        return _plan(store, settled(store, options), wanted)
 
 
 def _plan(store: ObjectStore, options: QueryOptions, wanted: Wanted) -> QueryPlan:

@@ -26,16 +26,20 @@ from ts_common.endpoints import EndpointProvider
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys
 from ts_common.store.unconditional import WHAT_IS_LOST
+from ts_uploader.admission import wait_for_admission
 from ts_uploader.backlog import Backlog, retention_left
 from ts_uploader.backlog_metrics import BacklogCollector
 from ts_uploader.chapters import ChapterWriter
 from ts_uploader.commit import CommitLog
+from ts_uploader.ends import EndsWriter
 from ts_uploader.environment import Environment
 from ts_uploader.events import (
     AnyTask,
     AskStore,
     DirectoryGone,
     Listing,
+    LookBelow,
+    LookDue,
     Observation,
     Rescan,
     Result,
@@ -56,6 +60,7 @@ from ts_uploader.segment_sizes import SegmentSizes
 from ts_uploader.settings import Settings
 from ts_uploader.status import Parts, Status
 from ts_uploader.stores import COMMIT_THREADS, Stores
+from ts_uploader.stuck import StuckPartitions, StuckWatch
 from ts_uploader.tracker import Tracker
 from ts_uploader.uploader import Uploader
 from ts_uploader.waiting import WAIT_REASONS, Wait, WaitReason, Waits
@@ -128,6 +133,7 @@ class Agent:
         reread: Reread,
     ) -> None:
         self._inbox: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._held: list[object] = []  # messages that came while the stores were asked
         self._keys = ClusterKeys(environment.cluster_id, config.entropy_bits)
         self._stores = Stores(endpoints, config)
         self._metrics = Metrics()
@@ -147,6 +153,7 @@ class Agent:
         self._commits: WorkQueue[AnyTask] = WorkQueue()
         self._questions: WorkQueue[AnyTask] = WorkQueue()
         self._chapters = ChapterWriter(self._stores.of, lambda: self._stores.pace.limit is not None)
+        self._ends = EndsWriter(self._keys, environment.broker_id, self._ask_backlog, self._stores.of, self._metrics)
         performer = Performer(
             Uploader(self._stores.of, self._settings.retention),
             CommitLog(
@@ -172,6 +179,7 @@ class Agent:
             self._thread("watcher", self._watcher.run),
             self._thread("leadership", self._leadership.run),
             self._thread("chapters", self._chapters.run),
+            self._thread("ends", self._ends.run),
             *(self._worker(f"question-{n}", self._questions, performer) for n in range(_QUESTION_THREADS)),
             *(self._worker(f"commit-{n}", self._commits, performer) for n in range(COMMIT_THREADS)),
             *(self._worker(f"upload-{n}", self._uploads, performer) for n in range(config.upload_threads)),
@@ -193,6 +201,7 @@ class Agent:
             scan_seconds=SCAN_SECONDS,
             limits=lambda: (self._stores.pace.limit, self._stores.allowance.limit),
             sizes=self._sizes,
+            stuck=lambda: self._stuck,
         )
         self._status = Status(parts)
         self._health = HealthServer(http_address, self._metrics.registry, self._status)
@@ -203,6 +212,8 @@ class Agent:
         self._local_changed = False
         self._backlog: Mapping[TopicPartition, Backlog] = {}  # as of the last tick
         self._waits = Waits()
+        self._stuck_watch = StuckWatch()
+        self._stuck = StuckPartitions()  # as of the last tick
         self._untold: dict[TopicPartition, Wait] = {}  # what the source never spoke of, while it is being watched
         self._leadership_heard = time.monotonic()
         self._publish()
@@ -211,13 +222,19 @@ class Agent:
         """Ship until `stop`.
 
         Raises:
-            ConfigurationError: a store cannot be used; nothing was written.
+            ConfigurationError: a store cannot be used as configured; nothing was written.
             StoreUnavailable: a store does not answer; nothing was written.
             TieredStorageError, or what a thread died of: the process should end with a non-zero code.
         """
         try:
             self._health.start()
-            self._stores.check(self._keys)
+            stores = self._stores
+            if not wait_for_admission(
+                lambda: stores.check(self._keys), stores.reopen, self._wait_at_start, self._metrics, self._errors
+            ):
+                return
+            for message in self._held:
+                self._inbox.put(message)
             self._status.store_answered = True
             if not self._config.conditional_writes:
                 log.warning(WHAT_IS_LOST)
@@ -244,6 +261,18 @@ class Agent:
     def reload(self) -> None:
         """Have the configuration read again soon; safe in a signal handler and from any thread."""
         self._inbox.put(_Reload())
+
+    def _wait_at_start(self, seconds: float) -> bool:
+        """Wait before anything runs. A reload ends the wait, and is done later; False where an end is asked for."""
+        try:
+            message = self._inbox.get(timeout=seconds)
+        except queue.Empty:
+            return True
+        if isinstance(message, _Stop):
+            log.info("stopping", reason=message.reason)
+            return False
+        self._held.append(message)
+        return True
 
     def _loop(self) -> None:
         next_tick = time.monotonic()
@@ -289,9 +318,13 @@ class Agent:
                 urgency = retention_left(task.listing, task.base, retention, self._sizes.behind)
                 self._uploads.put(task.partition, task, urgency=urgency)
             elif isinstance(task, Rescan):
+                if task.reason:
+                    log.info("segment changed, looking again", partition=str(task.partition), reason=task.reason)
                 self._questions.put(task.partition, task, task.after_seconds + patience_seconds(task.attempt))
             elif isinstance(task, AskStore):
                 self._questions.put(task.partition, task, patience_seconds(task.attempt))
+            elif isinstance(task, LookBelow):  # it reads files, and no commit waits behind it
+                self._questions.put(task.partition, task)
             else:
                 self._commits.put(task.partition, task)
 
@@ -326,10 +359,11 @@ class Agent:
         self._untold = dict.fromkeys(untold, _UNTOLD)
         waiting = {partition: waits.wait for partition, waits in self._backlog.items() if waits.wait is not None}
         waiting |= self._untold
-        for partition, reason in self._waits.look(waiting, now).items():
+        for partition, reason in self._waits.look(waiting).items():
             log.warning("partition waits", partition=str(partition), waits_for=reason)
-        for reason, seconds in self._waits.longest(now).items():
-            self._metrics.longest_wait.labels(reason).set(seconds)
+        look = self._stuck_watch.look(self._backlog, self._untold, self._config.stuck_after_seconds, now)
+        self._stuck = look.stuck
+        look.log()
 
     def _publish(self) -> None:
         """Register what the other parts tell of themselves."""
@@ -341,6 +375,7 @@ class Agent:
                 lambda: self._config.metrics_partitions,
                 self._sizes,
                 lambda: len(self._untold),
+                lambda: self._stuck,
             )
         )
         metrics.registry.register(
@@ -383,6 +418,8 @@ class Agent:
     def _worker(self, name: str, tasks: WorkQueue[AnyTask], performer: Performer) -> threading.Thread:
         def work() -> None:
             while (task := tasks.get()) is not None:
+                if isinstance(task, Rescan):  # before its listing, which this lets count
+                    self._inbox.put(LookDue(task.partition, task.generation))
                 with self._progress.doing(type(task).__name__, task.partition):
                     result = performer.perform(task)
                 if result is not None:
@@ -397,6 +434,7 @@ class Agent:
         self._commits.close()
         self._questions.close()
         self._chapters.close()
+        self._ends.close()
         if self._reporting is not None:
             self._reporting.stop()
         self._leadership.stop()
