@@ -275,6 +275,18 @@ def test_u26_what_an_election_took_back_is_data_loss(two: Archive, end: int) -> 
     assert all(row["value"] == b"new" for number in (2, 3) for row in query.sink.get(number, []))
 
 
+def test_u30_a_commit_that_is_rebuilt_below_the_stream_brings_no_row_twice(two: Archive) -> None:
+    """It went back further than the run that it lost, on the same line: the stream waits until it has passed."""
+    query = Query(two, **EARLIEST)
+    query.trigger()
+    assert query.offsets_of() == list(range(100))
+    two.commit("t", 60)
+    query.trigger()
+    two.commit("t", 200, highest_base=100)
+    query.trigger()
+    assert query.offsets_of() == list(range(200))
+
+
 def test_u26_an_election_before_a_batch_is_run_again_is_data_loss(two: Archive) -> None:
     """The batch ends where the logs part, and the next one goes on there: nothing of the new log is read twice."""
     query = Query(two, **EARLIEST)
