@@ -93,6 +93,8 @@ class Retries:
 
     def trouble(self, bases: Iterable[int]) -> Trouble | None:
         """What keeps failing: the commit before all segments, then the lowest of these; else what failed once."""
+        if not self._troubles:
+            return None
         found = [trouble for base in (_COMMIT, *bases) if (trouble := self._troubles.get(base)) is not None]
         return next((trouble for trouble in found if trouble.times >= _MORE_THAN_ORDINARY), found[0] if found else None)
 
