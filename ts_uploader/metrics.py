@@ -101,7 +101,7 @@ class Metrics:
         self.errors = self._counter(
             "errors",
             "Operations that failed and are tried again. `AskStore` is the question where to go on, `CheckStores` the "
-            "start's question whether a store admits the agent, `WriteEnds` the high watermarks that are written there.",
+            "start's question whether a store admits the agent, `WriteEnds` the high watermarks that it writes there.",
             "operation",
             "reason",
         )
