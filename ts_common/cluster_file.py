@@ -7,13 +7,14 @@ stands there. How objects are stored means nothing to readers; where, and how S3
 from dataclasses import dataclass
 from pathlib import Path
 
-from ts_common.config import load_config
+from ts_common.config import STUCK_AFTER_MS, load_config
 from ts_common.endpoints import EndpointProvider, open_provider
 from ts_common.object_keys import ClusterKeys
 from ts_common.store.factory import parse_location
 from ts_common.store.options import Endpoint, StorageOptions
 
 SUFFIX = ".properties"
+STUCK_AFTER_SECONDS = STUCK_AFTER_MS / 1000  # where no file says otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +25,13 @@ class ClusterFile:
         path: of the file.
         keys: how the cluster's keys are made.
         provider: of the file, which says where each topic lies.
+        stuck_after_seconds: after which agents call a partition stuck.
     """
 
     path: Path
     keys: ClusterKeys
     provider: EndpointProvider
+    stuck_after_seconds: float = STUCK_AFTER_SECONDS
 
     def endpoint(self, topic: str) -> Endpoint:
         """Where a topic lies, and how S3 is spoken to there.
@@ -51,7 +54,8 @@ def read_cluster_file(path: Path) -> ClusterFile:
     """
     config, _ = load_config(path)
     provider = open_provider(config.endpoint_provider, path.stem, path.parent, config.endpoint_properties)
-    return ClusterFile(path, ClusterKeys(path.stem, max(0, config.entropy_bits)), provider)
+    keys = ClusterKeys(path.stem, max(0, config.entropy_bits))
+    return ClusterFile(path, keys, provider, config.stuck_after_seconds)
 
 
 def _for_reading(endpoint: Endpoint) -> Endpoint:

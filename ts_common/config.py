@@ -28,6 +28,7 @@ REPORTERS = ("graphite", "statsd")
 ENTROPY_BITS_KEY: Final = "ts.segment.uploader.s3.prefix.entropy.bits"
 REPORTER = "metrics.reporter."
 _MILLISECONDS = 1000
+STUCK_AFTER_MS = 900_000  # by default
 
 _CHANGEABLE: dict[str, JsonValue] = {"changeable": True}  # takes effect while the agent runs, see `is_changeable`
 
@@ -208,6 +209,16 @@ class ClusterConfig(BaseModel):
             "then overwrite each other unnoticed."
         ),
     )
+    stuck_after_ms: int = Field(
+        STUCK_AFTER_MS,
+        ge=1000,
+        alias="ts.segment.uploader.stuck.after.ms",
+        description=(
+            "Milliseconds after which a partition is stuck: something waits, closed segments for instance, and nothing "
+            "was committed. Its series, the log and the status page then name the reason."
+        ),
+        json_schema_extra={**_CHANGEABLE, UNIT: "ms"},
+    )
     metrics_partitions: bool = Field(
         False,
         alias="metrics.partitions",
@@ -261,6 +272,11 @@ class ClusterConfig(BaseModel):
     def upload_timeout_seconds(self) -> float:
         """`upload_timeout_ms` in seconds."""
         return self.upload_timeout_ms / _MILLISECONDS
+
+    @property
+    def stuck_after_seconds(self) -> float:
+        """`stuck_after_ms` in seconds."""
+        return self.stuck_after_ms / _MILLISECONDS
 
     @property
     def endpoint_properties(self) -> dict[str, str]:

@@ -71,7 +71,7 @@ class SegmentName:
 
     Attributes:
         base: base offset.
-        epoch: leader epoch of the last batch; None for the plain name.
+        epoch: leader epoch of the agent that shipped it, never of its batches; None for the plain name.
         crc32c: of the whole `.log`; None for the plain name.
     """
 

@@ -38,6 +38,8 @@ from ts_uploader.events import (
     AskStore,
     DirectoryGone,
     Listing,
+    LookBelow,
+    LookDue,
     Observation,
     Rescan,
     Result,
@@ -58,6 +60,7 @@ from ts_uploader.segment_sizes import SegmentSizes
 from ts_uploader.settings import Settings
 from ts_uploader.status import Parts, Status
 from ts_uploader.stores import COMMIT_THREADS, Stores
+from ts_uploader.stuck import StuckPartitions, StuckWatch
 from ts_uploader.tracker import Tracker
 from ts_uploader.uploader import Uploader
 from ts_uploader.waiting import WAIT_REASONS, Wait, WaitReason, Waits
@@ -198,6 +201,7 @@ class Agent:
             scan_seconds=SCAN_SECONDS,
             limits=lambda: (self._stores.pace.limit, self._stores.allowance.limit),
             sizes=self._sizes,
+            stuck=lambda: self._stuck,
         )
         self._status = Status(parts)
         self._health = HealthServer(http_address, self._metrics.registry, self._status)
@@ -208,6 +212,8 @@ class Agent:
         self._local_changed = False
         self._backlog: Mapping[TopicPartition, Backlog] = {}  # as of the last tick
         self._waits = Waits()
+        self._stuck_watch = StuckWatch()
+        self._stuck = StuckPartitions()  # as of the last tick
         self._untold: dict[TopicPartition, Wait] = {}  # what the source never spoke of, while it is being watched
         self._leadership_heard = time.monotonic()
         self._publish()
@@ -312,9 +318,13 @@ class Agent:
                 urgency = retention_left(task.listing, task.base, retention, self._sizes.behind)
                 self._uploads.put(task.partition, task, urgency=urgency)
             elif isinstance(task, Rescan):
+                if task.reason:
+                    log.info("segment changed, looking again", partition=str(task.partition), reason=task.reason)
                 self._questions.put(task.partition, task, task.after_seconds + patience_seconds(task.attempt))
             elif isinstance(task, AskStore):
                 self._questions.put(task.partition, task, patience_seconds(task.attempt))
+            elif isinstance(task, LookBelow):  # it reads files, and no commit waits behind it
+                self._questions.put(task.partition, task)
             else:
                 self._commits.put(task.partition, task)
 
@@ -349,10 +359,11 @@ class Agent:
         self._untold = dict.fromkeys(untold, _UNTOLD)
         waiting = {partition: waits.wait for partition, waits in self._backlog.items() if waits.wait is not None}
         waiting |= self._untold
-        for partition, reason in self._waits.look(waiting, now).items():
+        for partition, reason in self._waits.look(waiting).items():
             log.warning("partition waits", partition=str(partition), waits_for=reason)
-        for reason, seconds in self._waits.longest(now).items():
-            self._metrics.longest_wait.labels(reason).set(seconds)
+        look = self._stuck_watch.look(self._backlog, self._untold, self._config.stuck_after_seconds, now)
+        self._stuck = look.stuck
+        look.log()
 
     def _publish(self) -> None:
         """Register what the other parts tell of themselves."""
@@ -364,6 +375,7 @@ class Agent:
                 lambda: self._config.metrics_partitions,
                 self._sizes,
                 lambda: len(self._untold),
+                lambda: self._stuck,
             )
         )
         metrics.registry.register(
@@ -406,6 +418,8 @@ class Agent:
     def _worker(self, name: str, tasks: WorkQueue[AnyTask], performer: Performer) -> threading.Thread:
         def work() -> None:
             while (task := tasks.get()) is not None:
+                if isinstance(task, Rescan):  # before its listing, which this lets count
+                    self._inbox.put(LookDue(task.partition, task.generation))
                 with self._progress.doing(type(task).__name__, task.partition):
                     result = performer.perform(task)
                 if result is not None:

@@ -31,8 +31,8 @@ class Backlog:
         next_offset: as last read or committed in this reign; None before that.
         hole: nothing that this broker holds continues the run: the next offset lies below every segment, or in the
             tail of one that lost it.
-        wait: what is not known that would have to be, before anything of the partition can go, or what of that was
-            asked for in vain, or that there is a hole; None for nothing.
+        wait: why the commit does not move (`ts_uploader.why`); None where nothing is closed and unshipped, and nothing
+            else is missing.
         high_watermark: that counts; None while none does, or while the reign is not one.
         counted_at: nanoseconds since the epoch, when the broker wrote it down.
     """
@@ -49,8 +49,8 @@ class Backlog:
 
     @property
     def waits_for(self) -> str | None:
-        """The text of `wait`; None for nothing."""
-        return None if self.wait is None else self.wait.text
+        """The text of `wait`; None for nothing, and for what is ordinary."""
+        return None if self.wait is None or self.wait.ordinary else self.wait.text
 
 
 def age_seconds(listing: Listing, base: int) -> float | None:

@@ -1,8 +1,8 @@
 """What waits to be shipped, as metrics, computed when somebody asks.
 
 By default an agent tells sums, counts, and the worst of its partitions: enough for each alert, and the same few series
-however many partitions there are. With `metrics.partitions=true` it also tells them one by one, as
-`ts_uploader_partition_*`.
+however many partitions there are. Partitions that are stuck have a series each, the longest-stuck hundred. With
+`metrics.partitions=true` it also tells all of them one by one, as `ts_uploader_partition_*`.
 """
 
 import math
@@ -18,6 +18,7 @@ from ts_uploader.backlog import Backlog, Oldest, oldest_waiting
 from ts_uploader.metrics import PREFIX
 from ts_uploader.retention import TopicRetention
 from ts_uploader.segment_sizes import SegmentSizes
+from ts_uploader.stuck import SERIES, StuckPartitions
 from ts_uploader.waiting import WaitReason
 from ts_uploader.work_queue import URGENT_BELOW
 
@@ -36,6 +37,7 @@ class BacklogCollector(Collector):
         partitions: whether partitions are told one by one.
         sizes: of segments, for all who ask.
         untold: how many partitions are here of which nobody ever said who leads them.
+        stuck: the partitions that are.
     """
 
     def __init__(
@@ -45,16 +47,23 @@ class BacklogCollector(Collector):
         partitions: Callable[[], bool] = lambda: False,
         sizes: SegmentSizes | None = None,
         untold: Callable[[], int] = lambda: 0,
+        stuck: Callable[[], StuckPartitions] = StuckPartitions,
     ) -> None:
         self._backlog = backlog
         self._retention = retention
         self._partitions = partitions
         self._sizes = sizes or SegmentSizes()
         self._untold = untold
+        self._stuck = stuck
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
         """The families without samples, so that registering asks nobody."""
-        return [*_aggregates({}, {}, 0), *(_Family(name, text, ()) for name, text, _ in _BY_PARTITION)]
+        none = StuckPartitions()
+        return [
+            *_aggregates({}, {}, 0),
+            *_stuck_families(none),
+            *(_Family(name, text, ()) for name, text, _ in _BY_PARTITION),
+        ]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """The families; samples of partitions are told one after the other: there may be many, and nobody needs them
@@ -67,6 +76,7 @@ class BacklogCollector(Collector):
             if found is not None:
                 oldest[partition] = found
         yield from _aggregates(backlog, oldest, self._untold())
+        yield from _stuck_families(self._stuck())
         if self._partitions():
             for name, text, value_of in _BY_PARTITION:
                 yield _Family(name, text, _samples(name, value_of, backlog, oldest))
@@ -125,7 +135,8 @@ def _aggregates(
         "Partitions whose next offset the store has not told yet.",
         sum(waiting.next_offset is None for waiting in backlog.values()),
     )
-    reasons = Counter(waiting.wait.reason for waiting in backlog.values() if waiting.wait is not None)
+    waits = [waiting.wait for waiting in backlog.values() if waiting.wait is not None]
+    reasons = Counter(wait.reason for wait in waits if not wait.ordinary)
     reasons[WaitReason.LEADER] = untold
     family = GaugeMetricFamily(
         f"{PREFIX}_waiting_partitions",
@@ -135,6 +146,27 @@ def _aggregates(
     for reason in WaitReason:
         family.add_metric([reason.value], reasons[reason])
     yield family
+
+
+def _stuck_families(stuck: StuckPartitions) -> Iterator[GaugeMetricFamily]:
+    total = GaugeMetricFamily(
+        f"{PREFIX}_stuck_partitions",
+        "Partitions of which something waits, and nothing was committed for `ts.segment.uploader.stuck.after.ms`, by "
+        "what they wait for.",
+        labels=["reason"],
+    )
+    for reason, count in stuck.counts().items():
+        total.add_metric([reason.value], count)
+    yield total
+    each = GaugeMetricFamily(
+        f"{PREFIX}_partition_stuck_seconds",
+        f"Seconds since a stuck partition was last seen to move; no series for one that is not stuck. At most {SERIES} "
+        "partitions have one, those that have been stuck for the longest time.",
+        labels=["topic", "partition", "reason"],
+    )
+    for partition, one in stuck.longest():
+        each.add_metric([partition.topic, str(partition.partition), one.wait.reason.value], one.seconds)
+    yield each
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
@@ -188,7 +220,7 @@ _BY_PARTITION: tuple[tuple[str, str, _ValueOf], ...] = (
     (
         "partition_waiting",
         "1 where nothing can go now: see `ts_uploader_waiting_partitions`. The log says why.",
-        lambda waiting, _: waiting.wait is not None and not waiting.hole,
+        lambda waiting, _: waiting.waits_for is not None and not waiting.hole,
     ),
 )
 

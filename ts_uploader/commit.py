@@ -45,15 +45,16 @@ from ts_uploader.events import (
     Task,
     WriteCommit,
 )
-from ts_uploader.gaps import GONE_AGAIN, describe_loss, fillable, record_gaps
+from ts_uploader.gaps import GONE_AGAIN, describe_loss, fillable, record_gaps, still_missing
 from ts_uploader.going_back import begins_below, check_lineage, gone_back, must_go_back, rebuilt_end, settle_log_start
+from ts_uploader.hanging import lowest_held
 from ts_uploader.incarnation import IncarnationLog
 from ts_uploader.local_log import last_stable_offset, local_epochs
 from ts_uploader.log_start import restore_log_start, write_log_start
 from ts_uploader.next_commit import MILLISECONDS, check_own, line_of, next_commit
 from ts_uploader.reign import ReignOver, check_reign
 from ts_uploader.takeover import Run, ends_alike, first_commit, walk_run
-from ts_uploader.watch.scan import list_partition
+from ts_uploader.watch.scan import whole_listing
 
 log = structlog.get_logger()
 
@@ -215,9 +216,12 @@ class CommitLog:
             commit.epochs if shown >= commit.next_offset else commit.epochs.from_offset(shown),
             etag,
             commit,
-            fillable(marks.gaps, commit.next_offset, listing.bases[0], shown),
+            fillable(marks.gaps, commit.next_offset, _lowest(listing), shown),
             commit.lineage,
         )
+        if position.gaps:
+            catalog = read_snapshot(store, keys, (commit, etag))
+            position = replace(position, gaps=still_missing(store, catalog, position.gaps, position.epochs))
         end = past_end(store, position, listing, task.reign)
         if end < commit.next_offset and commit.epoch == task.reign.epoch:
             raise DataLoss(
@@ -253,6 +257,7 @@ class CommitLog:
         known = task.known if task.known is not None and task.known.topic_id == task.reign.topic_id else None
         run = walk_run(store, catalog, start.content.offset, known)
         self._tell_walk(catalog, task, known, run)
+        gaps = fillable(merged([*catalog.gaps, *run.holes]), run.next_offset, _lowest(listing), start.content.offset)
         position = Position(
             keys,
             start.content.offset,
@@ -261,7 +266,7 @@ class CommitLog:
             run.epochs,
             catalog.commit_etag,
             catalog.commit,
-            fillable(merged([*catalog.gaps, *run.holes]), run.next_offset, listing.bases[0], start.content.offset),
+            still_missing(store, catalog, gaps, run.epochs),
             start.content.lineage,
         )
         if run.highest_base is None and stood is None:
@@ -331,7 +336,9 @@ class CommitLog:
         """The position, with `log.start` of the commit's lineage: no commit moves on before that."""
         if position.lineage is None or start.content.lineage == position.lineage:
             return position
-        settled = settle_log_start(store, position.keys, start, position.lineage, listing)
+        begin = position.lineage.begin
+        held = lowest_held(listing, position.epochs, position.next_offset, begin)
+        settled = settle_log_start(store, position.keys, start, position.lineage, held)
         return replace(position, log_start=settled.offset)
 
     def _tell_walk(self, catalog: PartitionCatalog, task: AskStore, known: Commit | None, run: Run) -> None:
@@ -399,11 +406,15 @@ def _was_java_here(commit: Commit | ForeignCommit | None) -> bool:
 
 def _look_again(task: AskStore | PassGap | FillGap) -> Listing:
     """The directory as it is now: a task can have waited for long, and what is written now is written for ever."""
-    seen = task.listing
-    now = list_partition(task.partition, seen.directory, seen.log_dir)
-    if now is None or now.identity != seen.identity or now.swapping or not now.bases or now.bases[0] != seen.bases[0]:
-        raise SegmentChanged(f"{seen.directory} changed since it was listed")
+    now = whole_listing(task.listing)
+    if now.bases[:1] != task.listing.bases[:1]:
+        raise SegmentChanged(f"{now.directory} changed since it was listed")
     return now
+
+
+def _lowest(listing: Listing) -> int:
+    """The lowest offset that may be a log's; what bears `.deleted` may be part of it."""
+    return min((*listing.bases[:1], *listing.deleted[:1]))
 
 
 def _committed(task: Task, position: Position) -> Committed:

@@ -16,7 +16,7 @@ from operator import itemgetter
 
 import structlog
 
-from ts_common.catalog import PartitionCatalog, StoredSegment, describe, read_snapshot
+from ts_common.catalog import PartitionCatalog, StoredSegment, read_snapshot
 from ts_common.commit import Commit
 from ts_common.epochs import NO_EPOCH, EpochLine
 from ts_common.errors import CorruptData, DataLoss, ObjectNotFound, SegmentChanged
@@ -26,6 +26,7 @@ from ts_common.log_format.index_files import position_for_offset, read_offset_in
 from ts_common.object_keys import PartitionKeys
 from ts_common.store.contract import ObjectStore
 from ts_uploader.events import Listing, Position, Reign
+from ts_uploader.gaps import describe_readable
 from ts_uploader.local_log import last_index_entries, local_epochs, log_end
 from ts_uploader.segment_file import OpenLog, open_log
 
@@ -182,8 +183,8 @@ def contradicted_from(store: ObjectStore, position: Position, listing: Listing) 
         if first is None or here >= end or not _differ(epochs.at(here), first.leader_epoch):
             continue
         catalog = read_snapshot(store, position.keys)
-        copies = describe(store, catalog.keys, [stored for stored in catalog.segments if stored.name.base <= here])
-        for copy in copies:
+        below = [stored for stored in catalog.segments if stored.name.base <= here]
+        for copy in describe_readable(store, catalog, below):
             theirs = copy.metadata.epochs or ()
             if here < epochs.live_end(theirs, copy.base, copy.end) and copy.dense:
                 bears = max((pair for pair in theirs if pair[1] <= here), key=itemgetter(1), default=(NO_EPOCH, 0))[0]

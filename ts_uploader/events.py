@@ -2,8 +2,9 @@
 
 Observations (from the sources to the tracker): `Listing`, `SeveralDirectories`, `DirectoryGone`, `HighWatermarks`,
 `Led`, `NotLed`.
-Tasks (from the tracker to the workers): `AskStore`, `Ship`, `WriteCommit`, `PassGap`, `FillGap`, `Rescan`.
-Results (from the workers to the tracker): `Asked`, `Shipped`, `Committed`, `Fenced`, `Failed`, `Changed`.
+Tasks (from the tracker to the workers): `AskStore`, `Ship`, `WriteCommit`, `PassGap`, `FillGap`, `LookBelow`, `Rescan`.
+Results (from the workers to the tracker): `Asked`, `Shipped`, `Committed`, `LookedBelow`, `Fenced`, `Failed`,
+`Changed`, `LookDue`.
 
 A task carries the `reign` and `generation` it was made for, its result brings them back, and the tracker forgets
 results of a generation that has passed.
@@ -13,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
+from typing import NamedTuple
 
 from ts_common.commit import Commit, ForeignCommit
 from ts_common.epochs import EpochLine
@@ -50,6 +52,23 @@ class LastEpoch:
 NO_EPOCH_FILE = LastEpoch(EpochFile.ABSENT)
 
 
+class FileState(NamedTuple):
+    """A file that has not changed bears the same.
+
+    Attributes:
+        device: that holds it.
+        inode: on that device, used again after an unlink.
+        size: bytes, when it was opened.
+        changed_ns: its change time. Whatever writes, cuts or renames moves that; the modification time would not do,
+            because the log cleaner sets that of a new file to that of an old one.
+    """
+
+    device: int
+    inode: int
+    size: int
+    changed_ns: int
+
+
 @dataclass(frozen=True, slots=True)
 class Listing:
     """What one directory of a partition held.
@@ -67,6 +86,10 @@ class Listing:
         last_epoch: what the directory's `leader-epoch-checkpoint` ends with.
         checkpoint: status of the log dir's high watermark checkpoint, looked at after `last_epoch`; None where it has
             none, or none that can be seen.
+        whole: whether the names are those of one instant, with no `.swap` among them (`watch.scan`). Only then are two
+            bases that follow each other neighbours, and is the lowest the lowest.
+        stamp: (mtime, ctime) of the directory in nanoseconds, before it was read.
+        stamp_seen: when the directory was first seen with this stamp, seconds of the monotonic clock.
     """
 
     partition: TopicPartition
@@ -80,6 +103,9 @@ class Listing:
     taken_at: int
     last_epoch: LastEpoch = NO_EPOCH_FILE
     checkpoint: FileStatus | None = None
+    whole: bool = False
+    stamp: tuple[int, int] = (0, 0)
+    stamp_seen: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +186,8 @@ class Position:
         epochs: the run's.
         etag: of `offset.wm`; None where it is absent.
         commit: what `offset.wm` says; None where it is absent.
-        gaps: ranges `[from, to)` below the next offset that are recorded to exist nowhere, and that this broker's log
-            may hold some of.
+        gaps: ranges `[from, to)` below the next offset that are recorded to exist nowhere, that no living copy in the
+            store covers, and that this broker's log may hold some of.
         lineage: of the commit, or of the `log.start` that the first one will follow; None where none went back.
     """
 
@@ -216,11 +242,15 @@ class Ship(Task):
 
     Attributes:
         keys: where to.
-        listing: the newest; the segment is live in it, or was when it was last listed in this reign.
+        listing: the newest.
         base: its base offset.
-        next_base: of the segment behind it.
+        next_base: of the segment behind it; of a segment that hangs, the end of its last batch.
         epochs: the run's.
         next_offset: its end.
+        seen: a whole listing of this leadership showed the two bases as live neighbours.
+        hangs: the `.deleted` file that hangs on what lives (`hanging`); None for a segment that is, or was seen, live.
+        variants_below: a segment with a base below it is shipped under a variant's name only: a deletion that is still
+            under way may name the plain one.
     """
 
     keys: PartitionKeys
@@ -229,6 +259,9 @@ class Ship(Task):
     next_base: int
     epochs: EpochLine = field(default_factory=EpochLine)
     next_offset: int = 0
+    seen: bool = False
+    hangs: FileState | None = None
+    variants_below: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,21 +310,74 @@ class FillGap(Task):
 
 
 @dataclass(frozen=True, slots=True)
+class LookBelow(Task):
+    """Find out which `.deleted` files of before this leadership belong to the line that lives.
+
+    Attributes:
+        listing: of the directory.
+        epochs: the run's.
+        next_offset: its end.
+        wanted: the lowest offset that is missing in the store.
+        seen: base offsets of `.deleted` segments that were seen live in this leadership.
+    """
+
+    listing: Listing
+    epochs: EpochLine
+    next_offset: int
+    wanted: int
+    seen: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Rescan:
-    """Look at a partition's directories again.
+    """Look at a partition's directories again. The tracker has at most one of each partition pending.
 
     Attributes:
         partition: whose.
+        generation: of the partition's state in the tracker.
         attempt: how many times in a row this was needed.
         after_seconds: how long to wait at least.
+        reason: the change of a segment that made it necessary, one line; empty where none did.
     """
 
     partition: TopicPartition
+    generation: int
     attempt: int
     after_seconds: float = 0.0
+    reason: str = ""
 
 
-AnyTask = AskStore | Ship | WriteCommit | PassGap | FillGap | Rescan
+AnyTask = AskStore | Ship | WriteCommit | PassGap | FillGap | LookBelow | Rescan
+
+
+@dataclass(frozen=True, slots=True)
+class Hanging:
+    """A `.deleted` file that hangs on what lives.
+
+    Attributes:
+        base: the base offset in its name.
+        end: the offset after its last batch.
+        state: of the file.
+    """
+
+    base: int
+    end: int
+    state: FileState
+
+
+@dataclass(frozen=True, slots=True)
+class LookedBelow(Task):
+    """The answer to `LookBelow`.
+
+    Attributes:
+        hanging: those that reach above the wanted offset, by base.
+        below: base offsets of all `.deleted` files below the lowest live segment.
+        wanted: as in the task.
+    """
+
+    hanging: tuple[Hanging, ...]
+    below: frozenset[int]
+    wanted: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,5 +484,18 @@ class Changed(Task):
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class LookDue:
+    """The delay of a `Rescan` is over: the listing that the scan takes next releases what it held back.
+
+    Attributes:
+        partition: whose.
+        generation: as in the task.
+    """
+
+    partition: TopicPartition
+    generation: int
+
+
 Observation = Listing | SeveralDirectories | DirectoryGone | HighWatermarks | Led | NotLed
-Result = Asked | Shipped | Committed | Fenced | Failed | Changed
+Result = Asked | Shipped | Committed | LookedBelow | Fenced | Failed | Changed | LookDue

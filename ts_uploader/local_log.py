@@ -15,7 +15,7 @@ from ts_common.log_format.scan import scan_segment
 from ts_common.log_format.snapshot import first_unstable_offset
 from ts_common.model import TopicPartition
 from ts_common.object_keys import INDEX_SUFFIXES
-from ts_uploader.segment_file import open_either, open_file, open_log, read_all, read_file, read_last
+from ts_uploader.segment_file import open_file, open_index, open_log, read_all, read_file, read_last
 
 EpochsMark = tuple[int, int, int, int, int]
 """Device, inode, time of modification (ns), time of change (ns) and size of a `leader-epoch-checkpoint`."""
@@ -25,8 +25,14 @@ _EPOCHS = "leader-epoch-checkpoint"
 _LOG_STARTS = "log-start-offset-checkpoint"
 
 
-def read_indexes(directory: Path, base: int) -> dict[str, bytes]:
+def read_indexes(directory: Path, base: int, *, deleted: bool = False) -> dict[str, bytes]:
     """The index files that stand beside a log; at most 10 MB each, and trimmed once the segment is closed.
+
+    Args:
+        directory: the partition's.
+        base: base offset of the segment.
+        deleted: the `.log` bears its `.deleted` name. The four files are renamed one by one, the `.log` first, so the
+            others are taken under either name then. Beside a live `.log` a `.txnindex.deleted` is an older file's.
 
     Raises:
         SegmentChanged: `.index` or `.timeindex` is gone; `.txnindex` exists only where a transaction was aborted.
@@ -34,7 +40,7 @@ def read_indexes(directory: Path, base: int) -> dict[str, bytes]:
     found = {}
     for suffix in INDEX_SUFFIXES:
         try:
-            descriptor, _ = open_either(directory, base, suffix)
+            descriptor = open_index(directory, base, suffix, deleted=deleted)
         except SegmentChanged:
             if suffix == ".txnindex":
                 continue
@@ -54,7 +60,7 @@ def closed_at(directory: Path, base: int) -> float | None:
     A broker that recovers from a crash, and the log cleaner, write it anew: a later time then.
     """
     try:
-        descriptor, _ = open_either(directory, base, ".timeindex")
+        descriptor = open_index(directory, base, ".timeindex", deleted=True)
     except SegmentChanged:
         return None
     try:

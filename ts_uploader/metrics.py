@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from ts_uploader.events import AskStore, FillGap, PassGap, Ship, WriteCommit
+from ts_uploader.events import AskStore, FillGap, LookBelow, PassGap, Ship, WriteCommit
 from ts_uploader.failures import FAILURE_REASONS
 from ts_uploader.waiting import WAIT_REASONS
 
@@ -34,12 +34,14 @@ _OPERATIONS = {
     WriteCommit.__name__: "move the commit along the run",
     PassGap.__name__: "record a gap and commit beyond it",
     FillGap.__name__: "commit a gap as filled",
+    LookBelow.__name__: "find `.deleted` files of this log",
 }
 _GAP_REASONS = {
     GAP_DELETED: "retention (or DeleteRecords) took the segments before they were shipped",
     GAP_BY_REQUEST: "DeleteRecords moved the log start beyond them",
     GAP_WRITTEN_OVER: "a Java uploader wrote a shorter segment over a committed one",
 }
+_WAIT_REASONS = {reason.value: text for reason, text in WAIT_REASONS.items()}
 # What each label may say; for the metrics page.
 LABEL_VALUES: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     f"{PREFIX}_segments": {"outcome": {"sent": "it went up", "found": "the store had it already, with the same bytes"}},
@@ -53,8 +55,9 @@ LABEL_VALUES: Mapping[str, Mapping[str, Mapping[str, str]]] = {
             QUESTIONS: "questions where to go on, and directories to be looked at again",
         }
     },
-    f"{PREFIX}_longest_wait_seconds": {"reason": {reason.value: text for reason, text in WAIT_REASONS.items()}},
-    f"{PREFIX}_waiting_partitions": {"reason": {reason.value: text for reason, text in WAIT_REASONS.items()}},
+    f"{PREFIX}_waiting_partitions": {"reason": _WAIT_REASONS},
+    f"{PREFIX}_stuck_partitions": {"reason": _WAIT_REASONS},
+    f"{PREFIX}_partition_stuck_seconds": {"topic": {}, "partition": {}, "reason": _WAIT_REASONS},
     f"{PREFIX}_build": {"version": {}, "python": {}},
     f"{PREFIX}_broker": {"cluster_id": {}, "broker_id": {}},
 }
@@ -101,7 +104,7 @@ class Metrics:
         self.errors = self._counter(
             "errors",
             "Operations that failed and are tried again. `AskStore` is the question where to go on, `CheckStores` the "
-            "start's question whether a store admits the agent, `WriteEnds` the high watermarks that it writes there.",
+            "start's question whether a store admits the agent, `WriteEnds` the writing of high watermarks.",
             "operation",
             "reason",
         )
@@ -152,11 +155,6 @@ class Metrics:
         self.leadership_age = self._gauge(
             "leadership_age_seconds",
             "Seconds since the source of leadership was last being watched, or since the agent's start; 0 while it is.",
-        )
-        self.longest_wait = self._gauge(
-            "longest_wait_seconds",
-            "The longest that a partition has waited without a break, by what it waits for. The log says which one.",
-            "reason",
         )
         self.watched_partitions = self._gauge(
             "watched_partitions", "Partitions with a directory here whose topic is to be shipped, led here or not."

@@ -40,14 +40,14 @@ def reference_page() -> str:
         "",
         "| metric | type | meaning |",
         "| --- | --- | --- |",
-        *(_row(family) for family in own if not family.name.startswith(_BY_PARTITION)),
+        *(_row(family) for family in own if not _is_by_partition(family)),
         "",
         "With `metrics.partitions=true`, for each partition that this broker leads, with the labels `topic` and",
         "`partition`:",
         "",
         "| metric | type | meaning |",
         "| --- | --- | --- |",
-        *(_row(family) for family in own if family.name.startswith(_BY_PARTITION)),
+        *(_row(family) for family in own if _is_by_partition(family)),
         "",
         "## Labels",
         "",
@@ -56,6 +56,11 @@ def reference_page() -> str:
         *_label_rows(),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _is_by_partition(family: Metric) -> bool:
+    """Whether each partition has a series of the family where that is asked for; stuck ones always have theirs."""
+    return family.name.startswith(_BY_PARTITION) and family.name not in LABEL_VALUES
 
 
 def _row(family: Metric) -> str:

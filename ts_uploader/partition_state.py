@@ -3,14 +3,15 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import pairwise, takewhile
+from itertools import chain, pairwise, takewhile
 from pathlib import Path
 
 from ts_common.commit import Commit
 from ts_common.model import TopicPartition
 from ts_uploader.directories import Rivals
-from ts_uploader.events import EpochFile, Listing, Position, Reign, Shipped
+from ts_uploader.events import EpochFile, FileState, Hanging, Listing, Position, Reign, Shipped
 from ts_uploader.high_watermarks import Counting
+from ts_uploader.retries import Retries
 from ts_uploader.waiting import Wait, WaitReason
 
 # One failure is the ordinary course of things: the leadership source may be ahead of the broker's own files.
@@ -37,6 +38,7 @@ class PartitionState:
     rivals: Rivals | None = None  # where several directories are live; `directory` is then the one that counts, or None
     counting: Counting = field(default_factory=Counting)
     high_watermark: int | None = None
+    short: tuple[int, int] = (-1, 0)  # a base, and how many checkpoints in a row ended below the end of its segment
     counted_at: int | None = None
     doubted: int | None = None  # a high watermark below the next offset, for which the store was asked again
     position: Position | None = None
@@ -44,11 +46,16 @@ class PartitionState:
     known: Commit | None = None  # our last commit, as read or written here; outlives reigns
     asking: bool = False
     committing: bool = False
-    failures: int = 0
+    retries: Retries = field(default_factory=Retries)
     unanswered: int = 0  # questions to the store that failed in a row
     unanswered_because: str = ""  # what the last of them failed of; one line
-    whole: Listing | None = None  # the last one in this reign with no renames under way
+    shown: Listing | None = None  # the last one in this reign that met no renames
+    whole: Listing | None = None  # the last whole one in this reign
     taken: dict[int, int] = field(default_factory=dict)  # next base by base, of what retention renamed in this reign
+    hanging: dict[int, Hanging] = field(default_factory=dict)  # `.deleted` files that hang on what lives, by base
+    below: frozenset[int] = frozenset()  # `.deleted` bases below the lowest live one that were looked at for that
+    below_wanted: int = 0  # the lowest offset that was missing then
+    looking: bool = False  # whether they are being looked at
     gap_since: int | None = None  # when the next offset was first listed below all that is held; ns, monotonic
     look_seconds: float = 0.0  # between two looks whether a Java uploader wrote late; 0: none did here of late
     looked_at: int | None = None  # when the store was last asked for that; ns, monotonic
@@ -69,9 +76,13 @@ class PartitionState:
         self.high_watermark = self.counted_at = self.doubted = None
         self.position = self.reached = None
         self.asking = self.committing = False
-        self.failures = self.unanswered = 0
-        self.whole = None
+        self.retries.clear()
+        self.unanswered = 0
+        self.short = (-1, 0)
+        self.shown = self.whole = None
         self.taken.clear()
+        self.look_again_below()
+        self.looking = False
         self.gap_since = None
         self.look_seconds = 0.0
         self.in_flight.clear()
@@ -81,9 +92,13 @@ class PartitionState:
         self.filled = ()
 
     def forget_position(self) -> None:
-        """Something went wrong: progress is what the store says, so it is asked again."""
+        """Something went wrong: progress is what the store says, so it is asked again.
+
+        What fails while that is being asked, or before a commit that is under way has ended, belongs to the same round.
+        """
+        if self.position is not None or not (self.asking or self.committing):
+            self.retries.failures += 1
         self.position = None
-        self.failures += 1
 
     def take_failed_question(self, reason: str) -> None:
         """The store, or what has to be so before it is asked, gave no answer."""
@@ -93,13 +108,18 @@ class PartitionState:
     def take_listing(self, listing: Listing) -> None:
         """A new look at the same directory."""
         self.listing = listing
+        self.retries.listed(chain(listing.bases, listing.deleted))
         if listing.swapping or not listing.bases:
             return  # in the middle of renames neighbours are none
+        self.shown = listing
         lowest = listing.bases[0]
         # What is not live any more, while something at or below it is, went into a merged segment or was cut off.
         seen = [*self.taken.items(), *(_below(self.whole.bases, lowest) if self.whole is not None else ())]
-        self.taken = {base: end for base, end in seen if base < lowest and base in listing.deleted}
-        self.whole = listing
+        if listing.whole:
+            self.taken = {base: end for base, end in seen if base < lowest and base in listing.deleted}
+            self.whole = listing
+        else:  # it may miss names, so it takes nothing back
+            self.taken.update((base, end) for base, end in seen if base < lowest and base in listing.deleted)
         # A segment that was merged, or whose neighbour was, is another one now: what was shipped of it stands in the
         # store, and is weighed anew. What retention took is what it was.
         for done in (self.shipped, self.filling):
@@ -107,10 +127,22 @@ class PartitionState:
                 if base >= lowest and _following(listing.bases, base) != shipped.next_base:
                     del done[base]
 
+    def look_again_below(self) -> None:
+        """What was found out about `.deleted` files is not so any more."""
+        self.hanging.clear()
+        self.below = frozenset()
+
+    def unknown_below(self, listing: Listing) -> bool:
+        """Whether a `.deleted` file below the lowest live one was not looked at yet, and not seen live either."""
+        lowest = listing.bases[0]
+        return any(base < lowest and base not in self.taken and base not in self.below for base in listing.deleted)
+
     def take_position(self, position: Position) -> None:
         """The store's word, read or written; what lies below it needs no further thought."""
         if self.filled:
             position = replace(position, gaps=tuple(gap for gap in position.gaps if gap not in self.filled))
+        if self.reached is None or position.next_offset > self.reached:
+            self.retries.failures = 0
         self.position = position
         self.reached = position.next_offset
         if isinstance(position.commit, Commit):
@@ -147,11 +179,22 @@ class PartitionState:
             self.look_seconds = 0.0
         return True
 
-    def take_filled(self) -> None:
-        """The commit that says of a gap that it is filled stands, if that is what was under way."""
-        if self.fills is not None:
-            self.filled += (self.fills,)
-            self.fills = None
+    def take_committed(self, position: Position) -> None:
+        """A commit stands; it may be the one that says of a gap that it is filled."""
+        filled, self.fills = self.fills, None
+        if filled is not None:
+            self.filled += (filled,)
+            self.retries.failures = 0
+        self.retries.committed()
+        self.take_position(position)
+
+    def take_checkpoint(self) -> None:
+        """Count the checkpoints in a row that end below the end of the segment to go on with."""
+        if self.listing is None or self.reached is None or self.high_watermark is None or not self.listing.bases:
+            return
+        base, end = next(self.held(self.listing, self.reached), (-1, 0))
+        counted, times = self.short
+        self.short = (base, times + 1 if base == counted else 1) if end > self.high_watermark else (-1, 0)
 
     def take_shipped(self, done: Shipped) -> None:
         """A segment is whole in the store: part of the run, of a recorded gap, or of both."""
@@ -198,12 +241,27 @@ class PartitionState:
     def held(self, listing: Listing, offset: int) -> Iterator[tuple[int, int]]:
         """(base, next base) of the closed segments that are here and reach above `offset`, by base.
 
-        Those that retention took and has only renamed so far come first; the others are live.
+        Those that retention took and has only renamed so far come first; the others are live. Of those that hang, the
+        end of the last batch is given instead of the next base.
         """
         bases = listing.bases
-        yield from sorted((base, end) for base, end in self.taken.items() if base < bases[0] and end > offset)
+        if self.taken or self.hanging:
+            gone = {base: file.end for base, file in self.hanging.items() if base in listing.deleted} | self.taken
+            yield from sorted((base, end) for base, end in gone.items() if base < bases[0] and end > offset)
         for index in range(max(0, bisect_right(bases, offset) - 1), len(bases) - 1):
             yield bases[index], bases[index + 1]
+
+    def saw(self, base: int, next_base: int) -> bool:
+        """Whether a whole listing of this leadership showed two bases as live neighbours."""
+        return self.taken.get(base) == next_base or (
+            self.whole is not None and _following(self.whole.bases, base) == next_base
+        )
+
+    def hangs(self, base: int, listing: Listing) -> FileState | None:
+        """The `.deleted` file that is to be shipped; None of a segment that is, or was seen, live."""
+        if base in self.taken or base >= listing.bases[0] or base not in self.hanging:
+            return None
+        return self.hanging[base].state
 
     def holds(self, listing: Listing, offset: int) -> bool:
         """Whether a closed segment here, or the active one, is the one to hold `offset`."""

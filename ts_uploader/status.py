@@ -26,6 +26,7 @@ from ts_uploader.leadership.contract import LeadershipSource
 from ts_uploader.progress import Progress, Work
 from ts_uploader.retention import TopicRetention
 from ts_uploader.segment_sizes import SegmentSizes
+from ts_uploader.stuck import Stuck, StuckPartitions
 from ts_uploader.work_queue import URGENT_BELOW
 
 _TOGETHER = 100  # partitions in one piece of JSON
@@ -45,7 +46,8 @@ class PartitionStatus:
         oldest_unshipped_age_seconds: of the oldest of these; 0.0 where there is none.
         retention_left_ratio: share of its retention that the oldest of these has left, 1.0 to 0.0; 1.0 without one.
         hole: whether nothing that the broker still holds continues the run.
-        waits_for: what has to be known before anything can go; None for nothing.
+        waits_for: what has to be so before the commit can move; None for nothing.
+        stuck_seconds: since when nothing was committed; None where the partition is not stuck.
     """
 
     topic: str
@@ -58,6 +60,7 @@ class PartitionStatus:
     retention_left_ratio: float
     hole: bool
     waits_for: str | None
+    stuck_seconds: float | None = None
 
     @property
     def urgent(self) -> bool:
@@ -65,12 +68,13 @@ class PartitionStatus:
         return self.unshipped_segments > 0 and self.retention_left_ratio < URGENT_BELOW
 
     @property
-    def badness(self) -> tuple[bool, bool, bool, float, float, int]:
-        """Trouble as an order: holes, then what Kafka may delete soon, then what waits, then the oldest."""
+    def badness(self) -> tuple[bool, bool, float, bool, float, float, int]:
+        """Trouble as an order: holes, what Kafka may delete soon, what is stuck, what waits, then the oldest."""
         waits = self.waits_for is not None
         return (
             self.hole,
             self.urgent,
+            self.stuck_seconds or 0.0,
             waits,
             1.0 - self.retention_left_ratio,
             self.oldest_unshipped_age_seconds,
@@ -79,7 +83,7 @@ class PartitionStatus:
 
 
 def partition_status(
-    partition: TopicPartition, waiting: Backlog, retention: TopicRetention, sizes: SegmentSizes
+    partition: TopicPartition, waiting: Backlog, retention: TopicRetention, sizes: SegmentSizes, stuck: Stuck | None
 ) -> PartitionStatus:
     """What is told of a partition; looks at its files."""
     oldest = oldest_waiting(waiting, retention, sizes)
@@ -93,7 +97,8 @@ def partition_status(
         oldest_unshipped_age_seconds=0.0 if oldest is None else round(oldest.age_seconds, 1),
         retention_left_ratio=1.0 if oldest is None else round(oldest.retention_left, 4),
         hole=waiting.hole,
-        waits_for=waiting.waits_for,
+        waits_for=waiting.waits_for if stuck is None else stuck.wait.text,
+        stuck_seconds=None if stuck is None else round(stuck.seconds, 1),
     )
 
 
@@ -152,6 +157,7 @@ class Look:
         errors: the last ones.
         request_limit: requests per second that stores let the agent ask; None for no limit.
         upload_limit: bytes per second that the operator lets it send; None for no limit.
+        stuck_partitions: those that are, also where nobody said who leads them.
     """
 
     now: float
@@ -171,6 +177,7 @@ class Look:
     errors: Sequence[LastError]
     request_limit: float | None
     upload_limit: float | None
+    stuck_partitions: StuckPartitions
 
     @property
     def healthy(self) -> bool:
@@ -200,6 +207,7 @@ class Parts:
         scan_seconds: how long it waits at most between two looks.
         limits: requests per second, and bytes per second.
         sizes: of segments, for all who ask.
+        stuck: the partitions that are.
     """
 
     environment: Environment
@@ -214,6 +222,7 @@ class Parts:
     scan_seconds: float
     limits: Callable[[], tuple[float | None, float | None]]
     sizes: SegmentSizes = field(default_factory=SegmentSizes)
+    stuck: Callable[[], StuckPartitions] = StuckPartitions
 
 
 @dataclass(slots=True)
@@ -289,12 +298,15 @@ class Status:
             errors=parts.errors.newest(),
             request_limit=requests,
             upload_limit=upload,
+            stuck_partitions=parts.stuck(),
         )
 
     def partitions(self, backlog: Mapping[TopicPartition, Backlog]) -> Iterator[PartitionStatus]:
         """What is told of each partition, one after the other: there may be many."""
+        parts, stuck = self.parts, self.parts.stuck()
         for partition, waiting in backlog.items():
-            yield partition_status(partition, waiting, self.parts.retention(partition.topic), self.parts.sizes)
+            retention = parts.retention(partition.topic)
+            yield partition_status(partition, waiting, retention, parts.sizes, stuck.find(partition))
 
     def worst(self, backlog: Mapping[TopicPartition, Backlog], most: int) -> tuple[Totals, list[PartitionStatus]]:
         """What all partitions have together, and those in the most trouble, the worst first."""
@@ -354,6 +366,17 @@ def status_json(status: Status) -> Iterator[bytes]:
         ],
         "request_limit": look.request_limit,
         "upload_limit_bytes_per_second": look.upload_limit,
+        "stuck": len(look.stuck_partitions),
+        "stuck_partitions": [
+            {
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "reason": stuck.wait.reason.value,
+                "waits_for": stuck.wait.text,
+                "seconds": round(stuck.seconds, 1),
+            }
+            for partition, stuck in look.stuck_partitions.longest()
+        ],
         "last_errors": [{**asdict(error), "time": _iso(error.time)} for error in look.errors],
     }
     yield f'{json.dumps(head)[:-1]}, "partitions": ['.encode()

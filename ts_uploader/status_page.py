@@ -12,6 +12,7 @@ from html import escape
 from ts_common.model import TopicPartition
 from ts_uploader.backlog import Backlog
 from ts_uploader.status import Look, PartitionStatus, Status, Totals
+from ts_uploader.waiting import WAIT_REASONS
 
 WORST = 50  # partitions on the page
 _ERRORS = 10
@@ -72,7 +73,7 @@ def _head(look: Look) -> Iterable[str]:
 
 def _verdict(look: Look, totals: Totals) -> Iterable[str]:
     troubles = list(_troubles(look, totals))
-    bad = not look.healthy or totals.holes or totals.urgent
+    bad = not look.healthy or totals.holes or totals.urgent or look.stuck_partitions
     if not troubles:
         yield '<p class="verdict good">All is well.</p>\n'
         return
@@ -93,6 +94,12 @@ def _troubles(look: Look, totals: Totals) -> Iterator[str]:
         yield f"{_count(totals.holes, 'partition')}: nothing that the broker still holds continues what is shipped."
     if totals.urgent:
         yield f"{_count(totals.urgent, 'partition')}: less than half of the retention is left for what is not shipped."
+    for reason, (partition, stuck) in look.stuck_partitions.longest_by_reason().items():
+        count = _count(look.stuck_partitions.counts()[reason], "partition")
+        yield (
+            f"{count} stuck: {WAIT_REASONS[reason]}. The agent has committed nothing of {partition} for "
+            f"{_span(stuck.seconds)}."
+        )
     for name, answered in look.answered.items():
         if not answered:
             yield f"Not ready: {_MISSING.get(name, name)}."
@@ -163,10 +170,17 @@ def _trouble(one: PartitionStatus) -> tuple[str, str]:
     if one.hole:
         return "bad", "nothing here continues what is shipped"
     if one.urgent:
-        return "bad", "Kafka may delete it soon" + (f"; waits for {one.waits_for}" if one.waits_for else "")
+        return "bad", "Kafka may delete it soon" + (f"; {_waits(one)}" if one.waits_for else "")
+    if one.stuck_seconds is not None:
+        return "bad", _waits(one)
     if one.waits_for is not None:
-        return "warn", f"waits for {one.waits_for}"
+        return "warn", _waits(one)
     return "good", "none"
+
+
+def _waits(one: PartitionStatus) -> str:
+    stuck = "" if one.stuck_seconds is None else f"stuck for {_span(one.stuck_seconds)}; "
+    return f"{stuck}waits for {one.waits_for}"
 
 
 def _works(look: Look) -> Iterable[str]:

@@ -10,9 +10,10 @@ A partition is worked on while four things are known, each from its own source:
 Then the segments from the one that contains the next offset on go up, several at once, up to the high watermark; the
 commit moves along the run only, whatever later segments did (protocol rules 1 to 4 and 8 of the design).
 
-A segment that was seen live in this reign and that retention took since still goes up, as long as its files are there
-under another name. What is gone for good becomes a gap, once two listings a checkpoint interval apart agree on it; a
-recorded gap that this log holds after all is filled (rule 10).
+A segment that retention took still goes up, as long as its files are there under their `.deleted` names, if it was
+seen live in this leadership or hangs on what lives (`ts_uploader.hanging`). What is gone for good becomes a gap, once
+two whole listings a checkpoint interval apart agree on it; a recorded gap that this log holds after all is filled
+(rule 10).
 
 Whatever goes wrong, the position is forgotten and read from the store again; what was shipped in the same reign stays
 shipped. The one thread that calls `observe` and `conclude` owns all state here.
@@ -37,6 +38,9 @@ from ts_uploader.events import (
     HighWatermarks,
     Led,
     Listing,
+    LookBelow,
+    LookDue,
+    LookedBelow,
     NotLed,
     Observation,
     PassGap,
@@ -51,7 +55,7 @@ from ts_uploader.events import (
 )
 from ts_uploader.high_watermarks import Checkpoints, Counting
 from ts_uploader.partition_state import PartitionState, overlapping
-from ts_uploader.waiting import Wait, WaitReason
+from ts_uploader.why import why
 
 # Enough that a partition that is behind keeps the upload threads busy, few enough that thousands of partitions that
 # are behind share them and the memory.
@@ -59,8 +63,6 @@ SEGMENTS_IN_FLIGHT = 4
 # Kafka's own default of replica.high.watermark.checkpoint.interval.ms.
 CHECKPOINT_SECONDS = 5.0
 _NANOSECONDS = 1_000_000_000
-_FENCED = Wait(WaitReason.LEADERSHIP, "a later word of the leadership source: the store shows a later reign")
-_HOLE = Wait(WaitReason.HOLE, "the offsets that it goes on with")
 
 
 class Tracker:
@@ -139,32 +141,33 @@ class Tracker:
                 state.take_position(result.position)
             case Shipped():
                 state.in_flight.discard(result.base)
+                state.retries.shipped(result.base)
                 state.take_shipped(result)
-                state.failures = 0
             case Committed():
                 state.committing = False
-                state.failures = 0
-                state.take_filled()
-                state.take_position(result.position)
+                state.take_committed(result.position)
+            case LookedBelow():
+                state.looking = False
+                state.retries.looked_below()
+                state.hanging = {file.base: file for file in result.hanging}
+                state.below, state.below_wanted = result.below, result.wanted
             case Fenced():
                 state.fenced = result.reign
                 state.reign = None
                 self._start_over(state)
             case Failed():
-                if result.base is not None:
-                    state.in_flight.discard(result.base)
-                else:
-                    state.asking = state.committing = False
-                    state.fills = None
-                if result.operation == AskStore.__name__:
-                    state.take_failed_question(result.reason)
-                state.forget_position()
+                self._on_failed(state, result)
             case Changed():
                 state.in_flight.discard(result.base)
-                state.failures += 1
+                state.look_again_below()
                 # The listing is known to be old: nothing more is taken from it until a new one comes.
                 state.listing = None
-                return [Rescan(state.partition, state.failures)]
+                if not state.retries.changed(result.base, result.reason):
+                    return []
+                return [Rescan(state.partition, state.generation, state.retries.failures, reason=result.reason)]
+            case LookDue():
+                state.retries.look_pending = False
+                return []
         return self._advance(state)
 
     def backlog(self) -> dict[TopicPartition, Backlog]:
@@ -177,7 +180,7 @@ class Tracker:
                 waiting[partition] = Backlog(state.rivals.listings[0], None, 0, None, None, hole=False, wait=undecided)
                 continue
             # A listing that is known to be old still says more than nothing.
-            listing = state.listing or state.whole
+            listing = state.listing or state.shown
             if listing is None or state.said is None:
                 continue
             next_offset = state.reached
@@ -186,7 +189,6 @@ class Tracker:
             base = unshipped[0][0] if unshipped else None
             # A segment that is shipped and does not reach the next offset lost its tail: nothing here fills it.
             hole = state.gap_since is not None or (base is not None and state.has_lost_its_tail(base, next_offset or 0))
-            wait = _FENCED if state.reign is None else state.waits_for(state.reign, listing) or state.misses()
             lag = None
             if next_offset is not None and state.high_watermark is not None:
                 lag = max(0, state.high_watermark - next_offset)
@@ -197,7 +199,7 @@ class Tracker:
                 lag=lag,
                 next_offset=next_offset,
                 hole=hole,
-                wait=_HOLE if hole else wait,
+                wait=why(state, listing, unshipped),
                 high_watermark=None if state.reign is None else state.high_watermark,
                 counted_at=None if state.reign is None else state.counted_at,
             )
@@ -270,6 +272,23 @@ class Tracker:
             state.reign = reign
             self._start_over(state)
 
+    def _on_failed(self, state: PartitionState, failed: Failed) -> None:
+        """Have the store asked where to go on, after a delay that grows while nothing moves."""
+        if failed.base is not None:
+            state.in_flight.discard(failed.base)
+            state.retries.upload_failed(failed.base, failed.reason)
+        elif failed.operation == AskStore.__name__:
+            state.asking = False
+            state.take_failed_question(failed.reason)
+        elif failed.operation == LookBelow.__name__:
+            state.looking = False
+            state.retries.look_below_failed(failed.reason)
+        else:
+            state.committing = False
+            state.fills = None
+            state.retries.commit_failed(failed.reason)
+        state.forget_position()
+
     def _on_high_watermarks(self, event: HighWatermarks) -> list[AnyTask]:
         self._checkpoints.take(event)
         tasks: list[AnyTask] = []
@@ -286,6 +305,7 @@ class Tracker:
             if listing is None or reign is None or not counts or event.offsets is None:
                 continue
             state.high_watermark = event.offsets.get((state.partition.topic, state.partition.partition))
+            state.take_checkpoint()
             state.counted_at = None if event.file is None else event.file[0][1]
             self._doubt(state)
             tasks += self._advance(state)
@@ -314,13 +334,14 @@ class Tracker:
             state.asking = True
             latest = self._offset_reset is OffsetReset.LATEST
             first = listing.bases[-1 if latest else 0]
-            attempt = state.failures
+            attempt = state.retries.failures
             return [AskStore(state.partition, state.generation, reign, listing, first, state.known, attempt, latest)]
         tasks: list[AnyTask] = []
         run = state.run(state.position.next_offset)
         if run and not state.committing:
             state.committing = True
             tasks.append(WriteCommit(state.partition, state.generation, reign, state.position, run))
+        tasks += self._look_below(state, reign, listing, state.position)
         tasks += self._gap(state, reign, listing, state.position)
         tasks += self._fill(state, reign, listing, state.position)
         return tasks + self._ships(state, reign, listing, state.position)
@@ -338,8 +359,10 @@ class Tracker:
             if len(state.in_flight) >= self._window:
                 break
             # Far ahead of one that keeps failing there is nothing to gain; that one itself is always tried again.
-            if base > position.next_offset and len(state.shipped) >= 2 * self._window:
+            if base > position.next_offset and len(state.shipped) + len(state.retries.held_back) >= 2 * self._window:
                 break
+            if base in state.retries.held_back:
+                continue
             if base not in state.in_flight and base not in (state.shipped if ahead else state.filling):
                 state.in_flight.add(base)
                 tasks.append(
@@ -353,19 +376,45 @@ class Tracker:
                         next_base,
                         position.epochs,
                         position.next_offset,
+                        seen=state.saw(base, next_base),
+                        hangs=state.hangs(base, listing),
+                        variants_below=position.lineage.highest if position.lineage is not None else 0,
                     )
                 )
         return tasks
 
+    def _look_below(self, state: PartitionState, reign: Reign, listing: Listing, position: Position) -> list[AnyTask]:
+        """Find out whether `.deleted` files of before this leadership hold what is missing in the store."""
+        wanted = min((position.next_offset, *(low for low, _ in position.gaps)))
+        known = not state.unknown_below(listing) and (wanted >= state.below_wanted or not state.below)
+        if state.looking or wanted >= listing.bases[0] or known:
+            return []
+        state.looking = True
+        seen = frozenset(state.taken)
+        return [
+            LookBelow(
+                state.partition,
+                state.generation,
+                reign,
+                listing,
+                position.epochs,
+                position.next_offset,
+                wanted,
+                seen,
+            )
+        ]
+
     def _gap(self, state: PartitionState, reign: Reign, listing: Listing, position: Position) -> list[AnyTask]:
-        """Pass what this broker does not hold any more, once that is sure."""
+        """Pass what this broker does not hold any more, once two whole listings agree on that."""
         if state.holds(listing, position.next_offset):
             state.gap_since = None
             return []
-        if state.gap_since is None:
+        patience = self._checkpoint_seconds * _NANOSECONDS
+        if state.gap_since is None and listing.whole:
             state.gap_since = listing.taken_at
-            return [Rescan(state.partition, 0, self._checkpoint_seconds)]
-        if listing.taken_at - state.gap_since < self._checkpoint_seconds * _NANOSECONDS:
+        if not listing.whole or state.gap_since is None or listing.taken_at - state.gap_since < patience:
+            return self._second_look(state)
+        if state.looking or state.unknown_below(listing):
             return []
         end, _ = next(state.held(listing, position.next_offset), (listing.bases[0], 0))
         # What is still being read from an open file may yet be shipped, though its names are gone.
@@ -376,9 +425,16 @@ class Tracker:
         state.committing = True
         return [PassGap(state.partition, state.generation, reign, position, listing, end)]
 
+    def _second_look(self, state: PartitionState) -> list[AnyTask]:
+        """Another look a checkpoint interval later, if none is pending."""
+        if state.retries.look_pending:
+            return []
+        state.retries.look_pending = True
+        return [Rescan(state.partition, state.generation, 0, self._checkpoint_seconds)]
+
     def _fill(self, state: PartitionState, reign: Reign, listing: Listing, position: Position) -> list[AnyTask]:
         """Commit a recorded gap as filled, once every segment of it that this broker holds stands in the store."""
-        if state.committing:
+        if state.committing or state.looking:
             return []
         for gap in position.gaps:
             inside = [base for base, end in state.held(listing, gap[0]) if overlapping((gap,), base, end)]

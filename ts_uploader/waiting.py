@@ -1,10 +1,10 @@
-"""Why a partition cannot go on, and for how long already.
+"""Why a partition does not go on.
 
-`WaitReason` is the small fixed set that metrics count by; the text beside it, which the log shows, says more.
+`WaitReason` is the small fixed set that metrics count by; the text beside it, which the log shows, says more. How long
+a partition has been stuck is the matter of `ts_uploader.stuck`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from ts_common.model import TopicPartition
 
 
 class WaitReason(StrEnum):
-    """What would have to be known or be there, before anything of a partition can go."""
+    """What has to be known, be there or succeed, before the commit of a partition can move."""
 
     SEGMENT = "segment"
     TOPIC_ID = "topic_id"
@@ -24,6 +24,12 @@ class WaitReason(StrEnum):
     LEADERSHIP = "leadership"
     LEADER = "leader"
     HOLE = "hole"
+    GAP = "gap"
+    QUESTION = "question"
+    BELOW_HIGH_WATERMARK = "below_high_watermark"
+    CHANGED = "changed"
+    UPLOAD = "upload"
+    COMMIT = "commit"
 
 
 WAIT_REASONS: Mapping[WaitReason, str] = {
@@ -37,57 +43,51 @@ WAIT_REASONS: Mapping[WaitReason, str] = {
     WaitReason.LEADERSHIP: "the store shows a later reign than the leadership source",
     WaitReason.LEADER: "the leadership source has never said who leads it, so it may be led here",
     WaitReason.HOLE: "nothing that this broker holds continues the run",
+    WaitReason.GAP: "two listings have not agreed yet that the next offsets are gone",
+    WaitReason.QUESTION: "the store has not answered yet where to go on",
+    WaitReason.BELOW_HIGH_WATERMARK: "the high watermark stays below the end of a closed segment",
+    WaitReason.CHANGED: "a segment changes each time that it is read",
+    WaitReason.UPLOAD: "the upload of a segment fails, or does not end",
+    WaitReason.COMMIT: "the commit fails, is refused, or does not end",
 }
 
 
 class Wait(NamedTuple):
-    """What a partition waits for: one of few reasons, and a line for the log."""
+    """What a partition waits for: one of few reasons, and a line for the log.
+
+    `ordinary` is what passes by itself within seconds, as a first upload that is under way does: it is counted nowhere
+    and logged nowhere, unless the partition is stuck in it.
+    """
 
     reason: WaitReason
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Since:
-    wait: Wait
-    seconds: float  # by the monotonic clock
-    told: bool = False
+    ordinary: bool = False
 
 
 class Waits:
-    """Since when partitions wait, as far as looks at them show; the property of one thread."""
+    """What partitions wait for, as far as looks at them show; the property of one thread."""
 
     def __init__(self) -> None:
-        self._since: dict[TopicPartition, _Since] = {}
+        self._before: dict[TopicPartition, tuple[Wait, bool]] = {}
 
-    def look(self, waiting: Mapping[TopicPartition, Wait], now: float) -> dict[TopicPartition, str]:
+    def look(self, waiting: Mapping[TopicPartition, Wait]) -> dict[TopicPartition, str]:
         """Take one look.
 
         Args:
             waiting: what each partition waits for; those that do not wait are not among them.
-            now: by the monotonic clock, in seconds.
 
         Returns:
             what is to be logged: what waits for the same at two looks and was not told yet. What is so at one look
-            only is the ordinary course of things.
+            only, or is ordinary, is the ordinary course of things.
         """
         told = {}
-        since: dict[TopicPartition, _Since] = {}
+        seen: dict[TopicPartition, tuple[Wait, bool]] = {}
         for partition, wait in waiting.items():
-            before = self._since.get(partition)
-            if before is None or before.wait.reason is not wait.reason:
-                since[partition] = _Since(wait, now)
-            elif before.wait == wait and not before.told:
-                since[partition] = _Since(wait, before.seconds, told=True)
+            if wait.ordinary:
+                continue
+            before, was_told = self._before.get(partition, (None, False))
+            seen[partition] = (wait, before == wait)
+            if before == wait and not was_told:
                 told[partition] = wait.text
-            else:
-                since[partition] = _Since(wait, before.seconds, told=before.told and before.wait == wait)
-        self._since = since
+        self._before = seen
         return told
-
-    def longest(self, now: float) -> dict[WaitReason, float]:
-        """Of each reason the longest that a partition has waited for it without a break, in seconds; 0 for none."""
-        longest = dict.fromkeys(WaitReason, 0.0)
-        for since in self._since.values():
-            longest[since.wait.reason] = max(longest[since.wait.reason], now - since.seconds)
-        return longest

@@ -21,6 +21,8 @@ from ts_uploader.events import (
     Failed,
     Fenced,
     FillGap,
+    LookBelow,
+    LookedBelow,
     PassGap,
     Rescan,
     Result,
@@ -30,6 +32,7 @@ from ts_uploader.events import (
     WriteCommit,
 )
 from ts_uploader.failures import failure_reason
+from ts_uploader.hanging import look_below
 from ts_uploader.metrics import GAP_BY_REQUEST, GAP_DELETED, Metrics
 from ts_uploader.reign import ReignOver
 from ts_uploader.uploader import Uploader
@@ -79,7 +82,7 @@ class Performer:
     def perform(self, task: AnyTask) -> Result | None:
         """What became of a task; a rescan answers through the watcher."""
         if isinstance(task, Rescan):
-            self._watcher.hint(task.partition)
+            self._watcher.hint(task.partition, whole=True)
             return None
         try:
             return self._perform(task)
@@ -91,10 +94,11 @@ class Performer:
         except SegmentChanged as changed:
             if isinstance(task, AskStore) and task.attempt >= _QUESTIONS_IN_THE_ORDINARY_COURSE:
                 return self._failed(task, changed, str(changed))
-            if isinstance(task, Ship):
+            if isinstance(task, Ship):  # logged with the retry that the tracker schedules: one for several
                 self._metrics.changed_segments.inc()
+                return Changed(task.partition, task.generation, task.reign, task.base, str(changed))
             log.info("segment changed, looking again", partition=str(task.partition), reason=str(changed))
-            return self._changed(task, str(changed))
+            return Failed(task.partition, task.generation, task.reign, None, type(task).__name__, str(changed))
         except (TieredStorageError, OSError) as error:
             if isinstance(error, PreconditionFailed):
                 self._metrics.commit_conflicts.inc()
@@ -130,6 +134,8 @@ class Performer:
                 return self._committed(self._commits.pass_gap(task))
             case FillGap():
                 return self._committed(self._commits.fill_gap(task))
+            case LookBelow():
+                return self._looked(look_below(task))
         raise TypeError(f"no such task: {task!r}")
 
     def _committed(self, committed: Committed) -> Committed:
@@ -143,6 +149,17 @@ class Performer:
             )
         return committed
 
+    def _looked(self, looked: LookedBelow) -> LookedBelow:
+        bases = [file.base for file in looked.hanging]
+        log.info(
+            ".deleted files of before this leadership were looked at",
+            partition=str(looked.partition),
+            of_this_log=len(bases),
+            others=len(looked.below) - len(bases),
+            lowest=bases[0] if bases else None,
+        )
+        return looked
+
     def _observe_lag(self, run: Iterable[Shipped]) -> None:
         now = time.time()
         for shipped in run:
@@ -155,11 +172,6 @@ class Performer:
         log.warning("failed, will be tried again", operation=operation, partition=str(task.partition), error=reason)
         base = task.base if isinstance(task, Ship) else None
         return Failed(task.partition, task.generation, task.reign, base, operation, reason)
-
-    def _changed(self, task: Task, reason: str) -> Result:
-        if isinstance(task, Ship):
-            return Changed(task.partition, task.generation, task.reign, task.base, reason)
-        return Failed(task.partition, task.generation, task.reign, None, type(task).__name__, reason)
 
     def _count(self, shipped: Shipped) -> None:
         self._metrics.segments.labels("sent" if shipped.bytes_sent else "found").inc()

@@ -17,7 +17,7 @@ from typing import Annotated, Final
 import typer
 
 from ts_common.chosen_incarnation import NEWEST, parse_incarnation
-from ts_common.cluster_file import SUFFIX, ClusterFile, read_cluster_file
+from ts_common.cluster_file import STUCK_AFTER_SECONDS, SUFFIX, ClusterFile, read_cluster_file
 from ts_common.config import ENTROPY_BITS_KEY
 from ts_common.directories import TopicDirectories, list_topics
 from ts_common.errors import ConfigurationError, QueryError
@@ -82,6 +82,11 @@ class ArchiveName:
     def option(self) -> str:
         """How the number of entropy bits is written where this archive was named."""
         return "--entropy-bits=" if self.file is None else f"{ENTROPY_BITS_KEY}="
+
+    @property
+    def stuck_after_seconds(self) -> float:
+        """After which its agents call a partition stuck; the default where no file says."""
+        return STUCK_AFTER_SECONDS if self.file is None else self.file.stuck_after_seconds
 
     def lies_in(self, topic: str, endpoint: Endpoint) -> bool:
         """Whether a topic that is found in a location is one that readers look for there."""

@@ -142,6 +142,14 @@ NO_COMMIT = Kind(
     "leader any "
     "more, put offset.wm back from a version or a backup of the bucket.",
 )
+COMMIT_STUCK = Kind(
+    "commit-stuck",
+    _ODD,
+    "Segments lie in the store above the commit, or without one, and nothing was committed for longer than "
+    "ts.segment.uploader.stuck.after.ms; readers are not shown them.",
+    "See what the partition waits for (tsctl status --partitions, the agent's page), and the runbook's "
+    "TsUploaderPartitionStuck. Where no agent leads the partition, start one. Do not remove the segments.",
+)
 COMMIT_DAMAGED = Kind(
     "commit-damaged",
     _DAMAGED,

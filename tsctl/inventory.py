@@ -114,6 +114,7 @@ class PartitionListing:
         has_incarnations: whether the topic of this directory's name has its list of incarnations here.
         has_others: whether anything but such a list, strangers and `log.start` lies here.
         log_start_written: when `log.start` was written, seconds since the epoch; None where there is none.
+        committed_at: when `offset.wm` was written, seconds since the epoch; None where there is none.
     """
 
     catalog: PartitionCatalog
@@ -125,6 +126,7 @@ class PartitionListing:
     has_incarnations: bool
     has_others: bool
     log_start_written: float | None = None
+    committed_at: float | None = None
 
 
 def list_partition(store: ObjectStore, keys: PartitionKeys) -> PartitionListing:
@@ -146,6 +148,7 @@ def list_partition(store: ObjectStore, keys: PartitionKeys) -> PartitionListing:
         has_incarnations=bool(notes.kinds["incarnations"]),
         has_others=any(notes.kinds[kind] for kind in ("segment", "commit", "gap", "chapter")),
         log_start_written=notes.log_start_written,
+        committed_at=notes.committed_at,
     )
 
 
@@ -160,6 +163,7 @@ class _Notes(WrappedStore):
         self.gap_records: list[tuple[int, int, float]] = []
         self.strangers: list[str] = []
         self.log_start_written: float | None = None
+        self.committed_at: float | None = None
         self.kinds: Counter[str] = Counter()
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
@@ -188,6 +192,7 @@ class _Notes(WrappedStore):
             self.log_start_written = info.modified
             return "start"
         if name == COMMIT_NAME:
+            self.committed_at = info.modified
             return "commit"
         if name == INCARNATIONS_NAME:
             return "incarnations"

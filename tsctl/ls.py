@@ -1,9 +1,10 @@
 """`tsctl ls`: what an archive holds, by topic, by partition or by segment.
 
-Topics are answered by listings alone. For partitions and segments each segment is asked what it answers for, by way of
-chapters where there are some.
+Topics are answered by listings alone, and two requests for each partition with segments above its commit. For
+partitions and segments each segment is asked what it answers for, by way of chapters where there are some.
 """
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,6 +15,7 @@ import typer
 from ts_common.catalog import PartitionCatalog, SegmentCopy, describe
 from ts_common.chosen_incarnation import NEWEST
 from ts_common.commit import Commit, ForeignCommit
+from ts_common.errors import AccessDenied, ObjectNotFound
 from ts_common.parallel import in_threads
 from ts_common.plan import Hole
 from ts_common.view import PartitionView, open_view
@@ -33,6 +35,7 @@ from tsctl.archive import (
     parse_partitions,
 )
 from tsctl.output import Output, iso, size
+from tsctl.uncommitted import stuck_commit, uncommitted
 
 
 class Depth(StrEnum):
@@ -74,6 +77,9 @@ def ls(
         if all_incarnations:
             held = tuple(_all_lives(archive, held, numbers))
         looks = _look(held, depth, output)
+        for warning in in_threads(lambda one: _stuck(*one, name.stuck_after_seconds), _with_uncommitted(held)):
+            if warning:
+                output.warn(warning)
     if as_json:
         output.document({"cluster": name.keys.cluster, "topics": [_topic_fields(entry, looks) for entry in held]})
     elif depth is Depth.TOPICS:
@@ -147,6 +153,22 @@ def _look(held: Sequence[HeldTopic], depth: Depth, output: Output) -> dict[str, 
     for warning in (*(found.view.warning for found in looks if found.view.warning), *sorted(set(damaged))):
         output.warn(warning)
     return {found.catalog.keys.prefix: found for found in looks}
+
+
+def _with_uncommitted(held: Iterable[HeldTopic]) -> list[tuple[HeldTopic, PartitionCatalog]]:
+    return [(entry, catalog) for entry in held for catalog in entry.topic.partitions if uncommitted(catalog)]
+
+
+def _stuck(entry: HeldTopic, catalog: PartitionCatalog, after_seconds: float) -> str | None:
+    """A warning about segments that the commit does not reach; None where it may be about to. Two requests."""
+    first = catalog.keys.segment(uncommitted(catalog)[0].name)
+    try:
+        written = entry.store.head(first).modified
+        committed_at = None if catalog.commit is None else entry.store.head(catalog.keys.commit).modified
+    except (AccessDenied, ObjectNotFound):
+        return None
+    found = stuck_commit(catalog, [written], committed_at, time.time(), after_seconds)
+    return f"{catalog.keys.partition}: {found}; readers are not shown them (tsctl verify)" if found else None
 
 
 _TOPIC_COLUMNS: Final = ("TOPIC", "INCARNATION", "PARTITIONS", "SEGMENTS", "SIZE", "OFFSETS", "GAPS", "LAST COMMIT")

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ts_common.catalog import SegmentCopy, StoredSegment
 from ts_common.commit import Commit, ForeignCommit
@@ -16,6 +16,7 @@ from tsctl.copies import Overlap, first_difference, overlaps_of
 from tsctl.coverage import Coverage, coverage_of, live_end
 from tsctl.findings import (
     COMMIT_NAMES_MISSING,
+    COMMIT_STUCK,
     DEAD_TAIL,
     FOREIGN_OBJECT,
     GAP,
@@ -38,6 +39,22 @@ from tsctl.findings import (
 from tsctl.inventory import PartitionListing
 from tsctl.log_start_check import check_log_start
 from tsctl.segment_check import Checked
+from tsctl.uncommitted import stuck_commit, uncommitted
+
+
+@dataclass(frozen=True, slots=True)
+class Ages:
+    """What age means.
+
+    Attributes:
+        now: seconds since the epoch.
+        old: likewise; what was written before is nothing that an agent has in flight.
+        stuck_seconds: how long a commit may take to reach a segment that is uploaded.
+    """
+
+    now: float
+    old: float
+    stuck_seconds: float
 
 
 def look_at_whole(
@@ -46,7 +63,7 @@ def look_at_whole(
     checked: Mapping[StoredSegment, Checked],
     where: str,
     findings: tuple[Finding, ...],
-    old: float,
+    ages: Ages,
     *,
     compare: bool,
 ) -> Coverage:
@@ -58,7 +75,7 @@ def look_at_whole(
         checked: each of its segments, with a copy.
         where: names the partition in findings.
         findings: about its segments.
-        old: seconds since the epoch; what was written before is nothing that an agent has in flight.
+        ages: what age means.
         compare: whether the records of overlapping copies are compared.
 
     Raises:
@@ -70,12 +87,13 @@ def look_at_whole(
     overlaps = list(overlaps_of(view))
     found = [
         *findings,
-        *_commit(listing, view, where, old),
+        *_commit(listing, view, where, ages.old),
         *check_log_start(listing, copies.values(), where),
+        *_stuck(listing, where, ages),
         *_missing(store, listing, view, where),
         *_dead(view, where),
         *_twice(store, overlaps, where, compare=compare),
-        *_orphans(listing, where, old),
+        *_orphans(listing, where, ages.old),
         *_without_metadata(listing, checked, where),
         *strangers_of(where, listing),
     ]
@@ -106,6 +124,14 @@ def _commit(listing: PartitionListing, view: PartitionView, where: str, old: flo
     if not any(isinstance(step, Hole) and step.start <= named < step.end for step in view.plan(named, view.end)):
         detail = f"{keys.commit} names the segment of base offset {named}, and no {named:020d}{LOG_SUFFIX} is there"
         yield Finding(COMMIT_NAMES_MISSING, where, detail, keys.commit, named)
+
+
+def _stuck(listing: PartitionListing, where: str, ages: Ages) -> Iterator[Finding]:
+    """Segments that the commit does not reach, all of them young; old ones are named one by one, or with the commit."""
+    written = [listing.modified.get(segment.name.stem, 0.0) for segment in uncommitted(listing.catalog)]
+    found = stuck_commit(listing.catalog, written, listing.committed_at, ages.now, ages.stuck_seconds)
+    if found is not None and min(written) >= ages.old:
+        yield Finding(COMMIT_STUCK, where, str(found), listing.catalog.keys.commit, found.first)
 
 
 def _missing(store: ObjectStore, listing: PartitionListing, view: PartitionView, where: str) -> Iterator[Finding]:

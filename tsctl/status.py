@@ -44,8 +44,15 @@ class Answer:
 
     @property
     def is_well(self) -> bool:
-        """Whether it says that it is healthy, and ready: one that still waits for its store ships nothing."""
-        return self.fields is not None and bool(self.fields.get("healthy")) and bool(self.fields.get("ready"))
+        """Whether it is healthy and ready, and has no stuck partition: one that waits for its store ships nothing."""
+        fields = self.fields
+        return fields is not None and bool(fields.get("healthy")) and bool(fields.get("ready")) and not self.stuck
+
+    @property
+    def stuck(self) -> int | None:
+        """How many of its partitions are stuck; None where it does not say."""
+        found = None if self.fields is None else _number(self.fields, "stuck")
+        return None if found is None else int(found)
 
 
 def status(
@@ -146,7 +153,7 @@ def _refuse(constant: str) -> NoReturn:
 
 _COLUMNS: Final = (
     *("AGENT", "BROKER", "CLUSTER", "VERSION", "HEALTHY", "READY", "PARTITIONS", "LAG", "UNSHIPPED", "OLDEST", "LEFT"),
-    *("HOLES", "QUEUE", "LAST ERROR"),
+    *("HOLES", "STUCK", "QUEUE", "LAST ERROR"),
 )
 
 
@@ -166,6 +173,7 @@ def _row(answer: Answer) -> Sequence[str | int | bool | None]:
         _seconds(max((_number(each, "oldest_unshipped_age_seconds") or 0 for each in partitions), default=0)),
         _share(min(left, default=None)),
         sum(bool(partition.get("hole")) for partition in partitions),
+        answer.stuck,
         _cell(fields, "queue_length"),
         str(errors[-1].get("message")) if errors else None,
     )

@@ -181,6 +181,7 @@ def _verify(
         wants,
         all_topics=not wanted.topics and wanted.partitions is None,
         in_flight_seconds=wanted.in_flight_hours * 3600,
+        stuck_seconds=name.stuck_after_seconds,
         requests=wanted.requests,
     )
     progress = _Progress()

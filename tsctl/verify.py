@@ -19,6 +19,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from ts_common.catalog import SegmentCopy, StoredSegment, read_incarnations
 from ts_common.chapters import Chapter, chapters_for
+from ts_common.cluster_file import STUCK_AFTER_SECONDS
 from ts_common.commit import Commit, decode_log_start
 from ts_common.errors import AccessDenied, CorruptData, NewerFormat, ObjectNotFound, SegmentChanged, StoreUnavailable
 from ts_common.incarnations import Incarnations
@@ -39,7 +40,7 @@ from tsctl.findings import (
     Finding,
 )
 from tsctl.inventory import PartitionListing, find_partitions, list_partition
-from tsctl.partition_check import look_at_whole, strangers_of
+from tsctl.partition_check import Ages, look_at_whole, strangers_of
 from tsctl.segment_check import Checked, Depth, assumed, check_segment
 
 DAY_SECONDS = 86_400.0
@@ -62,6 +63,7 @@ class Scope:
             asked about.
         all_topics: whether everything is, so that what belongs to no topic is named too.
         in_flight_seconds: what is younger may belong to an upload or a commit that is under way.
+        stuck_seconds: how long a commit may take to reach a segment that is uploaded.
         requests: how many segments are looked at at once.
     """
 
@@ -69,6 +71,7 @@ class Scope:
     wants: Callable[[str, int | None], bool] = lambda _topic, _partition: True
     all_topics: bool = True
     in_flight_seconds: float = DAY_SECONDS
+    stuck_seconds: float = STUCK_AFTER_SECONDS
     requests: int = 16
 
 
@@ -208,10 +211,11 @@ class Verifier:
             key = self._keys.incarnations(keys.partition.topic)
             detail = f"{key} does not name topic id {commit.topic_id}, of which {keys.commit} is"
             findings.append(Finding(INCARNATION_UNLISTED, where, detail, key))
-        old = self._clock() - self._scope.in_flight_seconds
+        now = self._clock()
+        ages = Ages(now, now - self._scope.in_flight_seconds, self._scope.stuck_seconds)
         deep = self._scope.depth is Depth.FULL
         coverage = _patiently(
-            lambda: look_at_whole(self._store, listing, copies, where, tuple(findings), old, compare=deep)
+            lambda: look_at_whole(self._store, listing, copies, where, tuple(findings), ages, compare=deep)
         )
         self._told(1, 0)
         return coverage

@@ -163,7 +163,8 @@ def test_the_look_ends_with_the_log_of_an_agent_that_was_refused(tmp_path: Path)
 
 CONNECTED = "ts_uploader_leadership_connected 1.0\n"
 WELL = CONNECTED + 'ts_uploader_waiting_partitions{reason="store"} 0.0\n'
-WELL += 'ts_uploader_waiting_partitions{reason="hole"} 12.0\n'  # which an upgrade does not mend
+for _reason in ("hole", "gap", "below_high_watermark"):  # which an upgrade does not mend
+    WELL += f'ts_uploader_waiting_partitions{{reason="{_reason}"}} 12.0\n'
 # None: no answer. The last is well, as far as it knows.
 UNWELL = [None, "ts_uploader_leadership_connected 0.0\n", WELL.replace("0.0", "1.0"), CONNECTED]
 

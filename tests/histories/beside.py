@@ -20,7 +20,7 @@ from ts_common.store.wrapped import WrappedStore
 from ts_common.view import open_view
 from ts_uploader.chapters import write_chapter
 from ts_uploader.commit import CommitLog
-from ts_uploader.events import AnyTask, HighWatermarks, Led, NotLed, Observation, Reign, Rescan
+from ts_uploader.events import AnyTask, HighWatermarks, Led, LookDue, NotLed, Observation, Reign, Rescan
 from ts_uploader.high_watermarks import OTHER_FILES
 from ts_uploader.metrics import Metrics
 from ts_uploader.retention import TopicRetention
@@ -106,7 +106,7 @@ class Agent:
         self._tracker = Tracker(OffsetReset.EARLIEST)
         self.tasks: list[AnyTask] = []
 
-    def hint(self, _: TopicPartition) -> None:
+    def hint(self, _: TopicPartition, *, whole: bool) -> None:
         """A rescan of the performer's: the listing comes at once."""
         self.see_directory()
 
@@ -115,7 +115,8 @@ class Agent:
         directory = self._cluster.brokers[self._broker].path
         listing = list_partition(TP, directory, directory.parent)
         assert listing is not None
-        self._observe(replace(listing, taken_at=self._clock.tick()))
+        # Nobody renames while the model's one thread looks.
+        self._observe(replace(listing, taken_at=self._clock.tick(), whole=not listing.swapping))
 
     def see_checkpoint(self) -> None:
         """The broker wrote its high watermarks, and the agent reads them."""
@@ -137,6 +138,7 @@ class Agent:
         task = self.tasks.pop(index % len(self.tasks))
         if isinstance(task, Rescan):
             self._clock.tick(task.after_seconds)
+            self.tasks += self._tracker.conclude(LookDue(task.partition, task.generation))
         result = self._performer.perform(task)
         if forget:
             self.restart()

@@ -9,6 +9,7 @@ import pytest
 
 from ts_local.prometheus import program
 from ts_uploader.metrics_page import families
+from ts_uploader.waiting import WaitReason
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PROMETHEUS = CHECKOUT / "deploy" / "prometheus"
@@ -53,6 +54,16 @@ def test_each_alert_fires_where_it_should_and_nowhere_else() -> None:
     promtool("test", "rules", "alerts.test.yml")
     tried = set(re.findall(r'alertname="(\w+)"', (PROMETHEUS / "alerts.test.yml").read_text()))
     assert tried == set(alert_names())
+
+
+@pytest.mark.parametrize("reason", WaitReason)
+def test_u35_each_reason_to_be_stuck_has_an_alert_that_fires_and_an_entry_in_the_runbook(reason: WaitReason) -> None:
+    """The rules' own test has a series and an alert of each; promtool is asked about them above."""
+    tests = (PROMETHEUS / "alerts.test.yml").read_text()
+    assert re.search(rf'series: \'ts_uploader_partition_stuck_seconds{{.*reason="{reason}"}}', tests)
+    assert f'alertname="TsUploaderPartitionStuck",alertstate="firing",reason="{reason}"' in tests
+    section = RUNBOOK.read_text().partition("## TsUploaderPartitionStuck\n")[2].partition("\n## ")[0]
+    assert section.count(f"\n| `{reason}` | ") == 1
 
 
 def test_each_alert_names_its_section_of_the_runbook() -> None:

@@ -120,6 +120,17 @@ def test_an_agent_that_is_not_well_makes_status_1(well: str, ill: str, run: Run)
     assert row.endswith("the high watermark")
 
 
+def test_u35_an_agent_with_a_stuck_partition_makes_status_1(run: Run) -> None:
+    """It is healthy and ready, as no restart would help; its row counts them."""
+    with answering(200, json.dumps({**WELL, "stuck": 3}).encode()) as stuck:
+        ended = run("status", stuck)
+    assert ended.code == 1
+    names, row = (line.split() for line in ended.out.splitlines())
+    assert (names[-4:], row[-3:]) == (["STUCK", "QUEUE", "LAST", "ERROR"], ["3", "0", "-"])
+    with answering(200, json.dumps({**WELL, "stuck": 0}).encode()) as well:
+        assert run("status", well).code == 0
+
+
 def test_an_agent_that_is_not_ready_makes_status_1(run: Run) -> None:
     """It is healthy, and ships nothing yet."""
     with answering(200, json.dumps({**WELL, "ready": False}).encode()) as starting:

@@ -13,6 +13,7 @@ from ts_uploader.leadership.contract import LeadershipSource
 from ts_uploader.progress import Progress
 from ts_uploader.retention import TopicRetention
 from ts_uploader.status import Parts, Status
+from ts_uploader.stuck import StuckPartitions
 from ts_uploader.waiting import Wait, WaitReason
 
 
@@ -53,6 +54,7 @@ def status_of(
     threads: tuple[threading.Thread, ...] = (),
     upload_timeout_seconds: float = 60.0,
     looked_at: float | None = 0.0,
+    stuck: Callable[[], StuckPartitions] = StuckPartitions,
 ) -> tuple[Status, Source, LastErrors]:
     """The status of an agent that runs, its leadership source, and its last errors."""
     environment = Environment("prod", 7, (Path("/log"),), "", kraft=False)
@@ -69,6 +71,7 @@ def status_of(
         looked_at=lambda: looked_at,
         scan_seconds=float("inf"),
         limits=lambda: (None, None),
+        stuck=stuck,
     )
     status = Status(parts)
     status.begun = status.store_answered = True

@@ -146,7 +146,7 @@ def test_every_error_that_a_task_may_end_with_has_a_reason_of_its_own() -> None:
     ]
     made = [found("c", ["p"]) if found is errors.ConfigurationError else found("x") for found in classes]
     reasons = {type(error).__name__: failure_reason(error) for error in (*made, OSError(5, "x"))}
-    unnamed = {"AddressInUse", "QueryError"}  # of a start, and of a reader
+    unnamed = {"AddressInUse", "QueryError", "LineageUnsettled"}  # of a start, and of readers
     assert {name for name, reason in reasons.items() if reason == "other"} == unnamed
     named = [reason for reason in reasons.values() if reason != "other"]
     assert len(set(named)) == len(named)
@@ -154,25 +154,14 @@ def test_every_error_that_a_task_may_end_with_has_a_reason_of_its_own() -> None:
     assert {*named, "other", "unavailable"} == set(FAILURE_REASONS)
 
 
-def test_how_long_a_partition_waits_is_told_by_reason() -> None:
-    """From the first look that shows it; another reason begins anew, and the end of waiting ends it."""
-    waits = Waits()
-    store, renames = Wait(WaitReason.STORE, "first"), Wait(WaitReason.RENAMES, "renames")
-    waits.look({A: store}, 100.0)
-    waits.look({A: Wait(WaitReason.STORE, "another text"), B: store}, 110.0)
-    assert waits.longest(130.0)[WaitReason.STORE] == 30.0
-    waits.look({A: renames, B: store}, 140.0)
-    assert (waits.longest(150.0)[WaitReason.STORE], waits.longest(150.0)[WaitReason.RENAMES]) == (40.0, 10.0)
-    waits.look({}, 160.0)
-    assert set(waits.longest(170.0).values()) == {0.0}
-
-
 def test_a_wait_is_logged_once_when_two_looks_show_it() -> None:
     """One look is the ordinary course of things; another text is news."""
     waits = Waits()
     first, second = Wait(WaitReason.STORE, "first"), Wait(WaitReason.STORE, "second")
-    told = [waits.look({A: wait}, float(at)) for at, wait in enumerate((first, first, first, second, second, second))]
+    told = [waits.look({A: wait}) for wait in (first, first, first, second, second, second)]
     assert told == [{}, {A: "first"}, {}, {}, {A: "second"}, {}]
+    ordinary = Wait(WaitReason.UPLOAD, "an upload", ordinary=True)
+    assert [waits.look({A: ordinary}) for _ in range(3)] == [{}, {}, {}]
 
 
 def test_names_follow_the_conventions_of_prometheus() -> None:

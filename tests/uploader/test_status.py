@@ -5,6 +5,7 @@ import threading
 import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
+from html import escape
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from ts_uploader.events import Failed, Fenced, Reign
 from ts_uploader.last_errors import LastErrors
 from ts_uploader.status import Status, status_json
 from ts_uploader.status_page import WORST, status_page
+from ts_uploader.stuck import Stuck, StuckPartitions
+from ts_uploader.waiting import WAIT_REASONS, Wait, WaitReason
 
 EVIL = "<script>alert('&')</script>"
 FAILED = Failed(TopicPartition("t", 3), 0, Reign(1, None, 0), 0, "Ship", "the store said <b>no</b>")
@@ -62,6 +65,26 @@ def test_what_comes_from_elsewhere_is_escaped() -> None:
     assert "<script" not in shown
 
 
+@pytest.mark.parametrize("reason", WaitReason)
+def test_u35_a_page_with_a_stuck_partition_does_not_say_that_all_is_well(reason: WaitReason) -> None:
+    """Whatever it is stuck in, also where nobody said who leads it; the agent is healthy, as no restart would help."""
+    known = dict([waiting("well", 0), waiting("stuck", 0), waiting("waits", 0, waits_for="a high watermark")])
+    stuck = {
+        TopicPartition("stuck", 0): Stuck(Wait(reason, "what it needs", ordinary=True), 1_200.0),
+        TopicPartition("not-in-the-backlog", 3): Stuck(Wait(reason, "its leader"), 7_300.0),
+    }
+    status, *_ = status_of(lambda: known, stuck=lambda: StuckPartitions(stuck))
+    shown = page(status)
+    assert "All is well." not in shown
+    assert "Somebody should look." in shown
+    assert f"<li>2 partitions stuck: {escape(WAIT_REASONS[reason])}. " in shown
+    assert "nothing of not-in-the-backlog-3 for 2 h.</li>" in shown
+    assert 'class="bad" data-name="Trouble">stuck for 20 min; waits for what it needs<' in shown
+    assert shown.index(">stuck-0<") < shown.index(">waits-0<") < shown.index(">well-0<")
+    assert status.look().healthy
+    assert "All is well." in page(status_of(lambda: dict([waiting("well", 0)]))[0])
+
+
 def many(partitions: int) -> dict[TopicPartition, Backlog]:
     """So many, and three more in trouble."""
     known = dict(waiting("a-topic-with-a-long-name", number) for number in range(partitions))
@@ -97,9 +120,14 @@ def test_all_partitions_as_json_cost_less_memory_than_they_are_long() -> None:
 def test_the_json_has_the_keys_that_others_rely_on() -> None:
     """`tsctl status` reads these."""
     known = dict([waiting("t", 0), waiting("t", 1, base=0, hole=True, waits_for="x")])
-    status, _, errors = status_of(lambda: known)
+    stuck = StuckPartitions({TopicPartition("t", 1): Stuck(Wait(WaitReason.STORE, "x"), 900.0)})
+    status, _, errors = status_of(lambda: known, stuck=lambda: stuck)
     errors.take(FAILED)
     found = told(status)
+    assert found["stuck_partitions"] == [
+        {"topic": "t", "partition": 1, "reason": "store", "waits_for": "x", "seconds": 900.0}
+    ]
+    assert found["stuck"] == 1
     keys = "version cluster broker started ready healthy partitions queue_length last_errors"
     assert set(keys.split()) <= found.keys()
     assert (found["cluster"], found["broker"], found["ready"], found["healthy"]) == ("prod", 7, True, True)
@@ -116,8 +144,9 @@ def test_the_json_has_the_keys_that_others_rely_on() -> None:
             "retention_left_ratio": left,
             "hole": bool(number),
             "waits_for": waits,
+            "stuck_seconds": stuck_seconds,
         }
-        for number, segments, left, waits in ((0, 0, 1.0, None), (1, 1, 0.0, "x"))
+        for number, segments, left, waits, stuck_seconds in ((0, 0, 1.0, None, None), (1, 1, 0.0, "x", 900.0))
     ]
     (error,) = found["last_errors"]
     assert {"time", "operation", "partition", "message"} <= error.keys()

@@ -7,6 +7,7 @@ from tests.uploader.checkpoint_files import until_they_count, written
 from ts_common.commit import Commit
 from ts_common.config import OffsetReset
 from ts_common.epochs import EpochLine
+from ts_common.lineage import Lineage
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys
 from ts_uploader.events import (
@@ -18,10 +19,15 @@ from ts_uploader.events import (
     DirectoryGone,
     Failed,
     Fenced,
+    FileState,
     FillGap,
+    Hanging,
     HighWatermarks,
     Led,
     Listing,
+    LookBelow,
+    LookDue,
+    LookedBelow,
     NotLed,
     PassGap,
     Position,
@@ -41,7 +47,7 @@ REIGN = Reign(epoch=1, topic_id="id", seen_at=100)
 
 
 def listing(*bases: int, topic_id: str | None = "id", inode: int = 1, taken_at: int = 100) -> Listing:
-    return Listing(TP, LOG_DIR / "t-0", (1, inode), LOG_DIR, bases, (), False, topic_id, taken_at)
+    return Listing(TP, LOG_DIR / "t-0", (1, inode), LOG_DIR, bases, (), False, topic_id, taken_at, whole=True)
 
 
 def watermark(offset: int) -> HighWatermarks:
@@ -180,7 +186,7 @@ def test_one_commit_at_a_time_and_it_takes_all_that_came_meanwhile() -> None:
 def test_a_fenced_reign_does_not_come_back() -> None:
     """Once the store showed a later reign, the same saying of the leadership source changes nothing (fault U06)."""
     led = Led1(0, 100)
-    assert led.tracker.conclude(Fenced(TP, led.ask.generation, REIGN, "later")) == []  # type: ignore[union-attr]
+    assert led.tracker.conclude(Fenced(TP, led.ask.generation, REIGN, "later")) == []
     led.tracker.observe(Led(TP, REIGN))
     assert watermarks(led.tracker, 10**6) == []
     led.tracker.observe(Led(TP, replace(REIGN, epoch=2)))
@@ -214,7 +220,8 @@ def test_a_changed_segment_waits_for_a_new_listing() -> None:
     task = led.at(0)[0]
     assert isinstance(task, Ship)
     (rescan,) = led.tracker.conclude(Changed(TP, task.generation, task.reign, task.base, "cleaner"))
-    assert rescan == Rescan(TP, 1)
+    assert rescan == Rescan(TP, task.generation, 1, reason="cleaner")
+    assert led.tracker.conclude(LookDue(TP, task.generation)) == []
     assert bases(led.tracker.observe(listing(0, 200, 300))) == [0]
 
 
@@ -300,7 +307,7 @@ def test_a_fenced_partition_is_shown_until_the_source_says_that_it_is_not_led() 
     """Whoever believes the source expects it to be shipped from here."""
     led = Led1(0, 100, 200)
     led.at(100)
-    led.tracker.conclude(Fenced(TP, led.ask.generation, REIGN, "later"))  # type: ignore[union-attr]
+    led.tracker.conclude(Fenced(TP, led.ask.generation, REIGN, "later"))
     led.tracker.observe(Led(TP, REIGN))
     waiting = led.tracker.backlog()[TP]
     assert waiting.waits_for is not None
@@ -417,13 +424,143 @@ def test_u07_a_segment_that_failed_is_tried_again_from_its_deleted_files() -> No
     assert led.tracker.conclude(shipped(second)) == []
 
 
-def test_a_deleted_file_that_was_never_seen_live_in_this_reign_is_not_shipped() -> None:
-    """A follower that truncated its whole log leaves such files too, and they may be of a line that died."""
+def state_of(base: int) -> FileState:
+    return FileState(1, base, 100, 100)
+
+
+def looked(task: AnyTask, *hanging: tuple[int, int]) -> LookedBelow:
+    """What hangs, of all `.deleted` files below the lowest live segment."""
+    assert isinstance(task, LookBelow)
+    found = tuple(Hanging(base, end, state_of(base)) for base, end in hanging)
+    below = frozenset(base for base in task.listing.deleted if base < task.listing.bases[0])
+    return LookedBelow(task.partition, task.generation, task.reign, found, below, task.wanted)
+
+
+def begun_with_deleted(
+    next_offset: int, *deleted: int, gaps: tuple[tuple[int, int], ...] = ()
+) -> tuple[Tracker, LookBelow]:
+    """An agent that begins where retention renamed everything below 200 before, and asks what of it counts."""
+    tracker = Tracker(OffsetReset.EARLIEST)
+    tracker.observe(Led(TP, REIGN))
+    tracker.observe(replace(listing(200, 300), deleted=deleted))
+    (ask,) = watermarks(tracker, 300)
+    answer = replace(asked(ask, next_offset), position=replace(position(next_offset), gaps=gaps))
+    (look,) = [task for task in tracker.conclude(answer) if isinstance(task, LookBelow)]
+    return tracker, look
+
+
+def test_u39_a_deleted_file_that_was_never_seen_live_is_shipped_if_it_hangs() -> None:
+    """At once, and for its own batches only; the one that does not hang may be of a line that died."""
+    tracker, look = begun_with_deleted(100, 0, 100, 150)
+    (ship,) = tracker.conclude(looked(look, (100, 200)))
+    assert isinstance(ship, Ship)
+    assert (ship.base, ship.next_base, ship.hangs, ship.seen) == (100, 200, state_of(100), False)
+
+
+def test_u39_what_was_seen_live_in_this_leadership_is_shipped_with_its_neighbour() -> None:
+    """Nothing is to be found out about it."""
+    led = Led1(0, 100, 200)
+    first, _ = (task for task in led.at(0) if isinstance(task, Ship))
+    tasks = taken(led, 200, deleted=(0, 100))
+    assert [task for task in tasks if isinstance(task, LookBelow)] == []
+    (again,) = led.tracker.conclude(failed(first))
+    (ship,) = [task for task in led.tracker.conclude(asked(again, 0)) if isinstance(task, Ship)]
+    assert (ship.base, ship.next_base, ship.hangs, ship.seen) == (0, 100, None, True)
+
+
+def test_a_listing_that_is_not_whole_vouches_for_no_neighbour() -> None:
+    """Its two bases may be of two instants: a `.deleted` file goes by its own batches then."""
+    tracker = Tracker(OffsetReset.EARLIEST)
+    tracker.observe(Led(TP, REIGN))
+    tracker.observe(replace(listing(0, 100, 200), whole=False))
+    (ask,) = watermarks(tracker, 200)
+    assert [t.seen for t in tracker.conclude(asked(ask, 0)) if isinstance(t, Ship)] == [False, False]
+    (look,) = [
+        task for task in tracker.observe(replace(listing(200, 300), deleted=(0, 100))) if isinstance(task, LookBelow)
+    ]
+    assert look.seen == frozenset()
+
+
+def test_u39_a_gap_ends_where_the_chain_begins() -> None:
+    """What is gone below it is passed; what hangs was not waited for."""
+    tracker, look = begun_with_deleted(50, 100)
+    (ship,) = [task for task in tracker.conclude(looked(look, (100, 200))) if isinstance(task, Ship)]
+    tracker.conclude(shipped(ship))
+    tasks = tracker.observe(replace(listing(200, 300, taken_at=100 + CHECKPOINT), deleted=(100,)))
+    (gap,) = [task for task in tasks if isinstance(task, PassGap)]
+    assert (gap.position.next_offset, gap.end) == (50, 100)
+
+
+def test_u39_no_gap_before_the_deleted_files_were_looked_at() -> None:
+    """Two whole listings agree by then, and the look does not end."""
+    tracker, look = begun_with_deleted(50, 100)
+    late = replace(listing(200, 300, taken_at=100 + CHECKPOINT), deleted=(100,))
+    assert tracker.observe(late) == []
+    assert [type(task) for task in tracker.conclude(looked(look))] == [PassGap]
+
+
+def test_u39_files_that_do_not_hang_hold_up_no_gap() -> None:
+    """Retention renames more every few minutes, so some file always lies below; none of them is waited for."""
+    tracker, look = begun_with_deleted(50, 60)
+    tracker.conclude(looked(look))
+    tasks = tracker.observe(replace(listing(300, 400, taken_at=100 + CHECKPOINT), deleted=(60, 200)))
+    (gap,) = [task for task in tasks if isinstance(task, PassGap)]
+    assert gap.end == 200  # seen live
+
+
+def test_a_look_that_failed_is_repeated() -> None:
+    """The directory changed meanwhile; a commit that is under way is not disturbed by it."""
+    tracker, look = begun_with_deleted(50, 100)
+    (ask,) = tracker.conclude(failed(look))
+    (again,) = [task for task in tracker.conclude(asked(ask, 50)) if isinstance(task, LookBelow)]
+    assert again.wanted == 50
+
+
+def test_u39_a_file_that_is_not_the_one_that_hung_is_looked_at_again() -> None:
+    """Another was renamed over it: the worker saw that, and nothing is shipped before the next look."""
+    tracker, look = begun_with_deleted(100, 100)
+    (ship,) = tracker.conclude(looked(look, (100, 200)))
+    assert isinstance(ship, Ship)
+    tracker.conclude(Changed(TP, ship.generation, ship.reign, 100, "another file"))
+    tasks = tracker.observe(replace(listing(200, 300, taken_at=200), deleted=(100,)))
+    assert [type(task) for task in tasks if not isinstance(task, Rescan)] == [LookBelow]
+
+
+def test_u39_another_leadership_looks_again() -> None:
+    """What was seen live in the one before counts no more than what an agent finds that begins."""
+    led = Led1(0, 100, 200)
+    led.at(100)
+    led.tracker.observe(Led(TP, replace(REIGN, epoch=2)))
+    assert led.tracker.observe(replace(listing(200, 300), deleted=(0, 100))) == []
+    (ask,) = watermarks(led.tracker, 300)
+    (look,) = [task for task in led.tracker.conclude(asked(ask, 100)) if isinstance(task, LookBelow)]
+    assert (look.wanted, look.seen) == (100, frozenset())
+
+
+def test_below_what_a_lineage_may_have_deleted_only_variants_are_shipped() -> None:
+    """A deletion of the former lineage may be late, and names plain objects."""
+    led = Led1(0, 100, 200)
+    where = replace(position(0), lineage=Lineage(1, 0, 150))
+    ships = led.tracker.conclude(replace(asked(led.ask, 0), position=where))
+    assert [task.variants_below for task in ships if isinstance(task, Ship)] == [150, 150]
+
+
+def test_nothing_is_looked_at_while_nothing_is_missing() -> None:
+    """Retention of shipped segments leaves `.deleted` files all the time."""
     tracker = Tracker(OffsetReset.EARLIEST)
     tracker.observe(Led(TP, REIGN))
     tracker.observe(replace(listing(200, 300), deleted=(0, 100)))
     (ask,) = watermarks(tracker, 300)
-    assert bases(tracker.conclude(asked(ask, 100))) == [200]
+    assert bases(tracker.conclude(asked(ask, 200))) == [200]
+
+
+def test_u39_a_recorded_gap_is_filled_from_files_that_hang() -> None:
+    """An agent recorded it whose broker did not hold them."""
+    tracker, look = begun_with_deleted(200, 100, gaps=((100, 200),))
+    assert look.wanted == 100
+    (ship,) = [task for task in tracker.conclude(looked(look, (100, 200))) if isinstance(task, Ship)]
+    (fill,) = tracker.conclude(shipped(ship))
+    assert isinstance(fill, FillGap)
 
 
 def test_compaction_leaves_no_segment_to_ship_behind() -> None:
@@ -447,6 +584,21 @@ def test_u07_what_is_gone_becomes_a_gap_when_two_listings_agree() -> None:
     led = Led1(100, 200)
     (gap,) = [task for task in gap_of(led, 50, 100, 200) if isinstance(task, PassGap)]
     assert (gap.position.next_offset, gap.end) == (50, 100)
+
+
+def test_a_gap_needs_two_whole_listings() -> None:
+    """One that met renames may miss what is there; another is asked for, one at a time."""
+    led = Led1(100, 200)
+    torn = replace(listing(100, 200), whole=False)
+    led.tracker.observe(torn)
+    (rescan,) = [task for task in led.at(50) if isinstance(task, Rescan)]
+    assert rescan.after_seconds == 5
+    assert led.tracker.observe(replace(torn, taken_at=100 + 2 * CHECKPOINT)) == []
+    assert led.tracker.conclude(LookDue(TP, rescan.generation)) == []
+    assert led.tracker.observe(replace(torn, taken_at=101 + 2 * CHECKPOINT)) == [rescan]
+    led.tracker.observe(listing(100, 200, taken_at=100 + 3 * CHECKPOINT))
+    tasks = led.tracker.observe(listing(100, 200, taken_at=100 + 4 * CHECKPOINT))
+    assert [type(task) for task in tasks] == [PassGap]
 
 
 def test_a_gap_needs_a_checkpoint_interval_between_its_two_listings() -> None:

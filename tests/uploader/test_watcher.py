@@ -147,11 +147,15 @@ def test_a_directory_that_cannot_be_read_does_not_hide_the_one_that_can(
     (other / "t-0").mkdir(parents=True)
 
     def list_or_fail(
-        partition: TopicPartition, directory: Path, log_dir: Path, epochs: EpochReader | None = None
+        partition: TopicPartition,
+        directory: Path,
+        log_dir: Path,
+        epochs: EpochReader | None = None,
+        earlier: Listing | None = None,
     ) -> Listing | None:
         if log_dir == other:
             raise OSError(errno.EIO, "Input/output error", str(directory))
-        return list_partition(partition, directory, log_dir, epochs)
+        return list_partition(partition, directory, log_dir, epochs, earlier)
 
     monkeypatch.setattr("ts_uploader.watch.watcher.list_partition", list_or_fail)
     with Watched((other, healthy)).running() as watched:
@@ -160,6 +164,23 @@ def test_a_directory_that_cannot_be_read_does_not_hide_the_one_that_can(
         (healthy / "t-0").rename(healthy / "t-1")
         heard = watched.wait_for_listing(ONE, 7)
         assert not any(isinstance(said, DirectoryGone) for said in [*heard, *watched.scan()])
+
+
+def test_a_second_look_at_a_directory_that_did_not_change_is_whole(healthy: Path) -> None:
+    """The scan waits for nothing: it compares with what it saw of the directory the last time."""
+    with Watched((healthy,)).running() as watched:
+        segment(healthy, ZERO, 7)
+        watched.wait_for_listing(ZERO, 7)
+        heard = [said for _ in range(3) for said in watched.scan() if isinstance(said, Listing)]
+        assert [said.whole for said in heard[-2:]] == [True, True]
+
+
+def test_a_whole_listing_that_is_asked_for_comes(healthy: Path) -> None:
+    """Without another event and without a scan: the first look after a change is none."""
+    with Watched((healthy,)).running() as watched:
+        segment(healthy, ZERO, 7)
+        watched.watcher.hint(ZERO, whole=True)
+        watched.wait_for(lambda said: isinstance(said, Listing) and said.whole and said.bases == (7,))
 
 
 def test_a_log_dir_that_failed_is_told_once_and_watched_as_soon_as_it_is_back(healthy: Path, failed: Path) -> None:

@@ -31,7 +31,7 @@ from watchdog.observers.inotify import InotifyObserver
 
 from ts_common.errors import OperatorError
 from ts_common.model import TopicPartition
-from ts_uploader.events import DirectoryGone, HighWatermarks, Observation, SeveralDirectories
+from ts_uploader.events import DirectoryGone, HighWatermarks, Listing, Observation, SeveralDirectories
 from ts_uploader.watch.last_epoch import EpochReader
 from ts_uploader.watch.scan import (
     HIGH_WATERMARK_CHECKPOINT,
@@ -55,6 +55,7 @@ _EVENTS: list[type[FileSystemEvent]] = [
 _WATCHDOG_INOTIFY_LOGGER = "watchdog.observers.inotify_c"
 # A roll creates four files within a few milliseconds: one look is enough for all of them.
 _GATHER_SECONDS = 0.02
+_LOOKS = 10  # of one directory, until a listing is whole; a gathering lies between two
 # What inotify answers at the kernel's own limits, which a user may raise.
 _LIMITS = {
     errno.ENOSPC: "raise fs.inotify.max_user_watches",
@@ -101,10 +102,11 @@ class LogDirectoryWatcher:
         # Hints that wait for the thread; guarded by the condition.
         self._partitions: set[TopicPartition] = set()
         self._checkpoints: set[Path] = set()
+        self._looks: dict[TopicPartition, int] = {}  # how many more at most until a listing is whole
         self._everything = True
         self._stopping = False
         # Where each partition was last seen, and what of each log dir does not work; the thread's own from `run` on.
-        self._known: dict[TopicPartition, tuple[Path, ...]] = {}
+        self._known: dict[TopicPartition, dict[Path, Listing]] = {}
         self._epochs = EpochReader() if epochs is None else epochs
         self.looked_at: float | None = None  # when a look began last, by the monotonic clock; others read it
         self._watched: set[Path] = set()
@@ -178,10 +180,17 @@ class LogDirectoryWatcher:
         # A copy: the watcher's thread adds those of log dirs that could not be watched before.
         return all(emitter.is_alive() for emitter in self._observer.emitters.copy())
 
-    def hint(self, partition: TopicPartition) -> None:
-        """Look at a partition's directories soon."""
+    def hint(self, partition: TopicPartition, *, whole: bool = False) -> None:
+        """Look at a partition's directories soon.
+
+        Args:
+            partition: whose.
+            whole: look again, a bounded number of times, until a listing is whole.
+        """
         with self._changed:
             self._partitions.add(partition)
+            if whole:
+                self._looks[partition] = _LOOKS
             self._changed.notify()
 
     def hint_all(self) -> None:
@@ -240,7 +249,7 @@ class LogDirectoryWatcher:
             else:
                 self._tell(_NOT_READ, log_dir, None)
         for partition, places in found.items():
-            self._look(partition, places, complete=complete)
+            self._look(partition, places, complete=complete, everything=True)
         for partition in self._known.keys() - found.keys():
             if complete or not self._wanted(partition.topic):
                 self._gone(partition)
@@ -259,13 +268,28 @@ class LogDirectoryWatcher:
                 complete = False
         self._look(partition, places, complete=complete)
 
-    def _look(self, partition: TopicPartition, places: list[tuple[Path, Path]], *, complete: bool) -> None:
-        """List a partition's directories. `complete`: all log dirs could be read, so there are no others."""
+    def _look(
+        self,
+        partition: TopicPartition,
+        places: list[tuple[Path, Path]],
+        *,
+        complete: bool,
+        everything: bool = False,
+    ) -> None:
+        """List a partition's directories.
+
+        Args:
+            partition: whose.
+            places: each directory and its log dir.
+            complete: all log dirs could be read, so there are no other places.
+            everything: it is one look of a scan of everything.
+        """
         self.looked_at = time.monotonic()
         listings = []
+        known: dict[Path, Listing] = self._known.get(partition, {})
         for directory, log_dir in places:
             try:
-                listing = list_partition(partition, directory, log_dir, self._epochs)
+                listing = list_partition(partition, directory, log_dir, self._epochs, known.get(directory))
             except OSError as error:
                 log.error("partition directory cannot be read", directory=str(directory), error=str(error))
                 complete = False
@@ -276,16 +300,30 @@ class LogDirectoryWatcher:
             if complete:
                 self._gone(partition)
             return
-        directories = tuple(listing.directory for listing in listings)
-        before, self._known[partition] = self._known.get(partition), directories
+        directories = [listing.directory for listing in listings]
+        self._known[partition] = dict(zip(directories, listings, strict=True))
         if len(listings) == 1:
             self._emit(listings[0])
+            self._look_again(listings[0], changed=everything and bool(known))
             return
-        if before != directories:  # once: it may last for days
+        if list(known) != directories:  # once: it may last for days
             log.warning("partition has several directories", directories=[str(directory) for directory in directories])
         self._emit(SeveralDirectories(partition, tuple(listings)))
 
+    def _look_again(self, listing: Listing, *, changed: bool) -> None:
+        """See to whole listings where they are asked for, and once a scan of a directory that changes all the time.
+
+        A log cleaner that never rests changes a directory before each look that an event leads to.
+        """
+        with self._changed:
+            left = self._looks.pop(listing.partition, _LOOKS if changed else 0)
+            if left and not listing.whole:
+                self._looks[listing.partition] = left - 1
+                self._partitions.add(listing.partition)
+
     def _gone(self, partition: TopicPartition) -> None:
+        with self._changed:
+            self._looks.pop(partition, None)
         if self._known.pop(partition, None) is not None:
             self._emit(DirectoryGone(partition))
 

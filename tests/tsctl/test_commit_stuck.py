@@ -1,0 +1,124 @@
+"""What the tools say, without any broker, of segments that lie in the store while the commit does not move (U35)."""
+
+import os
+import time
+from pathlib import Path
+from urllib.parse import urlparse
+
+import pytest
+
+from tests.spark.archives import Archive, batches, steps
+from tests.tsctl.running import Run
+from tests.uploader.beside import PREFIX
+from ts_local.agent import write_config
+
+STUCK_SECONDS = 900
+LATE = STUCK_SECONDS + 300
+NOT_YET = STUCK_SECONDS - 300
+
+
+def age(archive: Archive, seconds: float, *names: str) -> None:
+    """These objects, by the ends of their names, were written so long ago; all of the archive without any."""
+    for path in Path(urlparse(archive.location).path).rglob("*"):
+        if path.is_file() and path.name.endswith(names or ("",)):
+            written = time.time() - seconds
+            os.utime(path, (written, written))
+
+
+def ship(archive: Archive, *bases: int, topic: str = "users") -> None:
+    for base in bases:
+        archive.put_segment(topic, base, batches(*steps(base, base + 100)), index=b"", timeindex=b"")
+
+
+@pytest.fixture
+def stuck(hand_made: Archive) -> Archive:
+    """An archive whose commit ends at 200, with segments above it that were shipped minutes later."""
+    ship(hand_made, 0, 100)
+    hand_made.commit("users", 200, highest_base=100)
+    ship(hand_made, 200, 300, 400)
+    age(hand_made, 7200)
+    age(hand_made, LATE, f"{200:020d}.log", f"{300:020d}.log", f"{200:020d}.index", f"{300:020d}.index")
+    age(hand_made, 5, f"{400:020d}.log", f"{400:020d}.index")
+    age(hand_made, LATE, ".timeindex")
+    return hand_made
+
+
+DEPTHS = pytest.mark.parametrize("depth", ["listing", "headers"])
+
+
+@DEPTHS
+def test_u35_verify_finds_a_commit_that_does_not_move(
+    stuck: Archive, named: tuple[str, ...], run: Run, depth: str
+) -> None:
+    """Within the hours in which uploads count as in flight, and with the exit code of its severity."""
+    ended = run("verify", *named, "--depth", depth, "--json")
+    (finding,) = ended.document["findings"]
+    assert (finding["code"], finding["severity"], finding["where"]) == ("commit-stuck", "suspicious", "users-0")
+    expected = "3 segments from offset 200 on and the commit (next offset 200): nothing was committed for 20 min"
+    assert finding["detail"] == expected
+    assert ended.code == 1
+    assert run("verify", *named, "--depth", depth, "--fail-on", "damaged").code == 0
+
+
+@DEPTHS
+def test_u35_verify_finds_an_archive_that_is_never_committed(
+    hand_made: Archive, named: tuple[str, ...], run: Run, depth: str
+) -> None:
+    """A partition without a commit counts from its first upload."""
+    ship(hand_made, 0, 100)
+    age(hand_made, NOT_YET)
+    assert run("verify", *named, "--depth", depth, "--json").document["findings"] == []
+    age(hand_made, LATE, f"{0:020d}.log", f"{0:020d}.index", f"{0:020d}.timeindex")
+    (finding,) = run("verify", *named, "--depth", depth, "--json").document["findings"]
+    assert finding["code"] == "commit-stuck"
+    assert finding["detail"] == "2 segments from offset 0 on and no commit: nothing was committed for 20 min"
+
+
+def test_u35_a_commit_that_moved_lately_is_not_stuck(stuck: Archive, named: tuple[str, ...], run: Run) -> None:
+    """Segments above it may be in flight behind a slow one: what counts is the later of commit and first upload."""
+    age(stuck, NOT_YET, "offset.wm")
+    ended = run("verify", *named, "--json")
+    assert (ended.code, ended.document["findings"]) == (0, [])
+    assert run("ls", *named).err == ""
+    age(stuck, 7200, "offset.wm")
+    age(stuck, 2, f"{200:020d}.log", f"{300:020d}.log")
+    assert run("verify", *named, "--json").document["findings"] == []
+
+
+def test_u35_what_is_old_is_named_as_before(stuck: Archive, named: tuple[str, ...], run: Run) -> None:
+    """Beyond the hours each segment is an orphan, and nothing is found twice."""
+    found = run("verify", *named, "--in-flight-hours", "0", "--json").document["findings"]
+    assert [(finding["code"], finding["from"]) for finding in found] == [
+        ("orphan-segment", base) for base in (200, 300, 400)
+    ]
+
+
+def test_u35_the_time_is_the_one_of_the_agents(stuck: Archive, run: Run, tmp_path: Path) -> None:
+    """Where their file is named, its key counts for the tools too."""
+    location = {"storage.service.endpoint.url": stuck.location}
+    for milliseconds, codes in ((LATE * 1000 + 60_000, []), (LATE * 1000 - 60_000, ["commit-stuck"])):
+        write_config(tmp_path / "conf", "prod", {**location, PREFIX + "stuck.after.ms": str(milliseconds)})
+        ended = run("verify", "--config", tmp_path / "conf", "--json")
+        assert [finding["code"] for finding in ended.document["findings"]] == codes
+        assert bool(run("ls", "--config", tmp_path / "conf").err) == bool(codes)
+
+
+@pytest.mark.parametrize("depth", ["topics", "partitions", "segments"])
+def test_u35_ls_warns_of_it_at_each_depth(stuck: Archive, named: tuple[str, ...], run: Run, depth: str) -> None:
+    """At the depth that asks for no segment too."""
+    ended = run("ls", *named, "--depth", depth)
+    assert ended.code == 0
+    assert "users-0: 3 segments from offset 200 on and the commit (next offset 200): nothing was committed" in ended.err
+    assert "readers are not shown them" in ended.err
+
+
+def test_u35_the_report_does_not_call_it_whole(
+    stuck: Archive, named: tuple[str, ...], run: Run, tmp_path: Path
+) -> None:
+    """Its first line is that of the finding's severity."""
+    page = tmp_path / "report.html"
+    assert run("report", "--output", page, *named).code == 0
+    text = page.read_text()
+    assert "Everything is there." not in text
+    assert '<p id="verdict" class="verdict suspicious">' in text
+    assert 'data-code="commit-stuck"' in text
