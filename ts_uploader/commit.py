@@ -91,6 +91,7 @@ class CommitLog:
             ReignOver: the store is ahead of this reign.
             SegmentChanged: the directory is not the one that was listed any more, or the broker has not begun the
                 reign yet.
+            TopicIdChanged: the log goes on under a topic id that the archive does not know.
             PreconditionFailed: another agent commits at this moment: ask again.
             CorruptData: something in the store is not what it should be; nothing is written.
             DataLoss: the broker lost records within an epoch: nothing that could be written would tell them apart.
@@ -193,7 +194,7 @@ class CommitLog:
         listing: Listing,
     ) -> Asked:
         """The position of a commit of ours, taken back to where it and this broker's log are still one (rule 5)."""
-        if None not in (commit.topic_id, task.reign.topic_id) and commit.topic_id != task.reign.topic_id:
+        if self._is_of_another_life(store, commit, task):
             raise CorruptData(
                 f"{keys.commit} is of topic id {commit.topic_id}, this reign of {task.reign.topic_id}: "
                 f"{self._keys.incarnations(task.partition.topic)} does not tell them apart any more; put it back from "
@@ -237,6 +238,13 @@ class CommitLog:
             following = next_commit(position, (), task.reign, self._broker)
             position = self._put(task.partition, position, following)
         return Asked(task.partition, task.generation, task.reign, position)
+
+    def _is_of_another_life(self, store: ObjectStore, commit: Commit, task: AskStore) -> bool:
+        """Whether a commit's topic id is not the reign's, nor another one of the same incarnation."""
+        ours, theirs = task.reign.topic_id, commit.topic_id
+        if ours is None or theirs is None or ours == theirs:
+            return False
+        return not self._incarnations.are_of_one_life(store, task.partition.topic, ours, theirs)
 
     def _begin(self, store: ObjectStore, catalog: PartitionCatalog, task: AskStore, listing: Listing) -> Asked:
         """The position where no commit of ours says it; one that comes meanwhile refuses the write that follows."""
