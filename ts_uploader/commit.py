@@ -46,7 +46,15 @@ from ts_uploader.events import (
     WriteCommit,
 )
 from ts_uploader.gaps import GONE_AGAIN, describe_loss, fillable, record_gaps, still_missing
-from ts_uploader.going_back import begins_below, check_lineage, gone_back, must_go_back, rebuilt_end, settle_log_start
+from ts_uploader.going_back import (
+    begins_below,
+    check_later_segments,
+    check_lineage,
+    gone_back,
+    must_go_back,
+    rebuilt_end,
+    settle_log_start,
+)
 from ts_uploader.hanging import lowest_held
 from ts_uploader.incarnation import IncarnationLog
 from ts_uploader.local_log import last_stable_offset, local_epochs
@@ -256,6 +264,7 @@ class CommitLog:
         start = stood or write_log_start(store, keys, LogStart(_first_log_start(catalog, task)))
         known = task.known if task.known is not None and task.known.topic_id == task.reign.topic_id else None
         run = walk_run(store, catalog, start.content.offset, known)
+        check_later_segments(run.latest_epoch, keys, task.reign)
         self._tell_walk(catalog, task, known, run)
         gaps = fillable(merged([*catalog.gaps, *run.holes]), run.next_offset, _lowest(listing), start.content.offset)
         position = Position(
