@@ -108,10 +108,10 @@ class PartitionState:
     def take_listing(self, listing: Listing) -> None:
         """A new look at the same directory."""
         self.listing = listing
-        self.retries.listed(chain(listing.bases, listing.deleted))
         if listing.swapping or not listing.bases:
             return  # in the middle of renames neighbours are none
         self.shown = listing
+        self.retries.listed(chain(listing.bases, listing.deleted))
         lowest = listing.bases[0]
         # What is not live any more, while something at or below it is, went into a merged segment or was cut off.
         seen = [*self.taken.items(), *(_below(self.whole.bases, lowest) if self.whole is not None else ())]

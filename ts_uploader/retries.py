@@ -103,6 +103,8 @@ class Retries:
 
     def trouble(self, bases: Iterable[int]) -> Trouble | None:
         """What keeps failing: the commit before all segments, then the lowest of these; else what failed once."""
+        if not self._troubles:
+            return None
         found = [
             trouble for base in (_COMMIT, _LOOK_BELOW, *bases) if (trouble := self._troubles.get(base)) is not None
         ]

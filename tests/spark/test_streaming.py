@@ -7,6 +7,7 @@ from structlog.testing import capture_logs
 
 from tests.spark.archives import CLUSTER, Archive, batches, steps
 from tests.spark.streams import Query
+from ts_common.catalog import read_incarnations
 from ts_common.commit import Commit, LogStart
 from ts_common.epochs import EpochLine
 from ts_common.errors import ConfigurationError, DataLoss, QueryError, StoreUnavailable
@@ -275,6 +276,18 @@ def test_u26_what_an_election_took_back_is_data_loss(two: Archive, end: int) -> 
     assert all(row["value"] == b"new" for number in (2, 3) for row in query.sink.get(number, []))
 
 
+def test_u30_a_commit_that_is_rebuilt_below_the_stream_brings_no_row_twice(two: Archive) -> None:
+    """It went back further than the run that it lost, on the same line: the stream waits until it has passed."""
+    query = Query(two, **EARLIEST)
+    query.trigger()
+    assert query.offsets_of() == list(range(100))
+    two.commit("t", 60)
+    query.trigger()
+    two.commit("t", 200, highest_base=100)
+    query.trigger()
+    assert query.offsets_of() == list(range(200))
+
+
 def test_u26_an_election_before_a_batch_is_run_again_is_data_loss(two: Archive) -> None:
     """The batch ends where the logs part, and the next one goes on there: nothing of the new log is read twice."""
     query = Query(two, **EARLIEST)
@@ -391,6 +404,20 @@ def test_r11_a_batch_of_a_former_incarnation_is_run_again_from_it(two: Archive) 
     created_again(two)
     query.start(**EARLIEST)
     assert query.sink == before
+
+
+def test_a_replaced_topic_id_is_no_new_incarnation(two: Archive) -> None:
+    """An operator let a second id continue the life (KAFKA-14190): the stream goes on, also over a restart."""
+    two.put_incarnations("t", ID_ONE)
+    query = Query(two, **EARLIEST)
+    query.trigger()
+    known, _ = read_incarnations(two.store, two.keys, "t")
+    two.store.put(two.keys.incarnations("t"), known.adopted(ID_TWO, 5).encode())
+    two.commit("t", 200, highest_base=100)
+    query.start(**EARLIEST)
+    query.trigger()
+    assert query.offsets_of() == list(range(200))
+    assert query.positions()["~topicIds"] == {"t": ID_ONE}
 
 
 def test_the_first_topic_id_that_is_seen_is_no_new_incarnation(two: Archive) -> None:

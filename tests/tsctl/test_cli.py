@@ -94,7 +94,7 @@ def test_every_command_speaks_json(run: Run) -> None:
     """A program that uses the tool need not read tables."""
     for command in cli.app.registered_commands:
         assert command.callback is not None
-        assert "--json" in run(command.callback.__name__, "--help").out, command.callback
+        assert "--json" in run(command.callback.__name__.replace("_", "-"), "--help").out, command.callback
 
 
 def test_a_report_says_what_it_found(run: Run, hand_made: Archive, named: tuple[str, ...], tmp_path: Path) -> None:
