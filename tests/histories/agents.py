@@ -68,7 +68,7 @@ class Work:
             self.epochs.add(self.replica.epochs[-1][0])
 
 
-class _ChaptersAtOnce:
+class ChaptersAtOnce:
     """Writes segment metadata at each commit; the store may fail it."""
 
     def __init__(self, store: ObjectStore) -> None:
@@ -117,11 +117,12 @@ class Agent:
             CommitLog(CLUSTER, self.broker, lambda _: self._store),
             self,  # type: ignore[arg-type]
             METRICS,
-            _ChaptersAtOnce(self._store),  # type: ignore[arg-type]
+            ChaptersAtOnce(self._store),  # type: ignore[arg-type]
         )
 
-    def hint(self, _: TopicPartition, *, whole: bool = False) -> None:
+    def hint(self, partition: TopicPartition, *, whole: bool = False) -> None:
         """A rescan of the performer's: the listing comes at once."""
+        assert partition == TP
         for _ in range(_LOOKS if whole else 1):
             self.see_directory()
             if self._listing is not None and self._listing.whole:
@@ -195,4 +196,3 @@ class Agent:
 
     def _observe(self, event: Observation) -> None:
         self.tasks += self.tracker.observe(event)
-

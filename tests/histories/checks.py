@@ -1,9 +1,9 @@
-"""What must hold whenever an agent changed the store, by DESIGN's rules; looked at in the moment when a put lands.
+"""What the protocol promises, checked whenever a put of an agent lands.
 
-Of each leader epoch the model has the line that its leader wrote. What a commit of that epoch shows has to be that line,
-from where the archive begins to below the next offset: also between two elections that lose records, as long as the old
-commit still stands. An offset is missing rightly only if no copy in the store holds its record, and the log cleaner took
-it from the very log that a copy of it was shipped from, or a gap record stands for it.
+Of each leader epoch the model has the line that its leader wrote. What a commit of that epoch shows has to be that
+line, from where the archive begins to below the next offset: also between two elections that lose records, as long as
+the old commit still stands. An offset is missing rightly only if no copy in the store holds its record, and the log
+cleaner took it from the very log that a copy of it was shipped from, or a gap record stands for it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -297,7 +297,10 @@ class Checks:
         too, they may be hidden.
         """
         superseded = {
-            id(batch) for copy in archive.copies.values() for batches in copy.replica.cleaned.values() for batch in batches
+            id(batch)
+            for copy in archive.copies.values()
+            for batches in copy.replica.cleaned.values()
+            for batch in batches
         }
         if not any(batch.producer >= 0 for batch in shown.values()):
             return

@@ -1,9 +1,10 @@
 """The log cleaner: what it leaves of closed segments, and which it merges.
 
 Kept are, as Kafka does: records by key (here: by chance), markers until nothing of their transaction is left, an empty
-batch where a producer's last one goes. Aborted records go at once. Only segments below the last stable offset are cleaned.
+batch where a producer's last one goes. Aborted records go at once. Segments below the last stable offset are cleaned.
 """
 
+from itertools import pairwise
 from random import Random
 
 from tests.histories.records import Batch, Held, Kind, transactions
@@ -17,7 +18,7 @@ def compact(replica: Replica, rng: Random) -> None:
     replica.finish()
     limit = min(replica.high_watermark, transactions(replica.history).last_stable_offset(replica.end))
     bases = replica.bases
-    closed = [base for base, following in zip(bases, bases[1:], strict=False) if following <= limit]
+    closed = [base for base, following in pairwise(bases) if following <= limit]
     if not closed:
         return
     first = rng.randrange(len(closed))
@@ -62,7 +63,7 @@ def _fates(replica: Replica) -> tuple[set[int], set[tuple[int, int]]]:
     aborted: set[int] = set()
     left: set[tuple[int, int]] = set()
     for producer, first, marker in transactions(replica.history).ended:
-        mine = [batch for batch in _batches_of(replica, producer, first, marker.base)]
+        mine = _batches_of(replica, producer, first, marker.base)
         if marker.kind is Kind.ABORT:
             aborted |= {id(batch) for batch in mine}
         if any(id(batch) in here and here[id(batch)].kept for batch in mine):

@@ -60,6 +60,7 @@ class Cluster:
         self.topics: list[Topic] = []
         self.brokers: list[Replica] = []
         self.gathered = [0 for _ in rolls]
+        self._is_chosen_only = True
         self.change_times: dict[int, int] = {}
         self._writes = itertools.count(1)
         self.create()
@@ -107,8 +108,14 @@ class Cluster:
             self._line = self.leading.history
             self._move_high_watermark()
 
-    def produce(self, rng: Random, count: int) -> None:
-        """Producers append batches: plain ones, and those of transactions with their markers."""
+    def produce(self, rng: Random, count: int, *, single: bool = False) -> None:
+        """Producers append batches: plain ones, and those of transactions with their markers.
+
+        Args:
+            rng: draws what they are.
+            count: of batches.
+            single: each holds one record.
+        """
         self.begin_leading()
         leader = self.leading
         for _ in range(count):
@@ -119,7 +126,7 @@ class Cluster:
                 kind = Kind.COMMIT if rng.random() < 0.6 else Kind.ABORT
                 batch = Batch(leader.end, (next(self._numbers),), epoch, producer, kind, begun[producer])
             else:
-                size = 1 if self._magic < 2 else rng.choice((1, 1, 2, 3))
+                size = 1 if single or self._magic < 2 else rng.choice((1, 1, 2, 3))
                 producer = rng.choice((NO_PRODUCER, 1, 2)) if self._transactional else NO_PRODUCER
                 batch = Batch(leader.end, tuple(next(self._numbers) for _ in range(size)), epoch, producer)
             # The leader's own history grows by the append.
@@ -235,9 +242,7 @@ class Cluster:
 
     def _replica(self, number: int, made_at: int) -> Replica:
         path = self._directory / f"broker-{number}" / "t-0"
-        return Replica(
-            path, self._rolls[number], self.topic.codec, self.topic.topic_id, made_at, self.change_times
-        )
+        return Replica(path, self._rolls[number], self.topic.codec, self.topic.topic_id, made_at, self.change_times)
 
     def _end_epoch(self) -> None:
         self.topic.lines[self.epoch] = list(self._line)

@@ -6,11 +6,11 @@ becomes two system calls, as that of a large directory is (getdents64), and a fi
 
 import os
 import time
-from types import SimpleNamespace
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 

@@ -6,7 +6,18 @@ from typing import Any
 
 from ts_common.commit import LogStart
 from ts_common.epochs import EpochLine
-from ts_uploader import commit, coverage, divergence, going_back, hanging, local_log, log_start, next_commit, reign, uploader
+from ts_uploader import (
+    commit,
+    coverage,
+    divergence,
+    going_back,
+    hanging,
+    local_log,
+    log_start,
+    next_commit,
+    reign,
+    uploader,
+)
 from ts_uploader.commit import CommitLog
 from ts_uploader.high_watermarks import Counting
 from ts_uploader.partition_state import PartitionState
@@ -144,7 +155,11 @@ MUTANTS = (
     _mutant(
         "empty-archive-not-lowered",
         "Where `log.start` is all that stands, and lies above the log, it stays.",
-        (going_back.begins_below, "return listing.bases[0] if start.offset > listing.bases[0] else None", "return None"),
+        (
+            going_back.begins_below,
+            "return listing.bases[0] if start.offset > listing.bases[0] else None",
+            "return None",
+        ),
     ),
     _mutant(
         "contradiction-overlooked",

@@ -70,7 +70,7 @@ def _mutated(mutant: Mutant, function: FunctionType) -> Any:
                 raise Stale(f"{function.__qualname__} holds {edit.old!r} {source.count(edit.old)} times")
             source = source.replace(edit.old, edit.new)
     made: dict[str, Any] = {}
-    exec(compile(source, "<mutant>", "exec"), function.__globals__, made)  # noqa: S102
+    exec(compile(source, "<mutant>", "exec"), function.__globals__, made)
     return made[function.__name__].__code__
 
 
@@ -111,6 +111,11 @@ def _limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+def _tell(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
 def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -120,8 +125,8 @@ def main() -> int:
     options = parser.parse_args()
     silence()
     chosen = [mutant for mutant in MUTANTS if not options.only or mutant.name in options.only.split(",")]
-    survivors = _run_all(chosen, options.seeds, options.histories, lambda line: print(line, flush=True))
-    print(f"{len(chosen)} mutants, {len(survivors)} survived: {', '.join(sorted(survivors))}")
+    survivors = _run_all(chosen, options.seeds, options.histories, _tell)
+    _tell(f"{len(chosen)} mutants, {len(survivors)} survived: {', '.join(sorted(survivors))}")
     return 1 if survivors else 0
 
 
@@ -140,7 +145,9 @@ def _run_all(chosen: Sequence[Mutant], seeds: Sequence[int], histories: int, tel
                 tell(f"{mutant.name}: SURVIVED {histories} histories from {seed} ({fate.seconds:.0f} s): {mutant.does}")
             else:
                 count = fate.killed_by - seed + 1
-                tell(f"{mutant.name}: killed by history {fate.killed_by}, the {count}. ({fate.seconds:.0f} s): {fate.because}")
+                tell(
+                    f"{mutant.name}: killed by the {count}. history from {seed} ({fate.seconds:.0f} s): {fate.because}"
+                )
     return survivors
 
 

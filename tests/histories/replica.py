@@ -40,7 +40,7 @@ class Replica:
         change_times: when files were renamed, by inode; the kernel's stamps are too coarse for a history.
 
     Attributes:
-        history: the batch of every offset from 0 on, as this log's line has it, also what retention and compaction took.
+        history: the batch of every offset from 0 on, as this log's line has it, also what retention or compaction took.
         segments: what each live segment holds, by base offset; the last is the active one.
         epochs: as in `leader-epoch-checkpoint`.
         high_watermark: as this broker knows it.
@@ -185,7 +185,7 @@ class Replica:
         self.finish()
         if active and count >= len(self.segments) and self._end <= self.high_watermark:
             self.roll()
-        gone = []
+        gone: list[int] = []
         while len(gone) < count and len(self.segments) > 1 and self.bases[1] <= self.high_watermark:
             gone.append(self.start)
             del self.segments[self.start]

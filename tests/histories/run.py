@@ -84,6 +84,11 @@ def silence() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
+def _tell(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
 def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser()
@@ -95,7 +100,8 @@ def main() -> int:
     parser.add_argument("--most", type=int, default=1, help="failures of different kinds before it ends")
     options = parser.parse_args()
     silence()
-    began, kinds, count = time.monotonic(), {}, 0
+    began, count = time.monotonic(), 0
+    kinds: dict[str, int] = {}
     for seed in range(options.seed, options.seed + options.histories):
         if time.monotonic() - began > options.seconds:
             break
@@ -106,10 +112,10 @@ def main() -> int:
         kind = kind_of(failure.error)
         kinds[kind] = kinds.get(kind, 0) + 1
         if kinds[kind] == 1:
-            print(shrink(failure, options.shrink), flush=True)
+            _tell(str(shrink(failure, options.shrink)))
         if len(kinds) >= options.most:
             break
-    print(f"{count} histories from {options.seed} in {time.monotonic() - began:.0f} s; failures: {kinds}")
+    _tell(f"{count} histories from {options.seed} in {time.monotonic() - began:.0f} s; failures: {kinds}")
     return 1 if kinds else 0
 
 

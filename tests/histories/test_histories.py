@@ -38,6 +38,6 @@ def test_whatever_happens_readers_see_the_living_line(histories: int) -> None:
 
 @pytest.mark.parametrize("name", ["m1", "m9"])
 def test_histories_notice_a_fault_of_the_agent(name: str) -> None:
-    """The histories themselves can fail: with a rule broken on purpose one of the first does. `make mutants` has more."""
+    """The histories can fail: with a rule broken on purpose one of the first does. `make mutants` runs all of them."""
     (mutant,) = (each for each in MUTANTS if each.name == name)
     assert try_mutant(mutant, SEEDS[0], 20).killed_by is not None

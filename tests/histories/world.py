@@ -131,6 +131,12 @@ def _happens(act: str, flavour: Flavour) -> bool:
     return switches.get(act, True)
 
 
+def directory_in_memory() -> Path | None:
+    """Where files cost least; None for the system's own temporary directory."""
+    memory = Path("/dev/shm")
+    return memory if memory.is_dir() else None
+
+
 class World:
     """A history under way.
 
@@ -140,20 +146,15 @@ class World:
 
     def __init__(self, flavour: Flavour) -> None:
         self.flavour = flavour
-        memory = Path("/dev/shm")  # where files cost least
-        self._directory = Path(tempfile.mkdtemp(prefix="histories-", dir=memory if memory.is_dir() else None))
+        self._directory = Path(tempfile.mkdtemp(prefix="histories-", dir=directory_in_memory()))
         self.notes: list[str] = []
         self.clock = Clock()
-        self.cluster = Cluster(
-            self._directory, flavour.rolls, flavour.magic, transactional=flavour.transactional
-        )
+        self.cluster = Cluster(self._directory, flavour.rolls, flavour.magic, transactional=flavour.transactional)
         self.weather = Weather()
         self.stack: list[Work] = []
         self._depth = 0
         objects = MemoryStore()
-        self.store = FaultyStore(
-            objects, self.weather, self.pause, lambda: self.stack[-1], self._landed, self.note
-        )
+        self.store = FaultyStore(objects, self.weather, self.pause, lambda: self.stack[-1], self._landed, self.note)
         reset = OffsetReset.LATEST if flavour.latest else OffsetReset.EARLIEST
         self.checks = Checks(self.cluster, objects, reset)
         self.agents = [
@@ -192,7 +193,7 @@ class World:
         """Do one thing."""
         getattr(self, "_" + name.replace(" ", "_"))(rng)
 
-    def pause(self, _: str) -> None:
+    def pause(self, _what: str) -> None:
         """Others act, perhaps; the caller's process may be gone afterwards."""
         rng, pauses = self.weather.rng, self.weather.pauses
         if not self.stack or self._depth >= NESTED or not pauses or rng.random() >= pauses:
@@ -276,7 +277,9 @@ class World:
         self._begin_leading(rng)
 
     def _begin_leading(self, rng: Random) -> None:
-        self.note(f"broker {self.cluster.leader} is elected in epoch {self.cluster.epoch}; lossy {self.cluster.topic.lossy}")
+        self.note(
+            f"broker {self.cluster.leader} is elected in epoch {self.cluster.epoch}; lossy {self.cluster.topic.lossy}"
+        )
         if rng.random() < 0.7:
             self.cluster.begin_leading()
 
