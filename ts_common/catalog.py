@@ -24,6 +24,7 @@ import structlog
 from ts_common.chapters import CHAPTER_BYTES, Chapter, chapters_for, parse_chapter_name
 from ts_common.commit import Commit, ForeignCommit, LogStart, decode_commit, decode_log_start
 from ts_common.errors import CorruptData, LineageUnsettled, NewerFormat, ObjectNotFound
+from ts_common.fetch import explained_where_gone
 from ts_common.gaps import merged, parse_gap_name
 from ts_common.incarnations import Incarnations, decode_incarnations
 from ts_common.object_keys import (
@@ -330,6 +331,7 @@ def describe(
     chapters: Sequence[int] = (),
     known: Mapping[StoredSegment, SegmentCopy] = NOTHING_KNOWN,
     damaged: list[str] | None = None,
+    gone: list[StoredSegment] | None = None,
 ) -> tuple[SegmentCopy, ...]:
     """What each segment answers for: from chapters, else from its metadata, or a look inside where it has none.
 
@@ -340,6 +342,7 @@ def describe(
         chapters: of that snapshot; of these only those are read that the segments belong to.
         known: what was described before; a `.log` never changes, so the store is not asked again.
         damaged: takes a sentence for each segment that nothing can be said of, and it is left out; None to raise.
+        gone: takes each segment whose object is not there any more, and it is left out; None to raise.
 
     Raises:
         CorruptData: a segment that begins with no batch, or metadata that is none.
@@ -355,7 +358,15 @@ def describe(
 
     def ask(segment: StoredSegment) -> SegmentCopy | None:
         try:
-            metadata = describe_segment(store, keys, segment.name, segment.size, has_index=".index" in segment.suffixes)
+            with explained_where_gone(store, keys.segment(segment.name)):
+                metadata = describe_segment(
+                    store, keys, segment.name, segment.size, has_index=".index" in segment.suffixes
+                )
+        except ObjectNotFound:
+            if gone is None:
+                raise
+            gone.append(segment)
+            return None
         except CorruptData as error:
             if damaged is None:
                 raise

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import javaproperties
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
@@ -25,6 +25,7 @@ from ts_common.store.options import PREFIX
 _UPLOADER = "ts.segment.uploader."
 KAFKA_CLIENT = _UPLOADER + "kafka.client."
 REPORTERS = ("graphite", "statsd")
+ENTROPY_BITS_KEY: Final = "ts.segment.uploader.s3.prefix.entropy.bits"
 REPORTER = "metrics.reporter."
 _MILLISECONDS = 1000
 STUCK_AFTER_MS = 900_000  # by default
@@ -158,7 +159,7 @@ class ClusterConfig(BaseModel):
     entropy_bits: int = Field(
         -1,
         le=MAX_ENTROPY_BITS,
-        alias="ts.segment.uploader.s3.prefix.entropy.bits",
+        alias=ENTROPY_BITS_KEY,
         description="How many bits of MD5 stand in front of each key, to spread a bucket's load. Below 1: none.",
     )
     leadership: Annotated[str | None, BeforeValidator(_leadership)] = Field(

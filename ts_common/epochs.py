@@ -129,14 +129,16 @@ class EpochLine:
         return self.live_end(copy, start, end) == end
 
     def live_end(self, copy: Iterable[tuple[int, int]], start: int, end: int) -> int:
-        """Where the live part of a copy ends: at its first batch of another epoch than this list gives that offset.
+        """Where the live part of a copy ends (reading rule 2).
 
-        What is dead in a copy is always its tail. So where the copy bears the epoch that this list gives an offset,
-        all below it lives: who has a batch of an epoch has followed that epoch's leader, whose log is this list's up to
-        there. It may bear other epochs there all the same where compaction left nothing: a follower learns of an epoch
-        with the first batch of it that is left. Behind the last offset that agrees, the epoch of a batch is compared at
-        its first offset and, since this list may change within the copy's stretch of one epoch, at each start of a pair
-        of this list. Without pairs (a foreign commit) nothing is dead here.
+        What is dead in a copy is always its tail. An offset agrees where a stretch of the copy's own epochs names it
+        with the epoch that this list gives it. All below the last offset that agrees lives: a replica with a batch of
+        an epoch has followed that epoch's leader, whose log is this list's up to there. It may bear other epochs there
+        all the same where compaction left nothing: a follower learns of an epoch with the first batch of it that is
+        left. Behind that offset, the first batch of another epoch than this list gives it begins what is dead. The
+        epoch of a batch is compared at its first offset and, since this list may change within the copy's stretch of
+        one epoch, at each start of a pair of this list. Epoch -1 (old magic) agrees with nothing and contradicts
+        nothing. Without pairs (a foreign commit) nothing is dead here.
         """
         starts = [(epoch, first) for epoch, first in copy if first < end]
         if not starts:  # a segment that compaction emptied
@@ -157,7 +159,7 @@ class EpochLine:
             begin = max(first, start)
             for offset in (begin, *(pair_start for _, pair_start in self.pairs if begin < pair_start < last)):
                 here = self.at(offset)
-                if here is not None and here != epoch:
+                if here not in {None, NO_EPOCH, epoch}:
                     return offset
         return end
 

@@ -8,18 +8,33 @@ repetition brings it back. One that changes while it is read is `CorruptData`: a
 
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from types import TracebackType
 from typing import Self
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from ts_common.errors import CorruptData, StoreUnavailable
+from ts_common.errors import CorruptData, ObjectNotFound, StoreUnavailable
 from ts_common.store.contract import ByteRange, ObjectStore, ObjectStream
 
 CHUNK_BYTES = 4 << 20
 _ATTEMPTS_PER_CHUNK = 6
 _LONGEST_WAIT_SECONDS = 10
+
+
+@contextmanager
+def explained_where_gone(store: ObjectStore, key: str) -> Iterator[None]:
+    """Say of an object that is not there what that means to a query.
+
+    Raises:
+        ObjectNotFound: retention took it since it was listed.
+    """
+    try:
+        yield
+    except ObjectNotFound as error:
+        raise ObjectNotFound(
+            f"{key} in {store.location}: gone since the query was planned (retention?); run it again"
+        ) from error
 
 
 class ResumableReader:

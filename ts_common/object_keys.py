@@ -11,6 +11,8 @@
     <entropy bits>/<cluster>/<topic>-<partition>/segment-metadata/00000000000000000100.json    of segments from 100 on
     <entropy bits>/<cluster>/<topic>/incarnations.json                 under the entropy bits of partition 0
     <entropy bits>/<cluster>/<topic>~<topic id>-<partition>/...        a later incarnation, bits of the plain name
+    ts-uploader~cluster~<cluster>/layout.json                          the number of entropy bits
+    ts-uploader~cluster~<cluster>/ends/<broker>.json                   the high watermarks of what a broker leads
     ts-uploader~probe                                                  no partition's: what an agent writes at its start
 
 The layout, the entropy bits and the 20-digit names are those of the Java uploader; `tests/data/entropy.csv` holds what
@@ -33,6 +35,10 @@ FORMER_CHAPTERS_DIRECTORY = "chapters/"
 INCARNATIONS_NAME = "incarnations.json"
 # `~` is no legal character of a cluster id, and it is no directory: no listing of clusters or topics meets it.
 PROBE_NAME = "ts-uploader~probe"
+# Of a whole cluster, whatever its entropy width. For the same reason it is the name of no cluster.
+CLUSTER_DIRECTORY = "ts-uploader~cluster~"
+LAYOUT_NAME = "layout.json"
+ENDS_DIRECTORY = "ends/"
 LOG_SUFFIX = ".log"
 INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
 
@@ -65,7 +71,7 @@ class SegmentName:
 
     Attributes:
         base: base offset.
-        epoch: leader epoch of the last batch; None for the plain name.
+        epoch: leader epoch of the agent that shipped it, never of its batches; None for the plain name.
         crc32c: of the whole `.log`; None for the plain name.
     """
 
@@ -162,16 +168,35 @@ class ClusterKeys:
     def partition(self, partition: TopicPartition, directory: str | None = None) -> PartitionKeys:
         """The keys of a partition; `directory` is its incarnation's, absent for the plain one (the topic's name)."""
         name = f"{directory or partition.topic}-{partition.partition}"
-        return PartitionKeys(partition, f"{self._cluster_prefix(partition)}{name}/")
+        return PartitionKeys(partition, f"{self._prefix_of(partition)}{name}/")
 
     def incarnations(self, topic: str) -> str:
         """Key of the list of a topic's incarnations."""
-        return f"{self._cluster_prefix(TopicPartition(topic, 0))}{topic}/{INCARNATIONS_NAME}"
+        return f"{self._prefix_of(TopicPartition(topic, 0))}{topic}/{INCARNATIONS_NAME}"
 
     def later_incarnation(self, topic: str, topic_id: str) -> str:
         """Directory of an incarnation after the first; `~` is no legal character of a topic's name."""
         return f"{topic}~{topic_id}"
 
-    def _cluster_prefix(self, partition: TopicPartition) -> str:
+    @property
+    def cluster_prefix(self) -> str:
+        """What the keys of objects of the whole cluster begin with."""
+        return f"{CLUSTER_DIRECTORY}{self.cluster}/"
+
+    @property
+    def layout(self) -> str:
+        """Key of the layout."""
+        return self.cluster_prefix + LAYOUT_NAME
+
+    @property
+    def ends(self) -> str:
+        """What the keys of all brokers' ends begin with."""
+        return self.cluster_prefix + ENDS_DIRECTORY
+
+    def ends_of(self, broker: int) -> str:
+        """Key of the ends of what a broker leads."""
+        return f"{self.ends}{broker}.json"
+
+    def _prefix_of(self, partition: TopicPartition) -> str:
         bits = entropy(self.cluster, partition, self.entropy_bits)
         return f"{bits}/{self.cluster}/" if bits else f"{self.cluster}/"

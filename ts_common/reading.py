@@ -11,13 +11,13 @@ are read side by side and merged by offset.
 """
 
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 
 from awscrt.checksums import crc32c
 
 from ts_common.catalog import SegmentCopy
 from ts_common.errors import CorruptData, ObjectNotFound
-from ts_common.fetch import CHUNK_BYTES, ResumableReader, one_ahead
+from ts_common.fetch import CHUNK_BYTES, ResumableReader, explained_where_gone, one_ahead
 from ts_common.log_format.columns import BufferPool, Projection, RecordColumns
 from ts_common.log_format.decode import MAX_BYTES, MAX_ROWS, SegmentDecoder
 from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, Trailing, parse_header
@@ -74,7 +74,7 @@ class SegmentReader:
             StoreUnavailable, AccessDenied: the store's.
         """
         try:
-            with gone(self._store, copy):
+            with explained_where_gone(self._store, copy.key):
                 yield from self._read(copy, start, end, chunk_bytes)
         except CorruptData as error:
             told = f"{copy.keys.partition}: {copy.key} in {self._store.location}: {error}"
@@ -199,18 +199,3 @@ class _Body:
                 if self._start == 0:
                     self.crc32c = crc32c(chunk, self.crc32c)
                 yield chunk
-
-
-@contextmanager
-def gone(store: ObjectStore, copy: SegmentCopy) -> Iterator[None]:
-    """Say of an object that is not there what that means to a query.
-
-    Raises:
-        ObjectNotFound: retention took it since the query was planned.
-    """
-    try:
-        yield
-    except ObjectNotFound as error:
-        raise ObjectNotFound(
-            f"{copy.key} in {store.location}: gone since the query was planned (retention?); run it again"
-        ) from error

@@ -12,6 +12,7 @@ from ts_common.catalog import PartitionCatalog, read_catalog, read_incarnations
 from ts_common.chosen_incarnation import NEWEST, directory_of
 from ts_common.directories import TopicDirectories, entropy_widths
 from ts_common.incarnations import Incarnations
+from ts_common.layout import contradiction, read_layout
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys
 from ts_common.parallel import in_threads
@@ -96,8 +97,12 @@ def nothing_under(store: ObjectStore, keys: ClusterKeys, option: str) -> str:
         option: how the width is written, for instance `prefixEntropyBits=`.
 
     Raises:
+        CorruptData, NewerFormat: of the layout.
         StoreUnavailable, AccessDenied, BucketMissing: the store's.
     """
+    layout = read_layout(store, keys)
+    if layout is not None and (told := contradiction(layout, keys, option, store.location)) is not None:
+        return told
     cluster, name = keys.cluster, option.rstrip("= ")
     widths = entropy_widths(store, cluster)
     if not widths:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ts_common.catalog import SegmentCopy
 from ts_common.errors import CorruptData
-from ts_common.fetch import CHUNK_BYTES, ResumableReader
+from ts_common.fetch import CHUNK_BYTES, ResumableReader, explained_where_gone
 from ts_common.log_format.framing import HEADER_SIZE, NO_PRODUCER, BatchHeader, batch_crc, crc_start, parse_header
 from ts_common.store.contract import ObjectStore
 
@@ -19,7 +19,7 @@ def read_transactional(
         ObjectNotFound, StoreUnavailable, AccessDenied: from reading it.
     """
     where, size = copy.key, copy.segment.size
-    with ResumableReader(store, where) as reader:
+    with explained_where_gone(store, where), ResumableReader(store, where) as reader:
         position, data = 0, memoryview(b"")
         while position < size:
             if len(data) < min(HEADER_SIZE, size - position):

@@ -6,12 +6,16 @@ headers are read: a transaction begins with a producer's first transactional bat
 its next one. Where a marker is read so whose transaction began further down, the segments below are read too, until one
 shows where. Only living parts of copies count: what stands in a dead tail is nobody's word.
 
+Where offsets are lost, markers are lost with them. A producer's next marker behind a hole may belong to a transaction
+that began in the hole, so it proves nothing of one that is open where the hole begins. The records of that one, up to
+the hole, are hidden, and are part of the loss.
+
 Source of the search's end: Kafka's `UnifiedLog.collectAbortedTransactions`, which stops at an entry whose last stable
 offset reaches what is asked for.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import structlog
 from awscrt.checksums import crc32c
@@ -19,12 +23,11 @@ from awscrt.checksums import crc32c
 from ts_common.catalog import SegmentCopy
 from ts_common.errors import ObjectNotFound
 from ts_common.log_format.index_files import AbortedTransaction, read_transaction_index
-from ts_common.log_format.markers import ABORT, COMMIT, read_markers
 from ts_common.lost_markers import Batch, may_be_lost, uncounted
 from ts_common.plan import Hole, ReadRange
 from ts_common.segment_metadata import TxnIndexState
 from ts_common.store.contract import ObjectStore
-from ts_common.transactional import read_transactional
+from ts_common.transaction_events import Events, Walk
 from ts_common.view import PartitionView
 
 log = structlog.get_logger()
@@ -39,20 +42,56 @@ def stable_end(store: ObjectStore, view: PartitionView) -> int:
     if view.last_stable_offset is not None:
         return min(view.last_stable_offset, view.end)
     steps = [step for step in view.plan(view.start, view.end) if not isinstance(step, Hole)]
-    events, walk = _Events(store, steps), _Walk()
+    events, walk = Events(store, steps), Walk()
     if may_be_lost(view.copies):
         lost = uncounted(store, view, steps, view.start, view.end, events.next_marker)
-        events = _Events(store, steps, frozenset(lost))
+        events = Events(store, steps, frozenset(lost))
     for number in range(len(steps)):
         walk.take(events.of(number))
     return min([*walk.open.values(), view.end])
 
 
-def find_aborted(store: ObjectStore, view: PartitionView, start: int, stop: int) -> tuple[AbortedTransaction, ...]:
-    """The aborted transactions that have records in `[start, stop)`, as far as the view shows their markers.
+@dataclass(frozen=True, slots=True)
+class CutOff:
+    """A transaction that is open where a hole begins: the hole may hold its end.
 
-    With them come batches that do not count because their marker was compacted away (`ts_common.lost_markers`), as
-    transactions of their own.
+    Attributes:
+        producer_id: of its producer.
+        first: its first offset that was looked at.
+        hole: the lost offsets `[start, end)`.
+    """
+
+    producer_id: int
+    first: int
+    hole: Hole
+
+    @property
+    def reason(self) -> str:
+        """Why its records are not shown; the end of a sentence that begins with their offsets."""
+        return (
+            f"not shown as far as producer {self.producer_id} wrote them: its transaction is open where "
+            f"the lost offsets {self.hole.start} to {self.hole.end - 1} begin"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """What `read_committed` does not show of a range.
+
+    Attributes:
+        transactions: those whose records are hidden, by producer and offset.
+        cut_off: of these the ones that a hole left without an end, in the order of offsets.
+    """
+
+    transactions: tuple[AbortedTransaction, ...] = ()
+    cut_off: tuple[CutOff, ...] = ()
+
+
+def find_hidden(store: ObjectStore, view: PartitionView, start: int, stop: int) -> Hidden:
+    """The transactions whose records in `[start, stop)` are hidden: aborted, cut off by a hole, or without a marker.
+
+    The markers are looked for as far as the view shows them. Batches that do not count because their marker was
+    compacted away (`ts_common.lost_markers`) are told as transactions of their own.
 
     Args:
         store: where the segments lie.
@@ -64,9 +103,25 @@ def find_aborted(store: ObjectStore, view: PartitionView, start: int, stop: int)
         CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from reading indexes and segments.
     """
     steps = [step for step in view.plan(view.start, view.end) if not isinstance(step, Hole)]
-    events = _Events(store, steps)
+    events = Events(store, steps)
+    found = _find_aborted(store, events, steps, start, stop)
+    lost: set[Batch] = set()
+    if may_be_lost(view.copies):
+        lost = uncounted(store, view, steps, start, stop, events.next_marker)
+        if lost:
+            log.info("transactions whose end was compacted away", partition=str(view.partition), batches=len(lost))
+        found += [AbortedTransaction(batch.producer_id, batch.first, batch.last, -1) for batch in lost]
+    cut_off = _find_cut_off(store, view, frozenset(lost), start, stop)
+    found += [AbortedTransaction(one.producer_id, one.first, one.hole.start - 1, -1) for one in cut_off]
+    return Hidden(_apart(entry for entry in found if entry.first_offset < stop and entry.last_offset >= start), cut_off)
+
+
+def _find_aborted(
+    store: ObjectStore, events: Events, steps: Sequence[ReadRange], start: int, stop: int
+) -> list[AbortedTransaction]:
+    """What indexes and markers show from `start` on."""
     found: list[AbortedTransaction] = []
-    walk = _Walk()
+    walk = Walk()
     for number, step in enumerate(steps):
         if step.end <= start:
             continue
@@ -81,15 +136,40 @@ def find_aborted(store: ObjectStore, view: PartitionView, start: int, stop: int)
                     first = _began(events, number, abort.producer_id, first)
                 found.append(AbortedTransaction(abort.producer_id, first, abort.offset, -1))
         else:
-            walk = _Walk()  # commits here are not known, so what was open may not be any more
+            walk = Walk()  # commits here are not known, so what was open may not be any more
             if any(entry.last_stable_offset >= stop for entry in living):
                 break
-    if may_be_lost(view.copies):
-        lost = uncounted(store, view, steps, start, stop, events.next_marker)
-        if lost:
-            log.info("transactions whose end was compacted away", partition=str(view.partition), batches=len(lost))
-        found += [AbortedTransaction(batch.producer_id, batch.first, batch.last, -1) for batch in lost]
-    return _apart(entry for entry in found if entry.first_offset < stop and entry.last_offset >= start)
+    return found
+
+
+def _find_cut_off(
+    store: ObjectStore, view: PartitionView, lost: frozenset[Batch], start: int, stop: int
+) -> tuple[CutOff, ...]:
+    """The transactions with records in `[start, stop)` that are open where a hole begins.
+
+    Headers are read from `start` to the last hole that begins below `stop`, and on from there until all that is open
+    has ended. Of a view without a hole above `start` nothing is read.
+    """
+    plan = view.plan(start, view.end)
+    holes = [number for number, step in enumerate(plan) if isinstance(step, Hole)]
+    steps = [step for step in plan if not isinstance(step, Hole)]
+    events, number = Events(store, steps, lost), 0
+    found: list[CutOff] = []
+    still_open: dict[int, int] = {}  # by producer, the first offset
+    for step in plan[: holes[-1] + 1 if holes else 0]:
+        if step.start >= stop and not still_open:
+            break
+        if isinstance(step, Hole):
+            found += [CutOff(producer, first, step) for producer, first in still_open.items()]
+            still_open.clear()
+            continue
+        number += 1
+        for event in events.of(number - 1):
+            if event.kind is not None:
+                still_open.pop(event.producer_id, None)
+            elif event.offset < stop:
+                still_open.setdefault(event.producer_id, event.offset)
+    return tuple(sorted(found, key=lambda one: (one.hole.start, one.first)))
 
 
 def _apart(entries: Iterable[AbortedTransaction]) -> tuple[AbortedTransaction, ...]:
@@ -101,85 +181,7 @@ def _apart(entries: Iterable[AbortedTransaction]) -> tuple[AbortedTransaction, .
     return tuple(kept)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class _Event:
-    """A producer's first transactional batch since its last marker, or a marker (`kind`)."""
-
-    offset: int
-    producer_id: int
-    kind: int | None = field(compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class _Abort:
-    """An abort marker, and the first batch of its transaction that the walk met; not certain where it may have met a
-    later one only.
-    """
-
-    producer_id: int
-    offset: int
-    begun: int | None
-    is_certain: bool
-
-
-class _Walk:
-    """Transactions as the headers of ranges show them that are read one after the other.
-
-    Attributes:
-        open: first offset met of each undecided one, by producer id.
-    """
-
-    def __init__(self) -> None:
-        self.open: dict[int, int] = {}
-        self._known: set[int] = set()  # producers whose last marker was met
-
-    def take(self, events: Sequence[_Event]) -> list[_Abort]:
-        """Go on with the next range's events; the aborted transactions that end there."""
-        aborts = []
-        for event in events:
-            producer_id = event.producer_id
-            if event.kind is None:
-                self.open.setdefault(producer_id, event.offset)
-                continue
-            begun = self.open.pop(producer_id, None)
-            if event.kind == ABORT:
-                aborts.append(_Abort(producer_id, event.offset, begun, producer_id in self._known))
-            self._known.add(producer_id)
-        return aborts
-
-
-class _Events:
-    """Beginnings and ends of transactions in each of some ranges, by all its copies, in order; each is read once."""
-
-    def __init__(
-        self, store: ObjectStore, steps: Sequence[ReadRange], uncounted: frozenset[Batch] = frozenset()
-    ) -> None:
-        self._store = store
-        self._steps = steps
-        self._uncounted = uncounted
-        self._read: dict[int, list[_Event]] = {}
-
-    def of(self, number: int) -> list[_Event]:
-        if number not in self._read:
-            step = self._steps[number]
-            found = {
-                event
-                for copy in step.copies
-                for event in _events_of(self._store, copy, step.start, step.end, self._uncounted)
-            }
-            self._read[number] = sorted(found)
-        return self._read[number]
-
-    def next_marker(self, number: int, producer_id: int, offset: int) -> int | None:
-        """The first marker of a producer behind an offset, in range `number` or above; None where there is none."""
-        for above in range(number, len(self._steps)):
-            for event in self.of(above):
-                if event.kind is not None and event.producer_id == producer_id and event.offset > offset:
-                    return event.offset
-        return None
-
-
-def _began(events: _Events, number: int, producer_id: int, first: int) -> int:
+def _began(events: Events, number: int, producer_id: int, first: int) -> int:
     """Where a transaction began whose first batch above the ranges before `number` is at `first`."""
     for before in reversed(range(number)):
         mine = [event for event in events.of(before) if event.producer_id == producer_id]
@@ -206,25 +208,3 @@ def _indexed(store: ObjectStore, copy: SegmentCopy) -> tuple[AbortedTransaction,
     except ObjectNotFound:
         return None
     return read_transaction_index(data) if crc32c(data) == crc else None
-
-
-def _events_of(
-    store: ObjectStore, copy: SegmentCopy, start: int, end: int, uncounted: frozenset[Batch]
-) -> Iterator[_Event]:
-    begun: set[int] = set()
-    for header, body in read_transactional(store, copy, start, end):
-        offset = max(header.base_offset, start)
-        if not header.is_control:
-            # What the cleaner emptied was decided before: it never comes as far as an open transaction.
-            if header.record_count == 0:
-                continue
-            if uncounted and Batch(header.producer_id, header.base_offset, header.last_offset) in uncounted:
-                continue
-            if header.producer_id not in begun:
-                begun.add(header.producer_id)
-                yield _Event(offset, header.producer_id, None)
-            continue
-        for marker, kind in read_markers(header, body):
-            if kind in {ABORT, COMMIT}:
-                begun.discard(header.producer_id)
-                yield _Event(marker, header.producer_id, kind)

@@ -2,6 +2,10 @@
 
 Where a foreign commit has no list of epochs, the copies give one: epochs never fall as offsets rise (reading rule 2).
 
+Copies that end at or below the view's start are left out, and may vanish while a query runs: retention removes them.
+Only metadata shows where a copy ends: leaders roll at different offsets, so the next base does not. A copy that the
+cache of segment metadata does not hold is asked, and may be gone by then.
+
 A partition that has segments and no commit shows nothing, with a warning: how far its run goes is not known. A commit
 whose segments are gone shows a hole.
 """
@@ -12,6 +16,7 @@ from dataclasses import dataclass
 from ts_common.catalog import NOTHING_KNOWN, PartitionCatalog, SegmentCopy, StoredSegment, describe
 from ts_common.commit import Commit
 from ts_common.epochs import NO_EPOCH, EpochLine
+from ts_common.errors import ObjectNotFound
 from ts_common.model import TopicPartition
 from ts_common.object_keys import PartitionKeys
 from ts_common.plan import Hole, ReadRange, unite
@@ -27,10 +32,11 @@ class PartitionView:
         start: first offset.
         end: the offset after the last; equal to `start` where there is nothing to see.
         epochs: which batches live.
-        copies: the segments that may answer for offsets of the view.
+        copies: the segments that may answer for offsets of the view; none that ends at or below its start.
         gaps: recorded ranges that exist nowhere.
         last_stable_offset: as the commit says; None where it does not.
         warning: what an operator should know; None where all is well.
+        retired: the segments that were asked and end at or below the start; retention may remove them at any moment.
     """
 
     keys: PartitionKeys
@@ -41,6 +47,7 @@ class PartitionView:
     gaps: tuple[tuple[int, int], ...]
     last_stable_offset: int | None = None
     warning: str | None = None
+    retired: tuple[SegmentCopy, ...] = ()
 
     @property
     def partition(self) -> TopicPartition:
@@ -68,7 +75,7 @@ def open_view(
 
     Raises:
         CorruptData: a segment's metadata is not, or it begins with no batch.
-        ObjectNotFound: retention took a segment since the snapshot.
+        ObjectNotFound: retention took a segment of the view since the snapshot.
         StoreUnavailable, AccessDenied: the store's.
     """
     keys, start = catalog.keys, catalog.start or 0
@@ -78,16 +85,18 @@ def open_view(
             count = len(catalog.segments)
             warning = f"{keys.partition}: {count} segments and no {keys.commit}: nothing of them is shown"
         return PartitionView(keys, start, start, EpochLine(), (), (), None, warning)
+    gone: list[StoredSegment] = []
+    described = describe(store, keys, catalog.committed, catalog.chapters, known, damaged, gone)
+    copies = tuple(copy for copy in described if copy.end > start)
     stable = None
     if isinstance(catalog.commit, Commit):
         stable = catalog.commit.last_stable_offset
         end, epochs = catalog.commit.next_offset, catalog.commit.epochs
-        copies = describe(store, keys, catalog.committed, catalog.chapters, known, damaged)
     else:  # it names a segment and no end; where that segment is gone, at least its base is missing
         end = catalog.commit.highest_base + 1
-        copies = describe(store, keys, catalog.committed, catalog.chapters, known, damaged)
-        epochs = living_line(copies)
+        epochs = living_line(described)
         end = max([end, *(epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end) for copy in copies)])
+    _check_gone(store, keys, gone, start, unite(copies, epochs, start, end, catalog.gaps) if gone else ())
     warning = None
     if catalog.log_start is None and catalog.segments and isinstance(catalog.commit, Commit):
         # Each commit of ours follows a `log.start`; the agent writes it anew when it next asks.
@@ -95,7 +104,28 @@ def open_view(
     if not catalog.segments and catalog.log_start is None:
         # Neither a name nor `log.start` is left to say where the archive began; the commit still does.
         start = epochs.pairs[0][1] if epochs.pairs else catalog.commit.highest_base
-    return PartitionView(keys, start, max(start, end), epochs, copies, catalog.gaps, stable, warning)
+    retired = tuple(copy for copy in described if copy.end <= start)
+    return PartitionView(keys, start, max(start, end), epochs, copies, catalog.gaps, stable, warning, retired)
+
+
+def _check_gone(
+    store: ObjectStore, keys: PartitionKeys, gone: Iterable[StoredSegment], start: int, plan: Iterable[ReadRange | Hole]
+) -> None:
+    """Let pass what vanished since it was listed and ended at or below the view's start.
+
+    How far a segment reached is not known once it is gone. One with its base below the start reached no further, as
+    retention goes, and certainly not where the rest has no hole without a reason.
+
+    Raises:
+        ObjectNotFound: a segment of the view is gone.
+    """
+    has_hole = any(isinstance(step, Hole) and not step.recorded for step in plan)
+    for segment in gone:
+        if segment.name.base >= start or has_hole:
+            raise ObjectNotFound(
+                f"{keys.segment(segment.name)} in {store.location}: gone since it was listed, and the view begins at "
+                f"{start} (retention?); run it again"
+            )
 
 
 def living_line(copies: Iterable[SegmentCopy], most: int | None = None) -> EpochLine:

@@ -99,7 +99,7 @@ def parse_options(given: Mapping[str, str], kind: Kind | None = Kind.BATCH) -> Q
     return QueryOptions(
         location=place.location,
         cluster=place.cluster,
-        entropy_bits=place.entropy_bits or 0,
+        entropy_bits=place.entropy_bits,
         subscription=Subscription(topics or (), pattern, assigned),
         start=start or (Edge.LATEST if kind is Kind.STREAM else Edge.EARLIEST),
         end=end or Edge.LATEST,

@@ -10,18 +10,17 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ts_common.errors import DataLoss
-from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.parallel import in_threads
 from ts_common.plan import Hole, with_spares
 from ts_common.store.contract import ObjectStore
 from ts_common.store.options import BY_ENVIRONMENT
-from ts_common.transactions import find_aborted, stable_end
+from ts_common.transactions import Hidden, find_hidden, stable_end
 from ts_common.view import PartitionView, open_view
 from ts_spark.bounds import check_named_partitions, find_bounds
 from ts_spark.filters import EVERYTHING, Wanted
 from ts_spark.garbage import collecting_less
 from ts_spark.modes import View
-from ts_spark.query import QueryOptions
+from ts_spark.query import QueryOptions, settled
 from ts_spark.split import Split, bytes_of
 from ts_spark.splitting import PartitionRanges, make_splits, whole_partitions
 from ts_spark.times import in_time
@@ -78,12 +77,12 @@ def plan_query(store: ObjectStore, options: QueryOptions, wanted: Wanted = EVERY
     Raises:
         QueryError: topics, partitions or offsets that the store does not hold.
         DataLoss: offsets that are asked for are gone, and `failOnDataLoss` is true.
-        CorruptData: what the store holds is damaged.
+        CorruptData, NewerFormat: what the store holds is damaged, or a later release's.
         ObjectNotFound: retention took an object while it was looked at.
         StoreUnavailable, AccessDenied, BucketMissing: the store's.
     """
     with collecting_less():
-        return _plan(store, options, wanted)
+        return _plan(store, settled(store, options), wanted)
 
 
 def _plan(store: ObjectStore, options: QueryOptions, wanted: Wanted) -> QueryPlan:
@@ -154,13 +153,13 @@ def plan_partition(
         CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from reading indexes and timestamps.
     """
     shown: PartitionView = view
-    aborted: tuple[AbortedTransaction, ...] = ()
+    hidden = Hidden()
     if options.read_committed:  # markers can stand behind what is shown
         shown = replace(view, end=stable_end(store, view))
     bounds = find_bounds(store, shown, options)
     windows = wanted.windows(bounds.start, bounds.end)
     if options.read_committed and windows:
-        aborted = find_aborted(store, view, windows[0][0], windows[-1][1])
+        hidden = find_hidden(store, view, windows[0][0], windows[-1][1])
     losses = [
         f"{view.partition}: offsets {low} to {high - 1} {what}"
         for start, end, what in bounds.lost
@@ -173,7 +172,10 @@ def plan_partition(
             losses.append(f"{view.partition}: offsets {part.start} to {part.end - 1} are lost: {why}")
         else:
             ranges.append(part)
+    losses += [
+        f"{view.partition}: offsets {one.first} to {one.hole.start - 1} are {one.reason}" for one in hidden.cut_off
+    ]
     timely = tuple(in_time(store, ranges, wanted.milliseconds))
     if not options.tolerance.fails:
         timely = tuple(with_spares(timely, view.copies, view.epochs))
-    return PartitionPlan(view, PartitionRanges(timely, aborted), tuple(losses))
+    return PartitionPlan(view, PartitionRanges(timely, hidden.transactions), tuple(losses))

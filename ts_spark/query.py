@@ -2,10 +2,13 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from ts_common.chosen_incarnation import NEWEST
+from ts_common.layout import keys_of
+from ts_common.object_keys import ClusterKeys
+from ts_common.store.contract import ObjectStore
 from ts_common.store.options import BY_ENVIRONMENT, Connection
 from ts_spark.cluster_config import Locations
 from ts_spark.modes import STRICT, Tolerance, View
@@ -85,7 +88,7 @@ class QueryOptions:
     Attributes:
         location: of the store, a URL.
         cluster: whose topics.
-        entropy_bits: of the store's keys; 0 means none.
+        entropy_bits: of the store's keys; 0 means none; None: as the store's layout says.
         subscription: which partitions.
         start: the first offset of each.
         end: the offset after the last of each.
@@ -107,7 +110,7 @@ class QueryOptions:
 
     location: str
     cluster: str
-    entropy_bits: int
+    entropy_bits: int | None
     subscription: Subscription
     start: Bound
     end: Bound
@@ -124,3 +127,24 @@ class QueryOptions:
     connection: Connection = BY_ENVIRONMENT
     tolerance: Tolerance = STRICT
     view: View = View.LOG
+
+    @property
+    def keys(self) -> ClusterKeys:
+        """How the cluster's keys are made; see `settled`."""
+        return ClusterKeys(self.cluster, self.entropy_bits or 0)
+
+
+def settled(store: ObjectStore, options: QueryOptions) -> QueryOptions:
+    """Options whose number of entropy bits is known: one request where the user did not say it, else none.
+
+    Args:
+        store: where the query's topics lie.
+        options: of the query.
+
+    Raises:
+        CorruptData, NewerFormat: of the store's layout.
+        StoreUnavailable, AccessDenied, BucketMissing: the store's.
+    """
+    if options.entropy_bits is not None:
+        return options
+    return replace(options, entropy_bits=keys_of(store, options.cluster, None).entropy_bits)

@@ -19,7 +19,7 @@ import structlog
 
 from ts_common.catalog import SegmentCopy
 from ts_common.errors import CorruptData, ObjectNotFound
-from ts_common.fetch import CHUNK_BYTES, ResumableReader
+from ts_common.fetch import CHUNK_BYTES, ResumableReader, explained_where_gone
 from ts_common.log_format.arrow import projection_of, to_arrow
 from ts_common.log_format.boundaries import Claim
 from ts_common.log_format.columns import BufferPool, RecordColumns
@@ -28,7 +28,6 @@ from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, parse_header
 from ts_common.log_format.index_files import AbortedTransaction, read_offset_index
 from ts_common.log_format.survey import Damage, Stretch, Survey, survey_segment
 from ts_common.plan import ReadRange
-from ts_common.reading import gone
 from ts_common.rows import union
 from ts_common.segment_metadata import known_crc32c
 from ts_common.store.contract import ByteRange, ObjectStore
@@ -184,7 +183,7 @@ class TolerantReader:
             pool=self._pool,
             aborted=self._aborted,
         )
-        with gone(self._store, copy), _Source(self._store, copy.key, stretch.end) as source:
+        with explained_where_gone(self._store, copy.key), _Source(self._store, copy.key, stretch.end) as source:
             try:
                 with closing(source.chunks(position)) as chunks:
                     yield from decoder.decode(chunks)
@@ -203,7 +202,10 @@ class TolerantReader:
     def _survey(self, copy: SegmentCopy) -> Survey:
         """What of a copy can be believed."""
         if copy.key not in self._surveys:
-            with gone(self._store, copy), _Source(self._store, copy.key, copy.segment.size) as source:
+            with (
+                explained_where_gone(self._store, copy.key),
+                _Source(self._store, copy.key, copy.segment.size) as source,
+            ):
                 survey = survey_segment(source, self._claim(copy))
             self._surveys[copy.key] = survey
             if len(self._surveys) > _MOST_SURVEYS:

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from ts_common.directories import NO_DIRECTORIES, TopicDirectories, list_topics
 from ts_common.errors import QueryError
-from ts_common.object_keys import ClusterKeys
 from ts_common.store.contract import ObjectStore
 from ts_common.topics import Topic, nothing_under, read_topics, some
 from ts_spark.query import QueryOptions
@@ -23,7 +22,7 @@ def find_topics(store: ObjectStore, options: QueryOptions) -> tuple[Topic, ...]:
         CorruptData: a commit, `log.start` or list of incarnations that is none.
         StoreUnavailable, AccessDenied, BucketMissing: the store's.
     """
-    keys = ClusterKeys(options.cluster, options.entropy_bits)
+    keys = options.keys
     known = list_known(store, options)
     asked = asked_names(options, known)
     if not asked and options.subscription.pattern is not None:
@@ -50,7 +49,7 @@ def list_known(store: ObjectStore, options: QueryOptions) -> dict[str, TopicDire
         StoreUnavailable, AccessDenied, BucketMissing: the store's.
     """
     store.check()
-    keys = ClusterKeys(options.cluster, options.entropy_bits)
+    keys = options.keys
     known = list_topics(store, keys)
     if not known:
         raise QueryError(nothing_under(store, keys, "prefixEntropyBits="))

@@ -26,20 +26,24 @@ from ts_common.endpoints import EndpointProvider
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys
 from ts_common.store.unconditional import WHAT_IS_LOST
+from ts_uploader.admission import wait_for_admission
 from ts_uploader.backlog import Backlog, retention_left
 from ts_uploader.backlog_metrics import BacklogCollector
 from ts_uploader.chapters import ChapterWriter
 from ts_uploader.commit import CommitLog
+from ts_uploader.ends import EndsWriter
 from ts_uploader.environment import Environment
 from ts_uploader.events import (
     AnyTask,
     AskStore,
     DirectoryGone,
     Listing,
+    LookBelow,
     LookDue,
     Observation,
     Rescan,
     Result,
+    SeveralDirectories,
     Ship,
 )
 from ts_uploader.health import HealthServer
@@ -129,6 +133,7 @@ class Agent:
         reread: Reread,
     ) -> None:
         self._inbox: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._held: list[object] = []  # messages that came while the stores were asked
         self._keys = ClusterKeys(environment.cluster_id, config.entropy_bits)
         self._stores = Stores(endpoints, config)
         self._metrics = Metrics()
@@ -148,6 +153,7 @@ class Agent:
         self._commits: WorkQueue[AnyTask] = WorkQueue()
         self._questions: WorkQueue[AnyTask] = WorkQueue()
         self._chapters = ChapterWriter(self._stores.of, lambda: self._stores.pace.limit is not None)
+        self._ends = EndsWriter(self._keys, environment.broker_id, self._ask_backlog, self._stores.of, self._metrics)
         performer = Performer(
             Uploader(self._stores.of, self._settings.retention),
             CommitLog(
@@ -173,6 +179,7 @@ class Agent:
             self._thread("watcher", self._watcher.run),
             self._thread("leadership", self._leadership.run),
             self._thread("chapters", self._chapters.run),
+            self._thread("ends", self._ends.run),
             *(self._worker(f"question-{n}", self._questions, performer) for n in range(_QUESTION_THREADS)),
             *(self._worker(f"commit-{n}", self._commits, performer) for n in range(COMMIT_THREADS)),
             *(self._worker(f"upload-{n}", self._uploads, performer) for n in range(config.upload_threads)),
@@ -215,13 +222,19 @@ class Agent:
         """Ship until `stop`.
 
         Raises:
-            ConfigurationError: a store cannot be used; nothing was written.
+            ConfigurationError: a store cannot be used as configured; nothing was written.
             StoreUnavailable: a store does not answer; nothing was written.
             TieredStorageError, or what a thread died of: the process should end with a non-zero code.
         """
         try:
             self._health.start()
-            self._stores.check(self._keys)
+            stores = self._stores
+            if not wait_for_admission(
+                lambda: stores.check(self._keys), stores.reopen, self._wait_at_start, self._metrics, self._errors
+            ):
+                return
+            for message in self._held:
+                self._inbox.put(message)
             self._status.store_answered = True
             if not self._config.conditional_writes:
                 log.warning(WHAT_IS_LOST)
@@ -248,6 +261,18 @@ class Agent:
     def reload(self) -> None:
         """Have the configuration read again soon; safe in a signal handler and from any thread."""
         self._inbox.put(_Reload())
+
+    def _wait_at_start(self, seconds: float) -> bool:
+        """Wait before anything runs. A reload ends the wait, and is done later; False where an end is asked for."""
+        try:
+            message = self._inbox.get(timeout=seconds)
+        except queue.Empty:
+            return True
+        if isinstance(message, _Stop):
+            log.info("stopping", reason=message.reason)
+            return False
+        self._held.append(message)
+        return True
 
     def _loop(self) -> None:
         next_tick = time.monotonic()
@@ -298,11 +323,13 @@ class Agent:
                 self._questions.put(task.partition, task, task.after_seconds + patience_seconds(task.attempt))
             elif isinstance(task, AskStore):
                 self._questions.put(task.partition, task, patience_seconds(task.attempt))
+            elif isinstance(task, LookBelow):  # it reads files, and no commit waits behind it
+                self._questions.put(task.partition, task)
             else:
                 self._commits.put(task.partition, task)
 
     def _note_directory(self, message: Observation) -> None:
-        if isinstance(message, Listing) and message.partition not in self._local:
+        if isinstance(message, Listing | SeveralDirectories) and message.partition not in self._local:
             self._local.add(message.partition)
             self._local_changed = True
         elif isinstance(message, DirectoryGone):
@@ -328,7 +355,7 @@ class Agent:
         self._backlog = self._tracker.backlog()
         self._status.note_round(len(self._backlog))
         patience = max(_UNTOLD_LEAST_SECONDS, _UNTOLD_POLLS * self._config.leadership_poll_seconds)
-        untold = self._tracker.untold(time.time_ns() - int(patience * _NANOSECONDS)) if connected else ()
+        untold = self._tracker.untold(time.monotonic_ns() - int(patience * _NANOSECONDS)) if connected else ()
         self._untold = dict.fromkeys(untold, _UNTOLD)
         waiting = {partition: waits.wait for partition, waits in self._backlog.items() if waits.wait is not None}
         waiting |= self._untold
@@ -407,6 +434,7 @@ class Agent:
         self._commits.close()
         self._questions.close()
         self._chapters.close()
+        self._ends.close()
         if self._reporting is not None:
             self._reporting.stop()
         self._leadership.stop()

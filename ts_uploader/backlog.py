@@ -33,6 +33,8 @@ class Backlog:
             tail of one that lost it.
         wait: why the commit does not move (`ts_uploader.why`); None where nothing is closed and unshipped, and nothing
             else is missing.
+        high_watermark: that counts; None while none does, or while the reign is not one.
+        counted_at: nanoseconds since the epoch, when the broker wrote it down.
     """
 
     listing: Listing
@@ -42,6 +44,8 @@ class Backlog:
     next_offset: int | None
     hole: bool
     wait: Wait | None
+    high_watermark: int | None = None
+    counted_at: int | None = None
 
     @property
     def waits_for(self) -> str | None:

@@ -33,7 +33,7 @@ from ts_common.gaps import merged
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys, PartitionKeys
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
-from ts_uploader.divergence import WHAT_TO_DO, check_tail, living_epochs, past_end
+from ts_uploader.divergence import WHAT_TO_DO, check_tail, is_legacy, living_epochs, past_end
 from ts_uploader.events import (
     Asked,
     AskStore,
@@ -45,15 +45,16 @@ from ts_uploader.events import (
     Task,
     WriteCommit,
 )
-from ts_uploader.gaps import GONE_AGAIN, describe_loss, fillable, record_gaps
+from ts_uploader.gaps import GONE_AGAIN, describe_loss, fillable, record_gaps, still_missing
 from ts_uploader.going_back import begins_below, check_lineage, gone_back, must_go_back, rebuilt_end, settle_log_start
+from ts_uploader.hanging import lowest_held
 from ts_uploader.incarnation import IncarnationLog
 from ts_uploader.local_log import last_stable_offset, local_epochs
 from ts_uploader.log_start import restore_log_start, write_log_start
 from ts_uploader.next_commit import MILLISECONDS, check_own, line_of, next_commit
 from ts_uploader.reign import ReignOver, check_reign
 from ts_uploader.takeover import Run, ends_alike, first_commit, walk_run
-from ts_uploader.watch.scan import list_partition
+from ts_uploader.watch.scan import whole_listing
 
 log = structlog.get_logger()
 
@@ -214,9 +215,12 @@ class CommitLog:
             commit.epochs if shown >= commit.next_offset else commit.epochs.from_offset(shown),
             etag,
             commit,
-            fillable(marks.gaps, commit.next_offset, listing.bases[0], shown),
+            fillable(marks.gaps, commit.next_offset, _lowest(listing), shown),
             commit.lineage,
         )
+        if position.gaps:
+            catalog = read_snapshot(store, keys, (commit, etag))
+            position = replace(position, gaps=still_missing(store, catalog, position.gaps, position.epochs))
         end = past_end(store, position, listing, task.reign)
         if end < commit.next_offset and commit.epoch == task.reign.epoch:
             raise DataLoss(
@@ -245,6 +249,7 @@ class CommitLog:
         known = task.known if task.known is not None and task.known.topic_id == task.reign.topic_id else None
         run = walk_run(store, catalog, start.content.offset, known)
         self._tell_walk(catalog, task, known, run)
+        gaps = fillable(merged([*catalog.gaps, *run.holes]), run.next_offset, _lowest(listing), start.content.offset)
         position = Position(
             keys,
             start.content.offset,
@@ -253,7 +258,7 @@ class CommitLog:
             run.epochs,
             catalog.commit_etag,
             catalog.commit,
-            fillable(merged([*catalog.gaps, *run.holes]), run.next_offset, listing.bases[0], start.content.offset),
+            still_missing(store, catalog, gaps, run.epochs),
             start.content.lineage,
         )
         if run.highest_base is None and stood is None:
@@ -303,6 +308,7 @@ class CommitLog:
         if not isinstance(position.commit, Commit) and known is not None and ends_alike(known, commit):
             commit = replace(commit, last_stable_offset=known.last_stable_offset, tail=known.tail)
         lost = (end, position.next_offset) if end < position.next_offset and position.commit is not None else None
+        legacy = lost is not None and is_legacy(position, end)
         position = replace(position, gaps=tuple(gap for gap in position.gaps if gap[0] < end))
         position = self._put(task.partition, position, commit)
         position = self._settle(store, position, start, listing)
@@ -316,13 +322,15 @@ class CommitLog:
             )
         else:
             log.warning("the commit begins a new lineage", **facts)
-        return Asked(task.partition, task.generation, task.reign, position, lost)
+        return Asked(task.partition, task.generation, task.reign, position, lost, legacy)
 
     def _settle(self, store: ObjectStore, position: Position, start: StoredLogStart, listing: Listing) -> Position:
         """The position, with `log.start` of the commit's lineage: no commit moves on before that."""
         if position.lineage is None or start.content.lineage == position.lineage:
             return position
-        settled = settle_log_start(store, position.keys, start, position.lineage, listing)
+        begin = position.lineage.begin
+        held = lowest_held(listing, position.epochs, position.next_offset, begin)
+        settled = settle_log_start(store, position.keys, start, position.lineage, held)
         return replace(position, log_start=settled.offset)
 
     def _tell_walk(self, catalog: PartitionCatalog, task: AskStore, known: Commit | None, run: Run) -> None:
@@ -390,11 +398,15 @@ def _was_java_here(commit: Commit | ForeignCommit | None) -> bool:
 
 def _look_again(task: AskStore | PassGap | FillGap) -> Listing:
     """The directory as it is now: a task can have waited for long, and what is written now is written for ever."""
-    seen = task.listing
-    now = list_partition(task.partition, seen.directory, seen.log_dir)
-    if now is None or now.identity != seen.identity or now.swapping or not now.bases or now.bases[0] != seen.bases[0]:
-        raise SegmentChanged(f"{seen.directory} changed since it was listed")
+    now = whole_listing(task.listing)
+    if now.bases[:1] != task.listing.bases[:1]:
+        raise SegmentChanged(f"{now.directory} changed since it was listed")
     return now
+
+
+def _lowest(listing: Listing) -> int:
+    """The lowest offset that may be a log's; what bears `.deleted` may be part of it."""
+    return min((*listing.bases[:1], *listing.deleted[:1]))
 
 
 def _committed(task: Task, position: Position) -> Committed:

@@ -16,7 +16,7 @@ from operator import itemgetter
 
 import structlog
 
-from ts_common.catalog import PartitionCatalog, StoredSegment, describe, read_snapshot
+from ts_common.catalog import PartitionCatalog, StoredSegment, read_snapshot
 from ts_common.commit import Commit
 from ts_common.epochs import NO_EPOCH, EpochLine
 from ts_common.errors import CorruptData, DataLoss, ObjectNotFound, SegmentChanged
@@ -26,6 +26,7 @@ from ts_common.log_format.index_files import position_for_offset, read_offset_in
 from ts_common.object_keys import PartitionKeys
 from ts_common.store.contract import ObjectStore
 from ts_uploader.events import Listing, Position, Reign
+from ts_uploader.gaps import describe_readable
 from ts_uploader.local_log import last_index_entries, local_epochs, log_end
 from ts_uploader.segment_file import OpenLog, open_log
 
@@ -74,7 +75,10 @@ def shared_end(epochs: EpochLine, next_offset: int, listing: Listing) -> int | N
     local = local_epochs(listing.directory)
     if local is None:
         # A follower whose disk was replaced has none either, until it fetches its first batch.
-        raise SegmentChanged(f"{listing.directory}: no leader epoch checkpoint, and the run has epochs")
+        raise SegmentChanged(
+            f"{listing.directory}: no leader epoch checkpoint, and the archive's segments have leader epochs; a broker "
+            "removes the file where message.format.version is below 0.11: set 0.11.0 or later"
+        )
     active = listing.bases[-1]
     # A log reaches at least to its active segment; only what the run says beyond that asks for a look inside.
     end = active if active >= next_offset else log_end(listing.directory, active)
@@ -179,8 +183,8 @@ def contradicted_from(store: ObjectStore, position: Position, listing: Listing) 
         if first is None or here >= end or not _differ(epochs.at(here), first.leader_epoch):
             continue
         catalog = read_snapshot(store, position.keys)
-        copies = describe(store, catalog.keys, [stored for stored in catalog.segments if stored.name.base <= here])
-        for copy in copies:
+        below = [stored for stored in catalog.segments if stored.name.base <= here]
+        for copy in describe_readable(store, catalog, below):
             theirs = copy.metadata.epochs or ()
             if here < epochs.live_end(theirs, copy.base, copy.end) and copy.dense:
                 bears = max((pair for pair in theirs if pair[1] <= here), key=itemgetter(1), default=(NO_EPOCH, 0))[0]
@@ -245,6 +249,14 @@ def shared_end_by_bytes(store: ObjectStore, catalog: PartitionCatalog, next_offs
             break
         end = segment.name.base  # that batch is not ours, and where its segment parted from this log is not known
     return end
+
+
+def is_legacy(position: Position, end: int) -> bool:
+    """Whether a commit that goes back to `end` loses batches of magic 0 or 1: the run's epochs begin above.
+
+    Such batches bear no epoch. Readers cannot see that the copies which hold the lost ones are dead (reading rule 2).
+    """
+    return position.epochs.at(max(end, position.log_start)) is None
 
 
 def rewound(epochs: EpochLine, end: int, local: EpochLine | None) -> EpochLine:

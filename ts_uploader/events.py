@@ -1,21 +1,72 @@
 """What passes between the agent's parts: observations in, tasks out, results back. All frozen; no part shares state.
 
-Observations (from the sources to the tracker): `Listing`, `HighWatermarks`, `Led`, `NotLed`.
-Tasks (from the tracker to the workers): `AskStore`, `Ship`, `WriteCommit`, `PassGap`, `FillGap`, `Rescan`.
-Results (from the workers to the tracker): `Asked`, `Shipped`, `Committed`, `Fenced`, `Failed`, `Changed`, `LookDue`.
+Observations (from the sources to the tracker): `Listing`, `SeveralDirectories`, `DirectoryGone`, `HighWatermarks`,
+`Led`, `NotLed`.
+Tasks (from the tracker to the workers): `AskStore`, `Ship`, `WriteCommit`, `PassGap`, `FillGap`, `LookBelow`, `Rescan`.
+Results (from the workers to the tracker): `Asked`, `Shipped`, `Committed`, `LookedBelow`, `Fenced`, `Failed`,
+`Changed`, `LookDue`.
 
 A task carries the `reign` and `generation` it was made for, its result brings them back, and the tracker forgets
 results of a generation that has passed.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from pathlib import Path
+from typing import NamedTuple
 
 from ts_common.commit import Commit, ForeignCommit
 from ts_common.epochs import EpochLine
 from ts_common.lineage import Lineage
 from ts_common.model import TopicPartition
 from ts_common.object_keys import PartitionKeys
+
+FileStatus = tuple[int, int, int]
+"""Inode, time of modification (ns) and time of change (ns): what tells one file of a name from the one before it."""
+
+
+class EpochFile(Enum):
+    """What became of reading a directory's `leader-epoch-checkpoint`."""
+
+    ABSENT = auto()  # a log of magic 0 or 1 has none
+    UNREADABLE = auto()
+    READ = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class LastEpoch:
+    """What a directory's `leader-epoch-checkpoint` ends with.
+
+    Attributes:
+        file: whether it was read.
+        epoch: of its last entry; None without an entry, and where the file is absent or was not read.
+        error: why the file was not read, one line; empty where it was read or is absent.
+    """
+
+    file: EpochFile
+    epoch: int | None = None
+    error: str = ""
+
+
+NO_EPOCH_FILE = LastEpoch(EpochFile.ABSENT)
+
+
+class FileState(NamedTuple):
+    """A file that has not changed bears the same.
+
+    Attributes:
+        device: that holds it.
+        inode: on that device, used again after an unlink.
+        size: bytes, when it was opened.
+        changed_ns: its change time. Whatever writes, cuts or renames moves that; the modification time would not do,
+            because the log cleaner sets that of a new file to that of an old one.
+    """
+
+    device: int
+    inode: int
+    size: int
+    changed_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +82,14 @@ class Listing:
         deleted: base offsets of `.log.deleted` files, ascending.
         swapping: whether a `.swap` file stands there: the cleaner is in the middle of renames.
         topic_id: by `partition.metadata`; None where that is absent.
-        taken_at: nanoseconds since the epoch, this host's clock, before the directory was read.
+        taken_at: nanoseconds of the monotonic clock, before the directory was read.
+        last_epoch: what the directory's `leader-epoch-checkpoint` ends with.
+        checkpoint: status of the log dir's high watermark checkpoint, looked at after `last_epoch`; None where it has
+            none, or none that can be seen.
+        whole: whether the names are those of one instant, with no `.swap` among them (`watch.scan`). Only then are two
+            bases that follow each other neighbours, and is the lowest the lowest.
+        stamp: (mtime, ctime) of the directory in nanoseconds, before it was read.
+        stamp_seen: when the directory was first seen with this stamp, seconds of the monotonic clock.
     """
 
     partition: TopicPartition
@@ -43,6 +101,24 @@ class Listing:
     swapping: bool
     topic_id: str | None
     taken_at: int
+    last_epoch: LastEpoch = NO_EPOCH_FILE
+    checkpoint: FileStatus | None = None
+    whole: bool = False
+    stamp: tuple[int, int] = (0, 0)
+    stamp_seen: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SeveralDirectories:
+    """More than one log dir holds a live directory of the partition: a move cut short, or a failed disk still lists.
+
+    Attributes:
+        partition: whose they are.
+        listings: of all of them, in the order of the log dirs.
+    """
+
+    partition: TopicPartition
+    listings: tuple[Listing, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +134,14 @@ class HighWatermarks:
 
     Attributes:
         log_dir: which one.
-        written_at: nanoseconds since the epoch, when the broker wrote it.
-        offsets: by (topic, partition); a partition without an entry has no known high watermark.
+        file: status of the file, and CRC-32C of its content; None where there is no file, or none that can be read.
+        offsets: by (topic, partition); a partition without an entry has no known high watermark. None where there is no
+            file, or none that can be parsed.
     """
 
     log_dir: Path
-    written_at: int
-    offsets: dict[tuple[str, int], int]
+    file: tuple[FileStatus, int] | None
+    offsets: Mapping[tuple[str, int], int] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +186,8 @@ class Position:
         epochs: the run's.
         etag: of `offset.wm`; None where it is absent.
         commit: what `offset.wm` says; None where it is absent.
-        gaps: ranges `[from, to)` below the next offset that are recorded to exist nowhere, and that this broker's log
-            may hold some of.
+        gaps: ranges `[from, to)` below the next offset that are recorded to exist nowhere, that no living copy in the
+            store covers, and that this broker's log may hold some of.
         lineage: of the commit, or of the `log.start` that the first one will follow; None where none went back.
     """
 
@@ -165,11 +242,15 @@ class Ship(Task):
 
     Attributes:
         keys: where to.
-        listing: the newest; the segment is live in it, or was when it was last listed in this reign.
+        listing: the newest.
         base: its base offset.
-        next_base: of the segment behind it.
+        next_base: of the segment behind it; of a segment that hangs, the end of its last batch.
         epochs: the run's.
         next_offset: its end.
+        seen: a whole listing of this leadership showed the two bases as live neighbours.
+        hangs: the `.deleted` file that hangs on what lives (`hanging`); None for a segment that is, or was seen, live.
+        variants_below: a segment with a base below it is shipped under a variant's name only: a deletion that is still
+            under way may name the plain one.
     """
 
     keys: PartitionKeys
@@ -178,6 +259,9 @@ class Ship(Task):
     next_base: int
     epochs: EpochLine = field(default_factory=EpochLine)
     next_offset: int = 0
+    seen: bool = False
+    hangs: FileState | None = None
+    variants_below: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +310,25 @@ class FillGap(Task):
 
 
 @dataclass(frozen=True, slots=True)
+class LookBelow(Task):
+    """Find out which `.deleted` files of before this leadership belong to the line that lives.
+
+    Attributes:
+        listing: of the directory.
+        epochs: the run's.
+        next_offset: its end.
+        wanted: the lowest offset that is missing in the store.
+        seen: base offsets of `.deleted` segments that were seen live in this leadership.
+    """
+
+    listing: Listing
+    epochs: EpochLine
+    next_offset: int
+    wanted: int
+    seen: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Rescan:
     """Look at a partition's directories again. The tracker has at most one of each partition pending.
 
@@ -244,7 +347,37 @@ class Rescan:
     reason: str = ""
 
 
-AnyTask = AskStore | Ship | WriteCommit | PassGap | FillGap | Rescan
+AnyTask = AskStore | Ship | WriteCommit | PassGap | FillGap | LookBelow | Rescan
+
+
+@dataclass(frozen=True, slots=True)
+class Hanging:
+    """A `.deleted` file that hangs on what lives.
+
+    Attributes:
+        base: the base offset in its name.
+        end: the offset after its last batch.
+        state: of the file.
+    """
+
+    base: int
+    end: int
+    state: FileState
+
+
+@dataclass(frozen=True, slots=True)
+class LookedBelow(Task):
+    """The answer to `LookBelow`.
+
+    Attributes:
+        hanging: those that reach above the wanted offset, by base.
+        below: base offsets of all `.deleted` files below the lowest live segment.
+        wanted: as in the task.
+    """
+
+    hanging: tuple[Hanging, ...]
+    below: frozenset[int]
+    wanted: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,12 +387,14 @@ class Asked(Task):
     Attributes:
         position: where to go on.
         lost: offsets `[from, to)` that were committed and that an election lost; None where it lost nothing.
+        legacy: what was lost is of magic 0 or 1, where nothing shows readers which copy is dead.
         foreign: a Java uploader's commit stood there. It may have more queued, also where its broker leads no more.
         beside_java: one of ours stood there, and was put over a Java uploader's within the last week, by whomever.
     """
 
     position: Position
     lost: tuple[int, int] | None = None
+    legacy: bool = False
     foreign: bool = False
     beside_java: bool = False
 
@@ -362,5 +497,5 @@ class LookDue:
     generation: int
 
 
-Observation = Listing | DirectoryGone | HighWatermarks | Led | NotLed
-Result = Asked | Shipped | Committed | Fenced | Failed | Changed | LookDue
+Observation = Listing | SeveralDirectories | DirectoryGone | HighWatermarks | Led | NotLed
+Result = Asked | Shipped | Committed | LookedBelow | Fenced | Failed | Changed | LookDue

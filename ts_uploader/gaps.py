@@ -9,11 +9,14 @@ may hold it still: only the store can tell every later asker that it is to be fi
 """
 
 import time
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ts_common.catalog import PartitionCatalog, describe
+import structlog
+
+from ts_common.catalog import PartitionCatalog, SegmentCopy, StoredSegment, describe
 from ts_common.epochs import EpochLine
 from ts_common.errors import PreconditionFailed
 from ts_common.gaps import Gap, merged
@@ -31,6 +34,9 @@ GONE_AGAIN = (
 _BY_REQUEST = "DeleteRecords moved the log start to {} before the segments were shipped"
 _BY_RETENTION = "retention or DeleteRecords took the segments before they were shipped"
 _MILLISECONDS = 1000
+_NEAREST = 8  # two leaders' segments and their variants
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +64,11 @@ def describe_loss(
     """What of `[next offset, end)` exists nowhere.
 
     Raises:
-        CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: of the segments that stand there.
+        ObjectNotFound, StoreUnavailable, AccessDenied: of the segments that stand there.
     """
     start = position.next_offset
-    stored = describe(store, catalog.keys, [segment for segment in catalog.segments if segment.name.base < end])
-    copies = [copy for copy in stored if copy.end > start]
+    below = [segment for segment in catalog.segments if segment.name.base < end]
+    copies = [copy for copy in describe_readable(store, catalog, below) if copy.end > start]
     local = local_epochs(listing.directory) or EpochLine()
     # Epochs never fall as offsets rise: below this log's first epoch nothing of a higher one lives.
     line = living_line(copies, most=local.pairs[0][0] if local.pairs else None)
@@ -124,3 +130,44 @@ def fillable(
     """
     shown = ((max(start, log_start), end) for start, end in gaps if end > log_start)
     return tuple(gap for gap in shown if gap[0] < next_offset and gap[1] > lowest)
+
+
+def still_missing(
+    store: ObjectStore, catalog: PartitionCatalog, gaps: Sequence[tuple[int, int]], epochs: EpochLine
+) -> tuple[tuple[int, int], ...]:
+    """What of recorded gaps no living copy covers. Records stay for ever, also of gaps that were filled since.
+
+    Of the segments that begin below a gap only the nearest are looked at: what others may cover is shipped once more,
+    and found there.
+
+    Args:
+        store: where they lie.
+        catalog: taken after the records were read.
+        gaps: recorded ranges `[from, to)`.
+        epochs: the run's.
+
+    Raises:
+        ObjectNotFound, StoreUnavailable, AccessDenied: of the segments that stand there.
+    """
+    missing: list[tuple[int, int]] = []
+    for start, end in gaps:
+        first = bisect_right(catalog.segments, start, key=lambda segment: segment.name.base)
+        last = bisect_left(catalog.segments, end, key=lambda segment: segment.name.base)
+        copies = describe_readable(store, catalog, catalog.segments[max(0, first - _NEAREST) : last])
+        missing += [(step.start, step.end) for step in unite(copies, epochs, start, end) if isinstance(step, Hole)]
+    return merged(missing)
+
+
+def describe_readable(
+    store: ObjectStore, catalog: PartitionCatalog, segments: Sequence[StoredSegment]
+) -> tuple[SegmentCopy, ...]:
+    """What stored segments answer for. A damaged object is left out and logged: it bears on nothing but itself.
+
+    Raises:
+        ObjectNotFound, StoreUnavailable, AccessDenied: the store's.
+    """
+    damaged: list[str] = []
+    copies = describe(store, catalog.keys, segments, catalog.chapters, damaged=damaged)
+    for sentence in damaged:
+        log.warning("a stored segment cannot be read", reason=sentence)
+    return copies

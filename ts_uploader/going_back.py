@@ -125,18 +125,24 @@ def gone_back(
 
 
 def settle_log_start(
-    store: ObjectStore, keys: PartitionKeys, start: StoredLogStart, lineage: Lineage, listing: Listing
+    store: ObjectStore, keys: PartitionKeys, start: StoredLogStart, lineage: Lineage, held: int
 ) -> LogStart:
     """Write `log.start` with the commit's lineage, on the ETag read.
 
     Readers then begin at the lowest offset from where the commit went back to that this leader holds, or lower, where
     `log.start` was lower before. It is written also where the number stays: its lineage fences late writers.
 
+    Args:
+        store: where it lies.
+        keys: of the partition.
+        start: as it was read.
+        lineage: of the commit.
+        held: the lowest offset from there on that this leader holds, live or in a `.deleted` file that hangs.
+
     Raises:
         PreconditionFailed, OutcomeUnknown: it may be another's: read commit and `log.start` again.
         StoreUnavailable, AccessDenied: the store's.
     """
-    held = max(lineage.begin, listing.bases[0])
     settled = LogStart(min(start.content.offset, held), lineage)
     store.put(keys.log_start, settled.encode(), condition=IfMatch(start.etag))
     log.warning(

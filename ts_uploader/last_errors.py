@@ -20,7 +20,7 @@ class LastError:
     Attributes:
         time: of the last failure, seconds since the epoch.
         operation: the task's class, as in the metric `ts_uploader_errors_total`; Fenced where a reign was given up.
-        partition: `<topic>-<partition>`.
+        partition: `<topic>-<partition>`; empty for the agent as a whole.
         message: of the last failure.
         times: how often it failed since it was first among the last ones.
     """
@@ -33,7 +33,7 @@ class LastError:
 
 
 class LastErrors:
-    """Keeps the last ones; one thread takes them in, any may read them."""
+    """Keeps the last ones; the agent's main thread takes them in, any may read them."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -49,10 +49,14 @@ class LastErrors:
                 operation = type(result).__name__
             case _:
                 return
+        self.note(operation, str(result.partition), result.reason)
+
+    def note(self, operation: str, partition: str, reason: str) -> None:
+        """Keep an error; `partition` is empty for one that is of no partition."""
         with self._lock:
-            key = operation, str(result.partition)
+            key = operation, partition
             before = self._kept.pop(key, None)
-            reason = redacted(result.reason)
+            reason = redacted(reason)
             message = reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]} ..."
             times = 1 if before is None else before.times + 1
             self._kept[key] = LastError(self._clock(), *key, message, times)

@@ -15,15 +15,24 @@ from ts_common.log_format.scan import scan_segment
 from ts_common.log_format.snapshot import first_unstable_offset
 from ts_common.model import TopicPartition
 from ts_common.object_keys import INDEX_SUFFIXES
-from ts_uploader.segment_file import open_either, open_file, open_log, read_all, read_file, read_last
+from ts_uploader.segment_file import open_file, open_index, open_log, read_all, read_file, read_last
+
+EpochsMark = tuple[int, int, int, int, int]
+"""Device, inode, time of modification (ns), time of change (ns) and size of a `leader-epoch-checkpoint`."""
 
 _LAST_ENTRIES = 64  # of an index: some hundred KiB of log
 _EPOCHS = "leader-epoch-checkpoint"
 _LOG_STARTS = "log-start-offset-checkpoint"
 
 
-def read_indexes(directory: Path, base: int) -> dict[str, bytes]:
+def read_indexes(directory: Path, base: int, *, deleted: bool = False) -> dict[str, bytes]:
     """The index files that stand beside a log; at most 10 MB each, and trimmed once the segment is closed.
+
+    Args:
+        directory: the partition's.
+        base: base offset of the segment.
+        deleted: the `.log` bears its `.deleted` name. The four files are renamed one by one, the `.log` first, so the
+            others are taken under either name then. Beside a live `.log` a `.txnindex.deleted` is an older file's.
 
     Raises:
         SegmentChanged: `.index` or `.timeindex` is gone; `.txnindex` exists only where a transaction was aborted.
@@ -31,7 +40,7 @@ def read_indexes(directory: Path, base: int) -> dict[str, bytes]:
     found = {}
     for suffix in INDEX_SUFFIXES:
         try:
-            descriptor, _ = open_either(directory, base, suffix)
+            descriptor = open_index(directory, base, suffix, deleted=deleted)
         except SegmentChanged:
             if suffix == ".txnindex":
                 continue
@@ -51,7 +60,7 @@ def closed_at(directory: Path, base: int) -> float | None:
     A broker that recovers from a crash, and the log cleaner, write it anew: a later time then.
     """
     try:
-        descriptor, _ = open_either(directory, base, ".timeindex")
+        descriptor = open_index(directory, base, ".timeindex", deleted=True)
     except SegmentChanged:
         return None
     try:
@@ -60,11 +69,28 @@ def closed_at(directory: Path, base: int) -> float | None:
         os.close(descriptor)
 
 
+def epochs_mark(directory: Path) -> EpochsMark | None:
+    """What tells one `leader-epoch-checkpoint` from another; None where there is none, or none that can be seen.
+
+    The broker replaces the file by a rename each time that the list changes.
+    """
+    try:
+        status = os.stat(f"{directory}/{_EPOCHS}", follow_symlinks=False)  # noqa: PTH116  (ten thousand at a time)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size
+
+
 def local_epochs(directory: Path) -> EpochLine | None:
-    """The broker's `leader-epoch-checkpoint`; None where there is none (old magic), or none that can be read."""
+    """The broker's `leader-epoch-checkpoint`; None where there is none: a log of magic 0 or 1 has none.
+
+    Raises:
+        CorruptData: the file does not parse.
+        OSError: the file cannot be read, which says nothing about what it holds.
+    """
     try:
         pairs = parse_leader_epoch_checkpoint(read_file(directory / _EPOCHS))
-    except (FileNotFoundError, CorruptData):
+    except FileNotFoundError:
         return None
     # Of epochs that begin at one offset only the last wrote anything.
     starts = dict(sorted((start, epoch) for epoch, start in pairs))

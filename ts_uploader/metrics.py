@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from ts_uploader.events import AskStore, FillGap, PassGap, Ship, WriteCommit
+from ts_uploader.events import AskStore, FillGap, LookBelow, PassGap, Ship, WriteCommit
 from ts_uploader.failures import FAILURE_REASONS
 from ts_uploader.waiting import WAIT_REASONS
 
@@ -34,6 +34,7 @@ _OPERATIONS = {
     WriteCommit.__name__: "move the commit along the run",
     PassGap.__name__: "record a gap and commit beyond it",
     FillGap.__name__: "commit a gap as filled",
+    LookBelow.__name__: "find `.deleted` files of this log",
 }
 _GAP_REASONS = {
     GAP_DELETED: "retention (or DeleteRecords) took the segments before they were shipped",
@@ -102,7 +103,8 @@ class Metrics:
         )
         self.errors = self._counter(
             "errors",
-            "Operations that failed and are tried again. `AskStore` is the question where to go on.",
+            "Operations that failed and are tried again. `AskStore` is the question where to go on, `CheckStores` the "
+            "start's question whether a store admits the agent, `WriteEnds` the writing of high watermarks.",
             "operation",
             "reason",
         )
@@ -115,6 +117,11 @@ class Metrics:
         self.lost_offsets = self._counter(
             "lost_offsets",
             "Offsets that were committed and that an election lost: the commit went back to the new leader's log.",
+        )
+        self.legacy_rewinds = self._counter(
+            "legacy_rewinds",
+            "Times that a commit went back over records of magic 0 or 1, which bear no leader epoch: readers may show "
+            "the lost records, and hide those of the new leader.",
         )
         self.gaps = self._counter("gaps", "Ranges of offsets recorded to exist nowhere.", "reason")
         self.gap_offsets = self._counter(

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from ts_common.commit import Commit
 from ts_common.model import TopicPartition
-from ts_uploader.events import Listing, Position, Reign, Shipped
+from ts_uploader.directories import Rivals
+from ts_uploader.events import EpochFile, FileState, Hanging, Listing, Position, Reign, Shipped
+from ts_uploader.high_watermarks import Counting
 from ts_uploader.retries import Retries
 from ts_uploader.waiting import Wait, WaitReason
 
@@ -32,9 +34,12 @@ class PartitionState:
     fenced: Reign | None = None  # reigns of its topic id up to this one are over, whatever the source still says
     listing: Listing | None = None  # None: no directory, or what was known of it is known to be old
     directory: tuple[tuple[int, int], Path] | None = None
-    appeared_at: int = 0  # of that directory; nanoseconds since the epoch
+    appeared_at: int = 0  # of that directory; nanoseconds of the monotonic clock
+    rivals: Rivals | None = None  # where several directories are live; `directory` is then the one that counts, or None
+    counting: Counting = field(default_factory=Counting)
     high_watermark: int | None = None
     short: tuple[int, int] = (-1, 0)  # a base, and how many checkpoints in a row ended below the end of its segment
+    counted_at: int | None = None
     doubted: int | None = None  # a high watermark below the next offset, for which the store was asked again
     position: Position | None = None
     reached: int | None = None  # the next offset as last known in this reign, also while it is asked for anew
@@ -44,28 +49,40 @@ class PartitionState:
     retries: Retries = field(default_factory=Retries)
     unanswered: int = 0  # questions to the store that failed in a row
     unanswered_because: str = ""  # what the last of them failed of; one line
-    whole: Listing | None = None  # the last one in this reign with no renames under way
+    shown: Listing | None = None  # the last one in this reign that met no renames
+    whole: Listing | None = None  # the last whole one in this reign
     taken: dict[int, int] = field(default_factory=dict)  # next base by base, of what retention renamed in this reign
-    gap_since: int | None = None  # when the next offset was first listed below all that is held; ns since the epoch
+    hanging: dict[int, Hanging] = field(default_factory=dict)  # `.deleted` files that hang on what lives, by base
+    below: frozenset[int] = frozenset()  # `.deleted` bases below the lowest live one that were looked at for that
+    below_wanted: int = 0  # the lowest offset that was missing then
+    looking: bool = False  # whether they are being looked at
+    gap_since: int | None = None  # when the next offset was first listed below all that is held; ns, monotonic
     look_seconds: float = 0.0  # between two looks whether a Java uploader wrote late; 0: none did here of late
-    looked_at: int | None = None  # when the store was last asked for that; ns since the epoch
+    looked_at: int | None = None  # when the store was last asked for that; ns, monotonic
     in_flight: set[int] = field(default_factory=set)
     shipped: dict[int, Shipped] = field(default_factory=dict)  # what continues the run, or may
     filling: dict[int, Shipped] = field(default_factory=dict)  # what lies in a gap that was recorded before
     fills: tuple[int, int] | None = None  # the gap that the commit under way is to say is filled
     filled: tuple[tuple[int, int], ...] = ()  # gaps that this reign filled; their records stay for ever
 
+    @property
+    def is_here(self) -> bool:
+        """Whether a log dir holds a live directory of it, or several do."""
+        return self.directory is not None or self.rivals is not None
+
     def start_over(self, generation: int) -> None:
         """Forget everything that was true of the reign or directory before; results under way no longer count."""
         self.generation = generation
-        self.high_watermark = self.doubted = None
+        self.high_watermark = self.counted_at = self.doubted = None
         self.position = self.reached = None
         self.asking = self.committing = False
         self.retries.clear()
         self.unanswered = 0
         self.short = (-1, 0)
-        self.whole = None
+        self.shown = self.whole = None
         self.taken.clear()
+        self.look_again_below()
+        self.looking = False
         self.gap_since = None
         self.look_seconds = 0.0
         self.in_flight.clear()
@@ -93,18 +110,33 @@ class PartitionState:
         self.listing = listing
         if listing.swapping or not listing.bases:
             return  # in the middle of renames neighbours are none
-        self.retries.listed(chain(listing.bases, listing.deleted))
+        self.retries.listed()
+        self.shown = listing
         lowest = listing.bases[0]
         # What is not live any more, while something at or below it is, went into a merged segment or was cut off.
         seen = [*self.taken.items(), *(_below(self.whole.bases, lowest) if self.whole is not None else ())]
-        self.taken = {base: end for base, end in seen if base < lowest and base in listing.deleted}
-        self.whole = listing
+        if listing.whole:
+            self.retries.keep(chain(listing.bases, listing.deleted))
+            self.taken = {base: end for base, end in seen if base < lowest and base in listing.deleted}
+            self.whole = listing
+        else:  # it may miss names, so it takes nothing back
+            self.taken.update((base, end) for base, end in seen if base < lowest and base in listing.deleted)
         # A segment that was merged, or whose neighbour was, is another one now: what was shipped of it stands in the
         # store, and is weighed anew. What retention took is what it was.
         for done in (self.shipped, self.filling):
             for base, shipped in list(done.items()):
                 if base >= lowest and _following(listing.bases, base) != shipped.next_base:
                     del done[base]
+
+    def look_again_below(self) -> None:
+        """What was found out about `.deleted` files is not so any more."""
+        self.hanging.clear()
+        self.below = frozenset()
+
+    def unknown_below(self, listing: Listing) -> bool:
+        """Whether a `.deleted` file below the lowest live one was not looked at yet, and not seen live either."""
+        lowest = listing.bases[0]
+        return any(base < lowest and base not in self.taken and base not in self.below for base in listing.deleted)
 
     def take_position(self, position: Position) -> None:
         """The store's word, read or written; what lies below it needs no further thought."""
@@ -134,7 +166,7 @@ class PartitionState:
         """Whether it is time to see that no Java uploader wrote since; each time is twice as far off as the last.
 
         Args:
-            now: when the directory was listed, ns since the epoch.
+            now: when the directory was listed, ns of the monotonic clock.
         """
         if not self.look_seconds or self.position is None or self.asking or self.committing:
             return False
@@ -173,6 +205,16 @@ class PartitionState:
         if position is not None and overlapping(position.gaps, done.base, done.next_base):
             self.filling[done.base] = done
 
+    def waits_for_directory(self) -> Wait | None:
+        """Which of several live directories the broker uses, where that is not sure."""
+        if self.rivals is None or self.directory is not None:
+            return None
+        paths = ", ".join(str(listing.directory) for listing in self.rivals.listings)
+        return Wait(
+            WaitReason.DIRECTORIES,
+            f"the high watermark checkpoints to show which of several live directories the broker uses: {paths}",
+        )
+
     def waits_for(self, reign: Reign, listing: Listing) -> Wait | None:
         """What must be so before anything of the partition can go, and is not."""
         if not listing.bases:
@@ -182,8 +224,13 @@ class PartitionState:
             return Wait(WaitReason.TOPIC_ID, f"the topic id {reign.topic_id}: its partition.metadata says {said}")
         if listing.swapping:  # what is lowest, or whose neighbour, cannot be told before
             return Wait(WaitReason.RENAMES, "the end of the log cleaner's renames")
+        if (epoch := waits_for_epoch(reign, listing)) is not None:
+            return epoch
         if self.high_watermark is None:
-            return Wait(WaitReason.HIGH_WATERMARK, "a high watermark checkpoint written since the broker leads it")
+            return Wait(
+                WaitReason.HIGH_WATERMARK,
+                "the partition's entry in the second high watermark checkpoint that the broker writes as its leader",
+            )
         return None
 
     def misses(self) -> Wait | None:
@@ -195,12 +242,27 @@ class PartitionState:
     def held(self, listing: Listing, offset: int) -> Iterator[tuple[int, int]]:
         """(base, next base) of the closed segments that are here and reach above `offset`, by base.
 
-        Those that retention took and has only renamed so far come first; the others are live.
+        Those that retention took and has only renamed so far come first; the others are live. Of those that hang, the
+        end of the last batch is given instead of the next base.
         """
         bases = listing.bases
-        yield from sorted((base, end) for base, end in self.taken.items() if base < bases[0] and end > offset)
+        if self.taken or self.hanging:
+            gone = {base: file.end for base, file in self.hanging.items() if base in listing.deleted} | self.taken
+            yield from sorted((base, end) for base, end in gone.items() if base < bases[0] and end > offset)
         for index in range(max(0, bisect_right(bases, offset) - 1), len(bases) - 1):
             yield bases[index], bases[index + 1]
+
+    def saw(self, base: int, next_base: int) -> bool:
+        """Whether a whole listing of this leadership showed two bases as live neighbours."""
+        return self.taken.get(base) == next_base or (
+            self.whole is not None and _following(self.whole.bases, base) == next_base
+        )
+
+    def hangs(self, base: int, listing: Listing) -> FileState | None:
+        """The `.deleted` file that is to be shipped; None of a segment that is, or was seen, live."""
+        if base in self.taken or base >= listing.bases[0] or base not in self.hanging:
+            return None
+        return self.hanging[base].state
 
     def holds(self, listing: Listing, offset: int) -> bool:
         """Whether a closed segment here, or the active one, is the one to hold `offset`."""
@@ -225,6 +287,19 @@ class PartitionState:
         """Whether the segment to go on with is shipped, and does not reach beyond the next offset."""
         done = self.shipped.get(base)
         return done is not None and base not in self.in_flight and done.end <= next_offset
+
+
+def waits_for_epoch(reign: Reign, listing: Listing) -> Wait | None:
+    """What keeps the broker's own `leader-epoch-checkpoint` from saying that this leadership has begun, if anything."""
+    last = listing.last_epoch
+    if last.file is EpochFile.UNREADABLE:
+        return Wait(WaitReason.EPOCH, f"a readable leader-epoch-checkpoint: {last.error}")
+    if last.file is EpochFile.ABSENT or last.epoch == reign.epoch:
+        return None
+    ends = "without an entry" if last.epoch is None else f"with {last.epoch}"
+    return Wait(
+        WaitReason.EPOCH, f"leader epoch {reign.epoch} in the broker's leader-epoch-checkpoint, which ends {ends}"
+    )
 
 
 def _below(bases: tuple[int, ...], lowest: int) -> Iterator[tuple[int, int]]:

@@ -1,7 +1,7 @@
 """Whether a reign is still what an agent takes it for: by the broker's own log, and by what the store shows."""
 
 from ts_common.errors import SegmentChanged, TieredStorageError
-from ts_uploader.events import Listing, Reign
+from ts_uploader.events import EpochFile, Listing, Reign
 from ts_uploader.local_log import local_epochs
 
 
@@ -16,8 +16,11 @@ def check_reign(listing: Listing, reign: Reign) -> None:
 
     Raises:
         SegmentChanged: the leadership source and the broker's log are not of one mind (yet, or any more).
+        CorruptData, OSError: the checkpoint cannot be read, which is no sign of an old magic.
     """
     local = local_epochs(listing.directory)
+    if local is None and listing.last_epoch.file is not EpochFile.ABSENT:
+        raise SegmentChanged(f"{listing.directory}: its leader epoch checkpoint is gone")
     if local is not None and (not local.pairs or local.pairs[-1][0] != reign.epoch):
         ends = local.pairs[-1][0] if local.pairs else "nothing"
         raise SegmentChanged(

@@ -13,7 +13,9 @@ from ts_uploader.waiting import Wait, WaitReason
 
 # One failure is the ordinary course of things: a file is renamed, a request is cut.
 _MORE_THAN_ORDINARY: Final = 2
-_COMMIT: Final = -1  # stands for the commit among base offsets, none of which is negative
+# These stand among base offsets, none of which is negative, for the commit and for a look at `.deleted` files.
+_COMMIT: Final = -1
+_LOOK_BELOW: Final = -2
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,14 @@ class Retries:
         """A commit failed, or was refused."""
         self._note(_COMMIT, WaitReason.COMMIT, f"the commit: {text}")
 
+    def look_below_failed(self, text: str) -> None:
+        """The `.deleted` files could not be looked at."""
+        self._note(_LOOK_BELOW, WaitReason.GAP, f"a look at the .deleted files: {text}")
+
+    def looked_below(self) -> None:
+        """The `.deleted` files were looked at."""
+        self._troubles.pop(_LOOK_BELOW, None)
+
     def shipped(self, base: int) -> None:
         """A segment is whole in the store."""
         self._troubles.pop(base, None)
@@ -83,19 +93,24 @@ class Retries:
         """A commit stands in the store."""
         self._troubles.pop(_COMMIT, None)
 
-    def listed(self, bases: Iterable[int]) -> None:
-        """A listing came: it releases what the look held back, and says what is still there to be in trouble."""
+    def listed(self) -> None:
+        """A listing came: it releases what the look held back, if that is over."""
         if not self.look_pending:
             self.held_back.clear()
+
+    def keep(self, bases: Iterable[int]) -> None:
+        """Forget the trouble with segments other than these: a whole listing shows no others."""
         if self._troubles:
-            there = {_COMMIT, *bases}
+            there = {_COMMIT, _LOOK_BELOW, *bases}
             self._troubles = {base: trouble for base, trouble in self._troubles.items() if base in there}
 
     def trouble(self, bases: Iterable[int]) -> Trouble | None:
         """What keeps failing: the commit before all segments, then the lowest of these; else what failed once."""
         if not self._troubles:
             return None
-        found = [trouble for base in (_COMMIT, *bases) if (trouble := self._troubles.get(base)) is not None]
+        found = [
+            trouble for base in (_COMMIT, _LOOK_BELOW, *bases) if (trouble := self._troubles.get(base)) is not None
+        ]
         return next((trouble for trouble in found if trouble.times >= _MORE_THAN_ORDINARY), found[0] if found else None)
 
     def _note(self, key: int, reason: WaitReason, text: str) -> None:

@@ -7,31 +7,15 @@ that forgets the scan. Only memory is at stake in what is kept too long, so nobo
 import os
 import threading
 from collections import OrderedDict
-from typing import Final, NamedTuple
+from typing import Final
 
 from ts_common.log_format.scan import SegmentScan
+from ts_uploader.events import FileState
 from ts_uploader.segment_file import OpenLog
 
 # A scan takes some 900 bytes, and 120 for each pair in it. So this is 4 MB, and fewer than 4096 segments.
 _SCAN_WEIGHT: Final = 8
 WEIGHT_LIMIT: Final = 4096 * _SCAN_WEIGHT
-
-
-class FileState(NamedTuple):
-    """A file that has not changed bears the same.
-
-    Attributes:
-        device: that holds it.
-        inode: on that device, used again after an unlink.
-        size: bytes, when it was opened.
-        changed_ns: its change time. Whatever writes, cuts or renames moves that; the modification time would not do,
-            because the log cleaner sets that of a new file to that of an old one.
-    """
-
-    device: int
-    inode: int
-    size: int
-    changed_ns: int
 
 
 def file_state(log: OpenLog) -> FileState:

@@ -35,6 +35,7 @@ class OpenLog:
         size: bytes, when it was opened.
         age_seconds: since it was written last, when it was opened.
         pulled: what of it came into the page cache by reading here.
+        deleted: whether that path is its `.deleted` one.
     """
 
     path: Path
@@ -43,6 +44,7 @@ class OpenLog:
     size: int
     age_seconds: float
     pulled: PulledPages
+    deleted: bool = False
 
     def reader(self, position: int = 0) -> "Reader":
         """A reader of its own over the bytes from `position` on, in order."""
@@ -111,34 +113,47 @@ class Reader:
 
 
 @contextmanager
-def open_log(directory: Path, base: int) -> Iterator[OpenLog]:
-    """Open a segment's `.log`, or what is left of it under its `.deleted` name.
+def open_log(directory: Path, base: int, *, deleted: bool = False) -> Iterator[OpenLog]:
+    """Open a segment's `.log` under its live name or, where that is asked for, under its `.deleted` one.
+
+    Never under whichever of the two is there: while the cleaner replaces a segment, the `.deleted` name leads to the
+    old file before the live one leads to the new.
 
     Raises:
-        SegmentChanged: it is gone, or no regular file.
+        SegmentChanged: there is no file of that name, or it is no regular file.
     """
-    descriptor, path = open_either(directory, base, LOG_SUFFIX)
+    path = directory / f"{base:020d}{LOG_SUFFIX}{_DELETED if deleted else ''}"
+    try:
+        descriptor = os.open(path, _FLAGS)
+    except FileNotFoundError as gone:
+        raise SegmentChanged(f"{path} is gone") from gone
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise SegmentChanged(f"{path} is no regular file")
         age_seconds = max(0.0, time.time() - status.st_mtime)
         with _pulled_pages(descriptor, status.st_size) as pulled:
-            yield OpenLog(path, descriptor, status.st_ino, status.st_size, age_seconds, pulled)
+            yield OpenLog(path, descriptor, status.st_ino, status.st_size, age_seconds, pulled, deleted)
     finally:
         os.close(descriptor)
 
 
-def open_either(directory: Path, base: int, suffix: str) -> tuple[int, Path]:
-    """A descriptor and the path that it was opened under: the live name or, where that is gone, the `.deleted` one.
+def open_index(directory: Path, base: int, suffix: str, *, deleted: bool) -> int:
+    """A descriptor of one of a segment's index files.
+
+    Args:
+        directory: the partition's.
+        base: base offset of the segment.
+        suffix: of the index.
+        deleted: also under its `.deleted` name, where the live one is gone.
 
     Raises:
-        SegmentChanged: there is neither.
+        SegmentChanged: there is none.
     """
     live = directory / f"{base:020d}{suffix}"
-    for path in (live, live.with_name(live.name + _DELETED)):
+    for path in (live, live.with_name(live.name + _DELETED))[: 2 if deleted else 1]:
         try:
-            return os.open(path, _FLAGS), path
+            return os.open(path, _FLAGS)
         except FileNotFoundError:
             continue
     raise SegmentChanged(f"{live} is gone")

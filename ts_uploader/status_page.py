@@ -21,7 +21,7 @@ _MESSAGE = 400  # characters
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 HEADERS: Mapping[str, str] = {"Content-Security-Policy": _POLICY, "Cache-Control": "no-store"}
 _MISSING = {
-    "store": "an object store has not answered yet",
+    "store": "an object store has not answered yet, or refuses this agent (then the last error says why)",
     "log_dirs": "the log dirs have not been read yet",
     "leadership": "the source of leadership has not answered yet",
 }

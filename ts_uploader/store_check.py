@@ -1,6 +1,7 @@
 """What the agent asks of a store before it ships anything, so that what the store refuses is told at the start.
 
-    HeadBucket; under which entropy widths does it hold this cluster?
+    HeadBucket
+    the cluster's layout; where there is none: under which entropy widths does it hold this cluster?
     the probe, with all options: where there is none (`If-None-Match: *`), or else over the one that stands (`If-Match`)
     the probe again, where there is none: must be refused, or two agents could overwrite each other's objects
     the probe over something else (`If-Match` with an ETag that is not its own): must be refused, likewise
@@ -18,8 +19,8 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 
-from ts_common.directories import entropy_widths
 from ts_common.errors import (
+    AccessDenied,
     LookFirstError,
     ObjectNotFound,
     OutcomeUnknown,
@@ -33,6 +34,7 @@ from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
 from ts_common.store.option_table import NAME_OF
 from ts_common.store.options import PREFIX, Endpoint, StorageOptions
 from ts_common.store.unconditional import WHAT_IS_LOST
+from ts_uploader.layout import other_width
 
 CONDITIONAL_KEY = "storage.service.conditional.writes"
 PROBE = b"Written by each ts-uploader agent at its start, to see what this store refuses. No reader looks at it.\n"
@@ -65,16 +67,12 @@ def problems_of(
 
     Raises:
         StoreUnavailable: the store does not answer at this moment.
+        AccessDenied: the store refuses this identity, whatever the options.
         OperatorError: the location cannot be used at all.
     """
     store.check()
-    widths = entropy_widths(store, keys.cluster)
-    if widths and max(keys.entropy_bits, 0) not in widths:
-        held = ", ".join(str(width) for width in sorted(widths))
-        return [
-            f"ts.segment.uploader.s3.prefix.entropy.bits={keys.entropy_bits}: {endpoint.location} holds cluster "
-            f"{keys.cluster} with {held} bits (0: none); with another width readers would not find both"
-        ]
+    if (other := other_width(store, keys)) is not None:
+        return [other]
     refused = _refusal(store)
     if refused is not None:
         return _refused_options(refused, endpoint, open_with)
@@ -124,7 +122,12 @@ def _refusal(store: ObjectStore) -> TieredStorageError | None:
 
 
 def _refused_options(whole: TieredStorageError, endpoint: Endpoint, open_with: Open) -> list[str]:
-    """Which options a store refuses that refused all of them together with `whole`."""
+    """Which options a store refuses that refused all of them together with `whole`.
+
+    Raises:
+        StoreUnavailable: it refuses every object, and that is no refusal of this identity.
+        AccessDenied: it refuses this identity every object.
+    """
     storing = endpoint.options.storing
 
     def refused_with(names: tuple[str, ...]) -> TieredStorageError | None:
@@ -146,6 +149,8 @@ def _refused_options(whole: TieredStorageError, endpoint: Endpoint, open_with: O
     if not waiting or (not taken and refused_with(()) is not None):
         if isinstance(whole, LookFirstError):
             raise StoreUnavailable(f"{endpoint.location} takes no object at this moment: {whole}") from whole
+        if isinstance(whole, AccessDenied):  # which may pass
+            raise whole
         return [f"{endpoint.location}: {whole}" if endpoint.location not in str(whole) else str(whole)]
     return [_told(endpoint, names, errors[names], missing) for names, missing in waiting]
 

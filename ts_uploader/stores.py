@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from ts_common.config import ClusterConfig
 from ts_common.endpoints import EndpointProvider
-from ts_common.errors import ConfigurationError, RetryError, TieredStorageError
+from ts_common.errors import AccessDenied, ConfigurationError, RetryError, TieredStorageError
 from ts_common.object_keys import ClusterKeys
 from ts_common.store.allowance import Allowance
 from ts_common.store.contract import ObjectStore
@@ -14,6 +14,7 @@ from ts_common.store.factory import open_store
 from ts_common.store.options import Endpoint, StorageOptions
 from ts_common.store.paced import Pace, PacedStore
 from ts_uploader.findings import Finding, error, unanswered
+from ts_uploader.layout import settle_layout
 from ts_uploader.progress import beat
 from ts_uploader.store_check import problems_of
 from ts_uploader.store_findings import thorough
@@ -58,15 +59,34 @@ class Stores:
     def check(self, keys: ClusterKeys) -> None:
         """Refuse to start where a store does not do as configured, or holds this cluster under another entropy width.
 
+        The cluster's layout is written to each store that has none.
+
         Raises:
-            ConfigurationError: all problems at once.
+            ConfigurationError: all problems at once, refusals of the identity among them.
+            AccessDenied: nothing but refusals of the identity, which may pass: all of them at once.
             StoreUnavailable: a store does not answer at this moment.
         """
         problems: list[str] = []
+        refusals: list[str] = []
         for endpoint in self._all():
-            problems += self._problems(endpoint, keys)
+            try:
+                problems += self._problems(endpoint, keys)
+            except AccessDenied as refused:
+                refusals.append(_placed(endpoint, refused))
         if problems:
-            raise ConfigurationError("the object store", list(dict.fromkeys(problems)))
+            raise ConfigurationError("the object store", list(dict.fromkeys(problems + refusals)))
+        if refusals:
+            raise AccessDenied("; ".join(dict.fromkeys(refusals)))
+        # Behind all else: where one store is refused, no other gets a layout.
+        others = [settle_layout(self._open(endpoint), keys) for endpoint in self._all()]
+        if any(others):
+            raise ConfigurationError("the object store", list(dict.fromkeys(other for other in others if other)))
+
+    def reopen(self) -> None:
+        """Close every store, so that the next use finds the credentials of then. No other thread may use one now."""
+        with self._lock:
+            self.close()
+            self._opened.clear()
 
     def findings(self, keys: ClusterKeys) -> list[Finding]:
         """What `check` would refuse of each store, and all that is worth knowing of the others."""
@@ -90,7 +110,7 @@ class Stores:
         """What has to be mended before anything is shipped to an endpoint.
 
         Raises:
-            StoreUnavailable: not a matter of configuration: it may answer later.
+            StoreUnavailable, AccessDenied: no matter of configuration alone: it may answer, or admit the agent, later.
         """
 
         def open_with(options: StorageOptions) -> ObjectStore:
@@ -99,12 +119,12 @@ class Stores:
         try:
             conditional = self._config.conditional_writes
             return problems_of(self._open(endpoint), keys, endpoint, open_with, conditional=conditional)
-        except RetryError:
+        except (RetryError, AccessDenied):
             raise
         except ConfigurationError as refused:
             return list(refused.problems)
         except TieredStorageError as refused:
-            return [str(refused) if endpoint.location in str(refused) else f"{endpoint.location}: {refused}"]
+            return [_placed(endpoint, refused)]
 
     def close(self) -> None:
         """Close every store."""
@@ -128,3 +148,8 @@ class Stores:
             allowance=self.allowance,
         )
         return PacedStore(store, self.pace, threads=threads)
+
+
+def _placed(endpoint: Endpoint, refused: TieredStorageError) -> str:
+    """An error with the place that it is of."""
+    return str(refused) if endpoint.location in str(refused) else f"{endpoint.location}: {refused}"

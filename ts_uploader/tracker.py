@@ -4,15 +4,16 @@ A partition is worked on while four things are known, each from its own source:
 
 - a reign (leadership): this broker leads, in this epoch, this topic id;
 - a listing (scan): the live directory has that topic id, and these segments are closed;
-- a high watermark (checkpoint): written by the broker after the reign and the directory were first seen;
+- a high watermark (checkpoint): collected by the broker in this reign, of this directory (`high_watermarks`);
 - a position (store): where the archive's run ends.
 
 Then the segments from the one that contains the next offset on go up, several at once, up to the high watermark; the
 commit moves along the run only, whatever later segments did (protocol rules 1 to 4 and 8 of the design).
 
-A segment that was seen live in this reign and that retention took since still goes up, as long as its files are there
-under another name. What is gone for good becomes a gap, once two listings a checkpoint interval apart agree on it; a
-recorded gap that this log holds after all is filled (rule 10).
+A segment that retention took still goes up, as long as its files are there under their `.deleted` names, if it was
+seen live in this leadership or hangs on what lives (`ts_uploader.hanging`). What is gone for good becomes a gap, once
+two whole listings a checkpoint interval apart agree on it; a recorded gap that this log holds after all is filled
+(rule 10).
 
 Whatever goes wrong, the position is forgotten and read from the store again; what was shipped in the same reign stays
 shipped. The one thread that calls `observe` and `conclude` owns all state here.
@@ -23,6 +24,7 @@ import itertools
 from ts_common.config import OffsetReset
 from ts_common.model import TopicPartition
 from ts_uploader.backlog import Backlog
+from ts_uploader.directories import Rivals
 from ts_uploader.events import (
     AnyTask,
     Asked,
@@ -36,7 +38,9 @@ from ts_uploader.events import (
     HighWatermarks,
     Led,
     Listing,
+    LookBelow,
     LookDue,
+    LookedBelow,
     NotLed,
     Observation,
     PassGap,
@@ -44,10 +48,12 @@ from ts_uploader.events import (
     Reign,
     Rescan,
     Result,
+    SeveralDirectories,
     Ship,
     Shipped,
     WriteCommit,
 )
+from ts_uploader.high_watermarks import Checkpoints, Counting
 from ts_uploader.partition_state import PartitionState, overlapping
 from ts_uploader.why import why
 
@@ -79,6 +85,7 @@ class Tracker:
         self._window = segments_in_flight
         self._checkpoint_seconds = checkpoint_seconds
         self._partitions: dict[TopicPartition, PartitionState] = {}
+        self._checkpoints = Checkpoints()
         # One count for all, so that a partition that was forgotten and comes back never meets its old results.
         self._generations = itertools.count()
         self._absent: set[TopicPartition] = set()  # without a directory at the last `forget_absent`
@@ -90,11 +97,17 @@ class Tracker:
                 return self._on_high_watermarks(event)
             case Listing():
                 state = self._state(event.partition)
+                state.rivals = None
                 self._on_listing(state, event)
+            case SeveralDirectories():
+                state = self._state(event.partition)
+                if state.rivals is None or not state.rivals.take_listings(event):
+                    state.rivals = Rivals(event)
+                self._on_rivals(state, state.rivals)
             case DirectoryGone():
                 state = self._state(event.partition)
-                state.listing = state.directory = None
-                self._start_over(state)
+                state.rivals = None
+                self._on_no_directory(state)
             case Led():
                 state = self._state(event.partition)
                 state.told = True
@@ -107,7 +120,9 @@ class Tracker:
                 if state.reign is not None:
                     state.reign = None
                     self._start_over(state)
-        if state.reign is None and state.directory is None:
+        if isinstance(event, Led | NotLed) and state.listing is not None:
+            self._count(state, state.listing, None)
+        if state.reign is None and not state.is_here:
             del self._partitions[event.partition]
         return self._advance(state)
 
@@ -131,6 +146,11 @@ class Tracker:
             case Committed():
                 state.committing = False
                 state.take_committed(result.position)
+            case LookedBelow():
+                state.looking = False
+                state.retries.looked_below()
+                state.hanging = {file.base: file for file in result.hanging}
+                state.below, state.below_wanted = result.below, result.wanted
             case Fenced():
                 state.fenced = result.reign
                 state.reign = None
@@ -139,6 +159,7 @@ class Tracker:
                 self._on_failed(state, result)
             case Changed():
                 state.in_flight.discard(result.base)
+                state.look_again_below()
                 # The listing is known to be old: nothing more is taken from it until a new one comes.
                 state.listing = None
                 if not state.retries.changed(result.base, result.reason):
@@ -153,8 +174,13 @@ class Tracker:
         """What waits, of every partition that is led here, or that the source still says is."""
         waiting = {}
         for partition, state in self._partitions.items():
+            undecided = state.waits_for_directory()
+            if undecided is not None and state.rivals is not None and state.said is not None:
+                # What waits is in one of the directories, and not known: the listing only says where one of them is.
+                waiting[partition] = Backlog(state.rivals.listings[0], None, 0, None, None, hole=False, wait=undecided)
+                continue
             # A listing that is known to be old still says more than nothing.
-            listing = state.listing or state.whole
+            listing = state.listing or state.shown
             if listing is None or state.said is None:
                 continue
             next_offset = state.reached
@@ -174,6 +200,8 @@ class Tracker:
                 next_offset=next_offset,
                 hole=hole,
                 wait=why(state, listing, unshipped),
+                high_watermark=None if state.reign is None else state.high_watermark,
+                counted_at=None if state.reign is None else state.counted_at,
             )
         return waiting
 
@@ -181,7 +209,7 @@ class Tracker:
         """The partitions here of which the source has never said who leads them: nothing of them can go.
 
         Args:
-            before: nanoseconds since the epoch; those that came later are left out.
+            before: nanoseconds of the monotonic clock; those that came later are left out.
         """
         return [
             partition
@@ -195,7 +223,7 @@ class Tracker:
         The source is not asked about them any more, so it never says that they are not led. A partition that only moves
         to another disk is back before that, and its reign goes on.
         """
-        absent = {partition for partition, state in self._partitions.items() if state.directory is None}
+        absent = {partition for partition, state in self._partitions.items() if not state.is_here}
         for partition in absent & self._absent:
             del self._partitions[partition]
         self._absent = absent - self._absent
@@ -213,9 +241,27 @@ class Tracker:
             self._start_over(state)
             state.directory = (listing.identity, listing.log_dir)
             state.appeared_at = listing.taken_at
+        self._count(state, listing, self._checkpoints.count_at(listing))
         state.take_listing(listing)
         if state.looks_again(listing.taken_at):
             state.position = None
+
+    def _count(self, state: PartitionState, listing: Listing, before: int | None) -> None:
+        """Count checkpoint files from here on where directory or leader epoch are others than before."""
+        if state.counting.begin(listing, state.reign, before):
+            state.high_watermark = None
+
+    def _on_no_directory(self, state: PartitionState) -> None:
+        state.listing = state.directory = None
+        state.counting = Counting()
+        self._start_over(state)
+
+    def _on_rivals(self, state: PartitionState, rivals: Rivals) -> None:
+        """Several directories are live: go on with the one that counts, or with none."""
+        if rivals.chosen is not None:
+            self._on_listing(state, rivals.chosen)
+        elif state.directory is not None or state.listing is not None:
+            self._on_no_directory(state)
 
     def _on_led(self, state: PartitionState, reign: Reign) -> None:
         fenced = state.fenced
@@ -234,6 +280,9 @@ class Tracker:
         elif failed.operation == AskStore.__name__:
             state.asking = False
             state.take_failed_question(failed.reason)
+        elif failed.operation == LookBelow.__name__:
+            state.looking = False
+            state.retries.look_below_failed(failed.reason)
         else:
             state.committing = False
             state.fills = None
@@ -241,15 +290,23 @@ class Tracker:
         state.forget_position()
 
     def _on_high_watermarks(self, event: HighWatermarks) -> list[AnyTask]:
+        self._checkpoints.take(event)
         tasks: list[AnyTask] = []
         for state in self._partitions.values():
+            if state.rivals is not None:
+                chosen = state.rivals.chosen
+                state.rivals.take_reading(event, self._checkpoints)
+                if state.rivals.chosen is not chosen:
+                    self._on_rivals(state, state.rivals)
             listing, reign = state.listing, state.reign
-            if listing is None or reign is None or listing.log_dir != event.log_dir:
+            if state.directory is None or state.directory[1] != event.log_dir:
                 continue
-            if event.written_at <= max(reign.seen_at, state.appeared_at):
+            counts = state.counting.counts(event.log_dir, self._checkpoints)
+            if listing is None or reign is None or not counts or event.offsets is None:
                 continue
             state.high_watermark = event.offsets.get((state.partition.topic, state.partition.partition))
             state.take_checkpoint()
+            state.counted_at = None if event.file is None else event.file[0][1]
             self._doubt(state)
             tasks += self._advance(state)
         return tasks
@@ -284,6 +341,7 @@ class Tracker:
         if run and not state.committing:
             state.committing = True
             tasks.append(WriteCommit(state.partition, state.generation, reign, state.position, run))
+        tasks += self._look_below(state, reign, listing, state.position)
         tasks += self._gap(state, reign, listing, state.position)
         tasks += self._fill(state, reign, listing, state.position)
         return tasks + self._ships(state, reign, listing, state.position)
@@ -318,19 +376,46 @@ class Tracker:
                         next_base,
                         position.epochs,
                         position.next_offset,
+                        seen=state.saw(base, next_base),
+                        hangs=state.hangs(base, listing),
+                        variants_below=position.lineage.highest if position.lineage is not None else 0,
                     )
                 )
         return tasks
 
+    def _look_below(self, state: PartitionState, reign: Reign, listing: Listing, position: Position) -> list[AnyTask]:
+        """Find out whether `.deleted` files of before this leadership hold what is missing in the store."""
+        wanted = min((position.next_offset, *(low for low, _ in position.gaps)))
+        known = not state.unknown_below(listing) and (wanted >= state.below_wanted or not state.below)
+        if state.looking or wanted >= listing.bases[0] or known:
+            return []
+        state.looking = True
+        seen = frozenset(state.taken)
+        return [
+            LookBelow(
+                state.partition,
+                state.generation,
+                reign,
+                listing,
+                position.epochs,
+                position.next_offset,
+                wanted,
+                seen,
+            )
+        ]
+
     def _gap(self, state: PartitionState, reign: Reign, listing: Listing, position: Position) -> list[AnyTask]:
-        """Pass what this broker does not hold any more, once that is sure."""
+        """Pass what this broker does not hold any more, once two whole listings agree on that."""
         if state.holds(listing, position.next_offset):
             state.gap_since = None
             return []
-        if state.gap_since is None:
+        patience = self._checkpoint_seconds * _NANOSECONDS
+        if state.gap_since is None and listing.whole:
             state.gap_since = listing.taken_at
-        if listing.taken_at - state.gap_since < self._checkpoint_seconds * _NANOSECONDS:
+        if not listing.whole or state.gap_since is None or listing.taken_at - state.gap_since < patience:
             return self._second_look(state)
+        if state.looking or state.unknown_below(listing):
+            return []
         end, _ = next(state.held(listing, position.next_offset), (listing.bases[0], 0))
         # What is still being read from an open file may yet be shipped, though its names are gone.
         if state.committing or any(base < end for base in state.in_flight):
@@ -349,7 +434,7 @@ class Tracker:
 
     def _fill(self, state: PartitionState, reign: Reign, listing: Listing, position: Position) -> list[AnyTask]:
         """Commit a recorded gap as filled, once every segment of it that this broker holds stands in the store."""
-        if state.committing:
+        if state.committing or state.looking:
             return []
         for gap in position.gaps:
             inside = [base for base, end in state.held(listing, gap[0]) if overlapping((gap,), base, end)]

@@ -17,6 +17,8 @@ class WaitReason(StrEnum):
     SEGMENT = "segment"
     TOPIC_ID = "topic_id"
     RENAMES = "renames"
+    DIRECTORIES = "directories"
+    EPOCH = "epoch"
     HIGH_WATERMARK = "high_watermark"
     STORE = "store"
     LEADERSHIP = "leadership"
@@ -34,7 +36,9 @@ WAIT_REASONS: Mapping[WaitReason, str] = {
     WaitReason.SEGMENT: "its directory holds no segment",
     WaitReason.TOPIC_ID: "the directory is not of the topic id that the cluster names",
     WaitReason.RENAMES: "the log cleaner's renames have not ended",
-    WaitReason.HIGH_WATERMARK: "the broker wrote no high watermark since it leads",
+    WaitReason.DIRECTORIES: "several log dirs hold a live directory of it, and no checkpoint shows which one is used",
+    WaitReason.EPOCH: "the broker's leader-epoch-checkpoint is unreadable, or does not end with this leader epoch",
+    WaitReason.HIGH_WATERMARK: "the broker has not written its second high watermark checkpoint as the leader",
     WaitReason.STORE: "the store did not say where to go on, twice in a row or more",
     WaitReason.LEADERSHIP: "the store shows a later reign than the leadership source",
     WaitReason.LEADER: "the leadership source has never said who leads it, so it may be led here",

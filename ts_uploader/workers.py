@@ -21,6 +21,8 @@ from ts_uploader.events import (
     Failed,
     Fenced,
     FillGap,
+    LookBelow,
+    LookedBelow,
     PassGap,
     Rescan,
     Result,
@@ -30,6 +32,7 @@ from ts_uploader.events import (
     WriteCommit,
 )
 from ts_uploader.failures import failure_reason
+from ts_uploader.hanging import look_below
 from ts_uploader.metrics import GAP_BY_REQUEST, GAP_DELETED, Metrics
 from ts_uploader.reign import ReignOver
 from ts_uploader.uploader import Uploader
@@ -79,7 +82,7 @@ class Performer:
     def perform(self, task: AnyTask) -> Result | None:
         """What became of a task; a rescan answers through the watcher."""
         if isinstance(task, Rescan):
-            self._watcher.hint(task.partition)
+            self._watcher.hint(task.partition, whole=True)
             return None
         try:
             return self._perform(task)
@@ -112,6 +115,14 @@ class Performer:
                 asked = self._commits.ask(task)
                 if asked.lost is not None:
                     self._metrics.lost_offsets.inc(asked.lost[1] - asked.lost[0])
+                if asked.legacy:
+                    self._metrics.legacy_rewinds.inc()
+                    log.error(
+                        "an election lost records of magic 0 or 1; readers may show lost records from there on, and "
+                        "hide the new leader's (runbook: old magic and unclean elections)",
+                        partition=str(asked.partition),
+                        lost=asked.lost,
+                    )
                 return asked
             case WriteCommit():
                 committed = self._committed(self._commits.write(task))
@@ -123,6 +134,8 @@ class Performer:
                 return self._committed(self._commits.pass_gap(task))
             case FillGap():
                 return self._committed(self._commits.fill_gap(task))
+            case LookBelow():
+                return self._looked(look_below(task))
         raise TypeError(f"no such task: {task!r}")
 
     def _committed(self, committed: Committed) -> Committed:
@@ -135,6 +148,17 @@ class Performer:
                 "offsets exist nowhere any more", partition=partition, start=start, end=end, reason=committed.reason
             )
         return committed
+
+    def _looked(self, looked: LookedBelow) -> LookedBelow:
+        bases = [file.base for file in looked.hanging]
+        log.info(
+            ".deleted files of before this leadership were looked at",
+            partition=str(looked.partition),
+            of_this_log=len(bases),
+            others=len(looked.below) - len(bases),
+            lowest=bases[0] if bases else None,
+        )
+        return looked
 
     def _observe_lag(self, run: Iterable[Shipped]) -> None:
         now = time.time()

@@ -18,8 +18,10 @@ import typer
 
 from ts_common.chosen_incarnation import NEWEST, parse_incarnation
 from ts_common.cluster_file import STUCK_AFTER_SECONDS, SUFFIX, ClusterFile, read_cluster_file
+from ts_common.config import ENTROPY_BITS_KEY
 from ts_common.directories import TopicDirectories, list_topics
 from ts_common.errors import ConfigurationError, QueryError
+from ts_common.layout import check_layout, keys_of
 from ts_common.model import is_cluster_id, is_topic_name
 from ts_common.object_keys import MAX_ENTROPY_BITS, ClusterKeys
 from ts_common.spelling import nearest
@@ -42,7 +44,11 @@ ClusterOption = Annotated[
     str | None, typer.Option("--cluster", help="With --url, or a directory of several files: the cluster's id.")
 ]
 EntropyOption = Annotated[
-    int | None, typer.Option("--entropy-bits", help="With --url: how many bits of MD5 stand in front of each key.")
+    int | None,
+    typer.Option(
+        "--entropy-bits",
+        help="With --url: how many bits of MD5 stand in front of each key; absent: as the archive says.",
+    ),
 ]
 TopicsArgument = Annotated[
     list[str] | None, typer.Argument(help="Names, or regular expressions over whole names; absent: all topics.")
@@ -64,11 +70,18 @@ class ArchiveName:
         keys: how its keys are made.
         endpoints: its locations, and how S3 is spoken to for each.
         file: of the cluster, where one was named.
+        told: whether somebody said the number of entropy bits; else it is that of the layout, see `settled`.
     """
 
     keys: ClusterKeys
     endpoints: tuple[Endpoint, ...]
     file: ClusterFile | None = None
+    told: bool = True
+
+    @property
+    def option(self) -> str:
+        """How the number of entropy bits is written where this archive was named."""
+        return "--entropy-bits=" if self.file is None else f"{ENTROPY_BITS_KEY}="
 
     @property
     def stuck_after_seconds(self) -> float:
@@ -128,7 +141,27 @@ def name_archive(
         problems.append(f"--entropy-bits={entropy_bits}: 0 to {MAX_ENTROPY_BITS} is expected")
     if problems or url is None or cluster is None:
         raise ConfigurationError(SOURCE, problems)
-    return ArchiveName(ClusterKeys(cluster, entropy_bits or 0), (Endpoint(url),))
+    return ArchiveName(ClusterKeys(cluster, entropy_bits or 0), (Endpoint(url),), told=entropy_bits is not None)
+
+
+def settled(name: ArchiveName, stores: Sequence[ObjectStore]) -> ArchiveName:
+    """The archive with the number of entropy bits that its layouts say, where nobody said one.
+
+    Args:
+        name: of the archive.
+        stores: of its endpoints.
+
+    Raises:
+        QueryError: a layout says another number than the one that was said.
+        CorruptData, NewerFormat: a layout that is none, or is a later release's.
+        StoreUnavailable, AccessDenied, BucketMissing: a store's.
+    """
+    if name.told:
+        for store in stores:
+            check_layout(store, name.keys, name.option)
+        return name
+    (store,) = stores  # only a file names several
+    return replace(name, keys=keys_of(store, name.keys.cluster, None))
 
 
 def _properties_file(config: Path, cluster: str | None) -> Path:
@@ -219,8 +252,7 @@ class Archive:
 
     def _nothing(self) -> str:
         if len(self._stores) == 1:
-            name = "--entropy-bits=" if self._name.file is None else "ts.segment.uploader.s3.prefix.entropy.bits="
-            return nothing_under(self._stores[0], self.keys, name)
+            return nothing_under(self._stores[0], self.keys, self._name.option)
         return f"{self._locations()} hold nothing of a cluster {self.keys.cluster} under these entropy bits"
 
     def _locations(self) -> str:
@@ -229,10 +261,14 @@ class Archive:
 
 @contextmanager
 def open_archive(name: ArchiveName, warn: Callable[[str], None]) -> Iterator[Archive]:
-    """The archive's stores, opened; they are closed at the end of the block."""
+    """The archive's stores, opened; they are closed at the end of the block.
+
+    Raises:
+        QueryError, CorruptData, NewerFormat, StoreUnavailable, AccessDenied, BucketMissing: as `settled`.
+    """
     with ExitStack() as stores:
         opened = [stores.enter_context(open_store(endpoint.location, endpoint.options)) for endpoint in name.endpoints]
-        yield Archive(name, opened, warn)
+        yield Archive(settled(name, opened), opened, warn)
 
 
 def parse_partitions(text: str | None) -> frozenset[int] | None:

@@ -162,9 +162,12 @@ class _Rows:
         from ts_common.log_format.arrow import COLUMNS_WITH_HEADERS  # noqa: PLC0415
         from ts_common.log_format.decode import MAX_ROWS  # noqa: PLC0415
         from ts_common.rows import read_ranges  # noqa: PLC0415
-        from ts_common.transactions import find_aborted  # noqa: PLC0415
+        from ts_common.transactions import Hidden, find_hidden  # noqa: PLC0415
 
-        aborted = find_aborted(self._store, self._whole_view, start, end) if self._is_committed and start < end else ()
+        asks = self._is_committed and start < end
+        hidden = find_hidden(self._store, self._whole_view, start, end) if asks else Hidden()
+        for cut_off in hidden.cut_off:
+            yield Missing(cut_off.first, cut_off.hole.start, cut_off.reason)
         names = [name for name in COLUMNS_WITH_HEADERS if name not in {"topic", "partition"}]
         max_rows = min(MAX_ROWS, self._most or MAX_ROWS)
         for is_hole, parts in groupby(self.view.plan(start, end), lambda part: isinstance(part, Hole)):
@@ -172,7 +175,9 @@ class _Rows:
                 yield from (missing_of(part) for part in parts if isinstance(part, Hole))
                 continue
             ranges = [part for part in parts if isinstance(part, ReadRange)]
-            for batch in read_ranges(self._store, ranges, names, aborted, max_rows=max_rows, way_out=_WAY_OUT):
+            for batch in read_ranges(
+                self._store, ranges, names, hidden.transactions, max_rows=max_rows, way_out=_WAY_OUT
+            ):
                 milliseconds = batch.column("timestamp").cast("int64").to_numpy() // 1000
                 rest = batch.drop_columns(["timestamp"])
                 for first in range(0, batch.num_rows, _ROWS):

@@ -166,7 +166,34 @@ LOG_START_WRONG = Kind(
     "log-start-wrong",
     _DAMAGED,
     "log.start is not there, or names an offset above the next offset.",
-    "The agent writes a missing one again when a reign begins. Put back the last version of one that is too high.",
+    "Until an agent mends it, readers are shown nothing, or what is left. The agent beside the leader writes a missing "
+    "one again when it next reads the commit; where log.start lies above the next offset, it takes the commit back "
+    "under a new lineage, and ships from there. Start that agent, and look at its log. An older version of log.start "
+    "does not help.",
+)
+HIDDEN_BELOW_LOG_START = Kind(
+    "hidden-below-log-start",
+    _DAMAGED,
+    "Living segments lie below log.start and were shipped after it was written: an election took the commit back below "
+    "log.start, and an agent of before lineages left log.start where it was. Readers are not shown these records.",
+    "Delete nothing, and stop what removes objects below log.start. Compare with what a broker holds "
+    "(--bootstrap-server). Then write the first of these offsets to log.start, as the runbook shows.",
+)
+LINEAGE_BEHIND = Kind(
+    "lineage-behind",
+    _ODD,
+    "log.start is of an older lineage than the commit: an agent took the commit back and ended before it wrote "
+    "log.start. Readers begin at the lower of log.start and the offset that the commit went back to.",
+    "The agent beside the leader writes log.start when it next reads the commit, and commits nothing before. Start it; "
+    "write neither object by hand.",
+)
+LINEAGE_AHEAD = Kind(
+    "lineage-ahead",
+    _DAMAGED,
+    "log.start is of a lineage that the commit does not have: a late agent made the commit again, or somebody put "
+    "back an older version of it. Readers end with an error.",
+    "The agent beside the leader takes the commit back under a new lineage. Start it, and look at its log; put no "
+    "older version of either object back.",
 )
 NEWER_FORMAT = Kind(
     "newer-format",

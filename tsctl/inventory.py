@@ -113,6 +113,7 @@ class PartitionListing:
         stranger_count: how many there are.
         has_incarnations: whether the topic of this directory's name has its list of incarnations here.
         has_others: whether anything but such a list, strangers and `log.start` lies here.
+        log_start_written: when `log.start` was written, seconds since the epoch; None where there is none.
         committed_at: when `offset.wm` was written, seconds since the epoch; None where there is none.
     """
 
@@ -124,6 +125,7 @@ class PartitionListing:
     stranger_count: int
     has_incarnations: bool
     has_others: bool
+    log_start_written: float | None = None
     committed_at: float | None = None
 
 
@@ -145,6 +147,7 @@ def list_partition(store: ObjectStore, keys: PartitionKeys) -> PartitionListing:
         stranger_count=notes.kinds["stranger"],
         has_incarnations=bool(notes.kinds["incarnations"]),
         has_others=any(notes.kinds[kind] for kind in ("segment", "commit", "gap", "chapter")),
+        log_start_written=notes.log_start_written,
         committed_at=notes.committed_at,
     )
 
@@ -159,6 +162,7 @@ class _Notes(WrappedStore):
         self.indexes: dict[str, str] = {}  # of stems without a `.log`
         self.gap_records: list[tuple[int, int, float]] = []
         self.strangers: list[str] = []
+        self.log_start_written: float | None = None
         self.committed_at: float | None = None
         self.kinds: Counter[str] = Counter()
 
@@ -184,9 +188,10 @@ class _Notes(WrappedStore):
     def _kind(self, name: str, info: ObjectInfo) -> str:
         if SegmentName.parse(name) is not None:
             return "segment"
-        if name in {COMMIT_NAME, LOG_START_NAME}:
-            if name == LOG_START_NAME:
-                return "start"
+        if name == LOG_START_NAME:
+            self.log_start_written = info.modified
+            return "start"
+        if name == COMMIT_NAME:
             self.committed_at = info.modified
             return "commit"
         if name == INCARNATIONS_NAME:

@@ -142,11 +142,12 @@ def _look(held: Sequence[HeldTopic], depth: Depth, output: Output) -> dict[str, 
         def look(one: tuple[HeldTopic, PartitionCatalog]) -> _Look:
             entry, catalog = one
             view = open_view(entry.store, catalog, damaged=damaged)
-            known = {copy.segment: copy for copy in view.copies}
-            beyond = [segment for segment in catalog.segments if segment not in known]
-            more = describe(entry.store, catalog.keys, beyond, catalog.chapters, damaged=damaged)
+            known = [*view.copies, *view.retired]
+            described = {copy.segment for copy in known}
+            beyond = [segment for segment in catalog.segments if segment not in described]
+            known += describe(entry.store, catalog.keys, beyond, catalog.chapters, damaged=damaged, gone=[])
             advance()
-            return _Look(catalog, view, tuple(sorted((*view.copies, *more), key=lambda copy: copy.segment.name.base)))
+            return _Look(catalog, view, tuple(sorted(known, key=lambda copy: copy.segment.name.base)))
 
         looks = in_threads(look, asked)
     for warning in (*(found.view.warning for found in looks if found.view.warning), *sorted(set(damaged))):

@@ -37,6 +37,7 @@ from tsctl.findings import (
     Kind,
 )
 from tsctl.inventory import PartitionListing
+from tsctl.log_start_check import check_log_start
 from tsctl.segment_check import Checked
 from tsctl.uncommitted import stuck_commit, uncommitted
 
@@ -87,6 +88,7 @@ def look_at_whole(
     found = [
         *findings,
         *_commit(listing, view, where, ages.old),
+        *check_log_start(listing, copies.values(), where),
         *_stuck(listing, where, ages),
         *_missing(store, listing, view, where),
         *_dead(view, where),

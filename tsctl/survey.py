@@ -21,7 +21,7 @@ from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.options import Endpoint
 from ts_common.topics import nothing_under
-from tsctl.archive import SOURCE, ArchiveName, chooser
+from tsctl.archive import SOURCE, ArchiveName, chooser, settled
 from tsctl.audit import Side, audit, compare_records, with_cluster
 from tsctl.coverage import Coverage
 from tsctl.findings import UNREADABLE, Finding, Severity, severity_of, worst_first
@@ -102,6 +102,7 @@ def survey(name: ArchiveName, wanted: Wanted, output: Output) -> Survey:
     verified: list[Verified] = []
     known: set[str] = set()
     with _stores(name) as stores:
+        name = settled(name, [store for _, store in stores])
         for endpoint, store in stores:
             found, topics = _verify(name, wanted, endpoint, store, output)
             verified.append(found)
@@ -222,8 +223,7 @@ class _Progress:
 def _check_known(name: ArchiveName, wanted: Wanted, known: set[str], stores: Sequence[ObjectStore]) -> None:
     """Each topic that is asked for by name is there; an archive of nothing is a mistake, not an answer."""
     if not known:
-        option = "--entropy-bits=" if name.file is None else "ts.segment.uploader.s3.prefix.entropy.bits="
-        raise QueryError(nothing_under(stores[0], name.keys, option))
+        raise QueryError(nothing_under(stores[0], name.keys, name.option))
     for text in wanted.topics:
         choose = chooser([text])
         if not any(choose(topic) for topic in known):

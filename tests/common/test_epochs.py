@@ -138,3 +138,48 @@ def test_a_batch_without_an_epoch_neither_kills_nor_dies() -> None:
     """Magic 0 and 1 have none; what follows them is weighed as ever."""
     assert LINE.live_end(((NO_EPOCH, 0), (3, 150)), 0, 200) == 200
     assert LINE.live_end(((NO_EPOCH, 0), (2, 150)), 0, 200) == 150
+
+
+@st.composite
+def rising(draw: st.DrawFn, lowest: int) -> tuple[tuple[int, int], ...]:
+    """(epoch, start offset) pairs of a list: both rise."""
+    epochs = draw(st.lists(st.integers(lowest, 5), unique=True, max_size=4).map(sorted))
+    starts = draw(st.lists(st.integers(0, 20), min_size=len(epochs), max_size=len(epochs), unique=True).map(sorted))
+    return tuple(zip(epochs, starts, strict=True))
+
+
+@given(
+    rising(NO_EPOCH),
+    st.lists(st.tuples(st.integers(NO_EPOCH, 5), st.integers(0, 20)), max_size=5, unique_by=lambda pair: pair[1]),
+    st.integers(0, 20),
+    st.integers(1, 20),
+)
+def test_r05_a_copy_lives_up_to_the_last_offset_at_which_it_agrees_with_the_list(
+    pairs: tuple[tuple[int, int], ...], copy: list[tuple[int, int]], start: int, length: int
+) -> None:
+    """Reading rule 2, offset by offset: what agrees vouches for all below; behind it the first contradiction ends it.
+
+    An offset agrees where the copy's own epochs name it and the list gives it the same; -1 agrees with nothing and
+    contradicts nothing.
+    """
+    line, end = EpochLine(pairs), start + length
+    copy = sorted(copy, key=lambda pair: pair[1])
+
+    def named(offset: int) -> int:
+        return next((epoch for epoch, first in reversed(copy) if first <= offset), NO_EPOCH)
+
+    def listed(offset: int) -> int:
+        return next((epoch for epoch, first in reversed(pairs) if first <= offset), NO_EPOCH)
+
+    agreed = [offset for offset in range(end) if named(offset) == listed(offset) != NO_EPOCH]
+    behind = range(max([start, *(offset + 1 for offset in agreed)]), end)
+    contradicts = (o for o in behind if NO_EPOCH not in {named(o), listed(o)} and named(o) != listed(o))
+    assert line.live_end(copy, start, end) == next(contradicts, end)
+
+
+def test_r05_a_stretch_without_an_epoch_vouches_for_nothing() -> None:
+    """Of a copy whose end is old magic the dead part stays dead, whatever the list says at its end."""
+    line = EpochLine(((2, 0), (4, 100)))
+    assert line.live_end(((3, 100), (NO_EPOCH, 120)), 100, 200) == 100
+    assert line.live_end(((3, 100), (NO_EPOCH, 120), (4, 150)), 100, 200) == 200
+    assert EpochLine(((NO_EPOCH, 0), (4, 100))).live_end(((3, 0), (NO_EPOCH, 50)), 0, 100) == 100

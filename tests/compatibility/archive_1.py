@@ -17,7 +17,7 @@ from ts_common.object_keys import ClusterKeys
 from ts_common.plan import Hole, ReadRange
 from ts_common.rows import read_ranges
 from ts_common.store.contract import NO_METADATA, ObjectStore
-from ts_common.transactions import find_aborted, stable_end
+from ts_common.transactions import find_hidden, stable_end
 from ts_common.view import PartitionView, open_view
 from ts_local.oracle import Isolation, OracleRecord
 
@@ -116,7 +116,7 @@ def read(store: ObjectStore, view: PartitionView, isolation: Isolation) -> tuple
     """Every record that readers see, and the holes."""
     is_committed = isolation == "read_committed"
     end = stable_end(store, view) if is_committed else view.end
-    aborted = find_aborted(store, view, view.start, end) if is_committed else ()
+    aborted = find_hidden(store, view, view.start, end).transactions if is_committed else ()
     steps = view.plan(view.start, end)
     ranges = [step for step in steps if isinstance(step, ReadRange)]
     batches = read_ranges(store, ranges, COLUMNS_WITH_HEADERS, aborted)

@@ -12,7 +12,8 @@ from ts_common.config import OffsetReset
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_uploader.commit import CommitLog
-from ts_uploader.events import AnyTask, Led, Observation, Reign, Rescan
+from ts_uploader.events import AnyTask, Led, LookDue, Observation, Reign, Rescan
+from ts_uploader.high_watermarks import OTHER_FILES
 from ts_uploader.metrics import Metrics
 from ts_uploader.retention import TopicRetention
 from ts_uploader.tracker import CHECKPOINT_SECONDS, Tracker
@@ -38,6 +39,7 @@ class GoingOn:
         self._log_dir = log_dir
         self._leaders = [leader for leader in leaders if leader.broker == broker]
         self._now = time.time_ns()
+        self._files = 0
         self._topic_ids = {leader.partition: self._topic_id(leader.partition) for leader in self._leaders}
         self._tasks: deque[AnyTask] = deque()
         self._tracker = Tracker(OffsetReset.EARLIEST)
@@ -49,7 +51,7 @@ class GoingOn:
             ChaptersAtOnce(store),  # type: ignore[arg-type]
         )
 
-    def hint(self, partition: TopicPartition) -> None:
+    def hint(self, partition: TopicPartition, *, whole: bool) -> None:
         """A rescan of the performer's."""
         self._see(partition)
 
@@ -61,13 +63,17 @@ class GoingOn:
             self._see(leader.partition)
         high_watermarks = read_high_watermarks(self._log_dir)
         assert high_watermarks is not None
-        self._observe(replace(high_watermarks, written_at=self._tick(CHECKPOINT_SECONDS)))
+        for _ in range(1 + OTHER_FILES):  # the file that the agent finds, and those after it that make it count
+            self._files += 1
+            self._tick(CHECKPOINT_SECONDS)
+            self._observe(replace(high_watermarks, file=((self._files, self._now, 1), 1)))
         for _ in range(_TASKS_A_LOOK):
             if not self._tasks:
                 return
             task = self._tasks.popleft()
             if isinstance(task, Rescan):
                 self._tick(task.after_seconds)
+                self._tasks += self._tracker.conclude(LookDue(task.partition, task.generation))
             result = self._performer.perform(task)
             if result is not None:
                 self._tasks += self._tracker.conclude(result)

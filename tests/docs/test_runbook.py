@@ -97,7 +97,13 @@ def test_the_page_sets_each_variable_that_it_uses() -> None:
         if setting := _SETTING.fullmatch(command):
             assert setting[1] not in known, command
             known.add(setting[1])
-    assert re.findall(r"^([A-Z]+)=\.\.\.", settings(), re.MULTILINE) == ["MORE", "MARKER", "VERSION"]
+    assert re.findall(r"^([A-Z]+)=\.\.\.", settings(), re.MULTILINE) == [
+        "MORE",
+        "MARKER",
+        "VERSION",
+        "FIRST",
+        "LINEAGE",
+    ]
 
 
 def test_each_command_that_asks_works(shell: Shell, values: dict[str, str]) -> None:

@@ -68,7 +68,7 @@ def epochs(cluster: LocalCluster, broker: int, topic: str, partition: int = 0) -
 def high_watermark(cluster: LocalCluster, broker: int, topic: str, partition: int = 0) -> int | None:
     """What a broker's checkpoint says; None where it says nothing of the partition."""
     found = read_high_watermarks(cluster.brokers[broker].log_dirs[0])
-    return None if found is None else found.offsets.get((topic, partition))
+    return None if found.offsets is None else found.offsets.get((topic, partition))
 
 
 def zookeeper_of(cluster: LocalCluster) -> ZooKeeper:

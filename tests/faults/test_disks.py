@@ -1,6 +1,7 @@
 """U11: brokers with two log dirs. Partitions move between disks while they are shipped, and a disk fails."""
 
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -138,6 +139,45 @@ def test_u11_a_partition_that_moves_while_its_segment_goes_up_is_shipped_once(
     held.release()
     acknowledged |= fill(cluster, topic, len(acknowledged))
     assert_shipped_once(cluster, archive, proxy, acknowledged)
+
+
+def test_u40_of_the_two_directories_that_a_move_cut_short_left_the_living_one_is_shipped(
+    cluster: LocalCluster, archive_of: ArchiveOf, tmp_path: Path
+) -> None:
+    """The broker renamed the new directory to the live name, and failed to rename the old one away.
+
+    The agent begins beside both and ships the one that the broker writes to; so it does while both are there, and
+    after an operator removed the old one.
+    """
+    topic = "cut-short"
+    archive = archive_of(topic)
+    cluster.create_topic(topic, assignment=[[1, 2]])
+    first, second = cluster.brokers[1].log_dirs
+    acknowledged = fill(cluster, topic, 0)
+    move(cluster, tmp_path, topic, [1, 2], first)
+    left, kept = first / f"{topic}-0", first.parent / "kept"
+    shutil.copytree(left, kept)
+    for log in kept.glob("*.log"):
+        log.write_bytes(bytes(log.stat().st_size))  # whoever ships it shows that it did
+    move(cluster, tmp_path, topic, [1, 2], second)
+    acknowledged |= fill(cluster, topic, len(acknowledged))
+    end = bases(cluster, 1, topic)[-1]
+    assert left.parent == first
+    kept.rename(left)
+    try:
+        agent = archive.agent(1)
+        archive.wait_for_offset(end)
+        assert_shown(archive, acknowledged, end)
+        acknowledged |= fill(cluster, topic, len(acknowledged))
+        archive.wait_for_offset(len(acknowledged) - 500)
+        warnings = [line for line in agent.log.read_text().splitlines() if "partition has several directories" in line]
+    finally:
+        shutil.rmtree(left)
+    acknowledged |= fill(cluster, topic, len(acknowledged))
+    end = wait_reign_shipped(archive, 1)
+    assert_shown(archive, acknowledged, end)
+    assert len(warnings) == 1
+    assert [key for key in archive.objects() if "/gaps/" in key or ".e" in key] == []
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from tests.faults.files import (
     paused,
     records,
     sample,
+    scan_bytes,
     shipped_segments,
     text_of,
     wait_for_backlog,
@@ -301,3 +303,58 @@ def test_u25_scans_in_the_middle_of_renames_pass_nothing_over(
     assert all(offset > 0 for offset in cleaned_up_to(broker.log_dirs[0], topic).values())
     assert "died" not in text_of(agent)
     assert all(len(live_bases(directory)) > 1 or deleted_bases(directory) for directory in directories)
+
+
+def merged_without_a_tail(directory: Path) -> bool:
+    """Whether a live segment was merged, its last batches are gone, and what went into it bears `.deleted`."""
+    live, deleted = live_bases(directory), deleted_bases(directory)
+    for base, following in pairwise(live):
+        if any(base < gone < following for gone in deleted):
+            with suppress(FileNotFoundError):
+                end = scan_bytes((directory / f"{base:020d}.log").read_bytes()).end_offset
+                if end is None or end < following:
+                    return True
+    return False
+
+
+@pytest.mark.parametrize("passes", [2, pytest.param(10, marks=pytest.mark.full)])
+def test_u35_a_busy_cleaner_whose_files_are_kept_for_an_hour_stops_nothing(
+    cluster: LocalCluster, archive_of: ArchiveOf, passes: int
+) -> None:
+    """An archive that begins on such a topic, and one whose agent comes back to it: the commit reaches the end."""
+    topic = f"kept-{passes}"
+    archive = archive_of(topic)
+    config = {"segment.bytes": "8000", "max.compaction.lag.ms": "100", "file.delete.delay.ms": "3600000"}
+    cluster.create_topic(topic, assignment=[[1]], config={**COMPACTED, **config})
+    broker = cluster.brokers[1]
+    directory = broker.partition_directory(topic, 0)
+    produced, ended = 0, [cleaned_up_to(broker.log_dirs[0], topic)]
+
+    def load() -> int:
+        """Fills a little more; how many passes the cleaner has ended meanwhile."""
+        nonlocal produced
+        fill(cluster, topic, 100, start=produced, keys=3)
+        produced += 100
+        now = cleaned_up_to(broker.log_dirs[0], topic)
+        if now != ended[-1]:
+            ended.append(now)
+        return len(ended)
+
+    def reached(offset: int) -> bool:
+        """Whether the commit has; the cleaner goes on as the agent ships."""
+        load()
+        return archive.next_offset() >= offset
+
+    for _ in range(2):
+        wanted = len(ended) + passes
+        while load() < wanted or not merged_without_a_tail(directory):
+            assert produced < 100_000, ended
+        agent = archive.agent()
+        active = live_bases(directory)[-1]
+        wait_for(partial(reached, active), f"the commit to reach {active}", 60, state=partial(agent.tail, 10))
+        assert any(base < active for base in deleted_bases(directory))
+        agent.kill()
+    archive.agent()
+    archive.wait_until_shipped()
+    check_objects(archive)
+    check_union(archive)

@@ -59,6 +59,34 @@ def test_u07_what_retention_renamed_is_shipped_from_the_renamed_files(
     assert counted(agent, "gaps") == 0
 
 
+def test_u39_what_retention_renamed_while_no_agent_ran_is_shipped(
+    cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
+) -> None:
+    """The store is away and the agent dies; the next one has seen none of it live, and ships it all, without a gap."""
+    topic = f"renamed-before-{repetition}"
+    archive = archive_of(topic)
+    cluster.create_topic(topic, assignment=[[1]], config={**SMALL, "file.delete.delay.ms": "600000"})
+    directory = cluster.brokers[1].partition_directory(topic, 0)
+    cluster.produce(topic, records(200), partition=0)
+    agent = archive.agent()
+    shipped = archive.wait_until_shipped()
+    with paused(archive.s3):
+        cluster.produce(topic, records(1000, start=200), partition=0)
+        wait_for_backlog(agent, archive, 5)
+        agent.kill()
+    closed = [base for base in live_bases(directory)[:-1] if base >= shipped]
+    oracle = archive.oracle()
+    cluster.alter_config(topic, {"retention.bytes": "1"})
+    wait_for(lambda: len(live_bases(directory)) == 1, "retention to take every closed segment", SECONDS)
+    again = archive.agent()
+    end = archive.wait_until_shipped()
+    assert set(closed) <= set(deleted_bases(directory))  # they went up from there
+    assert end > closed[-1]
+    assert archive.read() == oracle[:end]
+    assert gaps_of(archive) == []
+    assert counted(again, "gaps") == 0
+
+
 def test_u07_what_retention_unlinked_becomes_a_gap_with_its_reason(
     cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:

@@ -21,6 +21,7 @@ from ts_common.view import open_view
 from ts_uploader.chapters import write_chapter
 from ts_uploader.commit import CommitLog
 from ts_uploader.events import AnyTask, HighWatermarks, Led, LookDue, NotLed, Observation, Reign, Rescan
+from ts_uploader.high_watermarks import OTHER_FILES
 from ts_uploader.metrics import Metrics
 from ts_uploader.retention import TopicRetention
 from ts_uploader.tracker import CHECKPOINT_SECONDS, Tracker
@@ -105,7 +106,7 @@ class Agent:
         self._tracker = Tracker(OffsetReset.EARLIEST)
         self.tasks: list[AnyTask] = []
 
-    def hint(self, _: TopicPartition) -> None:
+    def hint(self, _: TopicPartition, *, whole: bool) -> None:
         """A rescan of the performer's: the listing comes at once."""
         self.see_directory()
 
@@ -114,13 +115,14 @@ class Agent:
         directory = self._cluster.brokers[self._broker].path
         listing = list_partition(TP, directory, directory.parent)
         assert listing is not None
-        self._observe(replace(listing, taken_at=self._clock.tick()))
+        # Nobody renames while the model's one thread looks.
+        self._observe(replace(listing, taken_at=self._clock.tick(), whole=not listing.swapping))
 
     def see_checkpoint(self) -> None:
         """The broker wrote its high watermarks, and the agent reads them."""
         broker = self._cluster.brokers[self._broker]
         offsets = {(TP.topic, TP.partition): broker.high_watermark}
-        self._observe(HighWatermarks(broker.path.parent, self._clock.tick(), offsets))
+        self._observe(HighWatermarks(broker.path.parent, ((self._clock.tick(), 0, 0), 0), offsets))
 
     def see_leadership(self) -> None:
         """The leadership source says what is so."""
@@ -148,7 +150,8 @@ class Agent:
         self.see_leadership()
         self.see_directory()
         self._clock.tick(CHECKPOINT_SECONDS)
-        self.see_checkpoint()
+        for _ in range(1 + OTHER_FILES):  # the one that stands there, and those after it up to the first that counts
+            self.see_checkpoint()
         for _ in range(5_000):
             if not self.tasks:
                 break

@@ -9,6 +9,8 @@ import pytest
 from tests.log_format.build import batch, message, record
 from tests.spark.archives import Archive, batches, steps
 from ts_common.catalog import SegmentCopy, StoredSegment
+from ts_common.commit import Commit, encode_log_start
+from ts_common.epochs import EpochLine
 from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.fetch import ResumableReader
 from ts_common.log_format.columns import Projection
@@ -267,3 +269,18 @@ def test_r04_a_transaction_that_a_flipped_bit_begins_ends_the_query(archive: Arc
     archive.store.put(archive.partition("t").commit, b"%020d" % 0)
     with pytest.raises(CorruptData, match="wrong CRC in the batch"):
         archive.offsets(subscribe="t", mode=mode, **{"kafka.isolation.level": "read_committed"})
+
+
+def test_r05_after_an_unclean_election_of_old_magic_the_dead_copy_may_be_shown(archive: Archive) -> None:
+    """The documented limit: no epoch shows which copy is dead, and of two that hold every offset the plain one counts.
+
+    The agent logs and counts such an election.
+    """
+    old = [message(1, offset, b"lost") for offset in range(10)]
+    new = [*old[:5], *(message(1, offset, b"new") for offset in range(5, 10))]
+    archive.put_segment("t", 0, b"".join(old))
+    archive.put_segment("t", 0, b"".join(new), variant=True)
+    keys = archive.partition("t")
+    archive.store.put(keys.log_start, encode_log_start(0))
+    archive.store.put(keys.commit, Commit(0, 10, 4, EpochLine(), 10, None, 1, 0, "nonce").encode())
+    assert [row["value"] for row in archive.rows(subscribe="t")] == [b"lost"] * 10

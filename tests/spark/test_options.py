@@ -20,10 +20,10 @@ def problems(**options: str) -> tuple[str, ...]:
 
 
 def test_defaults_are_those_of_sparks_kafka_source() -> None:
-    """Earliest to latest, no headers, data loss is an error; no entropy bits, as in the Java uploader."""
+    """Earliest to latest, no headers, data loss is an error; entropy bits as the archive says."""
     query = parse_options(GIVEN)
     assert (query.start, query.end) == (Edge.EARLIEST, Edge.LATEST)
-    assert (query.entropy_bits, query.include_headers, query.fail_on_data_loss) == (0, False, True)
+    assert (query.entropy_bits, query.include_headers, query.fail_on_data_loss) == (None, False, True)
     assert query.location == "s3://bucket/base"
 
 

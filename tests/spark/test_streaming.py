@@ -7,7 +7,10 @@ from structlog.testing import capture_logs
 
 from tests.spark.archives import CLUSTER, Archive, batches, steps
 from tests.spark.streams import Query
+from ts_common.commit import Commit, LogStart
+from ts_common.epochs import EpochLine
 from ts_common.errors import ConfigurationError, DataLoss, QueryError, StoreUnavailable
+from ts_common.lineage import Lineage
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectInfo
 from ts_spark.options import parse_options
@@ -272,6 +275,18 @@ def test_u26_what_an_election_took_back_is_data_loss(two: Archive, end: int) -> 
     assert all(row["value"] == b"new" for number in (2, 3) for row in query.sink.get(number, []))
 
 
+def test_u30_a_commit_that_is_rebuilt_below_the_stream_brings_no_row_twice(two: Archive) -> None:
+    """It went back further than the run that it lost, on the same line: the stream waits until it has passed."""
+    query = Query(two, **EARLIEST)
+    query.trigger()
+    assert query.offsets_of() == list(range(100))
+    two.commit("t", 60)
+    query.trigger()
+    two.commit("t", 200, highest_base=100)
+    query.trigger()
+    assert query.offsets_of() == list(range(200))
+
+
 def test_u26_an_election_before_a_batch_is_run_again_is_data_loss(two: Archive) -> None:
     """The batch ends where the logs part, and the next one goes on there: nothing of the new log is read twice."""
     query = Query(two, **EARLIEST)
@@ -283,6 +298,29 @@ def test_u26_an_election_before_a_batch_is_run_again_is_data_loss(two: Archive) 
     for _ in range(3):
         query.trigger()
     assert query.offsets_of() == list(range(140))
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_u26_a_stream_follows_a_log_start_that_went_down(two: Archive, is_written: bool) -> None:
+    """An empty replica won: `log.start` goes down from 50 with a new lineage, and nothing of the new log is missed.
+
+    The same where the agent was killed between the commit and `log.start`.
+    """
+    keys = two.partition("t")
+    two.commit("t", 100, log_start=50)
+    query = Query(two, **LENIENT)
+    query.trigger()
+    two.put_segment("t", 0, batches((0, 140), epoch=1, value=b"new"), variant=True)
+    lineage = Lineage(1, 0, 100)
+    commit = Commit(0, 140, 1, EpochLine(((1, 0),)), None, None, 1, 0, "nonce", lineage=lineage)
+    two.store.put(keys.commit, commit.encode())
+    if is_written:
+        two.store.put(keys.log_start, LogStart(0, lineage).encode())
+    with capture_logs() as logs:
+        query.trigger()
+        query.trigger()
+    assert warnings_of(logs) == ["t-0: offsets 0 to 99 are lost: an election took them back after they were read"]
+    assert query.offsets_of() == [*range(50, 100), *range(140)]
 
 
 def test_an_election_that_lost_nothing_of_the_stream_is_none(two: Archive) -> None:

@@ -1,12 +1,18 @@
 """Topics that are not there, not there yet, or there again."""
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from tests.spark.archives import CLUSTER, Archive, batches
 from ts_common.errors import BucketMissing, QueryError
+from ts_common.layout import Layout
 from ts_common.object_keys import LOG_START_NAME
+from ts_common.store.contract import ByteRange, ObjectStream
+from ts_common.store.wrapped import WrappedStore
+from ts_spark.options import parse_options
+from ts_spark.planning import plan_query
 
 ID_ONE, ID_TWO = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAA-g"
 
@@ -55,6 +61,45 @@ def test_r12b_the_width_that_holds_the_cluster_is_named(tmp_path: Path, bits: in
         archive.plan(subscribe="t", prefixEntropyBits="5")
     with pytest.raises(QueryError, match="holds nothing of a cluster test; check the location and the cluster"):
         archive.plan(subscribe="t", cluster="test")
+
+
+@pytest.mark.parametrize("bits", [0, 3])
+def test_u41_nobody_has_to_say_a_width_that_the_archive_says(tmp_path: Path, bits: int) -> None:
+    """The layout is read where no width is given; one that is given and wrong is answered with the right one."""
+    archive = Archive(tmp_path, bits)
+    archive.put_segment("t", 0, batches((0, 5)))
+    archive.commit("t", 5)
+    archive.store.put(archive.keys.layout, Layout(bits, CLUSTER, 1).encode())
+    options = archive.options(subscribe="t")
+    options.pop("prefixEntropyBits", None)
+    plan = plan_query(archive.store, parse_options(options))
+    assert [(part.start, part.end) for split in plan.splits for part in split.ranges] == [(0, 5)]
+    with pytest.raises(
+        QueryError, match=rf"prefixEntropyBits=5: .* with {bits} entropy bits.* set prefixEntropyBits={bits}$"
+    ):
+        archive.plan(subscribe="t", prefixEntropyBits="5")
+
+
+def test_a_width_that_is_given_costs_no_request_for_the_layout(tmp_path: Path) -> None:
+    """A query that names it asks the store what it asked before; one that does not asks once more."""
+    archive = Archive(tmp_path, 3)
+    archive.put_segment("t", 0, batches((0, 5)))
+    archive.commit("t", 5)
+    asked: list[str] = []
+
+    class Counting(WrappedStore):
+        def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
+            asked.append(key)
+            return super().open(key, byte_range)
+
+    with Counting(archive.store, threads=1) as store:
+        plan_query(store, parse_options(archive.options(subscribe="t")))
+        assert archive.keys.layout not in asked
+        archive.store.put(archive.keys.layout, Layout(3, CLUSTER, 1).encode())
+        options = archive.options(subscribe="t")
+        del options["prefixEntropyBits"]
+        plan_query(store, parse_options(options))
+        assert asked.count(archive.keys.layout) == 1
 
 
 def test_a_location_that_is_not_there_is_named(tmp_path: Path) -> None:

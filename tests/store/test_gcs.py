@@ -82,7 +82,7 @@ def test_the_machines_service_account_asks(machine: FakeServer) -> None:
     with FakeServer() as server:
         service = gcs_service("bucket", {})
         told = GcsService("bucket", server.endpoint, service._token)
-        server.answers = [answer("200 OK", b"{}")]
+        server.answers = [answer("200 OK", b'{"kind": "storage#objects"}')]
         with HttpStore(told) as store:
             store.check()
             store.check()

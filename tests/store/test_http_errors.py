@@ -53,6 +53,16 @@ class Told:
     server: FakeServer
     kind: str
 
+    @property
+    def listing_of_nothing(self) -> bytes:
+        """The service's answer to a listing where nothing lies."""
+        said = (
+            b"<EnumerationResults><Blobs/></EnumerationResults>"
+            if self.kind == "az"
+            else b'{"kind": "storage#objects"}'
+        )
+        return answer("200 OK", said)
+
     def refusal(self, status: str, azure: str, google: str, message: str = "as told") -> bytes:
         """The service's form of an error."""
         if self.kind == "az":
@@ -212,7 +222,7 @@ def test_small_objects_carry_what_the_store_compares_too(told: Told) -> None:
 def test_an_absent_object_is_told_as_that(told: Told) -> None:
     """The service's own word for it, and the bucket asked for once."""
     absent = told.refusal("404 Not Found", "BlobNotFound", "notFound")
-    told.server.answers = [absent, answer("200 OK", b"{}"), absent]
+    told.server.answers = [absent, told.listing_of_nothing, absent]
     for _ in range(2):
         with pytest.raises(ObjectNotFound, match="base/key"):
             told.store.get("key")
@@ -223,12 +233,13 @@ def test_an_absent_object_is_told_as_that(told: Told) -> None:
     "headers",
     [
         {},
+        {**SAYS, "content_type": "text/html; charset=utf-8"},
         {**SAYS, "last_modified": "yesterday"},
         {"last_modified": DATE},
         {**SAYS, "content_length": "x"},
         {**SAYS, "content_range": "bytes 0-4/*"},
     ],
-    ids=["nothing", "no date", "no etag", "no length", "no size"],
+    ids=["nothing", "a page from a file", "no date", "no etag", "no length", "no size"],
 )
 def test_an_answer_of_something_in_between_ends_nothing(told: Told, headers: dict[str, str]) -> None:
     """A success without what the service always says: a read is tried again later, and a put is looked for."""
@@ -246,6 +257,13 @@ def test_a_success_that_says_nothing_is_an_unknown_outcome(told: Told, said: byt
     told.server.answers = [answer("200 OK", said)]
     with pytest.raises(OutcomeUnknown, match="base/key"):
         told.store.put("key", b"x")
-    if said != b'{"generation": "1"}':  # which is a listing of nothing
+    for ask in (lambda: list(told.store.list()), lambda: list(told.store.list_directories()), told.store.check):
         with pytest.raises(StoreUnavailable):
-            list(told.store.list())
+            ask()
+
+
+def test_u37_a_page_of_a_balancer_deletes_nothing(told: Told) -> None:
+    """What is said to be deleted is gone."""
+    told.server.answers = [answer("200 OK", b"<html>welcome</html>", content_type="text/html")]
+    with pytest.raises(StoreUnavailable, match="key"):
+        told.store.delete(["key"])

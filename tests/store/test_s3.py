@@ -177,6 +177,35 @@ def test_what_a_refused_put_means(
     assert type(raised.value) is kind
 
 
+@pytest.mark.parametrize(
+    ("refusal", "date", "said"),
+    [
+        (error("403 Forbidden", "RequestTimeTooSkewed"), MODIFIED, "s ahead of the store's: set the clock"),
+        (error("403 Forbidden", "RequestTimeTooSkewed"), "Sat, 21 Nov 2099 04:00:00 GMT", "s behind the store's"),
+        (error("403 Forbidden", "RequestTimeTooSkewed"), None, "differ too much: set the clock"),
+        (answer("403 Forbidden"), MODIFIED, "s ahead of the store's: set the clock"),
+    ],
+    ids=["ahead", "behind", "no date", "a bare one"],
+)
+def test_u38_a_wrong_clock_is_no_refusal_of_the_identity(
+    far: ObjectStore, fake: FakeServer, refusal: bytes, date: str | None, said: str
+) -> None:
+    """It passes when the clock is set; the answer's date tells by how much it is wrong, also where no code does."""
+    dated = b"" if date is None else f"date: {date}\r\n".encode()
+    fake.answers = [refusal.replace(b"connection:", dated + b"connection:", 1)]
+    asks: list[Callable[[], object]] = [lambda: far.put("a", b"x"), lambda: far.get("a")]
+    for ask in asks if date is None else [far.check, *asks]:  # a HEAD has nothing but the date
+        with pytest.raises(StoreUnavailable, match=said):
+            ask()
+
+
+def test_a_bare_refusal_names_all_that_it_may_mean(far: ObjectStore, fake: FakeServer) -> None:
+    """A HEAD tells no reason, so that a wrong secret looks like a missing permission."""
+    fake.answers = [answer("403 Forbidden")]
+    with pytest.raises(AccessDenied, match="look at the access key and its secret, and allow this identity s3:List"):
+        far.check()
+
+
 def test_a_page_of_a_balancer_is_no_absent_object(far: ObjectStore, fake: FakeServer) -> None:
     """A 404 that does not say NoSuchKey does not pass for "there is no such object"."""
     fake.answers = [answer("404 Not Found", b"<html>no backend</html>", content_type="text/html")]
@@ -232,6 +261,45 @@ def test_a_store_that_ignores_ranges_is_refused(far: ObjectStore, fake: FakeServ
         far.get("a", ByteRange(3))
     assert far.get("a", ByteRange(0, 100))[0] == b"0123456789"
     assert far.get("a", ByteRange(-10))[0] == b"0123456789"
+
+
+_PAGE = b"<html><body>maintenance</body></html>"
+_FILE = {"etag": '"6a0f"', "last_modified": MODIFIED}
+_PAGES = {
+    "a page": answer("200 OK", _PAGE, content_type="text/html"),
+    "a page from a file": answer("200 OK", _PAGE, content_type="text/html; charset=utf-8", **_FILE),
+    "a page without a type": answer("200 OK", _PAGE),
+    "nothing": answer("200 OK"),
+    "no date": answer("200 OK", b"x", etag='"e"'),
+    "another date": answer("200 OK", b"x", etag='"e"', last_modified="yesterday"),
+    "another length": answer("200 OK", b"x", **_FILE).replace(b"content-length: 1", b"content-length: one"),
+}
+
+
+@pytest.mark.parametrize("said", _PAGES.values(), ids=_PAGES.keys())
+def test_u37_a_success_that_is_no_answer_of_s3_ends_nothing(far: ObjectStore, fake: FakeServer, said: bytes) -> None:
+    """A read may be asked again, a put is looked for, and nothing is deleted by a page that a balancer shows."""
+    fake.answers = [said]
+    for read in (far.head, far.get):
+        with pytest.raises(StoreUnavailable, match="base/key"):
+            read("key")
+    if b"etag" not in said:  # the answer to a put has no date
+        with pytest.raises(OutcomeUnknown, match="base/key"):
+            far.put("key", b"x", condition=IfAbsent())
+    for ask in (lambda: list(far.list()), lambda: list(far.list_directories()), lambda: far.delete(["key"])):
+        with pytest.raises(StoreUnavailable, match="base/"):
+            ask()
+
+
+def test_a_weak_etag_is_that_of_the_same_object(far: ObjectStore, fake: FakeServer) -> None:
+    """A gateway that could compress marks the ETag of a read as weak; the store would refuse it in a condition."""
+    fake.answers = [answer("200 OK", b"x", etag='W/"e"', last_modified=MODIFIED)]
+    assert far.get("a")[1].etag == '"e"'
+    assert far.head("a").etag == '"e"'
+    etag = far.head("a").etag
+    fake.answers = [ok()]
+    far.put("a", b"x", condition=IfMatch(etag))
+    assert fake.headers[-1]["if-match"] == '"e"'
 
 
 def test_what_could_not_be_deleted_is_counted(far: ObjectStore, fake: FakeServer) -> None:

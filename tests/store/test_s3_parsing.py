@@ -112,6 +112,9 @@ def test_dates_of_listings_and_headers(text: str) -> None:
 
 
 BROKEN = [
+    pytest.param(b"<html><body>maintenance</body></html>", id="a well-formed web page"),
+    pytest.param(b'<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml"><body/></html>', id="xhtml"),
+    pytest.param(page([("a", 1, '"e"')]).replace(b"ListBucketResult", b"ListVersionsResult"), id="another document"),
     pytest.param(b"<ListBucketResult><Contents>", id="cut off"),
     pytest.param(
         b"<ListBucketResult><Contents><Key>a</Key></Contents></ListBucketResult>", id="an object without more"

@@ -277,3 +277,14 @@ def test_u14_a_rename_whose_answer_is_lost_is_unknown_and_sent_once() -> None:
         with pytest.raises(OutcomeUnknown):
             opened.rename("/a/.put-1", "/a/b", overwrite=False)
         assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("headers", [{}, {"content_type": "text/html"}], ids=["no type", "its type"])
+def test_u37_a_page_of_a_balancer_renames_and_deletes_nothing(headers: dict[str, str]) -> None:
+    """A put is done once its file bears its name: 200 alone does not say so."""
+    with FakeServer() as server, closing(NameNode(server.endpoint, USER, 5, 4)) as opened:
+        server.answers = [answer("200 OK", b"<html>welcome</html>", **headers)]
+        with pytest.raises(OutcomeUnknown):
+            opened.rename("/a/.put-1", "/a/b", overwrite=False)
+        with pytest.raises(StoreUnavailable):
+            opened.delete("/a/b")

@@ -12,7 +12,7 @@ from tests.archive import read_archive
 from ts_common.catalog import read_commit
 from ts_common.commit import Commit
 from ts_common.model import TopicPartition
-from ts_common.object_keys import CHAPTERS_DIRECTORY, PROBE_NAME, ClusterKeys, PartitionKeys
+from ts_common.object_keys import CHAPTERS_DIRECTORY, CLUSTER_DIRECTORY, PROBE_NAME, ClusterKeys, PartitionKeys
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_local.agent import AgentProcess, write_config
@@ -88,6 +88,7 @@ class Archive:
         surroundings: Path | None = None,
         prefix: Sequence[str] = (),
         arguments: Sequence[str] = (),
+        waits: bool = True,
     ) -> AgentProcess:
         """A new agent beside a broker, up and answering.
 
@@ -97,6 +98,7 @@ class Archive:
             surroundings: a file in place of the broker's own `server.properties`.
             prefix: a command that runs it, `setpriv` with fewer rights.
             arguments: further ones of `ts-uploader run`.
+            waits: until it is up; else it is only launched.
         """
         write_config(self.config, self.keys.cluster, self.properties)
         agent = AgentProcess(
@@ -111,7 +113,10 @@ class Archive:
             name=f"agent-{self._directory.name}-{len(self._agents)}",
         )
         self._agents.append(agent)
-        agent.start()
+        if waits:
+            agent.start()
+        else:
+            agent.launch()
         return agent
 
     @property
@@ -130,8 +135,8 @@ class Archive:
         return self.keys.partition(TopicPartition(self.topic, partition))
 
     def objects(self) -> dict[str, str]:
-        """Every key of the archive with its etag; but the probe, and chapters, written when there is time."""
-        listed = (info for info in self.store.list() if info.key != PROBE_NAME)
+        """Every key of the archive with its etag; but the probe, what is the cluster's, and chapters."""
+        listed = (info for info in self.store.list() if not info.key.startswith((PROBE_NAME, CLUSTER_DIRECTORY)))
         return {info.key: info.etag for info in listed if f"/{CHAPTERS_DIRECTORY}" not in info.key}
 
     def commit(self, partition: int = 0) -> Commit | None:

@@ -13,6 +13,7 @@ from tests.uploader.local_directory import LocalDirectory
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_local.cluster import LocalCluster
+from ts_local.proxy.s3 import S3FaultProxy
 
 ArchiveOf = Callable[..., Archive]
 
@@ -68,6 +69,14 @@ def archive_of(cluster: LocalCluster, tmp_path: Path) -> Iterator[ArchiveOf]:
     """Makes archives of topics; their agents end with the test."""
     with archives(cluster, tmp_path) as archive:
         yield archive
+
+
+@pytest.fixture
+def proxy(cluster: LocalCluster) -> Iterator[S3FaultProxy]:
+    """Before the cluster's S3 server."""
+    assert cluster.s3 is not None
+    with S3FaultProxy(cluster.s3) as opened:
+        yield opened
 
 
 @pytest.fixture

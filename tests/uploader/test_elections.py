@@ -12,13 +12,14 @@ from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
 from ts_common.catalog import read_commit
 from ts_common.commit import Commit, encode_log_start
 from ts_common.epochs import EpochLine
-from ts_common.errors import DataLoss, PreconditionFailed, SegmentChanged
+from ts_common.errors import CorruptData, DataLoss, PreconditionFailed, SegmentChanged
 from ts_common.log_format.scan import scan_segment
 from ts_common.object_keys import SegmentName
 from ts_common.segment_metadata import SegmentMetadata
 from ts_common.store.contract import IfMatch, ObjectStore
 from ts_uploader.commit import CommitLog
 from ts_uploader.events import Asked, AskStore, Reign
+from ts_uploader.reign import check_reign
 
 REIGN = Reign(5, ID, 0)
 
@@ -154,6 +155,35 @@ def test_u28_a_broker_that_has_not_begun_the_reign_is_not_believed(
     local.no_epochs()
     with pytest.raises(SegmentChanged, match="no leader epoch checkpoint"):
         ask(commits, local)
+
+
+@pytest.mark.parametrize("damage", ["torn", "no file that is read"])
+@pytest.mark.parametrize("next_offset", [None, 300], ids=["nothing is in the store", "a commit is"])
+def test_an_unreadable_leader_epoch_checkpoint_stops_before_anything_is_written(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory, next_offset: int | None, damage: str
+) -> None:
+    """It is no sign of an old magic: that one has no such file, and any leadership counts for its log."""
+    stands = committed(store, next_offset, (1, 0)) if next_offset is not None else None
+    local.segments(0, 100)
+    if damage == "torn":
+        (local.path / "leader-epoch-checkpoint").write_text("0\n1\n5 ")
+    else:
+        (local.path / "leader-epoch-checkpoint").mkdir()
+    with pytest.raises((CorruptData, OSError), match=r"leader epoch checkpoint|Is a directory"):
+        ask(commits, local)
+    assert read_commit(store, KEYS)[0] == stands
+    assert stands is not None or list(store.list("")) == []
+
+
+def test_a_leader_epoch_checkpoint_that_is_gone_since_the_listing_is_no_old_magic(local: LocalDirectory) -> None:
+    """The directory was renamed away, or the broker changes the format: look again."""
+    local.segments(0, 100)
+    local.epochs((1, 0), (5, 100))
+    listed = local.listing()
+    check_reign(listed, REIGN)
+    local.no_epochs()
+    with pytest.raises(SegmentChanged, match="is gone"):
+        check_reign(listed, REIGN)
 
 
 def test_u06_a_commit_of_the_same_reign_is_never_taken_back(

@@ -78,6 +78,20 @@ def listener(told: Told, tmp_path: Path) -> Iterator[Listener]:
     listener.close()
 
 
+@pytest.fixture
+def listener_on_two(told: Told, tmp_path: Path) -> Iterator[Listener]:
+    """Of a broker with two log dirs."""
+    log_dirs = (tmp_path / "a", tmp_path / "b")
+    for log_dir in log_dirs:
+        log_dir.mkdir()
+    environment = Environment("c", BROKER, log_dirs, "", kraft=True)
+    listener = Listener(lambda emit: Hasty(environment, emit, 3600.0, {}))
+    listener.watch(TP)
+    listener.thread = threading.Thread(target=listener.source.run)
+    yield listener
+    listener.close()
+
+
 def write(log_dir: Path, topic_id: str, *epochs: int) -> Path:
     """A directory of the partition, whose list of epochs is replaced as Kafka does it."""
     directory = log_dir / "t-0"
@@ -127,6 +141,35 @@ def test_a_list_that_was_written_before_the_answer_is_read_again_where_no_epoch_
     told.before_epochs = lead
     listener.wait_reign(TP, 5, FIRST)
     assert {said.reign.epoch for said in listener.said if isinstance(said, Led)} == {5}
+
+
+@pytest.mark.parametrize("dead", [(3,), (3, 9)], ids=["of a lower epoch", "of a higher epoch"])
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_u40_of_two_directories_the_one_is_asked_about_that_ends_with_the_epoch(
+    told: Told, listener_on_two: Listener, tmp_path: Path, first: str, dead: tuple[int, ...]
+) -> None:
+    """A failed disk still lists one; in whatever order the log dirs are, the replica's epoch tells them apart."""
+    told.led = {TP: 5}
+    write(tmp_path / first, FIRST, *dead)
+    write(tmp_path / ("b" if first == "a" else "a"), FIRST, 3, 5)
+    listener_on_two.thread.start()
+    listener_on_two.wait_reign(TP, 5, FIRST)
+    some_rounds(told)
+    assert {said.reign.epoch for said in listener_on_two.said if isinstance(said, Led)} == {5}
+
+
+def test_u40_beside_a_second_directory_a_broker_that_tells_no_epoch_confirms_none(
+    told: Told, listener_on_two: Listener, tmp_path: Path
+) -> None:
+    """It leads in the epoch that it wrote last, which may be that of the other directory."""
+    told.led = {TP: None}
+    write(tmp_path / "a", FIRST, 3)
+    write(tmp_path / "b", FIRST, 3, 5)
+    listener_on_two.thread.start()
+    some_rounds(told)
+    assert listener_on_two.said == []
+    (tmp_path / "a" / "t-0" / "leader-epoch-checkpoint").unlink()
+    listener_on_two.wait_reign(TP, 5, FIRST)
 
 
 def test_u09_an_id_that_the_cluster_does_not_tell_is_not_believed(

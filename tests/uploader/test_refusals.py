@@ -101,12 +101,6 @@ def test_u21_an_absent_bucket_is_refused_and_not_created(command: Command) -> No
     assert "nowhere-at-all" not in [b["Name"] for b in command.s3.client().list_buckets()["Buckets"]]
 
 
-def test_u21_a_store_that_refuses_the_identity_is_told(command: Command) -> None:
-    """Wrong credentials are named as such."""
-    ended = command.run({URL: command.location}, environment={"AWS_SECRET_ACCESS_KEY": "wrong"})
-    command.refuses(ended, command.location)
-
-
 def test_u21_a_store_that_nobody_serves_is_told(command: Command) -> None:
     """An endpoint where nothing listens is told, with the exit code that makes a supervisor start it again."""
     ended = command.run({URL: command.location}, environment={"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9"})

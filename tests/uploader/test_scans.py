@@ -4,7 +4,8 @@ import io
 
 from tests.log_format import build
 from ts_common.log_format.scan import SegmentScan, scan_segment
-from ts_uploader.scans import FileState, RememberedScans
+from ts_uploader.events import FileState
+from ts_uploader.scans import RememberedScans
 
 
 def scan(markers: int = 0) -> SegmentScan:

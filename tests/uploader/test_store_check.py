@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ts_common.directories import entropy_widths, list_topics
-from ts_common.errors import StoreUnavailable, TieredStorageError
+from ts_common.errors import AccessDenied, StoreUnavailable, TieredStorageError
 from ts_common.object_keys import PROBE_NAME, ClusterKeys
 from ts_common.store.contract import NO_METADATA, Body, Condition, IfAbsent, IfMatch, ObjectInfo, ObjectStore
 from ts_common.store.factory import open_store
@@ -111,7 +111,10 @@ def refusing(inner: str, refuses: Refuses) -> Iterator[str]:
             self._answer(200 if self.path.rstrip("/") == f"/{inner}" else 404)
 
         def do_GET(self) -> None:
-            self._answer(200, b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>")
+            if "list-type=2" in self.path:
+                self._answer(200, b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>")
+            else:
+                self._answer(404, b"<Error><Code>NoSuchKey</Code><Message>as told</Message></Error>")
 
         def do_PUT(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -174,22 +177,22 @@ def test_u21_what_a_store_refuses_is_named_with_its_option(
 
 
 @pytest.mark.parametrize(
-    ("refuses", "kind"), [({"x-amz-date": (403, "AccessDenied")}, None), ({"x-amz-date": (500, "E")}, StoreUnavailable)]
+    ("refused", "kind", "said"),
+    [
+        ((403, "AccessDenied"), AccessDenied, "allow this identity s3:PutObject"),
+        ((500, "E"), StoreUnavailable, "takes no object at this moment"),
+    ],
 )
 def test_what_is_refused_without_any_option_is_none_of_theirs(
-    refuses: Refuses, kind: type[TieredStorageError] | None, monkeypatch: pytest.MonkeyPatch, location: str
+    refused: tuple[int, str], kind: type[TieredStorageError], said: str, monkeypatch: pytest.MonkeyPatch, location: str
 ) -> None:
-    """No permission to write at all is told as that; a store that fails at everything is asked again later."""
+    """Who may write nothing at all may be let in later, and a store that fails at everything may do later."""
     del location
-    with refusing("archive", refuses) as endpoint:
+    with refusing("archive", {"x-amz-date": refused}) as endpoint:
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", endpoint)
-        if kind is not None:
-            with pytest.raises(kind):
-                checked("s3://archive/base")
-            return
-        (problem,) = checked("s3://archive/base")
-    assert "allow this identity s3:PutObject" in problem
-    assert PREFIX not in problem
+        with pytest.raises(kind, match=said) as raised:
+            checked("s3://archive/base")
+    assert PREFIX not in str(raised.value)
 
 
 class Careless(WrappedStore):

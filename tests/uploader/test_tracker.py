@@ -3,9 +3,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.uploader.checkpoint_files import until_they_count, written
 from ts_common.commit import Commit
 from ts_common.config import OffsetReset
 from ts_common.epochs import EpochLine
+from ts_common.lineage import Lineage
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys
 from ts_uploader.events import (
@@ -17,11 +19,15 @@ from ts_uploader.events import (
     DirectoryGone,
     Failed,
     Fenced,
+    FileState,
     FillGap,
+    Hanging,
     HighWatermarks,
     Led,
     Listing,
+    LookBelow,
     LookDue,
+    LookedBelow,
     NotLed,
     PassGap,
     Position,
@@ -41,11 +47,16 @@ REIGN = Reign(epoch=1, topic_id="id", seen_at=100)
 
 
 def listing(*bases: int, topic_id: str | None = "id", inode: int = 1, taken_at: int = 100) -> Listing:
-    return Listing(TP, LOG_DIR / "t-0", (1, inode), LOG_DIR, bases, (), False, topic_id, taken_at)
+    return Listing(TP, LOG_DIR / "t-0", (1, inode), LOG_DIR, bases, (), False, topic_id, taken_at, whole=True)
 
 
-def watermark(offset: int, written_at: int = 200) -> HighWatermarks:
-    return HighWatermarks(LOG_DIR, written_at, {("t", 0): offset})
+def watermark(offset: int) -> HighWatermarks:
+    return written(LOG_DIR, {("t", 0): offset})
+
+
+def watermarks(tracker: Tracker, offset: int) -> list[AnyTask]:
+    """Up to the first checkpoint that counts."""
+    return until_they_count(tracker, LOG_DIR, {("t", 0): offset})
 
 
 def position(next_offset: int) -> Position:
@@ -90,7 +101,7 @@ class Led1:
         self.tracker = Tracker(reset)
         assert self.tracker.observe(Led(TP, REIGN)) == []
         assert self.tracker.observe(listing(*live)) == []
-        (self.ask,) = self.tracker.observe(watermark(high_watermark))
+        (self.ask,) = watermarks(self.tracker, high_watermark)
 
     def at(self, next_offset: int) -> list[AnyTask]:
         """The store says where the run ends."""
@@ -104,22 +115,12 @@ def test_only_closed_segments_below_the_high_watermark_go() -> None:
     assert bases(led.tracker.observe(watermark(300))) == [200]
 
 
-@pytest.mark.parametrize("written_at", [50, 100])
-def test_u28_a_high_watermark_from_before_the_reign_is_not_believed(written_at: int) -> None:
-    """A checkpoint that the broker wrote before this reign was seen may be of another life."""
-    tracker = Tracker(OffsetReset.EARLIEST)
-    tracker.observe(Led(TP, REIGN))
-    tracker.observe(listing(0, 100))
-    assert tracker.observe(watermark(100, written_at=written_at)) == []
-    assert tracker.observe(watermark(100, written_at=101)) != []
-
-
 def test_a_partition_without_an_entry_in_the_checkpoint_waits() -> None:
     """No entry means that nothing is known, not that all is committed."""
     tracker = Tracker(OffsetReset.EARLIEST)
     tracker.observe(Led(TP, REIGN))
     tracker.observe(listing(0, 100))
-    assert tracker.observe(HighWatermarks(LOG_DIR, 200, {("t", 1): 5})) == []
+    assert until_they_count(tracker, LOG_DIR, {("t", 1): 5}) == []
 
 
 def test_a_directory_of_another_topic_id_is_not_shipped() -> None:
@@ -127,9 +128,9 @@ def test_a_directory_of_another_topic_id_is_not_shipped() -> None:
     tracker = Tracker(OffsetReset.EARLIEST)
     tracker.observe(Led(TP, REIGN))
     tracker.observe(listing(0, 100, topic_id="old"))
-    assert tracker.observe(watermark(100)) == []
+    assert watermarks(tracker, 100) == []
     tracker.observe(listing(0, 100, topic_id="id", inode=2, taken_at=150))
-    assert tracker.observe(watermark(100)) != []
+    assert watermarks(tracker, 100) != []
 
 
 def test_u04_shipping_goes_on_with_the_segment_that_contains_the_next_offset() -> None:
@@ -187,9 +188,9 @@ def test_a_fenced_reign_does_not_come_back() -> None:
     led = Led1(0, 100)
     assert led.tracker.conclude(Fenced(TP, led.ask.generation, REIGN, "later")) == []
     led.tracker.observe(Led(TP, REIGN))
-    assert led.tracker.observe(watermark(10**6, written_at=300)) == []
+    assert watermarks(led.tracker, 10**6) == []
     led.tracker.observe(Led(TP, replace(REIGN, epoch=2)))
-    assert led.tracker.observe(watermark(10**6, written_at=300)) != []
+    assert watermarks(led.tracker, 10**6) != []
 
 
 @pytest.mark.parametrize(
@@ -334,9 +335,9 @@ def test_a_partition_whose_directory_is_gone_is_forgotten_without_another_word()
     for _ in range(2):
         led.tracker.forget_absent()
     led.tracker.observe(listing(0, 100, inode=2))
-    assert led.tracker.observe(watermark(100, written_at=300)) == []
+    assert watermarks(led.tracker, 100) == []
     led.tracker.observe(Led(TP, REIGN))
-    assert led.tracker.observe(watermark(100, written_at=300)) != []
+    assert watermarks(led.tracker, 100) != []
 
 
 def test_a_partition_that_moves_to_another_disk_keeps_its_reign() -> None:
@@ -347,7 +348,7 @@ def test_a_partition_that_moves_to_another_disk_keeps_its_reign() -> None:
     led.tracker.forget_absent()
     led.tracker.observe(listing(0, 100, inode=2))
     led.tracker.forget_absent()
-    assert led.tracker.observe(watermark(100, written_at=300)) != []
+    assert watermarks(led.tracker, 100) != []
 
 
 def test_results_never_meet_a_partition_that_was_forgotten_and_came_back() -> None:
@@ -370,7 +371,7 @@ def test_a_fence_holds_for_its_topic_id_only() -> None:
     led.tracker.conclude(Fenced(TP, led.ask.generation, replace(REIGN, epoch=9), "later"))
     led.tracker.observe(Led(TP, replace(REIGN, topic_id="new")))
     led.tracker.observe(listing(0, 100, topic_id="new", inode=2))
-    assert led.tracker.observe(watermark(100)) != []
+    assert watermarks(led.tracker, 100) != []
 
 
 def test_u25_nothing_is_asked_for_in_the_middle_of_the_cleaners_renames() -> None:
@@ -378,7 +379,7 @@ def test_u25_nothing_is_asked_for_in_the_middle_of_the_cleaners_renames() -> Non
     tracker = Tracker(OffsetReset.EARLIEST)
     tracker.observe(Led(TP, REIGN))
     tracker.observe(replace(listing(100, 200, 300), swapping=True))
-    assert tracker.observe(watermark(300)) == []
+    assert watermarks(tracker, 300) == []
     (ask,) = tracker.observe(listing(0, 200, 300))
     assert isinstance(ask, AskStore)
     assert ask.first_base == 0
@@ -423,13 +424,143 @@ def test_u07_a_segment_that_failed_is_tried_again_from_its_deleted_files() -> No
     assert led.tracker.conclude(shipped(second)) == []
 
 
-def test_a_deleted_file_that_was_never_seen_live_in_this_reign_is_not_shipped() -> None:
-    """A follower that truncated its whole log leaves such files too, and they may be of a line that died."""
+def state_of(base: int) -> FileState:
+    return FileState(1, base, 100, 100)
+
+
+def looked(task: AnyTask, *hanging: tuple[int, int]) -> LookedBelow:
+    """What hangs, of all `.deleted` files below the lowest live segment."""
+    assert isinstance(task, LookBelow)
+    found = tuple(Hanging(base, end, state_of(base)) for base, end in hanging)
+    below = frozenset(base for base in task.listing.deleted if base < task.listing.bases[0])
+    return LookedBelow(task.partition, task.generation, task.reign, found, below, task.wanted)
+
+
+def begun_with_deleted(
+    next_offset: int, *deleted: int, gaps: tuple[tuple[int, int], ...] = ()
+) -> tuple[Tracker, LookBelow]:
+    """An agent that begins where retention renamed everything below 200 before, and asks what of it counts."""
+    tracker = Tracker(OffsetReset.EARLIEST)
+    tracker.observe(Led(TP, REIGN))
+    tracker.observe(replace(listing(200, 300), deleted=deleted))
+    (ask,) = watermarks(tracker, 300)
+    answer = replace(asked(ask, next_offset), position=replace(position(next_offset), gaps=gaps))
+    (look,) = [task for task in tracker.conclude(answer) if isinstance(task, LookBelow)]
+    return tracker, look
+
+
+def test_u39_a_deleted_file_that_was_never_seen_live_is_shipped_if_it_hangs() -> None:
+    """At once, and for its own batches only; the one that does not hang may be of a line that died."""
+    tracker, look = begun_with_deleted(100, 0, 100, 150)
+    (ship,) = tracker.conclude(looked(look, (100, 200)))
+    assert isinstance(ship, Ship)
+    assert (ship.base, ship.next_base, ship.hangs, ship.seen) == (100, 200, state_of(100), False)
+
+
+def test_u39_what_was_seen_live_in_this_leadership_is_shipped_with_its_neighbour() -> None:
+    """Nothing is to be found out about it."""
+    led = Led1(0, 100, 200)
+    first, _ = (task for task in led.at(0) if isinstance(task, Ship))
+    tasks = taken(led, 200, deleted=(0, 100))
+    assert [task for task in tasks if isinstance(task, LookBelow)] == []
+    (again,) = led.tracker.conclude(failed(first))
+    (ship,) = [task for task in led.tracker.conclude(asked(again, 0)) if isinstance(task, Ship)]
+    assert (ship.base, ship.next_base, ship.hangs, ship.seen) == (0, 100, None, True)
+
+
+def test_a_listing_that_is_not_whole_vouches_for_no_neighbour() -> None:
+    """Its two bases may be of two instants: a `.deleted` file goes by its own batches then."""
+    tracker = Tracker(OffsetReset.EARLIEST)
+    tracker.observe(Led(TP, REIGN))
+    tracker.observe(replace(listing(0, 100, 200), whole=False))
+    (ask,) = watermarks(tracker, 200)
+    assert [t.seen for t in tracker.conclude(asked(ask, 0)) if isinstance(t, Ship)] == [False, False]
+    (look,) = [
+        task for task in tracker.observe(replace(listing(200, 300), deleted=(0, 100))) if isinstance(task, LookBelow)
+    ]
+    assert look.seen == frozenset()
+
+
+def test_u39_a_gap_ends_where_the_chain_begins() -> None:
+    """What is gone below it is passed; what hangs was not waited for."""
+    tracker, look = begun_with_deleted(50, 100)
+    (ship,) = [task for task in tracker.conclude(looked(look, (100, 200))) if isinstance(task, Ship)]
+    tracker.conclude(shipped(ship))
+    tasks = tracker.observe(replace(listing(200, 300, taken_at=100 + CHECKPOINT), deleted=(100,)))
+    (gap,) = [task for task in tasks if isinstance(task, PassGap)]
+    assert (gap.position.next_offset, gap.end) == (50, 100)
+
+
+def test_u39_no_gap_before_the_deleted_files_were_looked_at() -> None:
+    """Two whole listings agree by then, and the look does not end."""
+    tracker, look = begun_with_deleted(50, 100)
+    late = replace(listing(200, 300, taken_at=100 + CHECKPOINT), deleted=(100,))
+    assert tracker.observe(late) == []
+    assert [type(task) for task in tracker.conclude(looked(look))] == [PassGap]
+
+
+def test_u39_files_that_do_not_hang_hold_up_no_gap() -> None:
+    """Retention renames more every few minutes, so some file always lies below; none of them is waited for."""
+    tracker, look = begun_with_deleted(50, 60)
+    tracker.conclude(looked(look))
+    tasks = tracker.observe(replace(listing(300, 400, taken_at=100 + CHECKPOINT), deleted=(60, 200)))
+    (gap,) = [task for task in tasks if isinstance(task, PassGap)]
+    assert gap.end == 200  # seen live
+
+
+def test_a_look_that_failed_is_repeated() -> None:
+    """The directory changed meanwhile; a commit that is under way is not disturbed by it."""
+    tracker, look = begun_with_deleted(50, 100)
+    (ask,) = tracker.conclude(failed(look))
+    (again,) = [task for task in tracker.conclude(asked(ask, 50)) if isinstance(task, LookBelow)]
+    assert again.wanted == 50
+
+
+def test_u39_a_file_that_is_not_the_one_that_hung_is_looked_at_again() -> None:
+    """Another was renamed over it: the worker saw that, and nothing is shipped before the next look."""
+    tracker, look = begun_with_deleted(100, 100)
+    (ship,) = tracker.conclude(looked(look, (100, 200)))
+    assert isinstance(ship, Ship)
+    tracker.conclude(Changed(TP, ship.generation, ship.reign, 100, "another file"))
+    tasks = tracker.observe(replace(listing(200, 300, taken_at=200), deleted=(100,)))
+    assert [type(task) for task in tasks if not isinstance(task, Rescan)] == [LookBelow]
+
+
+def test_u39_another_leadership_looks_again() -> None:
+    """What was seen live in the one before counts no more than what an agent finds that begins."""
+    led = Led1(0, 100, 200)
+    led.at(100)
+    led.tracker.observe(Led(TP, replace(REIGN, epoch=2)))
+    assert led.tracker.observe(replace(listing(200, 300), deleted=(0, 100))) == []
+    (ask,) = watermarks(led.tracker, 300)
+    (look,) = [task for task in led.tracker.conclude(asked(ask, 100)) if isinstance(task, LookBelow)]
+    assert (look.wanted, look.seen) == (100, frozenset())
+
+
+def test_below_what_a_lineage_may_have_deleted_only_variants_are_shipped() -> None:
+    """A deletion of the former lineage may be late, and names plain objects."""
+    led = Led1(0, 100, 200)
+    where = replace(position(0), lineage=Lineage(1, 0, 150))
+    ships = led.tracker.conclude(replace(asked(led.ask, 0), position=where))
+    assert [task.variants_below for task in ships if isinstance(task, Ship)] == [150, 150]
+
+
+def test_nothing_is_looked_at_while_nothing_is_missing() -> None:
+    """Retention of shipped segments leaves `.deleted` files all the time."""
     tracker = Tracker(OffsetReset.EARLIEST)
     tracker.observe(Led(TP, REIGN))
     tracker.observe(replace(listing(200, 300), deleted=(0, 100)))
-    (ask,) = tracker.observe(watermark(300))
-    assert bases(tracker.conclude(asked(ask, 100))) == [200]
+    (ask,) = watermarks(tracker, 300)
+    assert bases(tracker.conclude(asked(ask, 200))) == [200]
+
+
+def test_u39_a_recorded_gap_is_filled_from_files_that_hang() -> None:
+    """An agent recorded it whose broker did not hold them."""
+    tracker, look = begun_with_deleted(200, 100, gaps=((100, 200),))
+    assert look.wanted == 100
+    (ship,) = [task for task in tracker.conclude(looked(look, (100, 200))) if isinstance(task, Ship)]
+    (fill,) = tracker.conclude(shipped(ship))
+    assert isinstance(fill, FillGap)
 
 
 def test_compaction_leaves_no_segment_to_ship_behind() -> None:
@@ -453,6 +584,21 @@ def test_u07_what_is_gone_becomes_a_gap_when_two_listings_agree() -> None:
     led = Led1(100, 200)
     (gap,) = [task for task in gap_of(led, 50, 100, 200) if isinstance(task, PassGap)]
     assert (gap.position.next_offset, gap.end) == (50, 100)
+
+
+def test_a_gap_needs_two_whole_listings() -> None:
+    """One that met renames may miss what is there; another is asked for, one at a time."""
+    led = Led1(100, 200)
+    torn = replace(listing(100, 200), whole=False)
+    led.tracker.observe(torn)
+    (rescan,) = [task for task in led.at(50) if isinstance(task, Rescan)]
+    assert rescan.after_seconds == 5
+    assert led.tracker.observe(replace(torn, taken_at=100 + 2 * CHECKPOINT)) == []
+    assert led.tracker.conclude(LookDue(TP, rescan.generation)) == []
+    assert led.tracker.observe(replace(torn, taken_at=101 + 2 * CHECKPOINT)) == [rescan]
+    led.tracker.observe(listing(100, 200, taken_at=100 + 3 * CHECKPOINT))
+    tasks = led.tracker.observe(listing(100, 200, taken_at=100 + 4 * CHECKPOINT))
+    assert [type(task) for task in tasks] == [PassGap]
 
 
 def test_a_gap_needs_a_checkpoint_interval_between_its_two_listings() -> None:
@@ -492,7 +638,7 @@ def test_no_gap_above_the_high_watermark() -> None:
     """What is not committed cannot be passed."""
     led = Led1(100, 200, high_watermark=60)
     assert [task for task in gap_of(led, 50, 100, 200) if isinstance(task, PassGap)] == []
-    assert [type(task) for task in led.tracker.observe(watermark(100, written_at=300))] == [PassGap]
+    assert [type(task) for task in led.tracker.observe(watermark(100))] == [PassGap]
 
 
 def test_a_recorded_gap_that_this_log_holds_is_filled() -> None:
@@ -524,11 +670,11 @@ def test_a_gap_is_filled_once_in_a_reign(reigns_on: bool) -> None:
     assert isinstance(fill, FillGap)
     assert led.tracker.conclude(Committed(TP, fill.generation, fill.reign, replace(where, gaps=()))) == []
     if reigns_on:
-        led.tracker.observe(watermark(250, written_at=300))  # below the next offset: the store is asked again
+        led.tracker.observe(watermark(250))  # below the next offset: the store is asked again
         assert led.tracker.conclude(replace(asked(led.ask, 0), position=where)) == []
     else:
         led.tracker.observe(Led(TP, replace(REIGN, epoch=2)))
-        (ask,) = led.tracker.observe(watermark(300, written_at=300))
+        (ask,) = watermarks(led.tracker, 300)
         assert bases(led.tracker.conclude(replace(asked(ask, 0), position=where))) == [100]
 
 
@@ -552,10 +698,10 @@ def test_u26_a_high_watermark_below_the_next_offset_asks_again_once() -> None:
     """The log may end below what is committed: whether an election lost records is found out by the store's epochs."""
     led = Led1(0, 100, 200)
     led.at(200)
-    (again,) = led.tracker.observe(watermark(150, written_at=300))
+    (again,) = led.tracker.observe(watermark(150))
     assert isinstance(again, AskStore)
     led.tracker.conclude(asked(again, 200))
-    assert led.tracker.observe(watermark(150, written_at=400)) == []
+    assert led.tracker.observe(watermark(150)) == []
 
 
 def test_our_last_commit_is_remembered_over_reigns() -> None:
@@ -565,7 +711,7 @@ def test_our_last_commit_is_remembered_over_reigns() -> None:
     ours = Commit(0, 100, 1, EpochLine(((1, 0),)), None, "id", 1, 0, "n")
     led.tracker.conclude(replace(asked(led.ask, 100), position=replace(position(100), commit=ours)))
     led.tracker.observe(Led(TP, replace(REIGN, epoch=2)))
-    (again,) = led.tracker.observe(watermark(100, written_at=300))
+    (again,) = watermarks(led.tracker, 100)
     assert isinstance(again, AskStore)
     assert again.known == ours
 
@@ -603,7 +749,7 @@ def test_u29_the_looks_begin_again_with_a_reign_and_with_the_agent(restarted: bo
         ask: AnyTask = led.ask
     else:
         led.tracker.observe(Led(TP, replace(REIGN, epoch=2)))
-        (ask,) = led.tracker.observe(watermark(100, written_at=300))
+        (ask,) = watermarks(led.tracker, 100)
     led.tracker.conclude(replace(asked(ask, 0), beside_java=True))
     assert looks(led.tracker, 40) == AN_HOUR_OF_LOOKS
 
@@ -617,7 +763,7 @@ def test_u29_a_gap_that_was_filled_is_looked_at_again_after_a_java_uploader_wrot
     (fill,) = led.tracker.conclude(shipped(ship))
     assert isinstance(fill, FillGap)
     assert led.tracker.conclude(Committed(TP, fill.generation, fill.reign, replace(where, gaps=()))) == []
-    (ask,) = led.tracker.observe(watermark(250, written_at=300))
+    (ask,) = led.tracker.observe(watermark(250))
     assert bases(led.tracker.conclude(replace(asked(ask, 0), position=where, foreign=True))) == [100]
 
 

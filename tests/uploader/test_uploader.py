@@ -22,9 +22,8 @@ from ts_common.segment_metadata import TxnIndexState, decode_metadata
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.file import FileStore
-from ts_uploader.events import Reign, Ship, Shipped
+from ts_uploader.events import FileState, Reign, Ship, Shipped
 from ts_uploader.retention import TopicRetention
-from ts_uploader.scans import FileState
 from ts_uploader.uploader import Uploader
 from ts_uploader.watch.scan import list_partition
 
@@ -53,11 +52,17 @@ class Log:
         lines = ["0", str(len(pairs)), *(f"{epoch} {start}" for epoch, start in pairs)]
         (self.path / "leader-epoch-checkpoint").write_text("\n".join(lines) + "\n")
 
+    def retire(self, *bases: int) -> None:
+        """As retention does."""
+        for base in bases:
+            for path in list(self.path.glob(f"{base:020d}.*")):
+                path.rename(path.with_name(path.name + ".deleted"))
+
     def task(self, base: int) -> Ship:
         listing = list_partition(TP, self.path, self.path.parent)
         assert listing is not None
         next_base = next(other for other in listing.bases if other > base)
-        return Ship(TP, 0, Reign(1, None, 0), KEYS, listing, base, next_base)
+        return Ship(TP, 0, Reign(1, None, 0), KEYS, listing, base, next_base, seen=True)
 
     def ship(self, base: int) -> Shipped:
         return Uploader(lambda _: self.store, lambda _: TopicRetention()).ship(self.task(base))
@@ -106,7 +111,7 @@ def test_u05_other_bytes_under_a_taken_name_become_a_variant(log: Log) -> None:
     log.ship(0)
     plain, variant = sorted(log.names(), key=len)
     assert plain == "00000000000000000000.log"
-    assert variant.startswith("00000000000000000000.e2.")
+    assert variant.startswith("00000000000000000000.e1.")
 
 
 def test_a_shorter_copy_of_what_stands_there_is_done(log: Log) -> None:
@@ -156,6 +161,144 @@ def test_u25_a_neighbour_that_is_none_gives_no_coverage(log: Log) -> None:
     with pytest.raises(SegmentChanged, match="cleaner"):
         log.ship(0)
     assert log.names() == []
+
+
+def test_u25_a_live_segment_in_between_gives_no_coverage(log: Log) -> None:
+    """The task names a neighbour that a torn listing showed: a whole one shows the true one."""
+    log.put(0, batch(0, 10))
+    log.put(100, b"")
+    task = log.task(0)
+    log.put(50, b"")
+    with pytest.raises(SegmentChanged, match="100 is not the next live segment"):
+        uploader(log).ship(task)
+    assert log.names() == []
+
+
+def test_u35_what_the_cleaner_left_or_prepares_is_no_reason_to_wait(log: Log) -> None:
+    """Between two live segments `.deleted` files stand for an hour, and `.cleaned` ones while the cleaner copies."""
+    log.put(0, batch(0, 10))
+    log.put(100, b"")
+    for name in (
+        f"{0:020d}.log.deleted",
+        f"{50:020d}.log.deleted",
+        f"{50:020d}.index.deleted",
+        f"{0:020d}.log.cleaned",
+    ):
+        (log.path / name).write_bytes(batch(50, 10))
+    assert log.ship(0).end == 100
+
+
+def test_u25_a_coverage_that_the_neighbour_bounds_needs_the_brokers_own_word_on_the_epoch(log: Log) -> None:
+    """A follower that drops its whole log creates the new segment before it renames the former ones."""
+    log.put(0, batch(0, 10, epoch=1))
+    log.put(100, b"")
+    log.epochs((1, 0), (2, 100))
+    with pytest.raises(SegmentChanged, match="ends with 2"):
+        log.ship(0)
+    assert log.names() == []
+
+
+def after_reading(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
+    """Something happens once a segment has been read and before anything else."""
+
+    def scan(reader: Readable, size: int, timeindex: TimeIndex) -> SegmentScan:
+        found = scan_segment(reader, size, timeindex)
+        happens()
+        return found
+
+    monkeypatch.setattr("ts_uploader.uploader.scan_segment", scan)
+
+
+def test_u25_the_old_file_of_a_merged_segment_never_answers_for_the_new_one(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """{100, 200} become one: between two renames only 100.log.deleted is there, and it holds nothing from 200 on.
+
+    The listing that the task was made from shows the merged state already: a large directory is read in several calls.
+    """
+    log.put(100, batch(100, 50) + batch(250, 10))
+    log.put(300, b"")
+    task = log.task(100)
+    live, old = log.path / f"{100:020d}.log", log.path / f"{100:020d}.log.deleted"
+    merged = live.rename(live.with_name(live.name + ".swap"))
+    old.write_bytes(batch(100, 100))
+    after_reading(monkeypatch, lambda: merged.rename(live))
+    with pytest.raises(SegmentChanged):
+        uploader(log).ship(task)
+    assert log.names() == []
+
+
+def test_u25_the_old_file_does_not_stand_in_for_one_that_retention_took_meanwhile(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The merged file is renamed over the old one: its name leads to another file then than the one that was read."""
+    log.put(100, batch(100, 50) + batch(250, 10))
+    log.put(300, b"")
+    task = log.task(100)
+    live, old = log.path / f"{100:020d}.log", log.path / f"{100:020d}.log.deleted"
+    merged = live.rename(live.with_name(live.name + ".swap"))
+    old.write_bytes(batch(100, 100))
+    log.epochs((1, 0))
+    after_reading(monkeypatch, lambda: merged.rename(old))
+    with pytest.raises(SegmentChanged, match="replaced"):
+        uploader(log).ship(task)
+    assert log.names() == []
+
+
+def test_a_segment_that_was_never_seen_live_is_not_shipped_from_its_deleted_file(log: Log) -> None:
+    """A listing that is not whole showed its live name: the `.deleted` name may lead to an older file."""
+    log.put(0, batch(0, 10))
+    log.put(10, b"")
+    task = replace(log.task(0), seen=False)
+    log.retire(0)
+    with pytest.raises(SegmentChanged, match="is gone"):
+        uploader(log).ship(task)
+
+
+def test_an_older_files_abort_index_does_not_count_beside_a_live_log(log: Log) -> None:
+    """The cleaner's merged file has none where no abort is left in it; the old one's bears `.deleted` for an hour."""
+    log.put(0, batch(0, 10))
+    log.put(10, b"")
+    (log.path / f"{0:020d}.txnindex.deleted").write_bytes(struct.pack(">hqqqq", 0, 9, 0, 10, 0))
+    log.ship(0)
+    (copy,) = describe(log.store, KEYS, read_catalog(log.store, KEYS).segments)
+    assert copy.metadata.txnindex is None
+
+
+def test_merge_and_retention_between_two_looks_ship_what_the_file_holds(log: Log) -> None:
+    """0.log.deleted is the merged file by now, and reaches beyond the neighbour that it was seen with."""
+    log.put(0, batch(0, 10))
+    log.put(100, b"")
+    task = log.task(0)
+    log.put(0, batch(0, 5) + batch(150, 10))
+    log.put(300, b"")
+    log.retire(0, 100)
+    assert uploader(log).ship(task).end == 160
+
+
+def test_a_neighbour_that_was_seen_bounds_what_retention_took(log: Log) -> None:
+    """Compaction took the tail; the neighbour that the segment was seen live with tells how far it answers."""
+    log.put(0, batch(0, 10))
+    log.put(100, b"")
+    log.put(200, b"")
+    task = log.task(0)
+    log.retire(0, 100)
+    assert uploader(log).ship(task).end == 100
+
+
+def test_a_plain_name_that_a_deletion_may_still_name_is_not_used(log: Log) -> None:
+    """Below the third element of the lineage: a plain name is neither written nor counted as done."""
+    log.put(0, batch(0, 10))
+    log.put(10, batch(10, 10))
+    log.put(20, b"")
+    log.ship(0)
+    below, above = replace(log.task(0), variants_below=10), replace(log.task(10), variants_below=10)
+    assert uploader(log).ship(below).bytes_sent > 0
+    assert uploader(log).ship(below).bytes_sent == 0
+    uploader(log).ship(above)
+    variant, *plain = sorted(log.names())
+    assert plain == [f"{0:020d}.log", f"{10:020d}.log"]
+    assert variant.startswith(f"{0:020d}.e1.")
 
 
 def test_u13_a_torn_tail_is_no_coverage(log: Log) -> None:
@@ -286,16 +429,27 @@ def test_u33_a_segment_that_is_replaced_while_it_is_read_is_not_shipped(
     assert log.names() == []
 
 
-def test_u25_a_rename_that_begins_during_the_upload_takes_the_coverage_back(
+def test_u25_a_rename_that_begins_during_the_upload_takes_nothing_back(
     interrupted: tuple[Log, Interrupted],
 ) -> None:
-    """Where the neighbour bounds the coverage, listings before and after shipping have to agree."""
+    """How far these bytes answer was found out before; else a busy cleaner would stop a slow upload for ever."""
     log, store = interrupted
     log.put(0, batch(0, 10))
     log.put(100, b"")
     store.before[".log"] = (log.path / f"{100:020d}.log.swap").touch
+    assert log.ship(0).end == 100
+
+
+def test_u25_a_rename_that_begins_while_a_segment_is_read_gives_no_coverage(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The listing that counts is taken after reading."""
+    log.put(0, batch(0, 10))
+    log.put(100, b"")
+    after_reading(monkeypatch, (log.path / f"{100:020d}.log.swap").touch)
     with pytest.raises(SegmentChanged, match="cleaner"):
         log.ship(0)
+    assert log.names() == []
 
 
 def test_what_an_aborted_transaction_left_is_bound_to_the_log(log: Log) -> None:
@@ -386,8 +540,9 @@ def test_bytes_whose_metadata_would_make_readers_drop_them_get_another_name(log:
     log.put(0, batch(0, 10, epoch=2))
     log.put(60, b"")
     log.epochs((2, 0))
-    assert log.ship(0).epochs == ((2, 0),)
-    task = replace(log.task(0), epochs=EpochLine(((2, 0), (3, 20))), next_offset=60)
+    first = replace(log.task(0), reign=Reign(2, None, 0))
+    assert uploader(log).ship(first).epochs == ((2, 0),)
+    task = replace(first, epochs=EpochLine(((2, 0), (3, 20))), next_offset=60)
     shipped = uploader(log).ship(task)
     assert (shipped.bytes_sent > 0, shipped.epochs) == (True, ((2, 0), (3, 20)))
     assert len(log.names()) == 2

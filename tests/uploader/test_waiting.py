@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
+from tests.uploader.checkpoint_files import until_they_count, written
 from ts_common.config import OffsetReset
 from ts_common.epochs import EpochLine
 from ts_common.model import TopicPartition
@@ -26,9 +27,11 @@ from ts_uploader.events import (
     AskStore,
     Changed,
     Committed,
+    EpochFile,
     Failed,
     Fenced,
     HighWatermarks,
+    LastEpoch,
     Led,
     Listing,
     LookDue,
@@ -37,6 +40,7 @@ from ts_uploader.events import (
     Reign,
     Rescan,
     Result,
+    SeveralDirectories,
     Ship,
     Shipped,
     Task,
@@ -61,8 +65,19 @@ def listing(*bases: int, topic_id: str = "id", taken_at: int = 100, swapping: bo
     return Listing(TP, LOG_DIR / "t-0", (1, 1), LOG_DIR, bases, (), swapping, topic_id, taken_at)
 
 
-def watermark(offset: int, written_at: int = 200) -> HighWatermarks:
-    return HighWatermarks(LOG_DIR, written_at, {("t", 0): offset})
+def elsewhere(*bases: int) -> Listing:
+    """The same partition on another disk."""
+    other = Path("/other")
+    return replace(listing(*bases), directory=other / "t-0", identity=(2, 1), log_dir=other)
+
+
+def watermark(offset: int) -> HighWatermarks:
+    return written(LOG_DIR, {("t", 0): offset})
+
+
+def watermarks(tracker: Tracker, offset: int) -> list[AnyTask]:
+    """Up to the first checkpoint that counts."""
+    return until_they_count(tracker, LOG_DIR, {("t", 0): offset})
 
 
 def position(next_offset: int) -> Position:
@@ -116,12 +131,12 @@ def led(*live: int, high_watermark: int = 10**6) -> tuple[Tracker, AskStore]:
     tracker = Tracker(OffsetReset.EARLIEST)
     tracker.observe(Led(TP, REIGN))
     tracker.observe(listing(*live))
-    (ask,) = tracker.observe(watermark(high_watermark))
+    (ask,) = watermarks(tracker, high_watermark)
     assert isinstance(ask, AskStore)
     return tracker, ask
 
 
-def without(*events: Led | Listing | HighWatermarks) -> Tracker:
+def without(*events: Led | Listing | SeveralDirectories | HighWatermarks) -> Tracker:
     tracker = Tracker(OffsetReset.EARLIEST)
     for event in (Led(TP, REIGN), *events):
         assert tracker.observe(event) == []
@@ -172,8 +187,8 @@ def asking() -> Tracker:
 def short() -> Tracker:
     tracker, ask = led(0, 100, high_watermark=60)
     tracker.conclude(well(ask, 0))
-    for written_at in range(201, 204):
-        tracker.observe(watermark(60, written_at))
+    for _ in range(3):
+        tracker.observe(watermark(60))
     return tracker
 
 
@@ -192,6 +207,8 @@ def committing() -> Tracker:
 WAITS: dict[WaitReason, Callable[[], Tracker]] = {
     WaitReason.SEGMENT: lambda: without(listing()),
     WaitReason.TOPIC_ID: lambda: without(listing(0, 100, topic_id="another"), watermark(100)),
+    WaitReason.DIRECTORIES: lambda: without(SeveralDirectories(TP, (listing(0, 100), elsewhere(0, 100)))),
+    WaitReason.EPOCH: lambda: without(replace(listing(0, 100), last_epoch=LastEpoch(EpochFile.READ, 0))),
     WaitReason.RENAMES: lambda: without(listing(0, 100, swapping=True), watermark(100)),
     WaitReason.HIGH_WATERMARK: lambda: without(listing(0, 100)),
     WaitReason.STORE: lambda: repeated(AskStore, failed),

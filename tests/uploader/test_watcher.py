@@ -14,7 +14,16 @@ from watchdog.observers.inotify import InotifyObserver
 from ts_common.errors import OperatorError
 from ts_common.model import TopicPartition
 from ts_local.cluster import wait_for
-from ts_uploader.events import DirectoryGone, HighWatermarks, Listing, Observation
+from ts_uploader.events import (
+    DirectoryGone,
+    EpochFile,
+    HighWatermarks,
+    LastEpoch,
+    Listing,
+    Observation,
+    SeveralDirectories,
+)
+from ts_uploader.watch.last_epoch import EpochReader
 from ts_uploader.watch.scan import list_partition
 from ts_uploader.watch.watcher import LogDirectoryWatcher
 
@@ -29,6 +38,7 @@ class Watched:
     def __init__(self, log_dirs: tuple[Path, ...]) -> None:
         self.said: queue.SimpleQueue[Observation] = queue.SimpleQueue()
         self.topics = {"t"}  # that are shipped
+        self._read_last = log_dirs[-1]
         self.watcher = LogDirectoryWatcher(log_dirs, lambda topic: topic in self.topics, self.said.put, NEVER)
 
     @contextmanager
@@ -65,7 +75,7 @@ class Watched:
         return self._wait_for_scan()
 
     def _wait_for_scan(self) -> list[Observation]:
-        return self.wait_for(lambda said: isinstance(said, HighWatermarks))  # of `healthy`, and read last
+        return self.wait_for(lambda said: isinstance(said, HighWatermarks) and said.log_dir == self._read_last)
 
 
 @pytest.fixture
@@ -136,10 +146,16 @@ def test_a_directory_that_cannot_be_read_does_not_hide_the_one_that_can(
     other = tmp_path / "other"
     (other / "t-0").mkdir(parents=True)
 
-    def list_or_fail(partition: TopicPartition, directory: Path, log_dir: Path) -> Listing | None:
+    def list_or_fail(
+        partition: TopicPartition,
+        directory: Path,
+        log_dir: Path,
+        epochs: EpochReader | None = None,
+        earlier: Listing | None = None,
+    ) -> Listing | None:
         if log_dir == other:
             raise OSError(errno.EIO, "Input/output error", str(directory))
-        return list_partition(partition, directory, log_dir)
+        return list_partition(partition, directory, log_dir, epochs, earlier)
 
     monkeypatch.setattr("ts_uploader.watch.watcher.list_partition", list_or_fail)
     with Watched((other, healthy)).running() as watched:
@@ -148,6 +164,23 @@ def test_a_directory_that_cannot_be_read_does_not_hide_the_one_that_can(
         (healthy / "t-0").rename(healthy / "t-1")
         heard = watched.wait_for_listing(ONE, 7)
         assert not any(isinstance(said, DirectoryGone) for said in [*heard, *watched.scan()])
+
+
+def test_a_second_look_at_a_directory_that_did_not_change_is_whole(healthy: Path) -> None:
+    """The scan waits for nothing: it compares with what it saw of the directory the last time."""
+    with Watched((healthy,)).running() as watched:
+        segment(healthy, ZERO, 7)
+        watched.wait_for_listing(ZERO, 7)
+        heard = [said for _ in range(3) for said in watched.scan() if isinstance(said, Listing)]
+        assert [said.whole for said in heard[-2:]] == [True, True]
+
+
+def test_a_whole_listing_that_is_asked_for_comes(healthy: Path) -> None:
+    """Without another event and without a scan: the first look after a change is none."""
+    with Watched((healthy,)).running() as watched:
+        segment(healthy, ZERO, 7)
+        watched.watcher.hint(ZERO, whole=True)
+        watched.wait_for(lambda said: isinstance(said, Listing) and said.whole and said.bases == (7,))
 
 
 def test_a_log_dir_that_failed_is_told_once_and_watched_as_soon_as_it_is_back(healthy: Path, failed: Path) -> None:
@@ -166,6 +199,110 @@ def test_a_log_dir_that_failed_is_told_once_and_watched_as_soon_as_it_is_back(he
         watched.wait_for_listing(ONE, 7)
         again = [line["trouble"] for line in logs if line["event"] == "log dir works again"]
         assert again[:2] == ["log dir cannot be watched", "log dir cannot be read"]
+
+
+def replace_epochs(directory: Path, text: str) -> None:
+    """As Kafka replaces a `leader-epoch-checkpoint`: a file of another name, and a rename."""
+    temporary = directory / "leader-epoch-checkpoint.tmp"
+    temporary.write_text(text)
+    temporary.rename(directory / "leader-epoch-checkpoint")
+
+
+def test_u28_a_new_leader_epoch_on_the_disk_is_seen_at_once(healthy: Path) -> None:
+    """From then on the broker's figures are the leader's; the timer never comes here, so the rename was the hint."""
+    with Watched((healthy,)).running() as watched:
+        replace_epochs(healthy / "t-0", "0\n2\n3 0\n6 40\n")
+        now = LastEpoch(EpochFile.READ, 6)
+        heard = watched.wait_for(lambda said: isinstance(said, Listing) and said.last_epoch == now)
+    status = (healthy / "replication-offset-checkpoint").stat()
+    assert isinstance(heard[-1], Listing)
+    assert heard[-1].checkpoint == (status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (None, LastEpoch(EpochFile.ABSENT)),
+        ("0\n0\n", LastEpoch(EpochFile.READ, None)),
+        ("0\n1\n7 ", EpochFile.UNREADABLE),
+        ("", EpochFile.UNREADABLE),
+    ],
+    ids=["absent", "no entry", "torn", "empty"],
+)
+def test_an_unreadable_leader_epoch_checkpoint_is_listed_as_such(
+    healthy: Path, text: str | None, expected: LastEpoch | EpochFile
+) -> None:
+    """It is not an absent one, which logs of magic 0 and 1 have."""
+    if text is not None:
+        replace_epochs(healthy / "t-0", text)
+    found = list_partition(ZERO, healthy / "t-0", healthy)
+    assert found is not None
+    assert expected in {found.last_epoch, found.last_epoch.file}
+    assert bool(found.last_epoch.error) == (expected is EpochFile.UNREADABLE)
+
+
+def test_a_leader_epoch_checkpoint_that_no_one_may_read_is_no_absent_one(healthy: Path) -> None:
+    """The system says why; the next scan tries again."""
+    path = healthy / "t-0" / "leader-epoch-checkpoint"
+    path.mkdir()
+    found = list_partition(ZERO, healthy / "t-0", healthy)
+    assert found is not None
+    assert found.last_epoch.file is EpochFile.UNREADABLE
+    assert "directory" in found.last_epoch.error
+
+
+def test_a_directory_that_is_renamed_while_it_is_listed_is_none_of_an_old_magic(healthy: Path) -> None:
+    """Its checkpoint is not absent: it was deleted as a whole, or moved to another disk."""
+
+    class Renamed(EpochReader):
+        def read(self, directory: Path) -> LastEpoch:
+            directory.rename(directory.with_name("t-0.00000000000000000000000000000000-delete"))
+            return super().read(directory)
+
+    replace_epochs(healthy / "t-0", "0\n1\n3 0\n")
+    assert list_partition(ZERO, healthy / "t-0", healthy, Renamed()) is None
+
+
+def test_a_leader_epoch_checkpoint_is_read_again_only_when_it_was_replaced(tmp_path: Path) -> None:
+    """Ten thousand partitions are scanned each half a minute, and hardly any of them has a new leader."""
+    directories = [tmp_path / f"t-{number}" for number in range(50)]
+    for directory in directories:
+        directory.mkdir()
+        replace_epochs(directory, "0\n1\n3 0\n")
+    reader = EpochReader()
+    watcher = LogDirectoryWatcher([tmp_path], lambda _: True, lambda _: None, NEVER, epochs=reader)
+    for _ in range(3):
+        watcher.scan_everything()
+    assert reader.reads == 50
+    replace_epochs(directories[7], "0\n1\n4 0\n")
+    watcher.scan_everything()
+    assert reader.reads == 51
+    assert reader.read(directories[7]) == LastEpoch(EpochFile.READ, 4)
+
+
+def test_u40_two_directories_are_told_together_and_logged_once(healthy: Path, tmp_path: Path) -> None:
+    """Which one counts is not the watcher's to say; all checkpoints are read when one changed, for who decides."""
+    other = tmp_path / "other"
+    (other / "t-0").mkdir(parents=True)
+    (other / "replication-offset-checkpoint").write_text("0\n0\n")
+    with capture_logs() as logs, Watched((other, healthy)).running() as watched:
+        for _ in range(3):
+            heard = watched.scan()
+        segment(healthy, ZERO, 7)
+        heard += watched.wait_for(
+            lambda said: isinstance(said, SeveralDirectories) and [each.bases for each in said.listings] == [(), (7,)]
+        )
+        assert not any(isinstance(said, Listing) for said in heard)
+        # In place, of which no event tells; of the other file one does.
+        (other / "replication-offset-checkpoint").write_text("0\n1\nt 0 7\n")
+        (healthy / "new").write_text("0\n0\n")
+        (healthy / "new").rename(healthy / "replication-offset-checkpoint")
+        watched.wait_for(lambda said: isinstance(said, HighWatermarks) and said.offsets == {("t", 0): 7})
+        (other / "t-0").rmdir()
+        watched.wait_for_listing(ZERO, 7)
+    assert [line["directories"] for line in logs if line["event"] == "partition has several directories"] == [
+        [str(other / "t-0"), str(healthy / "t-0")]
+    ]
 
 
 def test_log_dirs_of_which_none_can_be_watched_are_an_error(failed: Path, tmp_path: Path) -> None:

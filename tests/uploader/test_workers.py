@@ -6,17 +6,20 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.log_format import build
-from tests.uploader.local_directory import CLUSTER, ID, TP, LocalDirectory
+from tests.uploader.checkpoint_files import until_they_count
+from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
 from ts_common.catalog import read_commit
-from ts_common.commit import Commit
+from ts_common.commit import Commit, encode_log_start
 from ts_common.config import OffsetReset
 from ts_common.directories import TopicDirectories, list_topics
+from ts_common.epochs import EpochLine
 from ts_common.model import TopicPartition
-from ts_common.object_keys import ClusterKeys
+from ts_common.object_keys import ClusterKeys, SegmentName
+from ts_common.segment_metadata import SegmentMetadata
 from ts_common.store.contract import ObjectStore
 from ts_uploader.chapters import ChapterWriter
 from ts_uploader.commit import CommitLog
-from ts_uploader.events import AnyTask, AskStore, Failed, HighWatermarks, Led, Listing, Reign
+from ts_uploader.events import AnyTask, Asked, AskStore, Failed, Led, Listing, Reign
 from ts_uploader.metrics import Metrics
 from ts_uploader.retention import TopicRetention
 from ts_uploader.tracker import Tracker
@@ -73,6 +76,29 @@ def test_a_reign_that_the_broker_never_begins_is_an_error_from_the_third_questio
     assert parts.errors() == 2
 
 
+def test_a_log_that_was_taken_back_to_a_format_without_epochs_waits_and_the_reason_is_shown(
+    parts: Parts, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The broker removes its list of epochs then, and nothing compares the log with what the archive says."""
+    local.segments(0, 100)
+    local.no_epochs()
+    ours = Commit(0, 100, 4, EpochLine(((4, 0),)), 0, ID, 2, 0, "ours")
+    store.put(KEYS.commit, ours.encode())
+    store.put(KEYS.log_start, encode_log_start(0))
+    tracker = Tracker(OffsetReset.EARLIEST)
+    tracker.observe(Led(TP, REIGN))
+    tracker.observe(local.listing())
+    tasks = until_they_count(tracker, local.log_dir, {(TP.topic, TP.partition): 100})
+    for _ in range(2):
+        (ask,) = tasks
+        failed = parts.performer.perform(ask)
+        assert isinstance(failed, Failed)
+        tasks = tracker.conclude(failed)
+    (backlog,) = tracker.backlog().values()
+    assert "message.format.version is below 0.11" in (backlog.waits_for or "")
+    assert read_commit(store, KEYS)[0] == ours
+
+
 def test_a_name_that_no_store_can_hold_fails_its_own_partition(parts: Parts, local: LocalDirectory) -> None:
     """Kafka has no such topics; a directory with such a name does not end the agent."""
     local.segments(0, 100)
@@ -103,7 +129,7 @@ def test_a_topic_whose_name_begins_with_a_dot_is_shipped_and_listed(
     assert listing is not None
     tracker, performer = Tracker(OffsetReset.EARLIEST), Parts(store, keys).performer
     tasks: list[AnyTask] = [*tracker.observe(Led(partition, REIGN)), *tracker.observe(listing)]
-    tasks += tracker.observe(HighWatermarks(log.parent, listing.taken_at + 1, {(topic, 0): 10}))
+    tasks += until_they_count(tracker, log.parent, {(topic, 0): 10})
     while tasks:
         result = performer.perform(tasks.pop(0))
         assert result is not None
@@ -113,3 +139,34 @@ def test_a_topic_whose_name_begins_with_a_dot_is_shipped_and_listed(
     assert isinstance(commit, Commit)
     assert commit.next_offset == 10
     assert list_topics(store, keys) == {topic: TopicDirectories(frozenset({0}))}
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+def test_u05_an_election_that_lost_old_magic_is_counted_and_logged(
+    parts: Parts, store: ObjectStore, local: LocalDirectory, magic: int
+) -> None:
+    """An unclean election: broker 2 wrote 0..4 of the line and 5..9 of its own; without epochs readers see the dead."""
+
+    def batches(start: int, end: int, who: bytes, epoch: int) -> bytes:
+        if magic == 1:
+            return b"".join(build.message(1, offset, b"%s-%d" % (who, offset)) for offset in range(start, end))
+        return b"".join(build.batch(n, [build.record(0, who)], epoch=epoch) for n in range(start, end))
+
+    line = EpochLine(((3, 0),) if magic == 2 else ())
+    metadata = SegmentMetadata(10, ((3, 0),) if magic == 2 else ((-1, 0),), 10, 1, 1, 0)
+    store.put(KEYS.segment(SegmentName(0)), batches(0, 10, b"A", 3), metadata=metadata.encode())
+    store.put(KEYS.log_start, encode_log_start(0))
+    store.put(KEYS.commit, Commit(0, 10, 3, line, 10, ID, 1, 0, "theirs").encode())
+    local.write(0, batches(0, 5, b"A", 3) + batches(5, 10, b"B", 5))
+    local.segments(10)
+    if magic == 2:
+        local.epochs((3, 0), (5, 5))
+    else:
+        local.no_epochs()
+    with capture_logs() as logs:
+        asked = parts.performer.perform(question(local.listing()))
+    assert isinstance(asked, Asked)
+    assert asked.lost == ((0, 10) if magic == 1 else (5, 10))
+    told = [line for line in logs if line["log_level"] == "error" and "magic 0 or 1" in line["event"]]
+    assert len(told) == (1 if magic == 1 else 0)
+    assert parts.metrics.registry.get_sample_value("ts_uploader_legacy_rewinds_total") == (1 if magic == 1 else 0)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.uploader.checkpoint_files import until_they_count, written
 from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
 from tests.uploader.test_gaps import put_segment, shipped
 from ts_common.catalog import read_catalog, read_commit
@@ -22,7 +23,6 @@ from ts_uploader.events import (
     AskStore,
     Failed,
     FillGap,
-    HighWatermarks,
     Led,
     Reign,
     Ship,
@@ -51,12 +51,8 @@ class Agent:
 
     def begin(self) -> AskStore:
         """Until it is to ask the store."""
-        listing = self._local.listing()
-        self.tracker.observe(listing)
-        written_at = listing.taken_at + 1
-        (ask,) = self.tracker.observe(
-            HighWatermarks(self._local.log_dir, written_at, {(TP.topic, TP.partition): 10**6})
-        )
+        self.tracker.observe(self._local.listing())
+        (ask,) = until_they_count(self.tracker, self._local.log_dir, {(TP.topic, TP.partition): 10**6})
         assert isinstance(ask, AskStore)
         return ask
 
@@ -95,7 +91,7 @@ def write_over(store: ObjectStore, *, named: int = 0) -> None:
 def look_again(agent: Agent, local: LocalDirectory) -> AnyTask:
     """Something made the agent ask again: here a high watermark below the next offset."""
     offsets = {(TP.topic, TP.partition): 150}
-    (ask,) = agent.tracker.observe(HighWatermarks(local.log_dir, local.listing().taken_at + 2, offsets))
+    (ask,) = agent.tracker.observe(written(local.log_dir, offsets))
     return ask
 
 

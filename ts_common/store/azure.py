@@ -31,6 +31,7 @@ from ts_common.errors import (
     TieredStorageError,
 )
 from ts_common.store.azure_account import API_VERSION, Account
+from ts_common.store.call import strong
 from ts_common.store.contract import ByteRange, Condition, IfAbsent, IfMatch, ObjectInfo
 from ts_common.store.http_client import Answer, Request
 from ts_common.store.http_service import Operations, Page, Put, Service
@@ -220,7 +221,7 @@ def _name(found: ElementTree.Element) -> str:
 
 def _etag(answer: Answer) -> str:
     """Without its quotes, which a listing leaves out."""
-    return answer.headers["etag"].strip('"')
+    return strong(answer.headers["etag"]).strip('"')
 
 
 def _quoted(etag: str) -> str:

@@ -44,7 +44,8 @@ _PUBLIC = "https://storage.googleapis.com"
 _METADATA = "x-goog-meta-"
 _PAGE = 1000
 _NO_GENERATION = 1  # nothing has it
-_LISTED = "items(name,size,generation,updated),prefixes,nextPageToken"
+_KIND = "storage#objects"
+_LISTED = "kind,items(name,size,generation,updated),prefixes,nextPageToken"
 _READ = "roles/storage.objectViewer on the bucket (storage.objects.get and list)"
 _WRITE = "roles/storage.objectUser on the bucket (storage.objects.create, and delete to write over offset.wm)"
 _OPERATIONS = Operations(
@@ -109,7 +110,7 @@ class GcsService(Service):
 
     def check(self) -> Request:
         """A listing of one: who may ship and read need not be allowed to look at the bucket itself."""
-        return self._listing({"maxResults": "1", "fields": "nextPageToken"})
+        return self._listing({"maxResults": "1", "fields": "kind,nextPageToken"})
 
     def put(
         self, name: str, metadata: Mapping[str, str], condition: Condition, crc32c: int | None, md5: bytes | None
@@ -179,6 +180,8 @@ class GcsService(Service):
     def parse_page(self, answer: Answer) -> Page:
         """From its JSON."""
         said = json.loads(answer.body)
+        if said["kind"] != _KIND:  # all else may be absent: `{}` would be a listing of nothing
+            raise ValueError(f"a {said['kind']!r}; {_KIND} is expected")
         infos = [
             ObjectInfo(found["name"], int(found["size"]), found["generation"], _seconds(found["updated"]))
             for found in said.get("items", ())

@@ -97,6 +97,8 @@ class HttpStore(ObjectStore):
             )
         if answer.status >= 300:
             raise self._service.error(answer, call)
+        with call.understood():  # the service is asked for a listing of one
+            self._service.parse_page(answer)
         self._bucket_seen = True
 
     def put(
@@ -122,8 +124,7 @@ class HttpStore(ObjectStore):
         sent = Sent(rationed, length, crc32c, call.target, before=put.before, after=put.after)
         headers = {**put.request.headers, "content-length": str(sent.length)}
         answer = self._client.ask(call, replace(put.request, headers=headers), sent)
-        if answer.status >= 300:
-            raise self._refused(answer, call)
+        self._check_taken(answer, call)
         with call.understood():
             return self._service.info_of_put(key, length, dict(metadata), answer)
 
@@ -165,8 +166,7 @@ class HttpStore(ObjectStore):
             if answer.status == 416:
                 yield Nothing(self.head(key))
                 return
-            if answer.status >= 300:
-                raise self._refused(answer, call)
+            self._check_taken(answer, call)
             with call.understood():
                 length = _length(answer)
                 info = self._service.info_of(key, _whole_size(answer, byte_range, length, call), answer)
@@ -176,8 +176,7 @@ class HttpStore(ObjectStore):
         """One request; a first "not found" takes another, whether the bucket is there."""
         call = self._call(self._service.operations.head, check_key(key))
         answer = self._client.ask(call, self._service.head(self._base + key))
-        if answer.status >= 300:
-            raise self._refused(answer, call)
+        self._check_taken(answer, call)
         with call.understood():
             return self._service.info_of(key, _length(answer), answer)
 
@@ -214,8 +213,7 @@ class HttpStore(ObjectStore):
         while True:
             request = self._service.list(self._base + prefix, start_after, following, delimiter=delimiter)
             answer = self._client.ask(call, request)
-            if answer.status >= 300:
-                raise self._refused(answer, call)
+            self._check_taken(answer, call)
             with call.understood():
                 page = self._service.parse_page(answer)
             yield page
@@ -244,8 +242,7 @@ class HttpStore(ObjectStore):
         call = self._call(self._service.operations.delete, key)
         try:
             answer = self._client.ask(call, self._service.delete(self._base + key))
-            if answer.status >= 300:
-                raise self._refused(answer, call)
+            self._check_taken(answer, call)
         except ObjectNotFound:
             return None
         except TieredStorageError as error:
@@ -259,6 +256,16 @@ class HttpStore(ObjectStore):
 
     def _call(self, operation: str, key: str, *, writes: bool = False) -> Call:
         return Call(operation, f"{self._service.bucket_url}/{self._base}{key}", writes)
+
+    def _check_taken(self, answer: Answer, call: Call) -> None:
+        """Go on only with an answer of the service that says success.
+
+        Raises:
+            TieredStorageError: what the refusal means, or `Call.refuse_page`.
+        """
+        if answer.status >= 300:
+            raise self._refused(answer, call)
+        call.refuse_page(answer.headers.get("content-type"))
 
     def _refused(self, answer: Answer, call: Call) -> TieredStorageError:
         """Our error for a refusal. The first time that nothing is found, the bucket is asked for.

@@ -162,7 +162,10 @@ class NameNode:
         """
         call = self._call("RENAME", destination, writes=True)
         query = {"destination": destination, "renameoptions": "OVERWRITE" if overwrite else "NONE"}
-        self._raise_for(self._client.ask(call, self._request("PUT", "RENAME", path, query)), call)
+        answer = self._client.ask(call, self._request("PUT", "RENAME", path, query))
+        self._raise_for(answer, call)
+        if answer.body:  # a NameNode's answer has none; a page of something in between has
+            raise call.no_answer(f"RENAME {call.target}: no answer that a NameNode gives: {answer.body[:200]!r}")
 
     def delete(self, path: str) -> None:
         """DELETE of a file; of what is not there, or is a directory with something in it, nothing."""
@@ -170,6 +173,8 @@ class NameNode:
         answer = self._client.ask(call, self._request("DELETE", "DELETE", path, {}))
         if "PathIsNotEmptyDirectoryException" not in answer.body.decode(errors="replace"):
             self._raise_for(answer, call)
+            with call.understood():
+                json.loads(answer.body)["boolean"]
 
     def make_directories(self, path: str) -> None:
         """MKDIRS, with all above it."""
@@ -213,6 +218,7 @@ class NameNode:
 
     def _raise_for(self, answer: Answer, call: Call) -> None:
         if answer.status < 300:
+            call.refuse_page(answer.headers.get("content-type"))
             return
         try:
             said = json.loads(answer.body)["RemoteException"]

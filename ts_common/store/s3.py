@@ -38,7 +38,7 @@ from ts_common.store.arguments import (
     in_small_pieces,
     is_key,
 )
-from ts_common.store.call import Call
+from ts_common.store.call import Call, strong
 from ts_common.store.checksums import checksum_argument
 from ts_common.store.contract import (
     NO_METADATA,
@@ -147,9 +147,11 @@ class S3Store(ObjectStore):
             # A store may say so of a bucket that is not there.
             self._tell_missing_bucket()
             raise
-        check_encrypted(self._storing, answer, call.target)
         headers = answer["ResponseMetadata"]["HTTPHeaders"]
-        return ObjectInfo(key, length, answer["ETag"], _date(headers), dict(metadata))
+        with call.understood():
+            info = ObjectInfo(key, length, strong(answer["ETag"]), _date(headers), dict(metadata))
+        check_encrypted(self._storing, answer, call.target)
+        return info
 
     def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
         """GetObject."""
@@ -174,7 +176,10 @@ class S3Store(ObjectStore):
             return
         body: StreamingBody = answer["Body"]
         try:
-            yield _Stream(self._info_of_get(key, answer, byte_range, call), body, answer["ContentLength"], call)
+            call.refuse_page(answer.get("ContentType"))
+            with call.understood():
+                stream = _Stream(self._info_of_get(key, answer, byte_range, call), body, answer["ContentLength"], call)
+            yield stream
         finally:
             body.close()
 
@@ -185,6 +190,7 @@ class S3Store(ObjectStore):
 
         Raises:
             OperatorError: the store sends another range than the one asked for.
+            KeyError, ValueError: the answer does not say what S3 always says.
         """
         sent = answer.get("ContentRange")
         size = int(sent.rpartition("/")[2]) if sent else answer["ContentLength"]
@@ -194,7 +200,7 @@ class S3Store(ObjectStore):
             found = sent or f"all {size} bytes"
             raise OperatorError(f"{call.operation} {call.target}: asked for {expected}, the store sends {found}")
         return ObjectInfo(
-            key, size, answer["ETag"], answer["LastModified"].timestamp(), _lower_names(answer["Metadata"])
+            key, size, strong(answer["ETag"]), answer["LastModified"].timestamp(), _lower_names(answer["Metadata"])
         )
 
     def head(self, key: str) -> ObjectInfo:
@@ -212,8 +218,10 @@ class S3Store(ObjectStore):
                     self._bucket_seen = True
                 raise ObjectNotFound(f"{call.operation} {call.target}: no such object") from error
             raise
-        modified = answer["LastModified"].timestamp()
-        return ObjectInfo(key, answer["ContentLength"], answer["ETag"], modified, _lower_names(answer["Metadata"]))
+        call.refuse_page(answer.get("ContentType"))
+        with call.understood():
+            etag, modified = strong(answer["ETag"]), answer["LastModified"].timestamp()
+            return ObjectInfo(key, answer["ContentLength"], etag, modified, _lower_names(answer["Metadata"]))
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """ListObjectsV2, page by page."""

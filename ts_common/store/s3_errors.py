@@ -7,8 +7,10 @@ A connection that never came about had no effect either way.
 """
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 from botocore import exceptions as sdk
@@ -51,7 +53,6 @@ WAY_OUT = {
     "SignatureDoesNotMatch": "the secret key is not the one of this access key, or a proxy rewrites the Host header",
     "ExpiredToken": "the credentials have expired: renew them",
     "InvalidToken": "the session token is not valid: renew the credentials",
-    "RequestTimeTooSkewed": "set the clock of this machine",
     "InvalidObjectState": "the object lies in an archive storage class: restore it first",
     "NotImplemented": "this store lacks what was asked for (conditional writes?)",
     "PermanentRedirect": "the bucket is in another region: " + SET_REGION,
@@ -94,6 +95,10 @@ BY_STATUS: dict[int, type[TieredStorageError]] = {
 # A request that S3 did not see through, or could not order against another: 408, 409, and 400 RequestTimeout.
 UNDECIDED_STATUS = {408, 409}
 UNDECIDED_CODES = {"RequestTimeout", "ConditionalRequestConflict", "OperationAborted"}
+
+# S3 refuses every request that is signed fifteen minutes from its own time, whoever signs it.
+_REFUSED_SKEW_SECONDS = 14 * 60.0
+_SKEWED = "RequestTimeTooSkewed"
 
 NEVER_CONNECTED = (sdk.EndpointConnectionError, sdk.ConnectTimeoutError)
 CREDENTIALS = (
@@ -191,6 +196,8 @@ def _answered(error: sdk.ClientError, call: Call) -> TieredStorageError:
     request_id = error.response.get("ResponseMetadata", {}).get("RequestId", "none")
     asked = call.operation if error.operation_name != ASSUME_ROLE else f"{ASSUME_ROLE} for {call.operation}"
     said = f"{asked} {call.target}: {code} (HTTP {status}, request id {request_id}): {answer.get('Message', '')}"
+    if clock := _wrong_clock(error, code, status):
+        return StoreUnavailable(f"{said}; {clock}")  # the request is refused at the door, and the clock will be set
     if error.operation_name == ASSUME_ROLE:  # asked before the request, which never went out
         if status >= 500 or BY_CODE.get(code) is StoreThrottled:
             return StoreUnavailable(f"{said}: no role for {call.target}")
@@ -208,12 +215,35 @@ def _answered(error: sdk.ClientError, call: Call) -> TieredStorageError:
         # S3 answers an If-Match over nothing this way.
         return PreconditionFailed(said)
     if kind is AccessDenied:
-        return AccessDenied(f"{said}; {WAY_OUT.get(code) or f'allow this identity {needed_permission(call)}'}")
+        bare = (
+            "a HEAD is refused without a reason: look at the access key and its secret, and "
+            if code == str(status)
+            else ""
+        )
+        return AccessDenied(f"{said}; {WAY_OUT.get(code) or f'{bare}allow this identity {needed_permission(call)}'}")
     if kind is BucketMissing:
         return BucketMissing(f"{said}; create the bucket or name another: nothing here creates one")
     if kind is None or kind is OperatorError:
         return OperatorError(f"{said}; {WAY_OUT.get(code, 'the same request will be refused again')}")
     return kind(said)
+
+
+def _wrong_clock(error: sdk.ClientError, code: str, status: int) -> str | None:
+    """What to do about a refusal that this machine's clock explains; None for any other answer.
+
+    The answer to a HEAD has no code, but every answer has a date.
+    """
+    headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    try:
+        skew = time.time() - parsedate_to_datetime(headers["date"]).timestamp()
+    except (KeyError, TypeError, ValueError):
+        skew = None
+    if code != _SKEWED and not (status in {401, 403} and skew is not None and abs(skew) >= _REFUSED_SKEW_SECONDS):
+        return None
+    if skew is None:
+        return "this machine's clock and the store's differ too much: set the clock (NTP)"
+    side = "ahead of" if skew > 0 else "behind"
+    return f"this machine's clock is {abs(skew):.0f} s {side} the store's: set the clock (NTP)"
 
 
 def needed_permission(call: Call) -> str:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from botocore.model import Shape
 
 _LISTING = "ListObjectsV2Output"
+_LISTING_ROOT = "ListBucketResult"
+_DELETED = "DeleteObjectsOutput"
+_DELETED_ROOT = "DeleteResult"
 _LOOK = "before-parse.s3.*"
 _BEGINS = b"<ListBucketResult"
 _HEAD_BYTES = 200  # an XML declaration is shorter
@@ -57,9 +60,12 @@ class _QuickParser(RestXMLParser):
         self, response: "Mapping[str, Any]", shape: "Shape", member_shapes: Any, final_parsed: dict[str, Any]
     ) -> None:
         headers = _Headers((name.lower(), value) for name, value in response["headers"].items())
-        super()._parse_non_payload_attrs(  # type: ignore[misc] # not in the stubs
-            {**response, "headers": headers}, shape, member_shapes, final_parsed
-        )
+        try:
+            super()._parse_non_payload_attrs(  # type: ignore[misc] # not in the stubs
+                {**response, "headers": headers}, shape, member_shapes, final_parsed
+            )
+        except (LookupError, TypeError, ValueError) as error:  # the SDK lets them pass
+            raise ResponseParserError(f"unable to parse the headers of an answer: {error!r}") from error
 
     def _parse_payload(
         self, response: "Mapping[str, Any]", shape: "Shape", member_shapes: Any, final_parsed: dict[str, Any]
@@ -67,6 +73,8 @@ class _QuickParser(RestXMLParser):
         if shape.name == _LISTING:
             final_parsed.update(parse_listing(response["body"]))
         else:
+            if shape.name == _DELETED:
+                check_deleted(response["body"])
             super()._parse_payload(response, shape, member_shapes, final_parsed)  # type: ignore[misc] # not in the stubs
 
 
@@ -92,10 +100,7 @@ def parse_listing(body: bytes) -> dict[str, Any]:
     """
     try:
         shell, contents = _split(body.decode()) or (body, None)
-        # Of a server that is trusted with the data itself; expat bounds what entities may grow to.
-        root = ElementTree.fromstring(shell)  # noqa: S314
-        space = root.tag.rpartition("}")[0]
-        space += "}" if space else ""
+        root, space = _root(shell, _LISTING_ROOT)
         if contents is None:
             contents = [_entry(element, space) for element in root.iter(f"{space}Contents")]
     except (ElementTree.ParseError, ValueError) as error:
@@ -120,6 +125,35 @@ def parse_listing(body: bytes) -> dict[str, Any]:
     if directories:
         parsed["CommonPrefixes"] = directories
     return parsed
+
+
+def check_deleted(body: bytes) -> None:
+    """Refuse an answer to DeleteObjects that is none: what it does not name counts as deleted.
+
+    Raises:
+        ResponseParserError: it is another document.
+    """
+    try:
+        _root(body, _DELETED_ROOT)
+    except (ElementTree.ParseError, ValueError) as error:
+        raise ResponseParserError(f"unable to parse an answer: {error!r}, in {body[:200]!r}") from error
+
+
+def _root(text: str | bytes, expected: str) -> tuple[ElementTree.Element, str]:
+    """The root of a document and what stands before its elements' names: `{namespace}`, or nothing.
+
+    Servers use several namespaces, or none. A well-formed web page is a document too, so the root's name counts.
+
+    Raises:
+        ParseError: it is no XML.
+        ValueError: the root has another name.
+    """
+    # Of a server that is trusted with the data itself; expat bounds what entities may grow to.
+    root = ElementTree.fromstring(text)  # noqa: S314
+    namespace, brace, name = root.tag.rpartition("}")
+    if name != expected:
+        raise ValueError(f"a document {name}; {expected} is expected")
+    return root, namespace + brace
 
 
 def _split(text: str) -> tuple[str, list[dict[str, Any]]] | None:

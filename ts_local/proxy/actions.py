@@ -8,6 +8,7 @@
 | CutBefore() | hears nothing | connection reset |
 | CutAfter(size) | gets `size` bytes of the body, then a reset | connection reset |
 | Answer(status, code, message) | hears nothing | gets this error of S3 |
+| WebPage(body) | hears nothing | gets 200 and a web page |
 | TruncateAnswer(size) | gets the request | gets the real head, `size` bytes of the body, and the end |
 | SwallowAnswer() | gets the request and answers | connection reset |
 | LandLate(silent) | gets the whole request after release() | connection reset at once, or silence until then |
@@ -163,6 +164,23 @@ class Answer(Action):
 
     def __repr__(self) -> str:
         return f"Answer({self.status}, {self.code!r})"
+
+
+class WebPage(Action):
+    """A balancer in maintenance: it answers 200 with a page of its own, and the store never sees the request.
+
+    Args:
+        body: of the page; this one is well-formed XML, as many are.
+    """
+
+    def __init__(self, body: bytes = b"<html><body>maintenance</body></html>") -> None:
+        super().__init__()
+        self.body = body
+
+    def perform(self, exchange: Exchange) -> None:
+        """Answer."""
+        self._happens(exchange)
+        exchange.show_page(self.body)
 
 
 class TruncateAnswer(Action):

@@ -191,22 +191,34 @@ class Exchange:
         Raises:
             PeerGoneError: the client is gone.
         """
+        body = (
+            '<?xml version="1.0" encoding="UTF-8"?>\n'
+            f"<Error><Code>{escape(code)}</Code><Message>{escape(message)}</Message>"
+            f"<Resource>{escape(self.request.path)}</Resource><RequestId>proxy-{self._number}</RequestId></Error>"
+        ).encode()
+        self._answer_ourselves(
+            status, code, body, "Content-Type: application/xml", f"x-amz-request-id: proxy-{self._number}"
+        )
+
+    def show_page(self, body: bytes) -> None:
+        """Answer 200 with a web page, in the server's place.
+
+        Raises:
+            PeerGoneError: the client is gone.
+        """
+        self._answer_ourselves(200, "OK", body, "Content-Type: text/html")
+
+    def _answer_ourselves(self, status: int, reason: str, body: bytes, *headers: str) -> None:
         # A client that waits for leave to send its body is answered instead; any other is heard to the end.
         if not self._head.expects_continue:
             for _ in self._body():
                 pass
             self._body_unread = False
         self._journal.note(self._number, status=status)
-        body = (
-            '<?xml version="1.0" encoding="UTF-8"?>\n'
-            f"<Error><Code>{escape(code)}</Code><Message>{escape(message)}</Message>"
-            f"<Resource>{escape(self.request.path)}</Resource><RequestId>proxy-{self._number}</RequestId></Error>"
-        ).encode()
         lines = [
-            f"HTTP/1.1 {status} {code}",
-            "Content-Type: application/xml",
+            f"HTTP/1.1 {status} {reason}",
             f"Content-Length: {len(body)}",
-            f"x-amz-request-id: proxy-{self._number}",
+            *headers,
             *(["Connection: close"] if self._body_unread else []),
         ]
         self._client.send(Head(tuple(line.encode() for line in lines)).raw)

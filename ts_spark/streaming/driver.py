@@ -14,6 +14,7 @@ those below the next offset never change but by an unclean election.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 import structlog
@@ -27,7 +28,7 @@ from ts_common.transactions import stable_end
 from ts_common.view import PartitionView
 from ts_spark.bounds import check_named_partitions, find_bounds
 from ts_spark.planning import PartitionPlan, check_losses, plan_partition, splits_of
-from ts_spark.query import Edge, Offsets, QueryOptions
+from ts_spark.query import Edge, Offsets, QueryOptions, settled
 from ts_spark.rates import Patience, limited
 from ts_spark.split import Split, bytes_of
 from ts_spark.streaming.look import Observer
@@ -66,17 +67,24 @@ class StreamDriver:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._options = options
+        self._asked = options
         self._clock = clock
         self._sleep = sleep
         self._store = open_store(options.location, StorageOptions(options.connection))
-        self._observer = Observer(self._store, options)
         self._patience = Patience(options.rates)
         self._initial: StreamOffset | None = None
         self._position: StreamOffset | None = None  # the answer that Spark has, which it goes on from
         self._answered = False
         self._idle_since: float | None = None  # when a look showed nothing new
         self._told: set[str] = set()
+
+    @cached_property
+    def _options(self) -> QueryOptions:
+        return settled(self._store, self._asked)
+
+    @cached_property
+    def _observer(self) -> Observer:
+        return Observer(self._store, self._options)
 
     def initial_offset(self) -> dict[str, Any]:
         """Where the query's first batch begins; of a restarted query that runs its first batch again, where it began.

@@ -21,7 +21,7 @@ from ts_common.commit import Commit, ForeignCommit
 from ts_common.directories import NO_DIRECTORIES, TopicDirectories
 from ts_common.epochs import EpochLine
 from ts_common.model import TopicPartition
-from ts_common.object_keys import ClusterKeys, PartitionKeys
+from ts_common.object_keys import PartitionKeys
 from ts_common.parallel import in_threads
 from ts_common.store.contract import ObjectStore
 from ts_common.topics import read_lives, read_topics
@@ -89,13 +89,13 @@ class Observer:
 
     Args:
         store: where they lie.
-        options: of the query.
+        options: of the query, settled.
     """
 
     def __init__(self, store: ObjectStore, options: QueryOptions) -> None:
         self._store = store
         self._options = options
-        self._keys = ClusterKeys(options.cluster, options.entropy_bits)
+        self._keys = options.keys
         self._copies: dict[str, dict[StoredSegment, SegmentCopy]] = {}  # by a partition's prefix
         self._damaged: list[str] = []
         self._ends: dict[str, tuple[str | None, PartitionEnd]] = {}  # likewise, with the commit's etag
@@ -158,7 +158,7 @@ class Observer:
         prefix = catalog.keys.prefix
         damaged = None if self._options.tolerance.fails else self._damaged
         view = open_view(self._store, catalog, self._copies.get(prefix, NOTHING_KNOWN), damaged)
-        self._copies[prefix] = {copy.segment: copy for copy in view.copies}
+        self._copies[prefix] = {copy.segment: copy for copy in (*view.copies, *view.retired)}
         return view
 
     def take_damaged(self) -> list[str]:

@@ -73,7 +73,9 @@ def epochs_of(position: StreamOffset, offset: StreamOffset, look: Look) -> dict[
 def living_until(at: int, epoch: int | None, line: EpochLine, end: int) -> int:
     """Up to where a log is still the one that was read: `at`, or where an election cut it.
 
-    As a Kafka consumer validates its position (KIP-320).
+    As a Kafka consumer validates its position (KIP-320). A commit that was lost and rebuilt may end below the position
+    for a while; where its list still gives the offset before the position the epoch that was read there, the leader
+    holds what was read, and it comes back as it was.
 
     Args:
         at: the position.
@@ -82,6 +84,8 @@ def living_until(at: int, epoch: int | None, line: EpochLine, end: int) -> int:
         end: of the log now.
     """
     now = line.at(at - 1)
+    if epoch is not None and now == epoch:
+        return at
     if epoch is not None and now is not None and now != epoch <= line.pairs[-1][0]:
         at = min(at, line.end_of(epoch, end)[1])
     return min(at, end)

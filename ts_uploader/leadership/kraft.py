@@ -50,7 +50,8 @@ from ts_uploader.leadership.broker_client import AnsweredByAnother, BrokerAway, 
 from ts_uploader.leadership.contract import LeadershipSource, Said
 from ts_uploader.leadership.kraft_check import kraft_findings
 from ts_uploader.leadership.refusals import Asked, Refusals
-from ts_uploader.leadership.replica import Mark, Replica, find, look, read
+from ts_uploader.leadership.replica import Replica, find, read
+from ts_uploader.local_log import EpochsMark, epochs_mark
 from ts_uploader.retention import BROKER_KEYS, TOPIC_KEYS, BrokerSettings, TopicSettings
 
 log = structlog.get_logger()
@@ -88,7 +89,7 @@ class _Known:
     """What is known of one partition.
 
     Attributes:
-        directory: the live one; None until one was found.
+        directory: the live one; None until one was found. Of several the one that is being asked about.
         mark: of its checkpoint, when it was last looked at.
         confirmed: the mark for which `reign` was confirmed; None for none.
         asked_at: when, by the monotonic clock.
@@ -100,8 +101,8 @@ class _Known:
 
     def __init__(self) -> None:
         self.directory: Path | None = None
-        self.mark: Mark | None = None
-        self.confirmed: Mark | None = None
+        self.mark: EpochsMark | None = None
+        self.confirmed: EpochsMark | None = None
         self.asked_at = 0.0
         self.reign: Reign | None = None
         self.doubted_since: float | None = None
@@ -219,10 +220,10 @@ class KraftLeadership(LeadershipSource):
         """Ask first for what changed on the disk."""
         for partition in self._look_turns.take(_LOOKS):
             known = self._known[partition]
-            mark = None if known.directory is None else look(known.directory)
+            mark = None if known.directory is None else epochs_mark(known.directory)
             if mark is None:
                 known.directory = find(self.environment.log_dirs, partition)
-                mark = None if known.directory is None else look(known.directory)
+                mark = None if known.directory is None else epochs_mark(known.directory)
             if mark != known.mark:
                 known.mark = mark
                 self._urgent[partition.topic] = None
@@ -257,7 +258,7 @@ class KraftLeadership(LeadershipSource):
         unsure = []
         for partition in led:
             known = self._known[partition]
-            current = known.directory is not None and known.confirmed == look(known.directory)
+            current = known.directory is not None and known.confirmed == epochs_mark(known.directory)
             if not current or now > known.asked_at + self.poll_seconds:
                 unsure.append(partition)
         confirmed = self._confirm(unsure)
@@ -292,16 +293,26 @@ class KraftLeadership(LeadershipSource):
         return {
             partition: replica
             for partition, replica in replicas.items()
-            # None: it leads, in the epoch that it wrote last; `stands` shows that this is the one that was read.
             if partition in epochs
-            and epochs[partition] in {None, replica.epoch}
+            and self._is_of(replica, partition, epochs[partition])
             and ids.get(partition.topic) == replica.topic_id
             and replica.stands
         }
 
+    def _is_of(self, replica: Replica, partition: TopicPartition, epoch: int | None) -> bool:
+        """Whether the disk shows the epoch in which the broker leads.
+
+        A broker that tells none leads in the one that it wrote last. Where another directory is live, that may be the
+        one that it writes to.
+        """
+        if epoch is not None:
+            return replica.epoch == epoch
+        return find(self.environment.log_dirs, partition, after=replica.directory) == replica.directory
+
     def _doubt(self, partition: TopicPartition, known: _Known, now: float) -> None:
-        """Ask for it again soon, and say so where that lasts."""
+        """Ask for it again soon, of another directory where several are live, and say so where that lasts."""
         self._urgent[partition.topic] = None
+        known.directory = find(self.environment.log_dirs, partition, after=known.directory)
         if known.doubted_since is None:
             known.doubted_since = now
         elif now > known.doubted_since + _UNCONFIRMED_SECONDS:

@@ -17,6 +17,7 @@ last epoch on the disk of a broker that ZooKeeper does not know is stale too.
 from collections.abc import Iterable
 from pathlib import Path
 
+from ts_common.errors import CorruptData
 from ts_common.model import TopicPartition
 from ts_uploader.events import Led
 from ts_uploader.leadership.replica import find
@@ -73,6 +74,6 @@ def _is_outlived(led: Led, log_dirs: Iterable[Path]) -> bool:
         return False
     try:
         local = local_epochs(directory)
-    except OSError:
+    except (OSError, CorruptData):
         return False  # who ships it reads it again, and says what is wrong
     return local is not None and bool(local.pairs) and local.pairs[-1][0] > led.reign.epoch

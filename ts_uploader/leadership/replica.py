@@ -5,7 +5,6 @@ whether it has to be read again, and whether two looks saw the same one. It neve
 so what is read beside it between two equal looks belongs to it.
 """
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +12,10 @@ from pathlib import Path
 from ts_common.errors import CorruptData
 from ts_common.log_format.checkpoints import parse_partition_metadata
 from ts_common.model import TopicPartition
-from ts_uploader.local_log import local_epochs
+from ts_uploader.local_log import EpochsMark, epochs_mark, local_epochs
 from ts_uploader.segment_file import read_file
 
-_EPOCHS = "leader-epoch-checkpoint"
 _METADATA = "partition.metadata"
-
-Mark = tuple[int, int, int, int]
-"""Device, inode, time of modification (ns) and size of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,34 +30,34 @@ class Replica:
     """
 
     directory: Path
-    mark: Mark
+    mark: EpochsMark
     epoch: int
     topic_id: str
 
     @property
     def stands(self) -> bool:
         """Whether the broker has written no other since, nor another directory in its place."""
-        return look(self.directory) == self.mark
+        return epochs_mark(self.directory) == self.mark
 
 
-def look(directory: Path) -> Mark | None:
-    """What tells one `leader-epoch-checkpoint` from another; None where there is none, or none that can be seen."""
-    try:
-        status = os.stat(f"{directory}/{_EPOCHS}", follow_symlinks=False)  # noqa: PTH116  (ten thousand at a time)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+def find(log_dirs: Iterable[Path], partition: TopicPartition, after: Path | None = None) -> Path | None:
+    """A live directory of a partition; None where no log dir that can be read holds one with a list of epochs.
 
-
-def find(log_dirs: Iterable[Path], partition: TopicPartition) -> Path | None:
-    """The live directory of a partition; None where no log dir that can be read holds one with a list of epochs."""
-    directories = (log_dir / str(partition) for log_dir in log_dirs)
-    return next((directory for directory in directories if look(directory) is not None), None)
+    Args:
+        log_dirs: of the broker.
+        partition: whose.
+        after: where several log dirs hold one, the next behind this one, in a circle; the first where it is not among
+            them. Only one of several is the one that the broker writes to, and a reader of this finds out which.
+    """
+    directories = [log_dir / str(partition) for log_dir in log_dirs]
+    first = directories.index(after) + 1 if after in directories else 0
+    circle = directories[first:] + directories[:first]
+    return next((directory for directory in circle if epochs_mark(directory) is not None), None)
 
 
 def read(directory: Path) -> Replica | None:
     """What a directory says; None while it does not say all of it, or says it in the middle of a change."""
-    mark = look(directory)
+    mark = epochs_mark(directory)
     if mark is None:
         return None
     try:
@@ -70,6 +65,6 @@ def read(directory: Path) -> Replica | None:
         topic_id = parse_partition_metadata(read_file(directory / _METADATA))
     except (OSError, CorruptData):
         return None
-    if epochs is None or not epochs.pairs or topic_id is None or look(directory) != mark:
+    if epochs is None or not epochs.pairs or topic_id is None or epochs_mark(directory) != mark:
         return None
     return Replica(directory, mark, epochs.pairs[-1][0], topic_id)

@@ -31,7 +31,8 @@ from watchdog.observers.inotify import InotifyObserver
 
 from ts_common.errors import OperatorError
 from ts_common.model import TopicPartition
-from ts_uploader.events import DirectoryGone, Listing, Observation
+from ts_uploader.events import DirectoryGone, HighWatermarks, Listing, Observation, SeveralDirectories
+from ts_uploader.watch.last_epoch import EpochReader
 from ts_uploader.watch.scan import (
     HIGH_WATERMARK_CHECKPOINT,
     holds_partition,
@@ -54,6 +55,7 @@ _EVENTS: list[type[FileSystemEvent]] = [
 _WATCHDOG_INOTIFY_LOGGER = "watchdog.observers.inotify_c"
 # A roll creates four files within a few milliseconds: one look is enough for all of them.
 _GATHER_SECONDS = 0.02
+_LOOKS = 10  # of one directory, until a listing is whole; a gathering lies between two
 # What inotify answers at the kernel's own limits, which a user may raise.
 _LIMITS = {
     errno.ENOSPC: "raise fs.inotify.max_user_watches",
@@ -73,6 +75,7 @@ class LogDirectoryWatcher:
         emit: takes each observation; called from the watcher's own thread.
         scan_seconds: between two scans of everything.
         scanned: told how many seconds each scan of everything took.
+        epochs: reads `leader-epoch-checkpoint` files; None: one of its own.
 
     Attributes:
         overflows: how often the kernel's queue overflowed, so that events were lost.
@@ -85,6 +88,7 @@ class LogDirectoryWatcher:
         emit: Callable[[Observation], None],
         scan_seconds: float,
         scanned: Callable[[float], None] = lambda _: None,
+        epochs: EpochReader | None = None,
     ) -> None:
         self._log_dirs = tuple(log_dirs)
         self._wanted = wanted
@@ -98,10 +102,12 @@ class LogDirectoryWatcher:
         # Hints that wait for the thread; guarded by the condition.
         self._partitions: set[TopicPartition] = set()
         self._checkpoints: set[Path] = set()
+        self._looks: dict[TopicPartition, int] = {}  # how many more at most until a listing is whole
         self._everything = True
         self._stopping = False
         # Where each partition was last seen, and what of each log dir does not work; the thread's own from `run` on.
-        self._known: dict[TopicPartition, Listing] = {}
+        self._known: dict[TopicPartition, dict[Path, Listing]] = {}
+        self._epochs = EpochReader() if epochs is None else epochs
         self.looked_at: float | None = None  # when a look began last, by the monotonic clock; others read it
         self._watched: set[Path] = set()
         self._troubles: dict[tuple[str, Path], int] = {}
@@ -145,12 +151,14 @@ class LogDirectoryWatcher:
             self.looked_at = time.monotonic()
             if everything:
                 began = time.monotonic()
-                self._scan_everything()
+                self.scan_everything()
                 self._scanned(time.monotonic() - began)
                 next_scan = time.monotonic() + self._scan_seconds
             else:
                 for partition in partitions:
                     self._scan_partition(partition)
+            if checkpoints and any(len(directories) > 1 for directories in self._known.values()):
+                everything = True  # which of several directories counts is told by all log dirs' checkpoints together
             for log_dir in self._log_dirs if everything else checkpoints:
                 self._read_checkpoint(log_dir)
 
@@ -172,10 +180,17 @@ class LogDirectoryWatcher:
         # A copy: the watcher's thread adds those of log dirs that could not be watched before.
         return all(emitter.is_alive() for emitter in self._observer.emitters.copy())
 
-    def hint(self, partition: TopicPartition) -> None:
-        """Look at a partition's directories soon."""
+    def hint(self, partition: TopicPartition, *, whole: bool = False) -> None:
+        """Look at a partition's directories soon.
+
+        Args:
+            partition: whose.
+            whole: look again, a bounded number of times, until a listing is whole.
+        """
         with self._changed:
             self._partitions.add(partition)
+            if whole:
+                self._looks[partition] = _LOOKS
             self._changed.notify()
 
     def hint_all(self) -> None:
@@ -211,7 +226,8 @@ class LogDirectoryWatcher:
             self._tell(_NOT_WATCHED, log_dir, failed.get(log_dir))
         return failed
 
-    def _scan_everything(self) -> None:
+    def scan_everything(self) -> None:
+        """List every partition; for the thread in `run`, or before it runs."""
         if self._observer is not None:
             self._watch(self._observer)  # even at a limit the agent goes on: events are hints
         found: dict[TopicPartition, list[tuple[Path, Path]]] = {}
@@ -233,10 +249,11 @@ class LogDirectoryWatcher:
             else:
                 self._tell(_NOT_READ, log_dir, None)
         for partition, places in found.items():
-            self._look(partition, places, complete=complete)
+            self._look(partition, places, complete=complete, everything=True)
         for partition in self._known.keys() - found.keys():
             if complete or not self._wanted(partition.topic):
                 self._gone(partition)
+        self._epochs.keep({directory for directories in self._known.values() for directory in directories})
 
     def _scan_partition(self, partition: TopicPartition) -> None:
         if not self._wanted(partition.topic):
@@ -251,13 +268,28 @@ class LogDirectoryWatcher:
                 complete = False
         self._look(partition, places, complete=complete)
 
-    def _look(self, partition: TopicPartition, places: list[tuple[Path, Path]], *, complete: bool) -> None:
-        """List a partition's directories. `complete`: all log dirs could be read, so there are no others."""
+    def _look(
+        self,
+        partition: TopicPartition,
+        places: list[tuple[Path, Path]],
+        *,
+        complete: bool,
+        everything: bool = False,
+    ) -> None:
+        """List a partition's directories.
+
+        Args:
+            partition: whose.
+            places: each directory and its log dir.
+            complete: all log dirs could be read, so there are no other places.
+            everything: it is one look of a scan of everything.
+        """
         self.looked_at = time.monotonic()
         listings = []
+        known: dict[Path, Listing] = self._known.get(partition, {})
         for directory, log_dir in places:
             try:
-                listing = list_partition(partition, directory, log_dir)
+                listing = list_partition(partition, directory, log_dir, self._epochs, known.get(directory))
             except OSError as error:
                 log.error("partition directory cannot be read", directory=str(directory), error=str(error))
                 complete = False
@@ -267,14 +299,31 @@ class LogDirectoryWatcher:
         if not listings:
             if complete:
                 self._gone(partition)
-        elif len(listings) > 1:
-            # Two live directories of one partition: the broker will settle it; guessing could ship the wrong one.
-            log.error("partition has two directories", directories=[str(listing.directory) for listing in listings])
-        else:
-            self._known[partition] = listings[0]
+            return
+        directories = [listing.directory for listing in listings]
+        self._known[partition] = dict(zip(directories, listings, strict=True))
+        if len(listings) == 1:
             self._emit(listings[0])
+            self._look_again(listings[0], changed=everything and bool(known))
+            return
+        if list(known) != directories:  # once: it may last for days
+            log.warning("partition has several directories", directories=[str(directory) for directory in directories])
+        self._emit(SeveralDirectories(partition, tuple(listings)))
+
+    def _look_again(self, listing: Listing, *, changed: bool) -> None:
+        """See to whole listings where they are asked for, and once a scan of a directory that changes all the time.
+
+        A log cleaner that never rests changes a directory before each look that an event leads to.
+        """
+        with self._changed:
+            left = self._looks.pop(listing.partition, _LOOKS if changed else 0)
+            if left and not listing.whole:
+                self._looks[listing.partition] = left - 1
+                self._partitions.add(listing.partition)
 
     def _gone(self, partition: TopicPartition) -> None:
+        with self._changed:
+            self._looks.pop(partition, None)
         if self._known.pop(partition, None) is not None:
             self._emit(DirectoryGone(partition))
 
@@ -283,10 +332,10 @@ class LogDirectoryWatcher:
             watermarks = read_high_watermarks(log_dir)
         except OSError as error:
             self._tell(_NO_CHECKPOINT, log_dir, error)
-            return
-        self._tell(_NO_CHECKPOINT, log_dir, None)
-        if watermarks is not None:
-            self._emit(watermarks)
+            watermarks = HighWatermarks(log_dir, None, None)
+        else:
+            self._tell(_NO_CHECKPOINT, log_dir, None)
+        self._emit(watermarks)
 
     def _tell(self, trouble: str, log_dir: Path, error: OSError | None) -> None:
         """Say once that something does not work, and once that it does again: a failed disk may stay for days."""

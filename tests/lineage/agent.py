@@ -1,0 +1,324 @@
+"""One agent, one store operation a step: what protocol rules 4 to 8, 10 and 12 do to `offset.wm` and `log.start`.
+
+An agent leads in one epoch. It looks whether it leads only when it begins a cycle, so all that follows may be late.
+What is refused, it begins again (`Habit.PERSISTS`: also where it no longer leads). A PUT of a segment under a taken
+name and its comparison are one step.
+"""
+
+from typing import NamedTuple
+
+from tests.lineage.clauses import Clause, Habit, Property, Violation
+from tests.lineage.kafka import Epochs, Log, Moment, shared_end
+from tests.lineage.state import (
+    Agent,
+    Commit,
+    Do,
+    JavaCommit,
+    Lineage,
+    LogStart,
+    Segment,
+    Store,
+    continued,
+    epoch_at,
+    lineage_epoch,
+    listed,
+)
+
+BEGIN = Agent()
+STEPPED_BACK = Agent(Do.STEPPED_BACK)
+
+
+class Step(NamedTuple):
+    """What an agent did, what the store holds then, and what the agent does next."""
+
+    label: str
+    store: Store
+    agent: Agent
+
+
+class Rules(NamedTuple):
+    """What the rules say, and what Kafka does."""
+
+    history: tuple[Moment, ...]
+    clauses: frozenset[Clause]
+    habits: frozenset[Habit] = frozenset()
+
+    def step(self, epoch: int, moment: int, agent: Agent, store: Store) -> Step | None:
+        """The next step of the agent of `epoch`; None where it has nothing to do.
+
+        Raises:
+            Violation: it commits what its log does not hold.
+        """
+        match agent.do:
+            case Do.BEGIN:
+                return self._begin(epoch, moment, store) if self.history[moment].epoch == epoch else None
+            case Do.AGAIN:
+                return self._begin(epoch, agent.seen, store)
+            case Do.FIND_START:
+                return self._find_start(epoch, agent, store)
+            case Do.TAKE_OVER | Do.REBUILD:
+                return self._rebuild(epoch, agent, store)
+            case Do.READ_LOG_START:
+                return self._read_log_start(epoch, agent, store)
+            case Do.GO_BACK | Do.COMMIT:
+                return self._commit(agent, store)
+            case Do.WRITE_LOG_START:
+                return self._write_log_start(agent, store)
+            case Do.SHIP:
+                return self._ship(epoch, moment, agent, store)
+            case Do.STEPPED_BACK:
+                return None
+
+    def _begin(self, epoch: int, moment: int, store: Store) -> Step:
+        """Rule 7: an agent steps back from a commit of a higher epoch."""
+        commit = store.commit
+        if commit is None or isinstance(commit, JavaCommit):
+            return Step(f"GET offset.wm: {commit or 'absent'}", store, Agent(Do.FIND_START, moment, replaces=commit))
+        if commit.epoch > epoch:
+            return Step(f"GET offset.wm: epoch {commit.epoch}, steps back", store, STEPPED_BACK)
+        return Step(f"GET offset.wm: {commit}", store, Agent(Do.READ_LOG_START, moment, commit, replaces=commit))
+
+    # ---------------------------------------------------------------- a commit that was read (rule 5)
+
+    def _read_log_start(self, epoch: int, agent: Agent, store: Store) -> Step:
+        if self._steps_back(epoch, store.log_start):
+            return Step("GET log.start: lineage of a higher epoch, steps back", store, STEPPED_BACK)
+        if Habit.SKIPS_LOG_START in self.habits and store.log_start and agent.commit:
+            follows = self._follow(epoch, agent)  # as if there were none
+            if (store.log_start.lineage, agent.commit.lineage) == (None, None) and follows.do != Do.GO_BACK:
+                return Step("list: log.start has no second line", store, follows)
+        agent = agent._replace(log_start=store.log_start)
+        return Step(f"GET log.start: {store.log_start or 'absent'}", store, self._follow(epoch, agent))
+
+    def _steps_back(self, epoch: int, log_start: LogStart | None) -> bool:
+        later = log_start is not None and lineage_epoch(log_start.lineage) > epoch
+        return later and Clause.LATER_LOG_START in self.clauses
+
+    def _follow(self, epoch: int, agent: Agent) -> Agent:
+        """What a leader does that has read the commit and `log.start`."""
+        commit, log_start = agent.commit, agent.log_start
+        assert commit is not None
+        back_to = self._past_end(commit.epochs, commit.next, agent)
+        lineage = log_start.lineage if log_start else None
+        later = lineage_epoch(lineage) > lineage_epoch(commit.lineage)
+        above = log_start is not None and lineage == commit.lineage and log_start.offset > commit.next
+        made_late = (later and Clause.LATER_LOG_START in self.clauses) or (
+            above and Clause.LOG_START_ABOVE_NEXT in self.clauses
+        )
+        if Habit.HEEDS_ABOVE_HIGHEST in self.habits and commit.lineage and log_start and lineage != commit.lineage:
+            made_late |= log_start.offset > commit.lineage.highest
+        if back_to < commit.next or (made_late and commit == agent.replaces):
+            return self._back(epoch, agent, back_to, heeds_log_start=made_late)
+        if commit != agent.replaces:
+            return agent._replace(do=Do.COMMIT)
+        if commit.lineage == lineage:
+            if Habit.ANNOUNCES in self.habits and commit.epoch < epoch:
+                return agent._replace(do=Do.COMMIT, commit=commit._replace(epoch=epoch, nonce=0))
+            return agent._replace(do=Do.SHIP, replaces=None)
+        return BEGIN if later else self._write_next(agent._replace(replaces=None))
+
+    def _past_end(self, epochs: Epochs, end: int, agent: Agent) -> int:
+        """D of KIP-279; without epochs the log end decides."""
+        log = self.history[agent.seen].log
+        return shared_end(epochs, end, log) if epochs else min(end, log.end)
+
+    def _back(self, epoch: int, agent: Agent, back_to: int, *, heeds_log_start: bool) -> Agent:
+        """Go back: the commit with a new lineage comes first.
+
+        Args:
+            epoch: the leader's.
+            agent: with the commit that was read, or rebuilt.
+            back_to: D.
+            heeds_log_start: the third element is not below those of `log.start`.
+        """
+        commit, log_start = agent.commit, agent.log_start
+        assert commit is not None
+        highest = [commit.lineage.highest if commit.lineage else 0]
+        if Clause.HIGHEST_NEXT in self.clauses:
+            highest.append(commit.next)
+        if log_start and (heeds_log_start or Clause.HIGHEST_NEXT not in self.clauses):
+            highest += [log_start.offset, log_start.lineage.highest if log_start.lineage else 0]
+        epochs = tuple(pair for pair in commit.epochs if pair[1] < back_to)
+        lineage = Lineage(epoch, back_to, max(highest))
+        return agent._replace(do=Do.GO_BACK, commit=Commit(back_to, epoch, epochs, lineage, 0))
+
+    # ---------------------------------------------------------------- a commit that is lost or foreign (rules 5, 8, 12)
+
+    def _find_start(self, epoch: int, agent: Agent, store: Store) -> Step:
+        log = self.history[agent.seen].log
+        if store.log_start is None:
+            number = min((segment.base for segment in store.segments), default=log.start)
+            put = LogStart(number, None)
+            # Without a commit another agent may have shipped meanwhile, and its commit be lost: that one is rebuilt.
+            do = Do.REBUILD if agent.replaces is None else Do.TAKE_OVER
+            over = agent._replace(do=do, log_start=put)
+            return Step(f"PUT log.start: {put} (was absent)", store._replace(log_start=put, reclaimed=number), over)
+        if self._steps_back(epoch, store.log_start):
+            return Step("GET log.start: lineage of a higher epoch, steps back", store, STEPPED_BACK)
+        found = agent._replace(do=Do.REBUILD, log_start=store.log_start)
+        return Step(f"GET log.start: {store.log_start}", store, found)
+
+    def _rebuild(self, epoch: int, agent: Agent, store: Store) -> Step:
+        log, log_start = self.history[agent.seen].log, agent.log_start
+        assert log_start is not None
+        if not store.segments:
+            return self._start_empty(epoch, agent, store)
+        if Habit.HEEDS_LATER_RECORDS in self.habits and any(segment.epoch > epoch for segment in store.segments):
+            return Step("list: an object of a higher epoch, steps back", store, STEPPED_BACK)
+        highest_base = agent.replaces.base if isinstance(agent.replaces, JavaCommit) else None
+        end, epochs = walked(store, log_start.offset, highest_base)
+        if agent.do == Do.TAKE_OVER or Clause.REBUILT_GOES_BACK not in self.clauses:
+            rebuilt = agent._replace(commit=Commit(end, 0, epochs, log_start.lineage, 0))
+            return Step(f"list and walk: next {end} epochs {listed(epochs)}", store, self._follow(epoch, rebuilt))
+        back_to = min(self._past_end(epochs, end, agent), log.end)
+        for offset in range(log.start, back_to):
+            named = epoch_at(epochs, offset)
+            if named is not None and named != log.epoch_of(offset):
+                back_to = offset  # a walk can mix two lines, which KIP-279 takes for one
+                break
+        if log_start.offset > log.start:
+            back_to = min(back_to, log.start)
+        highest = max(segment.end for segment in store.segments)
+        rebuilt = agent._replace(commit=Commit(highest, 0, epochs, log_start.lineage, 0))
+        label = f"list and walk: next {end} epochs {listed(epochs)}, D {back_to}"
+        return Step(label, store, self._back(epoch, rebuilt, back_to, heeds_log_start=True))
+
+    def _start_empty(self, epoch: int, agent: Agent, store: Store) -> Step:
+        """Nothing is archived: begin where `log.start` is, or at the lowest base that this leader holds below it."""
+        log, log_start = self.history[agent.seen].log, agent.log_start
+        assert log_start is not None
+        begun = agent._replace(commit=Commit(log_start.offset, 0, (), log_start.lineage, 0))
+        if log.start >= log_start.offset:
+            return Step("list: empty", store, self._follow(epoch, begun))
+        if Clause.EMPTY_GOES_BACK in self.clauses:
+            label = "list: empty; log.start lies above the lowest base"
+            return Step(label, store, self._back(epoch, begun, log.start, heeds_log_start=True))
+        if store.log_start != log_start:
+            return Step("PUT log.start: refused", store, self._again(agent))
+        lowered = LogStart(log.start, log_start.lineage)
+        down = store._replace(log_start=lowered, reclaimed=min(store.reclaimed, log.start))
+        return Step(f"PUT log.start: {lowered} (down, nothing is archived)", down, agent._replace(log_start=lowered))
+
+    # ---------------------------------------------------------------- writing
+
+    def _again(self, agent: Agent) -> Agent:
+        return Agent(Do.AGAIN, agent.seen) if Habit.PERSISTS in self.habits else BEGIN
+
+    def _commit(self, agent: Agent, store: Store) -> Step:
+        """Rule 7; after going back `log.start` follows, and else where it names another lineage."""
+        draft, going_back = agent.commit, agent.do == Do.GO_BACK
+        assert draft is not None
+        if store.commit != agent.replaces:
+            return Step("PUT offset.wm: refused", store, self._again(agent))
+        commit = draft._replace(nonce=store.nonces + 1)
+        if not going_back:
+            self._check_epochs(commit, agent)
+        reclaimed = min(store.reclaimed, commit.next) if going_back else store.reclaimed
+        written = store._replace(commit=commit, nonces=store.nonces + 1, reclaimed=reclaimed)
+        lineage = agent.log_start.lineage if agent.log_start else None
+        after = agent._replace(do=Do.SHIP, commit=commit, replaces=None)
+        if going_back or lineage != commit.lineage:
+            after = self._write_next(after)
+        label = f"PUT offset.wm: {'goes back, ' if going_back else ''}{commit}"
+        return Step(label, written, after)
+
+    def _check_epochs(self, commit: Commit, agent: Agent) -> None:
+        """S1 where it begins: a commit that names another epoch than its writer's log."""
+        log = self.history[agent.seen].log
+        begins = max(log.start, agent.log_start.offset if agent.log_start else 0)
+        for offset in range(begins, min(commit.next, log.end)):
+            named = epoch_at(commit.epochs, offset)
+            if named is not None and named != log.epoch_of(offset):
+                raise Violation(
+                    Property.S1,
+                    f"the commit names epoch {named} for offset {offset}, the leader has {log.epoch_of(offset)}",
+                )
+
+    def _write_next(self, agent: Agent) -> Agent:
+        stays = agent.log_start is not None and self._log_start(agent).offset == agent.log_start.offset
+        skips = stays and Clause.NUMBER_STAYS not in self.clauses
+        return agent._replace(do=Do.SHIP if skips else Do.WRITE_LOG_START)
+
+    def _log_start(self, agent: Agent) -> LogStart:
+        """Of the commit's lineage: the smaller of what was read and of the lowest offset from D on that is held."""
+        commit, read = agent.commit, agent.log_start
+        assert commit is not None
+        held = max(commit.lineage.offset, self.history[agent.seen].log.start) if commit.lineage else commit.next
+        return LogStart(min(read.offset, held) if read else held, commit.lineage)
+
+    def _write_log_start(self, agent: Agent, store: Store) -> Step:
+        """Rule 5: on the ETag that was read."""
+        if store.log_start != agent.log_start:
+            return Step("PUT log.start: refused", store, self._again(agent))
+        written = self._log_start(agent)
+        moved = store._replace(log_start=written)
+        return Step(f"PUT log.start: {written}", moved, agent._replace(do=Do.SHIP, log_start=written))
+
+    def _ship(self, epoch: int, moment: int, agent: Agent, store: Store) -> Step | None:
+        """Rules 4, 6 and 10: the segment that holds the next offset, or a gap record up to the lowest base."""
+        seen = moment if self.history[moment].epoch == epoch else agent.seen
+        log, commit = self.history[seen].log, agent.commit
+        assert commit is not None
+        closed = next(((base, end) for base, end in log.closed() if base <= commit.next < end), None)
+        shipped = agent._replace(do=Do.COMMIT, seen=seen, replaces=commit)
+        if closed is None:
+            if log.start <= commit.next:
+                return None
+            gap = store._replace(gaps=store.gaps | set(range(commit.next, log.start)))
+            draft = _moved_on(agent, epoch, log, log.start, log.start)
+            return Step(f"PUT gap record [{commit.next}, {log.start})", gap, shipped._replace(commit=draft))
+        base, end = closed
+        records = log.records[base - log.start : end - log.start]
+        segment = self._named(epoch, base, records, commit, store)
+        draft = _moved_on(agent, epoch, log, commit.next, end)
+        if segment is None:
+            return Step(f"PUT {base}.log: taken by equal bytes, done", store, shipped._replace(commit=draft))
+        put = store._replace(segments=store.segments | {segment})
+        taken = ": taken, done" if segment in store.segments else ""
+        return Step(f"PUT {segment}{taken}", put, shipped._replace(commit=draft))
+
+    def _named(self, epoch: int, base: int, records: tuple[int, ...], commit: Commit, store: Store) -> Segment | None:
+        """The segment's object; None where the plain name holds it already."""
+        by = epoch if Clause.VARIANT_BY_LEADER in self.clauses else records[0]
+        variant = Segment(base, by, records)
+        if commit.lineage is not None and base < commit.lineage.highest:
+            return variant
+        taken = next((other for other in store.segments if (other.base, other.variant) == (base, None)), None)
+        if taken is None:
+            return Segment(base, None, records)
+        return None if taken.records[: len(records)] == records else variant
+
+
+def _moved_on(agent: Agent, epoch: int, log: Log, start: int, end: int) -> Commit:
+    """The next commit; its epochs begin with `log.start`."""
+    commit = agent.commit
+    assert commit is not None
+    epochs = continued(commit.epochs, log, start, end)
+    begins = agent.log_start.offset if agent.log_start else 0
+    first = epoch_at(epochs, begins)
+    if begins < end and first is not None:
+        epochs = ((first, begins), *(pair for pair in epochs if pair[1] > begins))
+    return Commit(end, epoch, epochs, commit.lineage, 0)
+
+
+def walked(store: Store, start: int, highest_base: int | None) -> tuple[int, Epochs]:
+    """The run from `start` on, where no commit names it: its end, and its epochs, which never fall (rule 12).
+
+    Args:
+        start: where it begins.
+        highest_base: of a Java commit; nothing above it was committed.
+    """
+    offset, epochs = start, list[tuple[int, int]]()
+    while True:
+        last = epochs[-1][0] if epochs else 0
+        copies = [
+            segment.records[offset - segment.base]
+            for segment in store.segments
+            if segment.base <= offset < segment.end and (highest_base is None or segment.base <= highest_base)
+        ]
+        epoch = max((copy for copy in copies if copy >= last), default=None)
+        if epoch is None and offset not in store.gaps:
+            return offset, tuple(epochs)
+        if epoch is not None and epoch != last:
+            epochs.append((epoch, offset))
+        offset += 1

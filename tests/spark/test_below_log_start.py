@@ -1,0 +1,163 @@
+"""Copies below `log.start`: left out of views, and free to vanish while a query runs, as retention removes them."""
+
+import random
+from collections.abc import Collection, Iterator
+from itertools import pairwise
+
+import pytest
+
+from tests.log_format.build import TRANSACTIONAL, batch, marker, record
+from tests.spark.archives import Archive, batches
+from tests.spark.test_chapters import Counting, write_all
+from ts_common.catalog import read_catalog
+from ts_common.errors import ObjectNotFound
+from ts_common.object_keys import SegmentName
+from ts_common.store.contract import ObjectInfo, ObjectStore
+from ts_common.store.wrapped import WrappedStore
+from ts_common.transactional import read_transactional
+from ts_common.view import open_view
+from ts_spark.batches import read_split
+from ts_spark.options import parse_options
+from ts_spark.planning import plan_query
+from ts_uploader.gaps import fillable
+
+
+class Collected(WrappedStore):
+    """Retention removes objects right after they were listed."""
+
+    def __init__(self, inner: ObjectStore, keys: Collection[str]) -> None:
+        super().__init__(inner, threads=1)
+        self._keys = keys
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """All that was there; some of it is not any more."""
+        found = list(super().list(prefix, start_after=start_after))
+        self._inner.delete(self._keys)
+        yield from found
+
+
+def rows(store: ObjectStore, archive: Archive, **options: str) -> list[int]:
+    """The offsets that a query is shown."""
+    plan = plan_query(store, parse_options(archive.options(subscribe="t", **options)))
+    return [n for split in plan.splits for b in read_split(store, split, ["offset"]) for n in b["offset"].to_pylist()]
+
+
+def two_leaders(archive: Archive, log_start: int) -> Archive:
+    """[0,100) [100,200) [200,300) of one leader, [0,90) [90,250) of another."""
+    for base, end in ((0, 100), (100, 200), (200, 300)):
+        archive.put_segment("t", base, batches((base, end)))
+    archive.put_segment("t", 0, batches((0, 90), value=b"x"), variant=True)
+    archive.put_segment("t", 90, batches((90, 250)))
+    archive.commit("t", 300, highest_base=200, log_start=log_start)
+    return archive
+
+
+def key(archive: Archive, base: int) -> str:
+    return archive.partition("t").segment(SegmentName(base))
+
+
+def variants(archive: Archive) -> list[str]:
+    return [info.key for info in archive.store.list(archive.partition("t").prefix) if ".e0." in info.key]
+
+
+def test_a_query_far_above_log_start_survives_what_goes_below_it(archive: Archive) -> None:
+    """All that ends at or below 200 is removed after it was listed; [90,250) ends above, and stays."""
+    two_leaders(archive, 200)
+    store = Collected(archive.store, [key(archive, 0), key(archive, 100), *variants(archive)])
+    assert rows(store, archive) == list(range(200, 300))
+
+
+def test_copies_below_log_start_are_in_no_view(archive: Archive) -> None:
+    """While they are there too; a copy that reaches over the start is in it."""
+    two_leaders(archive, 100)
+    view = open_view(archive.store, read_catalog(archive.store, archive.partition("t")))
+    assert [copy.base for copy in view.copies] == [90, 100, 200]
+    assert [copy.end for copy in view.retired] == [100, 90]
+
+
+def test_of_copies_that_the_cache_knows_nothing_is_asked(archive: Archive) -> None:
+    """Neither the metadata nor a byte of what lies below the start."""
+    two_leaders(archive, 200)
+    write_all(archive, 300)
+    counting = Counting(archive.store)
+    assert rows(counting, archive) == list(range(200, 300))
+    asked = {*counting.heads, *counting.gets}
+    assert not asked & {key(archive, 0), key(archive, 100), *variants(archive)}
+
+
+@pytest.mark.parametrize("base", [200, 250])
+def test_what_vanishes_at_or_above_log_start_is_an_error_that_names_retention(archive: Archive, base: int) -> None:
+    """The query was planned by a `log.start` of before: never a mix of what is there and what is gone."""
+    two_leaders(archive, 200)
+    archive.put_segment("t", 250, batches((250, 300)))
+    with pytest.raises(ObjectNotFound, match=rf"{base}\.log in .*: gone since .*retention.*run it again"):
+        rows(Collected(archive.store, [key(archive, base)]), archive)
+
+
+def test_what_vanishes_and_reached_over_log_start_is_an_error_too(archive: Archive) -> None:
+    """Of [90,250) nobody knows any more how far it reached; [200,300) is all that is left of a view from 120 on."""
+    two_leaders(archive, 120)
+    gone = [key(archive, 0), key(archive, 90), key(archive, 100), *variants(archive)]
+    with pytest.raises(ObjectNotFound, match=r"gone since it was listed, and the view begins at 120"):
+        rows(Collected(archive.store, gone), archive, failOnDataLoss="false")
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_an_object_that_vanishes_after_planning_is_an_error(archive: Archive, is_committed: bool) -> None:
+    """A task that reads it names retention; so does the search for markers."""
+    two_leaders(archive, 200)
+    archive.store.delete([key(archive, 90), key(archive, 100)])
+    plan = plan_query(archive.store, parse_options(archive.options(subscribe="t")))
+    view = open_view(archive.store, read_catalog(archive.store, archive.partition("t")))
+    archive.store.delete([key(archive, 200)])
+    with pytest.raises(ObjectNotFound, match="retention"):
+        if is_committed:
+            list(read_transactional(archive.store, view.copies[0], 200, 300))
+        else:
+            [list(read_split(archive.store, split, ["offset"])) for split in plan.splits]
+
+
+def test_a_foreign_commits_epochs_come_from_what_is_left(archive: Archive) -> None:
+    """A Java uploader wrote over the commit; what ends below the start may go, what reaches over it says the epoch."""
+    archive.put_segment("t", 0, batches((0, 100)))
+    archive.put_segment("t", 90, batches((90, 150)) + batches((150, 250), epoch=2))
+    archive.put_segment("t", 100, batches((100, 200)), variant=True)
+    archive.put_segment("t", 250, batches((250, 300), epoch=2))
+    archive.commit("t", 300, highest_base=250, log_start=120)
+    archive.store.put(archive.partition("t").commit, b"%020d" % 250)
+    assert rows(Collected(archive.store, [key(archive, 0)]), archive) == list(range(120, 300))
+    view = open_view(archive.store, read_catalog(archive.store, archive.partition("t")))
+    assert view.epochs.pairs == ((0, 90), (2, 150))
+
+
+def test_gaps_below_log_start_are_not_filled() -> None:
+    """A broker may hold what retention took here; of a gap that reaches over the start, the part above it counts."""
+    gaps = ((0, 10), (20, 40), (50, 60), (90, 100))
+    assert fillable(gaps, 80, 0, 30) == ((30, 40), (50, 60))
+    assert fillable(gaps, 80, 40, 30) == ((50, 60),)
+    assert fillable(gaps, 80, 0, 0) == ((0, 10), (20, 40), (50, 60))
+
+
+@pytest.mark.parametrize("seed", [*range(20), *(pytest.param(n, marks=pytest.mark.full) for n in range(20, 120))])
+def test_whatever_retention_may_take_changes_no_row(archive: Archive, seed: int) -> None:
+    """Three leaders' segments of random bounds, some compacted, and a view that begins anywhere."""
+    draw = random.Random(seed)
+    end, start = 60, draw.randrange(1, 56)
+    log = [batch(n, [record(0, b"k%d" % n)], attributes=TRANSACTIONAL, producer_id=n % 3) for n in range(end)]
+    log[-3:] = [marker(n, n % 3, 1) for n in range(end - 3, end)]
+    removed: list[str] = []
+    for leader in range(3):
+        bounds = sorted({0, end, *(draw.randrange(1, end) for _ in range(draw.randrange(6)))})
+        for low, high in pairwise(bounds):
+            held = [n for n in range(low, high) if leader != 1 or n >= end - 3 or draw.random() < 0.6]
+            if not held or (leader and draw.random() < 0.3):
+                continue
+            before = {info.key for info in archive.store.list()}
+            archive.put_segment("t", low, b"".join(log[n] for n in held), end=high, variant=bool(leader))
+            if high <= start and draw.random() < 0.8:
+                removed += {info.key for info in archive.store.list()} - before
+    archive.commit("t", end, highest_base=0, last_stable_offset=end, log_start=start)
+    level = {"kafka.isolation.level": draw.choice(["read_committed", "read_uncommitted"])}
+    expected = rows(archive.store, archive, **level)
+    assert expected
+    assert rows(Collected(archive.store, removed), archive, **level) == expected == list(range(start, end - 3))

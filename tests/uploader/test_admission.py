@@ -1,0 +1,53 @@
+"""A store that refuses an agent at its start, for now or for good (U38)."""
+
+import json
+from http.client import HTTPException
+
+from tests.uploader.conftest import ArchiveOf
+from ts_local.agent import AgentProcess
+from ts_local.cluster import LocalCluster, wait_for
+from ts_local.proxy.actions import Answer
+from ts_local.proxy.s3 import Rule, S3FaultProxy
+
+REFUSALS = 'ts_uploader_errors_total{operation="CheckStores",reason="access_denied"}'
+
+
+def refusals(agent: AgentProcess) -> float:
+    """How often the agent was refused; 0 before it answers at all."""
+    try:
+        return agent.metrics().get(REFUSALS, 0)
+    except (OSError, HTTPException):
+        return 0
+
+
+def test_u38_an_agent_that_is_refused_at_its_start_waits_in_sight_and_goes_on(
+    cluster: LocalCluster, archive_of: ArchiveOf, proxy: S3FaultProxy
+) -> None:
+    """An outage of what decides permissions ends no agent: metrics, pages and log tell of it until it passes."""
+    archive = archive_of("refused", proxy=proxy)
+    proxy.script(Rule(Answer(403, "AccessDenied", "not now"), times=None))
+    agent = archive.agent(waits=False)
+    wait_for(lambda: refusals(agent) >= 2, "the agent to be refused twice")
+    assert json.loads(agent.page("/readyz"))["store"] is False
+    (error,) = agent.status()["last_errors"]
+    assert error["operation"] == "CheckStores"
+    assert "allow this identity s3:ListBucket" in error["message"]
+    assert "refuses this agent" in agent.page("/")
+    assert agent.log.read_text().count("the object store refuses this agent") >= 2
+
+    proxy.clear()
+
+    agent.wait_ready()
+    assert json.loads(agent.page("/readyz"))["store"] is True
+
+
+def test_u21_an_agent_with_a_wrong_secret_says_so_until_it_is_stopped(archive_of: ArchiveOf) -> None:
+    """A real server's refusal of it, and SIGTERM while it waits for the next attempt."""
+    archive = archive_of("wrong-secret")
+    agent = archive.agent(waits=False, environment={**archive.s3.environment(), "AWS_SECRET_ACCESS_KEY": "wrong"})
+    wait_for(lambda: refusals(agent) >= 1, "the agent to be refused")
+    (error,) = agent.status()["last_errors"]
+    assert archive.location.rpartition("/")[0] in error["message"]
+    assert "look at the access key and its secret" in error["message"]
+    agent.stop()
+    assert "stopping" in agent.log.read_text()
