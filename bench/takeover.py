@@ -7,9 +7,9 @@ the segment's `.log` object, by the log of the new leader's agent, from the chan
 ZooKeeper (the node's own time); with `--mode kraft` (Kafka 4, its controller apart) from the request, so the election
 counts too. The store is asked afterwards whether it holds the object, and a commit of the new epoch.
 
-The upload protocol believes a high watermark only from a checkpoint written after the reign began, so the broker's
-interval between checkpoints is part of that time. It is measured twice: with 200 ms between checkpoints, from the
-change; and with Kafka's default of 5 s, from the first checkpoint that the new leader's broker wrote after the change.
+A high watermark counts only from the second checkpoint that the broker writes after the leadership began (protocol
+rule 1), so up to two of the broker's intervals are part of that time. It is measured twice: with 200 ms between
+checkpoints, from the change; and with Kafka's default of 5 s, from the second checkpoint after the change.
 
 The goals, with 200 ms p50 and maximum, with 5 s p50: under 2 s, in KRaft mode under 5 s. Exits with 1 where one is
 missed; `--no-gate` only prints.
@@ -58,7 +58,7 @@ class Move:
 
     Attributes:
         changed: the partition's state in ZooKeeper, or the request.
-        checkpoint: the first that the new leader's broker wrote after that.
+        checkpoint: the second that the new leader's broker wrote after that, which is the first to count.
         shipped: the `.log` object of the first segment.
         committed: `offset.wm` of the new epoch.
     """
@@ -165,7 +165,8 @@ class Takeover:
         if not isinstance(commit, Commit) or commit.epoch != after or commit.next_offset <= base:
             raise RuntimeError(f"{keys.commit} holds {commit}, not a commit of epoch {after}")
         self._agents[FORMER].resume()
-        return Move(changed, min(at for at in written if at > changed), shipped, committed)
+        _, counts, *_ = sorted(at for at in written if at > changed)
+        return Move(changed, counts, shipped, committed)
 
     def run(self) -> list[Move]:
         """Move every partition once."""
@@ -221,10 +222,10 @@ def measure(interval_ms: int, moves: int, mode: Mode) -> list[Move]:
 def report(interval_ms: int, moves: Sequence[Move], goal_seconds: float) -> list[Goal]:
     """Print the table of one interval; its goals."""
     counted = {
-        "change to checkpoint": [move.checkpoint - move.changed for move in moves],
+        "change to second checkpoint": [move.checkpoint - move.changed for move in moves],
         "change to first shipped": [move.shipped - move.changed for move in moves],
         "change to committed": [move.committed - move.changed for move in moves],
-        "checkpoint to first shipped": [move.shipped - move.checkpoint for move in moves],
+        "second checkpoint to first shipped": [move.shipped - move.checkpoint for move in moves],
     }
     rows = [(name, quantile(found, 0.5), min(found), max(found)) for name, found in counted.items()]
     print_table((f"seconds; checkpoints every {interval_ms} ms, {len(moves)} moves", "p50", "min", "max"), rows)
@@ -236,7 +237,8 @@ def report(interval_ms: int, moves: Sequence[Move], goal_seconds: float) -> list
     if interval_ms == QUICK_MS:
         found = counted["change to first shipped"]
         return [goal("change to first shipped, p50", quantile(found, 0.5)), goal("the same, maximum", max(found))]
-    return [goal("checkpoint to first shipped, p50", quantile(counted["checkpoint to first shipped"], 0.5))]
+    behind = "second checkpoint to first shipped"
+    return [goal(f"{behind}, p50", quantile(counted[behind], 0.5))]
 
 
 def main() -> int:

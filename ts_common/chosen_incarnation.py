@@ -19,6 +19,11 @@ _TIME: Final = "%Y-%m-%d %H:%M:%S"
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
+def is_topic_id(text: str) -> bool:
+    """Whether a text has the form of a topic id."""
+    return _TOPIC_ID.fullmatch(text) is not None
+
+
 def parse_incarnation(text: str) -> str:
     """`newest`, a number from 1, or a topic id.
 

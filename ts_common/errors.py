@@ -20,6 +20,7 @@
         ├── ConfigurationError     all problems of a configuration at once
         ├── AccessDenied           the store refuses this identity
         ├── BucketMissing          no such bucket or directory; nothing here creates one
+        ├── TopicIdChanged         a living topic bears another id, and its log goes on
         ├── NewerFormat            an object of a later release: upgrade this one
         └── QueryError             a reader's option, topic or width that cannot be answered
 """
@@ -122,6 +123,10 @@ class AccessDenied(OperatorError):
 
 class BucketMissing(OperatorError):
     """The bucket (or the directory of a file store) does not exist, and nothing here creates it."""
+
+
+class TopicIdChanged(OperatorError):
+    """A partition's log goes on under another topic id; nothing was written, and an operator decides what it is."""
 
 
 class NewerFormat(OperatorError):

@@ -18,12 +18,12 @@ _LATER = re.compile(r"~[A-Za-z0-9_-]+")  # `ClusterKeys.later_incarnation` with 
 
 @dataclass(frozen=True, slots=True)
 class Incarnation:
-    """One life of a topic's name.
+    """One topic id of one life of a topic's name.
 
     Attributes:
         topic_id: Kafka's, as the broker prints it (22 characters of base64).
         first_seen: milliseconds since the epoch.
-        directory: what stands before `-<partition>` in the keys.
+        directory: what stands before `-<partition>` in the keys; two ids of one directory are ids of the same life.
         made: milliseconds since the epoch, when the `partition.metadata` was written that the first agent to see it
             found; None where that is not known.
     """
@@ -42,6 +42,11 @@ class Incarnations:
     entries: tuple[Incarnation, ...] = ()
 
     @property
+    def newest_id(self) -> str | None:
+        """The topic id by which readers know the newest incarnation: its first. Another may have replaced it since."""
+        return next((entry.topic_id for entry in self.entries if entry.directory == self.newest_directory), None)
+
+    @property
     def newest_directory(self) -> str:
         """The directory that readers take."""
         return self.entries[-1].directory if self.entries else self.topic
@@ -54,6 +59,22 @@ class Incarnations:
         """The list with one more incarnation at its end."""
         directory = keys.later_incarnation(self.topic, topic_id) if self.entries else self.topic
         return Incarnations(self.topic, (*self.entries, Incarnation(topic_id, first_seen, directory, made)))
+
+    def adopted(self, topic_id: str, first_seen: int) -> "Incarnations":
+        """The list with one more topic id of the newest incarnation: the id was replaced, and the topic lives on.
+
+        Raises:
+            ValueError: there is no incarnation.
+        """
+        if not self.entries:
+            raise ValueError(f"{self.topic} has no incarnation yet")
+        last = self.entries[-1]
+        return Incarnations(self.topic, (*self.entries, Incarnation(topic_id, first_seen, last.directory, last.made)))
+
+    def are_of_one_life(self, topic_id: str, other: str) -> bool:
+        """Whether two topic ids name the same incarnation."""
+        one, two = self.find(topic_id), self.find(other)
+        return one is not None and two is not None and one.directory == two.directory
 
     def encode(self) -> bytes:
         """The text of `incarnations.json`."""

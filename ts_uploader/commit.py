@@ -46,7 +46,15 @@ from ts_uploader.events import (
     WriteCommit,
 )
 from ts_uploader.gaps import GONE_AGAIN, describe_loss, fillable, record_gaps, still_missing
-from ts_uploader.going_back import begins_below, check_lineage, gone_back, must_go_back, rebuilt_end, settle_log_start
+from ts_uploader.going_back import (
+    begins_below,
+    check_later_segments,
+    check_lineage,
+    gone_back,
+    must_go_back,
+    rebuilt_end,
+    settle_log_start,
+)
 from ts_uploader.hanging import lowest_held
 from ts_uploader.incarnation import IncarnationLog
 from ts_uploader.local_log import last_stable_offset, local_epochs
@@ -91,6 +99,7 @@ class CommitLog:
             ReignOver: the store is ahead of this reign.
             SegmentChanged: the directory is not the one that was listed any more, or the broker has not begun the
                 reign yet.
+            TopicIdChanged: the log goes on under a topic id that the archive does not know.
             PreconditionFailed: another agent commits at this moment: ask again.
             CorruptData: something in the store is not what it should be; nothing is written.
             DataLoss: the broker lost records within an epoch: nothing that could be written would tell them apart.
@@ -193,7 +202,7 @@ class CommitLog:
         listing: Listing,
     ) -> Asked:
         """The position of a commit of ours, taken back to where it and this broker's log are still one (rule 5)."""
-        if None not in (commit.topic_id, task.reign.topic_id) and commit.topic_id != task.reign.topic_id:
+        if self._is_of_another_life(store, commit, task):
             raise CorruptData(
                 f"{keys.commit} is of topic id {commit.topic_id}, this reign of {task.reign.topic_id}: "
                 f"{self._keys.incarnations(task.partition.topic)} does not tell them apart any more; put it back from "
@@ -238,6 +247,13 @@ class CommitLog:
             position = self._put(task.partition, position, following)
         return Asked(task.partition, task.generation, task.reign, position)
 
+    def _is_of_another_life(self, store: ObjectStore, commit: Commit, task: AskStore) -> bool:
+        """Whether a commit's topic id is not the reign's, nor another one of the same incarnation."""
+        ours, theirs = task.reign.topic_id, commit.topic_id
+        if ours is None or theirs is None or ours == theirs:
+            return False
+        return not self._incarnations.are_of_one_life(store, task.partition.topic, ours, theirs)
+
     def _begin(self, store: ObjectStore, catalog: PartitionCatalog, task: AskStore, listing: Listing) -> Asked:
         """The position where no commit of ours says it; one that comes meanwhile refuses the write that follows."""
         keys, stood = catalog.keys, catalog.stored_log_start
@@ -248,6 +264,7 @@ class CommitLog:
         start = stood or write_log_start(store, keys, LogStart(_first_log_start(catalog, task)))
         known = task.known if task.known is not None and task.known.topic_id == task.reign.topic_id else None
         run = walk_run(store, catalog, start.content.offset, known)
+        check_later_segments(run.latest_epoch, keys, task.reign)
         self._tell_walk(catalog, task, known, run)
         gaps = fillable(merged([*catalog.gaps, *run.holes]), run.next_offset, _lowest(listing), start.content.offset)
         position = Position(

@@ -209,24 +209,35 @@ def check_tail(commit: Commit, listing: Listing) -> None:
         DataLoss: another batch stands there.
         SegmentChanged: its segment is gone: look again.
     """
+    if commit.tail is not None and holds_tail(commit, listing) is False:
+        raise DataLoss(
+            f"{listing.directory}: the batch that holds offset {commit.tail[0]} is not the one that was committed in "
+            f"the same leader epoch: {WHAT_TO_DO}"
+        )
+
+
+def holds_tail(commit: Commit, listing: Listing) -> bool | None:
+    """Whether the last committed batch stands in this log; None where nothing can be compared.
+
+    Raises:
+        SegmentChanged: its segment is gone: look again.
+    """
     if commit.tail is None or commit.tail[0] < listing.bases[0]:
-        return
+        return None
     last_offset, crc = commit.tail
     try:
         with _open_at(listing, last_offset) as (log, position):
             found = _find_batch(log, position, last_offset)
     except CorruptData as damage:
         _log.warning("the last committed batch cannot be compared", reason=str(damage))
-        return
+        return None
     if found is None or found[0].base_offset > last_offset:
-        return  # compaction took it
+        return None  # compaction took it
     header, _ = found
     # Neither replication nor the cleaner moves the bounds of a batch.
-    if header.last_offset != last_offset or (header.is_as_written and header.crc != crc):
-        raise DataLoss(
-            f"{listing.directory}: the batch that holds offset {last_offset} is not the one that was committed in the "
-            f"same leader epoch: {WHAT_TO_DO}"
-        )
+    if header.last_offset != last_offset:
+        return False
+    return header.crc == crc if header.is_as_written else None
 
 
 def shared_end_by_bytes(store: ObjectStore, catalog: PartitionCatalog, next_offset: int, listing: Listing) -> int:

@@ -15,6 +15,7 @@ from ts_common.errors import (
     SegmentChanged,
     StoreThrottled,
     StoreUnavailable,
+    TopicIdChanged,
 )
 
 # In order: the first that an error is an instance of counts.
@@ -29,6 +30,7 @@ _REASONS: tuple[tuple[type[Exception], str, str], ...] = (
     (DataLoss, "data_loss", "the broker lost records within one epoch"),
     (AccessDenied, "access_denied", "the store refuses this identity"),
     (BucketMissing, "bucket_missing", "there is no such bucket, container or directory"),
+    (TopicIdChanged, "topic_id_changed", "a log goes on under another topic id (KAFKA-14190)"),
     (NewerFormat, "newer_format", "an object was written by a later release"),
     (ConfigurationError, "configuration", "something is configured wrongly"),
     (OSError, "disk", "a file of the broker's cannot be read"),

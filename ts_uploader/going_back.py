@@ -35,15 +35,34 @@ def check_lineage(start: StoredLogStart, keys: PartitionKeys, reign: Reign) -> N
         raise ReignOver(f"{keys.log_start} has a lineage of leader epoch {epoch}, this broker leads in {reign.epoch}")
 
 
+def check_later_segments(latest_epoch: int, keys: PartitionKeys, reign: Reign) -> None:
+    """Only an agent whose leader epoch is not below that of any stored segment rebuilds a commit.
+
+    One that is late would take a later leader's segment for its own: a deletion that is under way may still name it.
+
+    Raises:
+        ReignOver: a later leader's agent shipped here.
+    """
+    if latest_epoch > reign.epoch:
+        raise ReignOver(
+            f"{keys.prefix} has a segment of leader epoch {latest_epoch}, and no commit that could be continued; this "
+            f"broker leads in {reign.epoch}"
+        )
+
+
 def must_go_back(commit: Commit, start: LogStart) -> bool:
     """Whether a commit goes back though the log agrees with all of it.
 
-    Either a late agent made it anew, under an older lineage than that of `log.start`; or `log.start` of its own lineage
-    lies above its next offset, which only a lost commit leaves behind.
+    - A late agent made it again, under an older lineage than that of `log.start`.
+    - `log.start` of its own lineage lies above its next offset, which only a lost commit leaves behind.
+    - `log.start` of an older lineage lies above its third element: retention moved it there while the commit was lost,
+      and may delete below it what is shipped now under a plain name.
     """
     if epoch_of(start.lineage) > epoch_of(commit.lineage):
         return True
-    return start.lineage == commit.lineage and start.offset > commit.next_offset
+    if start.lineage == commit.lineage:
+        return start.offset > commit.next_offset
+    return commit.lineage is not None and start.offset > commit.lineage.highest
 
 
 def rebuilt_end(store: ObjectStore, position: Position, start: LogStart, listing: Listing, reign: Reign) -> int:

@@ -10,6 +10,8 @@ made before it is deleted, those of its successor afterwards. So the file of a l
 the list keeps of each id when the file was written that opened it. What may be wrong are clocks, of two brokers:
 `_CLOCKS_APART` is granted, and of a topic that is made anew within that time nothing is told apart. A file that was
 copied without its times, or moved between the disks of the very broker that is cut off, looks younger than its topic.
+
+Nor is one opened where the id of a living topic was replaced: see `same_log`.
 """
 
 import time
@@ -24,6 +26,7 @@ from ts_common.object_keys import ClusterKeys
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
 from ts_uploader.events import Listing, Reign
 from ts_uploader.reign import ReignOver
+from ts_uploader.same_log import check_other_log
 from ts_uploader.watch.scan import PARTITION_METADATA
 
 log = structlog.get_logger()
@@ -61,6 +64,7 @@ class IncarnationLog:
         Raises:
             SegmentChanged: directory and reign are not of one topic id, or that id is older than the list's last.
             ReignOver: the topic was made anew since.
+            TopicIdChanged: the id was never seen, and the log of the newest incarnation goes on under it.
             OutcomeUnknown: several agents write the list at this moment: ask again.
             CorruptData, StoreUnavailable, AccessDenied, BucketMissing: of the list, and the store's.
         """
@@ -81,6 +85,9 @@ class IncarnationLog:
                 return found.directory
             made = _made(listing)
             _check_later(known, topic_id, made, listing)
+            if known.entries:
+                newest = self._keys.partition(listing.partition, known.newest_directory)
+                check_other_log(store, newest, listing, topic_id, made)
             opened = known.opened(topic_id, int(time.time() * _MILLISECONDS), self._keys, made)
             condition = IfAbsent() if etag is None else IfMatch(etag)
             try:
@@ -90,6 +97,14 @@ class IncarnationLog:
             log.info("incarnation opened", topic=topic, topic_id=topic_id, directory=opened.newest_directory)
             return opened.newest_directory
         raise OutcomeUnknown(f"{self._keys.incarnations(topic)} is being written by several agents")
+
+    def are_of_one_life(self, store: ObjectStore, topic: str, topic_id: str, other: str) -> bool:
+        """Whether two ids are of one incarnation: an operator let the second continue the first.
+
+        Raises:
+            CorruptData, StoreUnavailable, AccessDenied, BucketMissing: of the list, and the store's.
+        """
+        return read_incarnations(store, self._keys, topic)[0].are_of_one_life(topic_id, other)
 
 
 def _made(listing: Listing) -> int:

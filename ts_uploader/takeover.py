@@ -15,7 +15,7 @@ import structlog
 
 from ts_common.catalog import PartitionCatalog, describe
 from ts_common.commit import Commit, ForeignCommit
-from ts_common.epochs import EpochLine
+from ts_common.epochs import NO_EPOCH, EpochLine
 from ts_common.gaps import merged
 from ts_common.plan import Hole, unite
 from ts_common.store.contract import ObjectStore
@@ -36,6 +36,7 @@ class Run:
         epochs: of their batches.
         holes: ranges `[from, to)` below it that our last commit held, and that no segment covers any more.
         ends: of all stored segments that can be described.
+        latest_epoch: the highest leader epoch that any of these bears, in its name or in a batch; -1 without one.
     """
 
     next_offset: int
@@ -43,6 +44,7 @@ class Run:
     epochs: EpochLine
     holes: tuple[tuple[int, int], ...] = ()
     ends: tuple[int, ...] = ()
+    latest_epoch: int = NO_EPOCH
 
 
 def walk_run(store: ObjectStore, catalog: PartitionCatalog, start: int, known: Commit | None = None) -> Run:
@@ -62,6 +64,8 @@ def walk_run(store: ObjectStore, catalog: PartitionCatalog, start: int, known: C
     for told in damaged:
         _log.error("a stored segment is damaged, and the walk passes it over", reason=told)
     ends = tuple(copy.end for copy in copies)
+    named = (segment.name.epoch for segment in catalog.segments if segment.name.epoch is not None)
+    latest = max((*named, *(epoch for copy in copies for epoch, _ in copy.metadata.epochs or ())), default=NO_EPOCH)
     if isinstance(catalog.commit, ForeignCommit):
         highest = catalog.commit.highest_base
         if known is not None:
@@ -85,7 +89,7 @@ def walk_run(store: ObjectStore, catalog: PartitionCatalog, start: int, known: C
             bases = [copy.base for copy in step.copies]
         position = step.end
         highest_base = max((base for base in (highest_base, *bases) if base is not None), default=None)
-    return Run(position, highest_base, line.below(position), merged(holes), ends)
+    return Run(position, highest_base, line.below(position), merged(holes), ends, latest)
 
 
 def first_commit(commit: Commit, known: Commit | None, listing: Listing) -> Commit:

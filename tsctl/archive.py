@@ -240,6 +240,17 @@ class Archive:
         found.sort(key=lambda entry: entry.topic.name)
         return tuple(found if partitions is None else _only(found, partitions))
 
+    def store_of(self, topic: str) -> ObjectStore:
+        """The store where a topic lies, or would lie.
+
+        Raises:
+            QueryError: the file places the topic nowhere.
+        """
+        for endpoint, store in zip(self._name.endpoints, self._stores, strict=True):
+            if self._name.lies_in(topic, endpoint):
+                return store
+        raise QueryError(f"topic {topic}: the file places it in none of {self._locations()}")
+
     def _listed(self, endpoint: Endpoint, store: ObjectStore) -> dict[str, TopicDirectories]:
         store.check()
         listed = list_topics(store, self.keys)

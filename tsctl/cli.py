@@ -18,6 +18,7 @@ import typer
 from ts_common.errors import GiveUpError, LookFirstError, OperatorError, RetryError
 from ts_common.logs import LogFormat, configure_logs
 from ts_common.redaction import redacted
+from tsctl.adopt import adopt_topic_id
 from tsctl.cat import cat
 from tsctl.exit_codes import ExitCode
 from tsctl.gaps import gaps
@@ -53,6 +54,7 @@ app.command()(gaps)
 app.command()(cat)
 app.command()(get)
 app.command()(status)
+app.command()(adopt_topic_id)
 
 
 def main() -> None:

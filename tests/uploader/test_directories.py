@@ -81,7 +81,8 @@ def test_u40_the_directory_counts_whose_log_dir_is_still_rewritten(tracker: Trac
     assert ask.listing == TWO.listings[1]
     assert bases(tracker.conclude(asked(ask, 0))) == [0, 10, 20, 30]
     (backlog,) = tracker.backlog().values()
-    assert (backlog.listing, backlog.segments, backlog.wait) == (TWO.listings[1], 5, None)
+    assert (backlog.listing, backlog.segments) == (TWO.listings[1], 5)
+    assert reason(tracker) is WaitReason.UPLOAD
 
 
 def test_u40_a_log_dir_that_does_not_name_the_partition_any_more_does_not_count(tracker: Tracker) -> None:

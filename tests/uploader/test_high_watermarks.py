@@ -23,6 +23,7 @@ from ts_uploader.events import (
     LastEpoch,
     Led,
     Listing,
+    LookDue,
     NotLed,
     Reign,
     Ship,
@@ -152,7 +153,7 @@ def test_a_figure_that_counts_is_followed_by_every_later_one(tracker: Tracker) -
     tracker.observe(further)
     tracker.observe(HighWatermarks(LOG_DIR, None, None))
     tracker.observe(HighWatermarks(LOG_DIR, ((0, 0, 0), 0), None))
-    assert reason(tracker) is None
+    assert reason(tracker) is WaitReason.UPLOAD
     tracker.observe(written(LOG_DIR, {}))
     assert reason(tracker) is WaitReason.HIGH_WATERMARK
     assert bases(tracker.observe(watermark(200))) == [100]
@@ -162,6 +163,7 @@ def test_what_is_said_again_begins_nothing_again(tracker: Tracker) -> None:
     """The source repeats itself, and a listing that was dropped is followed by one of the same directory."""
     ship = leading(tracker)
     tracker.conclude(Changed(TP, ship.generation, ship.reign, ship.base, "replaced"))
+    tracker.conclude(LookDue(TP, ship.generation))
     tracker.observe(Led(TP, REIGN))
     assert bases(tracker.observe(epoch(NOW))) == [0]
 

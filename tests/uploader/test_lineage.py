@@ -217,6 +217,34 @@ def test_u36_a_log_start_above_the_next_offset_of_its_own_lineage_is_taken_down(
     assert (commit.next_offset, commit.lineage, start.offset) == (200, Lineage(5, 200, 230), 200)
 
 
+def test_u36_a_log_start_of_an_older_lineage_above_the_third_element_is_taken_down(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Retention moved it while the commit was lost, and may delete below it: plain names there are no longer used."""
+    write_commit(store, 200, (3, 100), lineage=OLD)
+    write_log_start(store, 280)
+    local.segments(0, 300)
+    local.epochs((3, 100), (5, 300))
+    assert ask(commits, local, 5).lost is None
+    commit, start = stored(store)
+    assert commit.lineage == Lineage(5, 200, 280)
+    assert start == LogStart(200, Lineage(5, 200, 280))
+
+
+@pytest.mark.parametrize("name", [None, SegmentName(100, 6, 7)])
+def test_u36_an_agent_below_the_epoch_of_a_stored_segment_rebuilds_no_commit(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory, name: SegmentName | None
+) -> None:
+    """A later leader shipped here: this agent would take its segment for its own."""
+    write_log_start(store, 0)
+    put_segment(store, 0, 100, (1, 0))
+    put_segment(store, 100, 200, (6 if name is None else 1, 100), name=name or SegmentName(100))
+    local.segments(0, 200)
+    local.epochs((1, 0), (5, 200))
+    with pytest.raises(ReignOver, match="a segment of leader epoch 6"):
+        ask(commits, local, 5)
+
+
 @pytest.mark.parametrize("other", [None, Lineage(2, 50, 60), Lineage(3, 90, 250)])
 def test_u36_whoever_asks_writes_log_start_with_the_commits_lineage(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory, other: Lineage | None

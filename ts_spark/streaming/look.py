@@ -174,8 +174,7 @@ class Observer:
         ends = {end.keys.partition: end for end in in_threads(self._end, keys) if end is not None}
         if not ends and etag is None and not read_topics(self._store, self._keys, {name: listed}):
             return None
-        topic_id = incarnations.entries[-1].topic_id if incarnations.entries else None
-        return TopicLook(topic_id, directory == name, ends)
+        return TopicLook(incarnations.newest_id, directory == name, ends)
 
     def _end(self, keys: PartitionKeys) -> PartitionEnd | None:
         commit, etag = read_commit(self._store, keys)
