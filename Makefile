@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-full lint types imports check docs bench lock setup test-parts deploy-checks clean
+.PHONY: demo test test-full mutants lint types imports check docs bench lock setup test-parts deploy-checks clean
 
 demo: setup
 	$(BIN)/python -m ts_local.demo
@@ -16,6 +16,10 @@ demo: setup
 test: test-parts
 	$(BIN)/pytest --ignore tests/soak -m "not full" -n 4 --dist loadfile --no-loadscope-reorder --hypothesis-profile repeatable
 	$(BIN)/pytest tests/soak -m "not full"
+
+# Faults put into the agent on purpose, one by one: `tests/histories` has to notice each. A quarter of an hour.
+mutants: $(READY)
+	$(BIN)/python -m tests.histories.mutants
 
 test-full: test-parts
 	$(BIN)/pytest --ignore tests/soak -n 3 --dist loadfile --no-loadscope-reorder

@@ -50,12 +50,25 @@ def past_end(store: ObjectStore, position: Position, listing: Listing, reign: Re
     end = shared_end(position.epochs, next_offset, listing)
     if end is None:
         return shared_end_by_bytes(store, read_snapshot(store, position.keys), next_offset, listing)
+    end = min(end, _later_than(position, listing, next_offset))
     if end < next_offset:
         return next_offset if is_compacted_away(position, end, listing, reign) else end
     if isinstance(position.commit, Commit) and position.commit.epoch >= reign.epoch:
         return next_offset
     contradicted = contradicted_from(store, position, listing)
     return next_offset if contradicted is None else contradicted
+
+
+def _later_than(position: Position, listing: Listing, none: int) -> int:
+    """Where the first leader epoch of this log began that the commit cannot know; `none` where there is none.
+
+    A commit holds no batch of a later epoch than its own. Its list can be silent on the offsets below its next one: a
+    leader whose list retention cut has shipped `.deleted` segments since. KIP-279 then sees no difference.
+    """
+    if not isinstance(position.commit, Commit):
+        return none
+    vouched = position.commit.epoch
+    return next((start for epoch, start in local_epochs(listing.directory) or () if epoch > vouched), none)
 
 
 def shared_end(epochs: EpochLine, next_offset: int, listing: Listing) -> int | None:
@@ -243,7 +256,7 @@ def holds_tail(commit: Commit, listing: Listing) -> bool | None:
 def shared_end_by_bytes(store: ObjectStore, catalog: PartitionCatalog, next_offset: int, listing: Listing) -> int:
     """As `shared_end`, by comparing the last batches of the run's segments with the local ones, newest first.
 
-    What this broker no longer holds cannot be compared, and contradicts nothing.
+    What this broker no longer holds, or has compacted away, cannot be compared, and contradicts nothing.
 
     Raises:
         SegmentChanged: a local segment went away meanwhile.
@@ -256,7 +269,12 @@ def shared_end_by_bytes(store: ObjectStore, catalog: PartitionCatalog, next_offs
         batch = _last_batch(store, catalog.keys, segment, next_offset)
         if batch is None:
             continue
-        if batch.last_offset < listing.bases[0] or _local_batch(listing, batch.last_offset) == batch.data:
+        if batch.last_offset < listing.bases[0]:
+            break
+        first = _first_batch(listing, batch.last_offset)
+        if first is not None and first.base_offset > batch.last_offset:
+            continue  # compaction took it here, which contradicts nothing
+        if _local_batch(listing, batch.last_offset) == batch.data:
             break
         end = segment.name.base  # that batch is not ours, and where its segment parted from this log is not known
     return end

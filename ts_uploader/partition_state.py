@@ -144,6 +144,7 @@ class PartitionState:
             position = replace(position, gaps=tuple(gap for gap in position.gaps if gap not in self.filled))
         if self.reached is None or position.next_offset > self.reached:
             self.retries.failures = 0
+            self.retries.committed()  # what was refused is wanted no more: another agent beside this broker was first
         self.position = position
         self.reached = position.next_offset
         if isinstance(position.commit, Commit):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.compatibility.archive_1 import KEYS, Leader
-from tests.histories.beside import ChaptersAtOnce
+from tests.histories.agents import ChaptersAtOnce
 from ts_common.config import OffsetReset
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore

@@ -25,7 +25,7 @@ from tests.compatibility.archive_1 import (
     view_of,
 )
 from tests.compatibility.going_on import GoingOn
-from tests.histories.beside import directory_in_memory
+from tests.histories.world import directory_in_memory
 from ts_common.model import TopicPartition
 from ts_common.object_keys import LOG_SUFFIX
 from ts_common.plan import Hole

@@ -1,96 +1,142 @@
 """Single histories that once went wrong, as the model's brokers and the real agents play them."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.histories.beside import KEYS, Agent, Clock, FaultyStore, directory_in_memory, rows
-from tests.histories.model import Cluster
+from tests.histories.agents import CLUSTER, TP, Agent, Work
+from tests.histories.cleaner import compact
+from tests.histories.clock import Clock
+from tests.histories.cluster import Cluster
+from tests.histories.interrupts import installed
+from tests.histories.memory_store import MemoryStore
+from tests.histories.world import directory_in_memory
 from ts_common.catalog import read_catalog, read_commit
 from ts_common.commit import Commit
+from ts_common.config import OffsetReset
 from ts_common.object_keys import SegmentName
-from ts_common.plan import Hole
-from ts_common.store.factory import open_store
+from ts_common.plan import Hole, ReadRange
+from ts_common.view import open_view
 from ts_uploader.gaps import record_gaps
 from ts_uploader.tracker import CHECKPOINT_SECONDS
 
+KEYS = CLUSTER.partition(TP)
+_TASKS = 1_000
+
 
 class Lab:
-    """One cluster, an agent beside each broker, and a store."""
+    """One cluster, an agent beside each broker, and a store; nothing happens but what a test says."""
 
     def __init__(self, directory: Path, *rolls: int) -> None:
-        (directory / "store").mkdir()
-        self.store = FaultyStore(open_store((directory / "store").as_uri()))
-        self.cluster = Cluster(directory, rolls)
+        self.store = MemoryStore()
+        self.cluster = Cluster(directory, rolls, 2, transactional=False)
         self.clock = Clock()
-        self.agents = [Agent(self.cluster, broker, self.store, self.clock) for broker in range(len(rolls))]
+        stack: list[Work] = []
+        self.agents = [
+            Agent(self.cluster, broker, self.store, self.clock, stack, OffsetReset.EARLIEST)
+            for broker in range(len(rolls))
+        ]
+        self._others = ExitStack()
+        self._others.enter_context(
+            installed(lambda _: None, lambda _: None, self.clock, self.cluster.change_times),
+        )
+
+    def close(self) -> None:
+        """Time is the host's again."""
+        self._others.close()
 
     def produce(self, count: int) -> None:
-        self.cluster.produce(count)
-        for broker in range(1, len(self.agents)):
-            self.cluster.replicate(broker)
+        """Records that all brokers have, one a batch."""
+        self.cluster.produce(Random(0), count, single=True)
+        for _ in range(2):
+            for broker in range(1, len(self.agents)):
+                self.cluster.fetch(broker)
 
     def settle(self, times: int = 1) -> None:
         """The first agent sees and does all; a gap takes two looks."""
+        agent = self.agents[0]
         for _ in range(times):
-            self.agents[0].settle()
+            agent.see()
+            agent.see_directory()
+            for _ in range(3):  # the one that it finds, and two others
+                self.cluster.gather_high_watermark(0)
+                self.cluster.write_high_watermark(0, self.clock.wall())
+                agent.see_checkpoint()
+            for _ in range(_TASKS):
+                if not agent.tasks:
+                    break
+                agent.work(0)
             self.clock.tick(CHECKPOINT_SECONDS)
 
     def next_offset(self) -> int:
+        """Of the commit."""
         commit, _ = read_commit(self.store, KEYS)
         assert isinstance(commit, Commit)
         return commit.next_offset
 
-    def seen(self) -> tuple[list[int], list[tuple[int, int]]]:
-        """The offsets and the holes that readers are shown."""
-        found = list(rows(self.store))
-        holes = [(row.start, row.end) for row in found if isinstance(row, Hole)]
-        return [row[0] for row in found if not isinstance(row, Hole)], holes
+    def plan(self) -> list[ReadRange | Hole]:
+        """What is to be read of the whole view."""
+        view = open_view(self.store, read_catalog(self.store, KEYS))
+        return list(view.plan(view.start, view.end))
 
 
 @pytest.fixture
-def directory() -> Iterator[Path]:
-    with TemporaryDirectory(dir=directory_in_memory()) as found:
-        yield Path(found)
+def labs() -> Iterator[ExitStack]:
+    with ExitStack() as opened:
+        yield opened
+
+
+def lab_of(labs: ExitStack, *rolls: int) -> Lab:
+    lab = Lab(Path(labs.enter_context(TemporaryDirectory(dir=directory_in_memory()))), *rolls)
+    labs.callback(lab.close)
+    return lab
 
 
 @pytest.mark.parametrize("again", ["the agent", "the leadership"])
-def test_u39_what_retention_renamed_before_is_shipped(directory: Path, again: str) -> None:
+def test_u39_what_retention_renamed_before_is_shipped(labs: ExitStack, again: str) -> None:
     """The store was away, retention renamed what waits, then the agent was restarted or the epoch rose."""
-    lab = Lab(directory, 3, 3)
+    lab = lab_of(labs, 3, 3)
     lab.produce(7)
     lab.settle()
     assert lab.next_offset() == 6
     lab.produce(30)
-    lab.cluster.brokers[0].expire(6)
+    leader = lab.cluster.brokers[0]
+    leader.expire(6)
+    leader.finish()
     if again == "the agent":
         lab.agents[0].restart()
     else:
-        lab.cluster.elect(0, unclean=False)
+        lab.cluster.elect(0)
+        lab.cluster.begin_leading()
     lab.settle(2)
-    assert lab.seen() == (list(range(36)), [])
+    assert lab.next_offset() == 36
+    assert not any(isinstance(step, Hole) for step in lab.plan())
     assert read_catalog(lab.store, KEYS).gaps == ()
 
 
-def test_a_damaged_object_far_below_stops_no_gap(directory: Path) -> None:
+def test_a_damaged_object_far_below_stops_no_gap(labs: ExitStack) -> None:
     """A Java uploader's object without metadata, and its bytes are none of a log: it bears on nothing but itself."""
-    lab = Lab(directory, 3, 3)
+    lab = lab_of(labs, 3, 3)
     lab.produce(12)
     lab.settle()
     lab.store.put(KEYS.segment(SegmentName(1)), b"\xff" * 4096)
     lab.produce(30)
-    lab.cluster.brokers[0].expire(8)
-    lab.cluster.brokers[0].unlink()
+    leader = lab.cluster.brokers[0]
+    leader.expire(8)
+    leader.finish()
+    leader.unlink(everything=True)
     lab.settle(3)
     assert lab.next_offset() == 39
     assert read_catalog(lab.store, KEYS).gaps == ((9, 24),)
 
 
-def test_a_gap_that_was_filled_is_not_filled_again(directory: Path) -> None:
+def test_a_gap_that_was_filled_is_not_filled_again(labs: ExitStack) -> None:
     """The cleaner rewrites what lies in it between two lives of the agent, and living copies cover it already."""
-    lab = Lab(directory, 8, 8)
+    lab = lab_of(labs, 8, 8)
     lab.produce(41)
     lab.settle()
     record_gaps(lab.store, KEYS, [(0, 32)], "as a Java uploader's shorter segments left it", 1)
@@ -99,9 +145,9 @@ def test_a_gap_that_was_filled_is_not_filled_again(directory: Path) -> None:
         return sum(info.key.endswith(".log") for info in lab.store.list(KEYS.prefix))
 
     before = logs()
-    for keep in range(3):
-        for segment in range(4):
-            lab.cluster.brokers[0].compact(segment, keep, merge=False)
+    for seed in range(12):
+        compact(lab.cluster.brokers[0], Random(seed))
+        lab.cluster.brokers[0].finish()
         lab.agents[0].restart()
         lab.settle()
     assert logs() == before

@@ -231,6 +231,32 @@ def test_logs_without_epochs_are_compared_by_the_bytes_of_the_last_batch(
     assert asked.lost == (2, 4)
 
 
+def test_a_last_batch_that_compaction_took_contradicts_nothing(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Magic 1, compacted: the log lacks the last committed batch and holds later ones; older batches decide."""
+    committed(store, 4)
+    local.no_epochs()
+    put_segment(store, 0, old_batches(0, b"a", b"b"), 2)
+    put_segment(store, 2, old_batches(2, b"c", b"d"), 4)
+    local.segments(0, 5, 8)
+    local.write(0, old_batches(0, b"a", b"b"))
+    local.write(5, old_batches(5, b"later"))
+    assert ask(commits, local).lost is None
+    local.write(0, old_batches(0, b"a", b"other"))
+    assert ask(commits, local, Reign(6, ID, 0)).lost == (0, 4)
+
+
+def test_u26_a_list_that_is_silent_below_the_next_offset_does_not_vouch_for_it(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The list begins above the next offset, and the new leader's own epoch began below it: that was lost."""
+    committed(store, 8, (1, 41), (4, 60))
+    local.segments(0)
+    local.epochs((5, 1))
+    assert ask(commits, local).lost == (1, 8)
+
+
 lines = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 40)), max_size=6).map(
     lambda pairs: EpochLine(
         tuple(zip(sorted({epoch for epoch, _ in pairs}), sorted({start for _, start in pairs}), strict=False))

@@ -327,6 +327,20 @@ def test_a_first_failure_and_what_is_under_way_are_ordinary() -> None:
     assert [(wait.reason, wait.ordinary) for wait in seen if wait is not None] == [(one, True) for one in reasons]
 
 
+def test_u35_a_commit_that_another_agent_made_instead_is_not_waited_for() -> None:
+    """Of two agents beside one broker the second is refused, finds all committed, and shows nothing that waits."""
+    tracker, ask = led(0, 100)
+    (ship,) = tracker.conclude(well(ask, 0))
+    (commit,) = tracker.conclude(well(ship, 0))
+    assert isinstance(commit, WriteCommit)
+    (ask,) = tracker.conclude(failed(commit))  # type: ignore[assignment]
+    wait = tracker.backlog()[TP].wait
+    assert wait is not None
+    assert wait.reason is WaitReason.COMMIT
+    assert not tracker.conclude(well(ask, 100))
+    assert tracker.backlog()[TP].wait is None
+
+
 class Hour:
     """An hour of one partition by a clock of its own: the pure tracker, delays as the queues have them, no threads.
 

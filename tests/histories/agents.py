@@ -1,0 +1,198 @@
+"""Real agents beside the model's brokers: tracker, uploader and commits. Time and threads are the test's.
+
+A task may be under way while its agent is told of something, takes another task (agents have many threads), or dies.
+"""
+
+import itertools
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from tests.histories.clock import Clock
+from tests.histories.cluster import Cluster, Topic
+from tests.histories.replica import Replica
+from ts_common.config import OffsetReset
+from ts_common.errors import TieredStorageError
+from ts_common.model import TopicPartition
+from ts_common.object_keys import ClusterKeys, PartitionKeys
+from ts_common.store.contract import ObjectStore
+from ts_uploader.chapters import write_chapter
+from ts_uploader.commit import CommitLog
+from ts_uploader.events import AnyTask, AskStore, Led, Listing, LookDue, NotLed, Observation, Reign, Rescan, Task
+from ts_uploader.metrics import Metrics
+from ts_uploader.retention import TopicRetention
+from ts_uploader.tracker import Tracker
+from ts_uploader.uploader import Uploader
+from ts_uploader.watch.scan import list_partition, read_high_watermarks
+from ts_uploader.workers import Performer
+
+TP = TopicPartition("t", 0)
+CLUSTER = ClusterKeys("c")
+METRICS = Metrics()
+T = TypeVar("T")
+_LOOKS = 3  # the watcher's are ten
+_GATHERING_SECONDS = 0.1  # the watcher's, between two looks
+
+
+class Killed(BaseException):
+    """The process of the agent whose task this was is gone."""
+
+
+@dataclass
+class Work:
+    """A task under way.
+
+    Attributes:
+        agent: whose.
+        life: which of its processes; another one by now means that this one was killed.
+        task: what is done.
+        topic: that the task names; the living one where there is no task.
+        replica: of the broker, when it began.
+        starts: every log start offset that the broker had meanwhile.
+        epochs: every epoch that its checkpoint ended with meanwhile.
+    """
+
+    agent: "Agent"
+    life: int
+    task: AnyTask | None
+    topic: Topic
+    replica: Replica
+    starts: set[int] = field(default_factory=set)
+    epochs: set[int] = field(default_factory=set)
+
+    def look(self) -> None:
+        """Remember what the broker's log is like now."""
+        self.starts.add(self.replica.start)
+        if self.replica.epochs:
+            self.epochs.add(self.replica.epochs[-1][0])
+
+
+class ChaptersAtOnce:
+    """Writes segment metadata at each commit; the store may fail it."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def committed(self, keys: PartitionKeys, next_offset: int, _: int) -> None:
+        """As the writer's thread, and so without a word where it fails."""
+        with suppress(TieredStorageError):
+            write_chapter(self._store, keys, next_offset)
+
+
+class Agent:
+    """One agent beside one broker.
+
+    Args:
+        cluster: the model.
+        broker: which of its brokers.
+        store: shared by all agents.
+        clock: of the host.
+        stack: what is under way, of all agents; the innermost last.
+        reset: where an archive begins.
+    """
+
+    def __init__(
+        self, cluster: Cluster, broker: int, store: ObjectStore, clock: Clock, stack: list[Work], reset: OffsetReset
+    ) -> None:
+        self._cluster = cluster
+        self.broker = broker
+        self._store = store
+        self._clock = clock
+        self._stack = stack
+        self._reset = reset
+        self._lives = itertools.count()
+        self.tasks: list[AnyTask] = []
+        self.restart()
+
+    def restart(self) -> None:
+        """Everything that the agent knew is gone, and what it does ends at the next call."""
+        self.life = next(self._lives)
+        self.tracker = Tracker(self._reset)
+        self.tasks.clear()
+        self._listing: Listing | None = None
+        self.listed: list[tuple[int, int]] = []  # whole listings: when, and the lowest live base
+        self._performer = Performer(
+            Uploader(lambda _: self._store, lambda _: TopicRetention(compacted=True)),
+            CommitLog(CLUSTER, self.broker, lambda _: self._store),
+            self,  # type: ignore[arg-type]
+            METRICS,
+            ChaptersAtOnce(self._store),  # type: ignore[arg-type]
+        )
+
+    def hint(self, partition: TopicPartition, *, whole: bool = False) -> None:
+        """A rescan of the performer's: the listing comes at once."""
+        assert partition == TP
+        for _ in range(_LOOKS if whole else 1):
+            self.see_directory()
+            if self._listing is not None and self._listing.whole:
+                break
+
+    def see_directory(self) -> None:
+        """The scan looks."""
+        directory = self._cluster.brokers[self.broker].path
+        life = self.life
+        self._clock.tick(_GATHERING_SECONDS)
+        # While it looks the process may end.
+        listing = self._alone(None, lambda: list_partition(TP, directory, directory.parent, earlier=self._listing))
+        if listing is not None and life == self.life:
+            self._listing = listing
+            if listing.bases and listing.whole:
+                self.listed.append((listing.taken_at, listing.bases[0]))
+            self._observe(listing)
+
+    def see_checkpoint(self) -> None:
+        """The agent reads the broker's checkpoint of high watermarks."""
+        log_dir = self._cluster.brokers[self.broker].path.parent
+        life = self.life
+        found = self._alone(None, lambda: read_high_watermarks(log_dir))
+        if found is not None and life == self.life:
+            self._observe(found)
+
+    def see_leadership(self) -> None:
+        """The leadership source names the leader."""
+        if self._cluster.leader == self.broker:
+            self._observe(Led(TP, Reign(self._cluster.epoch, self._cluster.topic.topic_id, self._clock.wall())))
+        else:
+            self._observe(NotLed(TP))
+
+    def see(self) -> None:
+        """Leadership, directory and checkpoint."""
+        self.see_leadership()
+        self.see_directory()
+        self.see_checkpoint()
+
+    def work(self, index: int) -> str | None:
+        """Carry out one of the tasks that wait; its name and what became of it."""
+        if not self.tasks:
+            return None
+        task = self.tasks.pop(index % len(self.tasks))
+        if isinstance(task, Rescan):
+            self._clock.tick(task.after_seconds)
+            self.tasks += self.tracker.conclude(LookDue(task.partition, task.generation))
+        tracker = self.tracker
+        result = self._alone(task, lambda: self._performer.perform(task))
+        if result is not None and self.tracker is tracker:
+            self.tasks += tracker.conclude(result)
+        reason = getattr(result, "reason", "")
+        return f"{type(task).__name__} -> {type(result).__name__} {reason}".rstrip()
+
+    def pending_retries(self) -> int:
+        """Questions and rescans that wait."""
+        return sum(isinstance(task, AskStore | Rescan) for task in self.tasks)
+
+    def _alone(self, task: AnyTask | None, do: Callable[[], T]) -> T | None:
+        named = task.reign.topic_id if isinstance(task, Task) else self._cluster.topic.topic_id
+        (topic,) = (each for each in self._cluster.topics if each.topic_id == named)
+        work = Work(self, self.life, task, topic, self._cluster.brokers[self.broker])
+        work.look()
+        self._stack.append(work)
+        try:
+            return do()
+        except Killed:
+            return None
+        finally:
+            self._stack.pop()
+
+    def _observe(self, event: Observation) -> None:
+        self.tasks += self.tracker.observe(event)

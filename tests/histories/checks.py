@@ -1,0 +1,331 @@
+"""What the protocol promises, checked whenever a put of an agent lands.
+
+Of each leader epoch the model has the line that its leader wrote. What a commit of that epoch shows has to be that
+line, from where the archive begins to below the next offset: also between two elections that lose records, as long as
+the old commit still stands. An offset is missing rightly only if no copy in the store holds its record, and the log
+cleaner took it from the very log that a copy of it was shipped from, or a gap record stands for it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tests.histories.agents import CLUSTER, TP, Work
+from tests.histories.cluster import Cluster, Topic
+from tests.histories.faults import Put
+from tests.histories.records import Batch, Kind, transactions
+from tests.histories.replica import Replica
+from ts_common.catalog import read_catalog, read_incarnations
+from ts_common.commit import Commit, decode_commit, decode_log_start
+from ts_common.config import OffsetReset
+from ts_common.epochs import EpochLine
+from ts_common.gaps import parse_gap_name
+from ts_common.lineage import Lineage
+from ts_common.model import TopicPartition
+from ts_common.object_keys import PartitionKeys, SegmentName
+from ts_common.plan import Hole
+from ts_common.segment_metadata import decode_metadata
+from ts_common.store.contract import IfAbsent, ObjectStore
+from ts_common.transactions import find_hidden, stable_end
+from ts_common.view import PartitionView, open_view
+from ts_uploader.events import AskStore, PassGap, Ship, Task, WriteCommit
+from ts_uploader.tracker import CHECKPOINT_SECONDS
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A `.log` object as the model knows it: what it holds, up to where it answers, whose log it was."""
+
+    base: int
+    end: int
+    content: dict[int, Batch]
+    replica: Replica
+
+
+@dataclass
+class Archive:
+    """What the checks know of one incarnation.
+
+    Attributes:
+        topic: whose it is.
+        keys: where it lies.
+        start: the offset above which `log.start` may not lie.
+        lineage: of the newest commit.
+        furthest: (epoch, next offset) of the newest commit.
+        commits: (epoch, epochs) of the commits.
+        copies: the `.log` objects.
+    """
+
+    topic: Topic
+    keys: PartitionKeys
+    start: int | None = None
+    lineage: Lineage | None = None
+    furthest: tuple[int, int] = (-1, -1)
+    commits: list[tuple[int, EpochLine]] = field(default_factory=list)
+    copies: dict[str, Copy] = field(default_factory=dict)
+
+
+Row = tuple[int, Batch]
+
+
+class Checks:
+    """Everything that is looked at.
+
+    Args:
+        cluster: the model.
+        store: what stands in it, without faults.
+        reset: where an archive begins.
+    """
+
+    def __init__(self, cluster: Cluster, store: ObjectStore, reset: OffsetReset) -> None:
+        self._cluster = cluster
+        self._store = store
+        self._reset = reset
+        self.archives: dict[str, Archive] = {}
+
+    def landed(self, put: Put, *, late: bool = False) -> None:
+        """An object was written."""
+        directory, _, name = put.key.removeprefix("c/").partition("/")
+        if name == "incarnations.json":
+            self._open_archives()
+            return
+        archive = self.archives[directory]
+        work: Work = put.by
+        if name.startswith("gaps/"):
+            if not late:
+                self._gap(archive, name.removeprefix("gaps/"), work)
+        elif name == "offset.wm":
+            self._commit(archive, put, work)
+        elif name == "log.start":
+            self._log_start(archive, put, work)
+        elif (segment := SegmentName.parse(name)) is not None and segment[1] == ".log":
+            self._log(archive, put, segment[0], work)
+
+    def archive(self, topic: Topic) -> Archive | None:
+        """The archive of a topic id; None where no agent has opened one."""
+        return next((each for each in self.archives.values() if each.topic is topic), None)
+
+    def commit(self, archive: Archive) -> Commit | None:
+        """The newest."""
+        found = read_catalog(self._store, archive.keys).commit
+        assert found is None or isinstance(found, Commit)
+        return found
+
+    # --- when something landed
+
+    def _open_archives(self) -> None:
+        known, _ = read_incarnations(self._store, CLUSTER, TP.topic)
+        topics = {topic.topic_id: topic for topic in self._cluster.topics}
+        for entry in known.entries:
+            partition = TopicPartition(entry.directory, TP.partition)
+            if str(partition) not in self.archives:
+                keys = CLUSTER.partition(TP, entry.directory)
+                self.archives[str(partition)] = Archive(topics[entry.topic_id], keys)
+
+    def _log(self, archive: Archive, put: Put, name: SegmentName, work: Work) -> None:
+        task = work.task
+        assert isinstance(task, Task)
+        metadata = decode_metadata(put.metadata, put.key)
+        assert metadata is not None
+        assert isinstance(put.condition, IfAbsent), f"{put.key} was put without a condition (rule 6)"
+        assert work.topic is archive.topic, f"{put.key} is of another topic id (rule 1)"
+        for suffix in (".index", ".timeindex"):
+            beside = put.key.removesuffix(".log") + suffix
+            assert any(info.key == beside for info in self._store.list(beside)), f"{put.key} without {suffix} (rule 3)"
+        committed = self._committed_since(archive, task.reign.epoch)
+        assert metadata.end <= committed, f"{put.key} ends at {metadata.end}, committed is {committed} (rule 1)"
+        whole = tuple(archive.topic.codec.decode(put.body))
+        assert whole in archive.topic.codec.closed, f"{put.key} is no closed segment of any log (rule 1)"
+        content = {offset: held.batch for held in whole for offset in held.kept}
+        assert metadata.records in {None, len(content)}, f"{put.key}: {metadata.records} is not its number of records"
+        lacking = [offset for offset in range(name.base, metadata.end) if offset not in content]
+        untrue = [offset for offset in lacking if offset not in work.replica.cleaned]
+        assert not untrue, f"{put.key} answers up to {metadata.end} and lacks {untrue}, not by compaction (rule 2)"
+        if name.epoch is not None:
+            assert name.epoch == task.reign.epoch, f"{put.key} was shipped in epoch {task.reign.epoch} (rule 6)"
+        elif isinstance(task, Ship):
+            lineage = task.variants_below
+            assert name.base >= lineage, f"{put.key} is a plain name below the lineage's {lineage} (rule 5)"
+        archive.copies[put.key] = Copy(name.base, metadata.end, content, work.replica)
+
+    def _gap(self, archive: Archive, name: str, work: Work) -> None:
+        parsed = parse_gap_name(name)
+        assert parsed is not None
+        if isinstance(work.task, AskStore):
+            return  # what a Java uploader wrote over
+        assert isinstance(work.task, PassGap)
+        held = sorted(work.replica.offsets() & set(range(*parsed)))
+        assert not held, f"gap {parsed} over what the leader holds: {held} (rule 10)"
+        since = [at for at, lowest in work.agent.listed if lowest > parsed[0]]
+        apart = max(since, default=0) - min(since, default=0)
+        assert apart >= CHECKPOINT_SECONDS * 1e9, f"gap {parsed} after one listing (rule 10)"
+
+    def _log_start(self, archive: Archive, put: Put, work: Work) -> None:
+        start = decode_log_start(put.body, put.key)
+        assert work.topic is archive.topic, f"{put.key} is of another topic id (rule 1)"
+        if archive.start is None:
+            # LATEST: the active segment as it was listed, which the log may have rolled beyond by now.
+            lowest = work.replica.active if self._reset is OffsetReset.LATEST else max(work.starts)
+            assert start.offset <= lowest, f"log.start {start.offset} above the log's {lowest} (rule 8)"
+            archive.start = start.offset
+        assert start.offset <= archive.start, f"log.start {start.offset} above {archive.start} (rule 5)"
+        archive.start = start.offset
+        if (commit := self.commit(archive)) is not None:
+            self.check_view(archive, commit, work.replica)
+
+    def _commit(self, archive: Archive, put: Put, work: Work) -> None:
+        commit = decode_commit(put.body, put.key)
+        assert isinstance(commit, Commit)
+        assert work.topic is archive.topic, f"{put.key} is of another topic id (rule 1)"
+        went = (commit.epoch, commit.next_offset)
+        assert went >= archive.furthest, f"the commit went from {archive.furthest} back to {went} (rule 7)"
+        if commit.lineage != archive.lineage:
+            assert commit.lineage is not None, "the commit lost its lineage (rule 5)"
+            assert archive.lineage is None or commit.lineage.epoch > archive.lineage.epoch, "lineages fall (rule 5)"
+            assert archive.start is not None, "a commit before log.start (rule 8)"
+            archive.start = min(archive.start, max(commit.lineage.begin, *work.starts))
+            archive.lineage = commit.lineage
+        elif archive.furthest[1] < commit.next_offset:
+            start = read_catalog(self._store, archive.keys).stored_log_start
+            assert start is not None
+            theirs = start.content.lineage
+            assert theirs == commit.lineage, f"the commit moves on, and log.start is of {theirs} (rule 5)"
+        archive.furthest = went
+        archive.commits.append((commit.epoch, commit.epochs))
+        led = archive.topic.codec.magic < 2 or commit.epoch in work.epochs or isinstance(work.task, WriteCommit)
+        assert led, f"a commit of epoch {commit.epoch}, and the broker's checkpoint ends with {work.epochs} (rule 1)"
+        committed = self._committed_since(archive, commit.epoch)
+        assert commit.next_offset <= committed, f"next {commit.next_offset} above what is committed, {committed}"
+        self.check_view(archive, commit, work.replica)
+
+    def _committed_since(self, archive: Archive, epoch: int) -> int:
+        """Up to where records were committed in an epoch or in a later one.
+
+        An agent that works on in an epoch that is over sees the figures of its broker, which is a follower by now.
+        """
+        last = max([*archive.topic.lines, self._cluster.epoch if archive.topic is self._cluster.topic else 0])
+        return max(self._cluster.committed_in(archive.topic, each) for each in range(epoch, max(epoch, last) + 1))
+
+    # --- the view
+
+    def check_view(self, archive: Archive, commit: Commit, leader: Replica) -> set[int]:
+        """Every row is the line's, and what is not shown is missing rightly.
+
+        Args:
+            archive: whose view it is.
+            commit: the newest.
+            leader: the replica beside which the agent of that commit is.
+
+        Returns:
+            the offsets that a gap record stands for.
+        """
+        line = self._cluster.line_of(archive.topic, commit.epoch)
+        view = open_view(self._store, read_catalog(self._store, archive.keys))
+        assert archive.start is not None
+        assert view.start <= archive.start, f"rows from {archive.start} on are hidden: the view begins at {view.start}"
+        shown: dict[int, Batch] = {}
+        gaps: set[int] = set()
+        expected = view.start
+        for row in self._rows(archive, view):
+            if isinstance(row, Hole):
+                assert row.recorded, f"nothing answers for {row}"
+                self._missing(archive, line, commit, leader, range(expected, row.start))
+                expected = row.end
+                gaps |= set(range(row.start, row.end))
+                continue
+            offset, batch = row
+            lives = line[offset] is batch or self._unknown(archive, commit, leader, offset, batch.epoch)
+            assert lives, f"offset {offset} of epoch {batch.epoch} is shown, which is not the line's"
+            self._missing(archive, line, commit, leader, range(expected, offset))
+            expected = offset + 1
+            shown[offset] = batch
+        self._missing(archive, line, commit, leader, range(expected, view.end))
+        # What no one could tell to be dead may hold markers.
+        if all(line[offset] is batch for offset, batch in shown.items()):
+            self._read_committed(archive, view, line, shown)
+        return gaps
+
+    def _missing(
+        self, archive: Archive, line: Sequence[Batch], commit: Commit, leader: Replica, offsets: range
+    ) -> None:
+        for offset in offsets:
+            batch = line[offset]
+            holders = [copy for copy in archive.copies.values() if copy.content.get(offset) is batch]
+            cleaned = [
+                copy
+                for copy in archive.copies.values()
+                if copy.base <= offset < copy.end and batch in copy.replica.cleaned.get(offset, ())
+            ]
+            # Of a line that came back the leader may know an epoch only from where compaction left a batch of it.
+            dead = bool(archive.topic.breaks) and commit.epochs.at(offset) != batch.epoch
+            rightly = (cleaned and (not holders or dead)) or self._unknown(archive, commit, leader, offset, -1)
+            assert rightly, f"offset {offset} is not shown; {len(holders)} copies hold it"
+
+    def _unknown(self, archive: Archive, commit: Commit, leader: Replica, offset: int, epoch: int) -> bool:
+        """Whether nothing could tell the agent that an election lost this.
+
+        Retention cuts a broker's epochs too, and a follower learns of an epoch with the first batch that compaction
+        left: of what an election lost where the leader itself does not know, only commits tell.
+        """
+        breaks = [each for each in archive.topic.breaks if each <= commit.epoch]
+        if not breaks or archive.topic.codec.magic < 2:
+            return False
+        begun = {start: epoch for epoch, start in leader.epochs}
+        here = max((start for start in begun if start <= offset), default=None)
+        ignorant = offset < leader.start or here is None or begun[here] <= epoch
+        known = any((line.at(offset) or 0) > epoch for at, line in archive.commits if at >= breaks[-1])
+        return ignorant and not known
+
+    def _rows(self, archive: Archive, view: PartitionView) -> Iterator[Row | Hole]:
+        """What readers see, in order, and holes."""
+        for step in view.plan(view.start, view.end):
+            if isinstance(step, Hole):
+                yield step
+                continue
+            found: dict[int, Batch] = {}
+            for copy in step.copies:
+                for offset, batch in archive.copies[copy.key].content.items():
+                    if step.start <= offset < step.end:
+                        assert found.setdefault(offset, batch) is batch, f"two living records of offset {offset}"
+            yield from sorted(found.items(), key=lambda row: row[0])
+
+    def _read_committed(
+        self, archive: Archive, view: PartitionView, line: Sequence[Batch], shown: dict[int, Batch]
+    ) -> None:
+        """No record of an aborted or open transaction is shown, and every one of a committed transaction is.
+
+        But for those that a hole cut off, and for those that have newer records: where a marker was compacted away
+        too, they may be hidden.
+        """
+        superseded = {
+            id(batch)
+            for copy in archive.copies.values()
+            for batches in copy.replica.cleaned.values()
+            for batch in batches
+        }
+        if not any(batch.producer >= 0 for batch in shown.values()):
+            return
+        stable = stable_end(self._store, view)
+        hidden = find_hidden(self._store, view, view.start, stable)
+        ended = transactions(line, view.end).ended
+        for offset, batch in shown.items():
+            if batch.producer < 0 or batch.kind is not Kind.DATA or line[offset] is not batch or offset >= stable:
+                continue
+            marker = next((end for producer, first, end in ended if _is_in(batch, producer, first, end)), None)
+            if marker is not None and id(marker) in superseded:
+                continue  # what is shipped that late is marked and reported (rule 9)
+            kind = None if marker is None else marker.kind
+            assert kind is not None, f"offset {offset} is below the last stable offset {stable}, its transaction open"
+            is_hidden = any(
+                entry.producer_id == batch.producer and entry.first_offset <= offset <= entry.last_offset
+                for entry in hidden.transactions
+            )
+            assert is_hidden or kind is Kind.COMMIT, f"offset {offset} of an aborted transaction is shown"
+            cut_off = any(
+                cut.producer_id == batch.producer and cut.first <= offset < cut.hole.start for cut in hidden.cut_off
+            )
+            rightly = kind is Kind.ABORT or id(batch) in superseded or cut_off
+            assert not is_hidden or rightly, f"offset {offset} of a committed transaction is hidden"
+
+
+def _is_in(batch: Batch, producer: int, first: int, marker: Batch) -> bool:
+    return producer == batch.producer and first <= batch.base < marker.base

@@ -1,0 +1,106 @@
+"""Where other actors can act inside a task: between two looks at the broker's files, and where production code sleeps.
+
+`installed` replaces what the two rooms that look at files know as `os`; production code has no hook for it. A listing
+becomes two system calls, as that of a large directory is (getdents64), and a file may be renamed between two opens.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+from tests.histories.clock import Clock
+from ts_common import catalog, fetch
+from ts_uploader import scans, segment_file
+from ts_uploader.watch import scan
+
+Pause = Callable[[str], None]
+
+
+class _HookedOs:
+    """The module `os`, but for what looks at files."""
+
+    def __init__(self, pause: Pause, change_times: dict[int, int]) -> None:
+        self._pause = pause
+        self._change_times = change_times
+
+    def fstat(self, descriptor: int) -> Any:
+        """With the change time that the model gives a renamed file."""
+        status = os.fstat(descriptor)
+        changed = self._change_times.get(status.st_ino)
+        if changed is None:
+            return status
+        fields = {name: getattr(status, name) for name in dir(status) if name.startswith("st_")}
+        return SimpleNamespace(**{**fields, "st_ctime_ns": changed})
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+    def open(self, path: Path, *arguments: Any, **named: Any) -> int:
+        """Others act before a file is opened."""
+        self._pause("open")
+        return os.open(path, *arguments, **named)
+
+    def pread(self, *arguments: Any) -> bytes:
+        """Others act before bytes are read."""
+        self._pause("read")
+        return os.pread(*arguments)
+
+    def listdir(self, path: Path) -> list[str]:
+        """Two calls to the kernel, with others between them."""
+        first = sorted(os.listdir(path))
+        self._pause("list")
+        second = sorted(os.listdir(path))
+        if second == first:
+            return first
+        middle = len(first) // 2
+        return first[:middle] + [name for name in second if not middle or name > first[middle - 1]]
+
+
+class _OneThread(Executor):
+    """A pool that does what is submitted at once: the same history happens the same way again."""
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        """The result is there already."""
+        future: Future[Any] = Future()
+        try:
+            future.set_result(function(*arguments, **named))
+        except Exception as error:  # noqa: BLE001  (the future carries whatever it is)
+            future.set_exception(error)
+        return future
+
+
+@contextmanager
+def installed(
+    pause: Pause, sleep: Callable[[float], None], clock: Clock, change_times: dict[int, int]
+) -> Iterator[None]:
+    """Let others act inside tasks, and let no one sleep.
+
+    Args:
+        pause: called with what comes next, wherever others may act.
+        sleep: called instead of `time.sleep`.
+        clock: that directories are listed by.
+        change_times: of files that were renamed, by inode.
+    """
+    hooked = _HookedOs(pause, change_times)
+    hooked_time = SimpleNamespace(
+        monotonic=lambda: clock.tick(0.001) / 1e9, monotonic_ns=lambda: clock.tick(0.001), sleep=sleep
+    )
+    with (
+        patch.object(segment_file, "os", hooked),
+        patch.object(scan, "os", hooked),
+        patch.object(scans, "os", hooked),
+        patch.object(scan, "time", hooked_time),
+        patch.object(catalog, "ThreadPoolExecutor", _OneThread),
+        patch.object(fetch, "ThreadPoolExecutor", _OneThread),
+        patch.object(time, "sleep", sleep),
+    ):
+        yield

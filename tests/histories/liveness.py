@@ -1,0 +1,75 @@
+"""From here on nothing fails: within a bounded number of looks and tasks the archive holds all that can be shipped."""
+
+from typing import TYPE_CHECKING
+
+from tests.histories.agents import TP
+from ts_uploader.tracker import CHECKPOINT_SECONDS
+
+if TYPE_CHECKING:
+    from tests.histories.world import World
+
+_ROUNDS = 7
+_UNLINKED_IN = 4  # `file.delete.delay.ms` is over
+_TASKS_A_ROUND = 80
+
+
+def come_to_rest(world: "World") -> None:
+    """The store and the brokers work, agents look again and again; then the checks of `_at_rest`."""
+    cluster, weather = world.cluster, world.weather
+    weather.pauses = weather.faults = weather.reads = 0.0
+    world.note("everything works from here on")
+    while world.store.late:
+        world.store.land(0)
+    cluster.produce(weather.rng, 1)
+    for number in range(_ROUNDS):
+        for broker, replica in enumerate(cluster.brokers):
+            replica.finish()
+            if number == _UNLINKED_IN:
+                replica.unlink(everything=True)
+            cluster.fetch(broker)
+            replica.finish()
+        for agent in world.agents:
+            agent.see_leadership()
+            agent.see_directory()
+            agent.see_directory()
+        world.clock.tick(CHECKPOINT_SECONDS)
+        for _ in range(2):
+            for broker in range(len(cluster.brokers)):
+                cluster.gather_high_watermark(broker)
+                cluster.write_high_watermark(broker, world.clock.wall())
+            for agent in world.agents:
+                agent.see_checkpoint()
+        for position, agent in enumerate(world.agents):
+            agent.see_checkpoint()
+            for _ in range(_TASKS_A_ROUND):
+                if not agent.tasks:
+                    break
+                world.note(f"agent {position} works")
+                world.note(f"agent {position}: {agent.work(0)}")
+    _at_rest(world)
+
+
+def _at_rest(world: "World") -> None:
+    cluster, checks = world.cluster, world.checks
+    for position, agent in enumerate(world.agents):
+        assert not agent.tasks, f"agent {position} never comes to rest: {agent.tasks}"
+    leader = cluster.leading
+    ends = [end for end in leader.bases[1:] if end <= leader.high_watermark]
+    agent = next(agent for agent in world.agents if agent.broker == cluster.leader)
+    waiting = agent.tracker.backlog()[TP]
+    archive = checks.archive(cluster.topic)
+    commit = checks.commit(archive) if archive is not None else None
+    if archive is None or commit is None:
+        start = archive.start if archive is not None else None
+        begun = world.flavour.latest and (start is None or not ends or ends[-1] <= start)
+        assert not ends or begun, f"nothing is committed of {leader.bases}: {waiting}"
+        return
+    assert archive.start is not None
+    assert not ends or commit.next_offset >= ends[-1] or (world.flavour.latest and ends[-1] <= archive.start), (
+        f"next offset {commit.next_offset}, closed is up to {ends[-1]}: {waiting}"
+    )
+    assert waiting.wait is None, f"all is shipped, and {waiting.wait} is shown"
+    assert commit.epoch == cluster.epoch, f"the commit is of epoch {commit.epoch}, and {cluster.epoch} leads"
+    gaps = checks.check_view(archive, commit, leader)
+    held = leader.offsets(closed=True)
+    assert not gaps & held, f"the leader holds {sorted(gaps & held)}, and a gap record stands for them"

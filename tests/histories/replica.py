@@ -1,0 +1,356 @@
+"""One broker's replica of one partition: the log, and the files that Kafka keeps of it.
+
+What renames several files happens in single steps, in Kafka's order: such an operation is a generator that stands at
+`ongoing` until its last step, and whatever else the broker does to this log ends it first (Kafka holds the log's lock).
+Agents look at the directory in between.
+
+Sources: Kafka's `LocalLog`, `UnifiedLog`, `LogSegment.changeFileSuffixes`, `LeaderEpochFileCache`.
+"""
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.histories.records import (
+    NO_EPOCH,
+    Batch,
+    Codec,
+    Held,
+    History,
+    Kind,
+    producer_snapshot,
+    transaction_index,
+)
+
+SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
+Steps = Iterator[None]
+_RENAMES = itertools.count(1)
+
+
+class Replica:
+    """A replica, and its partition directory.
+
+    Args:
+        path: of the directory; its parent is the broker's log dir.
+        roll: records per segment.
+        codec: of the topic.
+        topic_id: of the topic.
+        made_at: nanoseconds since the epoch.
+        change_times: when files were renamed, by inode; the kernel's stamps are too coarse for a history.
+
+    Attributes:
+        history: the batch of every offset from 0 on, as this log's line has it, also what retention or compaction took.
+        segments: what each live segment holds, by base offset; the last is the active one.
+        epochs: as in `leader-epoch-checkpoint`.
+        high_watermark: as this broker knows it.
+        late: bases of segments so old that the cleaner has taken markers of them, here or where it fetched from.
+        cleaned: for each offset the batches of which this log lost it to compaction, here or where it fetched from.
+        ongoing: the renames that have begun.
+    """
+
+    def __init__(
+        self, path: Path, roll: int, codec: Codec, topic_id: str, made_at: int, change_times: dict[int, int]
+    ) -> None:
+        self.path = path
+        self.roll_size = roll
+        self.codec = codec
+        self.history: History = []
+        self.segments: dict[int, list[Held]] = {}
+        self.epochs: list[tuple[int, int]] = []
+        self.high_watermark = 0
+        self.cleaned: dict[int, list[Batch]] = {}
+        self.late: set[int] = set()
+        self.ongoing: Steps | None = None
+        self._end = 0
+        self._trash: list[list[Path]] = []
+        self._times = itertools.count(1)
+        self._change_times = change_times
+        self.path.mkdir(parents=True)
+        metadata = self.path / "partition.metadata"
+        metadata.write_text(f"version: 0\ntopic_id: {topic_id}")
+        os.utime(metadata, ns=(made_at, made_at))
+        self._begin_segment(0)
+        self._write_epochs()
+
+    @property
+    def end(self) -> int:
+        """Log end offset."""
+        return self._end
+
+    @property
+    def bases(self) -> list[int]:
+        """Of live segments, ascending, as the broker's memory has them."""
+        return list(self.segments)
+
+    @property
+    def start(self) -> int:
+        """Log start offset."""
+        return next(iter(self.segments))
+
+    @property
+    def active(self) -> int:
+        """Base of the active segment."""
+        return next(reversed(self.segments))
+
+    def offsets(self, *, closed: bool = False) -> set[int]:
+        """The offsets whose records (or markers) this log holds, of closed segments only if asked."""
+        bases = self.bases[:-1] if closed else self.bases
+        return {offset for base in bases for held in self.segments[base] for offset in held.kept}
+
+    # --- what happens to the log
+
+    def append(self, held: Held, history: History) -> None:
+        """Append what a leader's log holds of a batch; what compaction took below it there is passed over.
+
+        Args:
+            held: with a batch at or above this log's end.
+            history: of the leader's line, at least up to the batch's end.
+        """
+        self.finish()
+        batch = held.batch
+        if batch.epoch != NO_EPOCH and (not self.epochs or self.epochs[-1][0] < batch.epoch):
+            self._assign(batch.epoch, batch.base)
+        is_late = False
+        for offset in range(self._end, batch.end):
+            if offset not in held.kept:
+                self.cleaned.setdefault(offset, []).append(history[offset])
+                is_late = is_late or history[offset].kind is not Kind.DATA
+        self.history += history[len(self.history) : batch.end]
+        active = self.segments[self.active]
+        if sum(len(one.kept) for one in active) >= self.roll_size:
+            self._roll(max(batch.base, self._end))
+            active = self.segments[self.active]
+        active.append(held)
+        with self._file(self.active, ".log").open("ab") as file:
+            file.write(self.codec.encode(held))
+        if is_late or self.active in self.late:
+            self.late.add(self.active)
+            os.utime(self._file(self.active, ".log"), (0, 0))
+        if batch.kind is Kind.ABORT:
+            self._file(self.active, ".txnindex").write_bytes(transaction_index(active, self.history))
+        self._end = batch.end
+
+    def roll(self) -> None:
+        """Begin a new segment at the log's end."""
+        self.finish()
+        if self.segments[self.active]:
+            self._roll(self._end)
+
+    def lead(self, epoch: int) -> None:
+        """Become the leader: the epoch goes to the checkpoint before anything is appended."""
+        self.finish()
+        if self.codec.magic >= 2:
+            self._assign(epoch, self._end)
+
+    def forget_empty_epochs(self) -> None:
+        """Drop epochs that begin at the log's end: a follower does before it fetches (`UnifiedLog.truncateTo`)."""
+        self.finish()
+        self.epochs = [pair for pair in self.epochs if pair[1] < self._end]
+        self._write_epochs()
+
+    def truncate(self, end: int) -> None:
+        """Begin to cut the log off at the boundary of a batch."""
+        self.finish()
+        del self.history[end:]
+        self.high_watermark = min(self.high_watermark, end)
+        if end < self.start:
+            self._begin_fully(end)
+            return
+        gone = [base for base in self.segments if base > end]
+        for base in gone:
+            del self.segments[base]
+        active = self.segments[self.active]
+        kept = [held for held in active if held.batch.base < end]
+        self.segments[self.active] = kept
+        self._end = end
+        self.ongoing = self._cutting(self.active, kept, gone)
+
+    def begin_at(self, offset: int, history: History, epochs: list[tuple[int, int]]) -> None:
+        """Begin to drop everything and to go on where the leader's log begins, as a follower that is too far behind."""
+        self.finish()
+        self.history = history[:offset]
+        self.high_watermark = min(self.high_watermark, offset)
+        self._begin_fully(offset)
+        self.epochs = list(epochs) if self.codec.magic >= 2 else []
+        self._write_epochs()
+
+    def expire(self, count: int, *, active: bool = False) -> None:
+        """Begin to rename the lowest closed segments below the high watermark: retention.
+
+        Args:
+            count: of segments at most.
+            active: where nothing else is left the active one goes too, after a roll.
+        """
+        self.finish()
+        if active and count >= len(self.segments) and self._end <= self.high_watermark:
+            self.roll()
+        gone: list[int] = []
+        while len(gone) < count and len(self.segments) > 1 and self.bases[1] <= self.high_watermark:
+            gone.append(self.start)
+            del self.segments[self.start]
+        if gone:
+            self.ongoing = self._expiring(gone)
+
+    def replace(self, old: list[int], new: list[Held], *, late: bool) -> None:
+        """Begin to put one cleaned segment in the place of adjacent ones: `LocalLog.replaceSegments`."""
+        self.finish()
+        if late or self.late & set(old):
+            self.late.add(old[0])
+        self.codec.closed.add(tuple(new))
+        self.segments = {
+            base: new if base == old[0] else held for base, held in self.segments.items() if base not in old[1:]
+        }
+        self.ongoing = self._replacing(old, new)
+
+    def step(self) -> None:
+        """One more rename."""
+        if self.ongoing is not None:
+            try:
+                next(self.ongoing)
+            except StopIteration:
+                self.ongoing = None
+            self._changed()
+
+    def finish(self) -> None:
+        """All renames that have begun."""
+        while self.ongoing is not None:
+            self.step()
+
+    def unlink(self, *, everything: bool = False) -> None:
+        """What was renamed first goes, a minute after its rename; or all."""
+        while self._trash:
+            for path in self._trash.pop(0):
+                path.unlink(missing_ok=True)
+                self._changed()
+            if not everything:
+                break
+
+    def parts_from(self, history: History) -> int:
+        """The offset from which on this log's line is another than that of a history."""
+        mine = self.history
+        low, high = 0, min(len(mine), len(history))
+        # Lines that part never join again.
+        while low < high:
+            middle = (low + high) // 2
+            if mine[middle] is history[middle]:
+                low = middle + 1
+            else:
+                high = middle
+        return min(low, self._end)
+
+    # --- files
+
+    def _assign(self, epoch: int, start: int) -> None:
+        self.epochs = [pair for pair in self.epochs if pair[1] < start]
+        self.epochs.append((epoch, start))
+        self._write_epochs()
+
+    def _begin_fully(self, offset: int) -> None:
+        gone = self.bases
+        self.segments = {}
+        self._end = offset
+        self.epochs = [pair for pair in self.epochs if pair[1] < offset]
+        self._write_epochs()
+        self.ongoing = self._beginning(offset, gone)
+
+    def _beginning(self, offset: int, gone: list[int]) -> Steps:
+        # `truncateFullyAndStartAt`: all but the last go, then the new one comes, then the last goes.
+        self.segments = {offset: []}
+        for base in gone[:-1]:
+            yield from self._discard(base)
+        if offset in gone:
+            yield from self._discard(offset)
+        self._make_files(offset)
+        yield
+        if gone[-1] != offset:
+            yield from self._discard(gone[-1])
+
+    def _cutting(self, active: int, kept: list[Held], gone: list[int]) -> Steps:
+        for base in gone:
+            yield from self._discard(base)
+        with self._file(active, ".log").open("r+b") as file:
+            file.truncate(sum(len(self.codec.encode(held)) for held in kept))
+        index = self._file(active, ".txnindex")
+        if index.exists():
+            index.write_bytes(transaction_index(kept, self.history))
+        self.forget_after_truncation()
+        yield
+
+    def forget_after_truncation(self) -> None:
+        """Epochs from the log's end on go with what they wrote."""
+        self.epochs = [pair for pair in self.epochs if pair[1] < self._end]
+        self._write_epochs()
+
+    def _expiring(self, gone: list[int]) -> Steps:
+        for base in gone:
+            yield from self._discard(base)
+        below = [pair for pair in self.epochs if pair[1] <= self.start]
+        floor = [(below[-1][0], self.start)] if below else []
+        self.epochs = floor + [pair for pair in self.epochs if pair[1] > self.start]
+        self._write_epochs()
+        yield
+
+    def _replacing(self, old: list[int], new: list[Held]) -> Steps:
+        base = old[0]
+        contents = {".log": b"".join(map(self.codec.encode, new)), ".index": b"", ".timeindex": b""}
+        if any(self._file(one, ".txnindex").exists() for one in old):
+            contents[".txnindex"] = transaction_index(new, self.history)
+        for suffix, data in contents.items():
+            self._file(base, suffix + ".cleaned").write_bytes(data)
+            if base in self.late:
+                os.utime(self._file(base, suffix + ".cleaned"), (0, 0))
+            yield
+        yield from self._rename(base, ".cleaned", ".swap")
+        for one in old:
+            yield from self._discard(one)
+        yield from self._rename(base, ".swap", "")
+
+    def _discard(self, base: int) -> Steps:
+        self._trash.append([self._file(base, suffix + ".deleted") for suffix in SUFFIXES])
+        (self.path / f"{base:020d}.snapshot").unlink(missing_ok=True)
+        yield from self._rename(base, "", ".deleted")
+
+    def _rename(self, base: int, before: str, after: str) -> Steps:
+        for suffix in SUFFIXES:
+            path = self._file(base, suffix + before)
+            if path.exists():
+                self._change_times[path.stat().st_ino] = 10**18 + next(_RENAMES)
+                path.replace(self._file(base, suffix + after))
+                yield
+
+    def _roll(self, base: int) -> None:
+        self.codec.closed.add(tuple(self.segments[self.active]))
+        self._begin_segment(base)
+        (self.path / f"{base:020d}.snapshot").write_bytes(producer_snapshot(self.history, self._end))
+
+    def _begin_segment(self, base: int) -> None:
+        self.segments[base] = []
+        self.late.discard(base)
+        self._make_files(base)
+
+    def _make_files(self, base: int) -> None:
+        self._file(base, ".txnindex").unlink(missing_ok=True)
+        for suffix in SUFFIXES[:3]:
+            path = self._file(base, suffix)
+            path.unlink(missing_ok=True)
+            path.touch()
+        self._changed()
+
+    def _file(self, base: int, suffix: str) -> Path:
+        return self.path / f"{base:020d}{suffix}"
+
+    def _write_epochs(self) -> None:
+        if self.codec.magic < 2:
+            return
+        lines = ["0", str(len(self.epochs)), *(f"{epoch} {start}" for epoch, start in self.epochs)]
+        checkpoint = self.path / "leader-epoch-checkpoint"
+        new = checkpoint.with_name("leader-epoch-checkpoint.tmp")
+        new.write_text("\n".join(lines) + "\n")
+        new.replace(checkpoint)
+        self._changed()
+
+    def _changed(self) -> None:
+        """The directory has another stamp: the kernel stamps by the clock's tick, which a history is quicker than."""
+        now = next(self._times)
+        os.utime(self.path, ns=(now, now))

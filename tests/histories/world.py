@@ -1,0 +1,443 @@
+"""One history: brokers, agents, a store and their weather, and the acts that a history is drawn from.
+
+Each step of a history has a seed of its own, which draws what happens in it and what happens inside of it. So a step
+does the same whatever other steps are left out, and a failing history can be cut down to the steps that matter.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from tests.histories.agents import TP, Agent, Killed, Work
+from tests.histories.checks import Checks
+from tests.histories.cleaner import compact
+from tests.histories.clock import Clock
+from tests.histories.cluster import Cluster
+from tests.histories.faults import FaultyStore, Put, Weather
+from tests.histories.interrupts import installed
+from tests.histories.memory_store import MemoryStore
+from ts_common.config import OffsetReset
+
+NESTED = 2  # how deep others act inside tasks
+_MOST_TOPICS = 3
+_MOST_OFFSETS = 60  # of a log; beyond that producers write little
+
+
+@dataclass(frozen=True)
+class Flavour:
+    """What kind of history one is; drawn from its seed.
+
+    Attributes:
+        rolls: records per segment, broker by broker.
+        agents: the broker of each agent; one that is there twice has two.
+        magic: of the batches.
+        transactional: producers write transactions.
+        lossy: elections may lose records.
+        compacted: the log cleaner works.
+        created_again: the topic may be deleted and created again.
+        clock_jumps: the hosts' clocks may be set.
+        latest: an archive begins with the active segment.
+        late_start: records that retention took before any agent looked.
+    """
+
+    rolls: tuple[int, ...]
+    agents: tuple[int, ...]
+    magic: int
+    transactional: bool
+    lossy: bool
+    compacted: bool
+    created_again: bool
+    clock_jumps: bool
+    latest: bool
+    late_start: int
+
+    @classmethod
+    def of(cls, seed: int) -> "Flavour":
+        """The one that a seed draws."""
+        rng = Random(f"flavour {seed}")
+        magic = 1 if rng.random() < 0.12 else 2
+        return cls(
+            rolls=rng.choice(((3, 4, 7), (2, 5, 3), (3, 3, 3))),
+            agents=rng.choice(((0, 1, 2), (0, 1, 2), (0, 1, 2, 0), (0, 1, 2, 0, 1))),
+            magic=magic,
+            transactional=magic == 2 and rng.random() < 0.5,
+            lossy=magic == 2 and rng.random() < 0.6,
+            compacted=rng.random() < 0.65,
+            created_again=rng.random() < 0.12,
+            clock_jumps=rng.random() < 0.3,
+            latest=rng.random() < 0.12,
+            late_start=rng.choice((0, 0, 6, 15)),
+        )
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: an act, and the seed of everything that happens in it."""
+
+    act: str
+    seed: int
+
+
+# How often each act is drawn. Agents see and work most of the time; what one election needs comes together.
+WEIGHTS = {
+    "produce": 10,
+    "fetch": 6,
+    "elect": 6,
+    "lose records": 4,
+    "retention": 5,
+    "compact": 8,
+    "rename": 10,
+    "unlink": 3,
+    "lag": 2,
+    "wipe": 1,
+    "checkpoint": 10,
+    "see": 10,
+    "work": 14,
+    "lead": 18,
+    "lead while cleaning": 4,
+    "overtaken": 3,
+    "sleepy": 6,
+    "crash": 3,
+    "land": 4,
+    "clock": 3,
+    "create": 1,
+    "rest": 1,
+}
+_ONLY_AT_THE_TOP = {"create", "rest"}
+
+
+def draw(seed: int, steps: int) -> list[Step]:
+    """The steps of a history."""
+    rng, flavour = Random(f"steps {seed}"), Flavour.of(seed)
+    acts = [act for act in WEIGHTS if _happens(act, flavour)]
+    drawn = rng.choices(acts, [WEIGHTS[act] for act in acts], k=steps)
+    return [*(Step(act, rng.randrange(1 << 30)) for act in drawn), Step("rest", 0)]
+
+
+def _happens(act: str, flavour: Flavour) -> bool:
+    switches = {
+        "lose records": flavour.lossy,
+        "wipe": flavour.lossy,
+        "compact": flavour.compacted,
+        "lead while cleaning": flavour.compacted,
+        "overtaken": flavour.lossy,
+        "clock": flavour.clock_jumps,
+        "create": flavour.created_again,
+    }
+    return switches.get(act, True)
+
+
+def directory_in_memory() -> Path | None:
+    """Where files cost least; None for the system's own temporary directory."""
+    memory = Path("/dev/shm")
+    return memory if memory.is_dir() else None
+
+
+class World:
+    """A history under way.
+
+    Args:
+        flavour: what kind.
+    """
+
+    def __init__(self, flavour: Flavour) -> None:
+        self.flavour = flavour
+        self._directory = Path(tempfile.mkdtemp(prefix="histories-", dir=directory_in_memory()))
+        self.notes: list[str] = []
+        self.clock = Clock()
+        self.cluster = Cluster(self._directory, flavour.rolls, flavour.magic, transactional=flavour.transactional)
+        self.weather = Weather()
+        self.stack: list[Work] = []
+        self._depth = 0
+        objects = MemoryStore()
+        self.store = FaultyStore(objects, self.weather, self.pause, lambda: self.stack[-1], self._landed, self.note)
+        reset = OffsetReset.LATEST if flavour.latest else OffsetReset.EARLIEST
+        self.checks = Checks(self.cluster, objects, reset)
+        self.agents = [
+            Agent(self.cluster, broker, self.store, self.clock, self.stack, reset) for broker in flavour.agents
+        ]
+        self._acts = [act for act in WEIGHTS if _happens(act, flavour) and act not in _ONLY_AT_THE_TOP]
+        self._weights = [WEIGHTS[act] for act in self._acts]
+
+    @contextmanager
+    def open(self) -> Iterator["World"]:
+        """With interrupts inside tasks; afterwards nothing of it is left."""
+        try:
+            with installed(self.pause, self._sleep, self.clock, self.cluster.change_times):
+                self._begin()
+                yield self
+        finally:
+            self.store.close()
+            shutil.rmtree(self._directory)
+
+    def note(self, text: str) -> None:
+        """Remember what happened, for whoever reads a failing history."""
+        self.notes.append("  " * len(self.stack) + text)
+
+    def take(self, step: Step) -> None:
+        """Carry out one step."""
+        rng = Random(step.seed)
+        self.weather.rng = rng
+        self.weather.pauses = rng.choice((0.0, 0.03, 0.03, 0.15, 0.3))
+        self.weather.renames = rng.random() < 0.3
+        self.weather.faults = rng.choice((0.0, 0.0, 0.0, 0.15, 0.3))
+        self.weather.reads = rng.choice((0.0, 0.0, 0.0, 0.1))
+        self.act(step.act, rng)
+        self.weather.pauses = self.weather.faults = self.weather.reads = 0.0
+
+    def act(self, name: str, rng: Random) -> None:
+        """Do one thing."""
+        getattr(self, "_" + name.replace(" ", "_"))(rng)
+
+    def pause(self, _what: str) -> None:
+        """Others act, perhaps; the caller's process may be gone afterwards."""
+        rng, pauses = self.weather.rng, self.weather.pauses
+        if not self.stack or self._depth >= NESTED or not pauses or rng.random() >= pauses:
+            return
+        self._depth += 1
+        try:
+            if self.weather.renames:
+                self._rename(rng)
+            else:
+                for _ in range(rng.choice((1, 1, 2, 4))):
+                    self.act(rng.choices(self._acts, self._weights)[0], rng)
+        finally:
+            self._depth -= 1
+        for work in self.stack:
+            work.look()
+        if self.stack[-1].agent.life != self.stack[-1].life:
+            self.note("is dead")
+            raise Killed
+
+    def _sleep(self, seconds: float) -> None:
+        self.clock.tick(seconds)
+        self.pause("sleep")
+
+    def _landed(self, put: Put) -> None:
+        for work in self.stack:
+            work.look()
+        weather, self.weather.pauses = self.weather.pauses, 0.0
+        self.checks.landed(put, late=not self.stack or put.by is not self.stack[-1])
+        self.weather.pauses = weather
+
+    def _begin(self) -> None:
+        rng = Random(0)
+        if self.flavour.late_start:
+            self.cluster.produce(rng, self.flavour.late_start)
+            for _ in range(2):
+                for number in range(len(self.flavour.rolls)):
+                    self.cluster.fetch(number)
+            for replica in self.cluster.brokers:
+                replica.expire(self.flavour.late_start // 5)
+                replica.finish()
+                replica.unlink(everything=True)
+
+    # --- acts of brokers
+
+    def _broker(self, rng: Random) -> int:
+        return rng.randrange(len(self.flavour.rolls))
+
+    def _produce(self, rng: Random) -> None:
+        room = max(1, (_MOST_OFFSETS - self.cluster.leading.end) // 4)
+        count, behind = rng.randint(1, min(6, room)), rng.choice((None, None, 0, 1, 2))
+        self.cluster.produce(rng, count)
+        for number in range(len(self.flavour.rolls)):
+            if number != behind:
+                self.cluster.fetch(number)
+        if rng.random() < 0.7:
+            for number in range(len(self.flavour.rolls)):
+                if number != behind:
+                    self.cluster.fetch(number)
+        self.note(f"{count} batches are produced in epoch {self.cluster.epoch}; {behind} fetches none; {self._state()}")
+
+    def _fetch(self, rng: Random) -> None:
+        number = self._broker(rng)
+        self.cluster.fetch(number, rng.choice((1, 1000)))
+        self.note(f"broker {number} fetches; {self._state()}")
+
+    def _elect(self, rng: Random) -> None:
+        number = rng.choice((self.cluster.leader, self._broker(rng), self._broker(rng)))
+        self.cluster.elect(number)
+        self._begin_leading(rng)
+
+    def _lose_records(self, rng: Random) -> None:
+        cluster = self.cluster
+        behind = self._broker(rng)
+        cluster.lag(behind)
+        cluster.produce(rng, rng.randint(0, 4))
+        for number in cluster.in_sync:
+            cluster.fetch(number)
+        if rng.random() < 0.6:  # what is going to be lost was shipped
+            self._lead(rng)
+        cluster.elect(behind, unclean=True)
+        self._begin_leading(rng)
+
+    def _begin_leading(self, rng: Random) -> None:
+        self.note(
+            f"broker {self.cluster.leader} is elected in epoch {self.cluster.epoch}; lossy {self.cluster.topic.lossy}"
+        )
+        if rng.random() < 0.7:
+            self.cluster.begin_leading()
+
+    def _retention(self, rng: Random) -> None:
+        number = self._broker(rng)
+        replica = self.cluster.brokers[number]
+        replica.expire(rng.choice((1, 1, 2, 3, 9)), active=rng.random() < 0.3)
+        self._some_steps(number, rng)
+        self.note(f"retention on broker {number}: live are {replica.bases}")
+
+    def _compact(self, rng: Random) -> None:
+        number = rng.choice((self.cluster.leader, self._broker(rng)))
+        replica = self.cluster.brokers[number]
+        before = replica.bases
+        compact(replica, rng)
+        self.note(f"the cleaner on broker {number}: {before} become {replica.bases}")
+        self._some_steps(number, rng)
+
+    def _rename(self, rng: Random) -> None:
+        number = self._broker(rng)
+        if self.weather.renames and self.stack:
+            number = self.stack[-1].agent.broker
+        self._some_steps(number, rng)
+
+    def _some_steps(self, number: int, rng: Random) -> None:
+        replica = self.cluster.brokers[number]
+        if rng.random() < (0.1 if self.weather.renames else 0.5):
+            replica.finish()
+            return
+        if replica.ongoing is not None:
+            for _ in range(rng.randint(1, 6)):
+                replica.step()
+            self.note(f"some renames on broker {number}: {self._names(number)}")
+
+    def _unlink(self, rng: Random) -> None:
+        number = self._broker(rng)
+        self.cluster.brokers[number].unlink(everything=rng.random() < 0.3)
+        self.note(f"broker {number} unlinks: {self._names(number)}")
+
+    def _lag(self, rng: Random) -> None:
+        number = self._broker(rng)
+        self.cluster.lag(number)
+        self.note(f"broker {number} leaves the in-sync replicas; {self._state()}")
+
+    def _wipe(self, rng: Random) -> None:
+        number = rng.choice((self.cluster.leader, self._broker(rng)))
+        if rng.random() < 0.5:
+            for other in range(len(self.flavour.rolls)):
+                if other != number:
+                    self.cluster.lag(other)
+        self.cluster.wipe(number, self.clock.wall())
+        self.note(f"broker {number} has a new disk; {self._state()}; lossy {self.cluster.topic.lossy}")
+
+    def _checkpoint(self, rng: Random) -> None:
+        number = rng.choice((self.cluster.leader, self._broker(rng)))
+        what = rng.choice(("both", "both", "gather", "write"))
+        if what != "write":
+            self.cluster.gather_high_watermark(number)
+        if what != "gather":
+            self.cluster.write_high_watermark(number, self.clock.wall())
+            self.note(f"broker {number} writes its high watermark {self.cluster.gathered[number]}")
+
+    def _create(self, _: Random) -> None:
+        if len(self.cluster.topics) < _MOST_TOPICS:
+            self.cluster.create(self.clock.wall(3600))
+            self.note("the topic is deleted and created again")
+
+    def _clock(self, rng: Random) -> None:
+        seconds = rng.choice((-7200, -60, 60, 7200))
+        self.clock.jump(seconds)
+        self.note(f"the clock is set by {seconds} s")
+
+    # --- acts of agents
+
+    def _agent(self, rng: Random, broker: int | None = None) -> Agent:
+        mine = [agent for agent in self.agents if broker is None or agent.broker == broker]
+        return rng.choice(mine)
+
+    def _works(self, agent: Agent, rng: Random, count: int) -> None:
+        for _ in range(count):
+            if not agent.tasks:
+                return
+            self.note(f"agent {self.agents.index(agent)} works")
+            done = agent.work(rng.randrange(8))
+            self.note(f"agent {self.agents.index(agent)}: {done}")
+
+    def _see(self, rng: Random) -> None:
+        agent = self._agent(rng)
+        what = rng.choice(("leadership", "directory", "checkpoint"))
+        getattr(agent, f"see_{what}")()
+        self.note(f"agent {self.agents.index(agent)} sees {what}")
+
+    def _work(self, rng: Random) -> None:
+        self._works(self._agent(rng), rng, rng.randint(1, 6))
+
+    def _lead(self, rng: Random) -> None:
+        """The leader's agent sees everything, with checkpoints in between, and works."""
+        agent = self._agent(rng, self.cluster.leader)
+        self.note(f"agent {self.agents.index(agent)} sees everything")
+        self.cluster.begin_leading()
+        agent.see()
+        for _ in range(2):
+            self.cluster.gather_high_watermark(agent.broker)
+            self.cluster.write_high_watermark(agent.broker, self.clock.wall())
+            agent.see_checkpoint()
+        self._works(agent, rng, rng.choice((2, 6, 20)))
+
+    def _lead_while_cleaning(self, rng: Random) -> None:
+        """The leader's agent looks and works between the cleaner's renames."""
+        self.cluster.begin_leading()
+        compact(self.cluster.leading, rng)
+        self.note(f"the cleaner on broker {self.cluster.leader} leaves {self.cluster.leading.bases}")
+        if self._depth == 0:
+            self.weather.renames, self.weather.pauses = True, rng.choice((0.15, 0.4))
+        self._lead(rng)
+
+    def _overtaken(self, rng: Random) -> None:
+        """A leader loses an unclean election, and follows, while its agent works on."""
+        old = self.cluster.leader
+        self._lose_records(rng)
+        self.cluster.produce(rng, rng.randint(0, 5))
+        for _ in range(rng.randint(1, 4)):
+            self.cluster.fetch(old, rng.choice((1, 2, 1000)))
+            agent = self._agent(rng, old)
+            if rng.random() < 0.3:
+                agent.see_directory()
+            self._works(agent, rng, 2)
+
+    def _sleepy(self, rng: Random) -> None:
+        """An agent sees its files and nothing of who leads by now, and works."""
+        agent = self._agent(rng)
+        agent.see_directory()
+        agent.see_checkpoint()
+        self._works(agent, rng, rng.randint(1, 12))
+
+    def _crash(self, rng: Random) -> None:
+        agent = self._agent(rng)
+        agent.restart()
+        self.note(f"agent {self.agents.index(agent)} is killed")
+
+    def _land(self, rng: Random) -> None:
+        if self.store.late:
+            self.store.land(rng.randrange(8))
+
+    def _rest(self, _: Random) -> None:
+        from tests.histories.liveness import come_to_rest
+
+        come_to_rest(self)
+
+    # ---
+
+    def _state(self) -> str:
+        ends = [(replica.start, replica.end) for replica in self.cluster.brokers]
+        return f"logs {ends}, in sync {self.cluster.in_sync}, committed {self.cluster.topic.high_watermark}"
+
+    def _names(self, number: int) -> str:
+        path = self.cluster.brokers[number].path
+        return " ".join(sorted(name.name.lstrip("0") or "0" for name in path.iterdir() if ".log" in name.name))
+
+
+__all__ = ["TP", "Flavour", "Step", "World", "draw"]
