@@ -110,12 +110,13 @@ class PartitionState:
         self.listing = listing
         if listing.swapping or not listing.bases:
             return  # in the middle of renames neighbours are none
+        self.retries.listed()
         self.shown = listing
-        self.retries.listed(chain(listing.bases, listing.deleted))
         lowest = listing.bases[0]
         # What is not live any more, while something at or below it is, went into a merged segment or was cut off.
         seen = [*self.taken.items(), *(_below(self.whole.bases, lowest) if self.whole is not None else ())]
         if listing.whole:
+            self.retries.keep(chain(listing.bases, listing.deleted))
             self.taken = {base: end for base, end in seen if base < lowest and base in listing.deleted}
             self.whole = listing
         else:  # it may miss names, so it takes nothing back

@@ -93,10 +93,13 @@ class Retries:
         """A commit stands in the store."""
         self._troubles.pop(_COMMIT, None)
 
-    def listed(self, bases: Iterable[int]) -> None:
-        """A listing came: it releases what the look held back, and says what is still there to be in trouble."""
+    def listed(self) -> None:
+        """A listing came: it releases what the look held back, if that is over."""
         if not self.look_pending:
             self.held_back.clear()
+
+    def keep(self, bases: Iterable[int]) -> None:
+        """Forget the trouble with segments other than these: a whole listing shows no others."""
         if self._troubles:
             there = {_COMMIT, _LOOK_BELOW, *bases}
             self._troubles = {base: trouble for base, trouble in self._troubles.items() if base in there}

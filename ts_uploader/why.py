@@ -34,7 +34,8 @@ def why(state: PartitionState, listing: Listing, unshipped: Sequence[tuple[int, 
     failing = None if trouble is None else trouble.wait()
     missing = state.position is not None and not state.holds(listing, state.position.next_offset)
     if missing or state.gap_since is not None:
-        return failing if failing is not None and failing.reason is WaitReason.COMMIT else _gap(state, listing)
+        told = failing is not None and failing.reason in {WaitReason.COMMIT, WaitReason.GAP}
+        return failing if told else _gap(state, listing)
     if unshipped and state.has_lost_its_tail(unshipped[0][0], state.reached or 0):
         return _HOLE
     unanswered = state.misses()

@@ -9,7 +9,7 @@ from typing import Literal
 
 from tests.faults.store_faults import key_of
 from tests.uploader.beside import Archive
-from ts_common.object_keys import PROBE_NAME
+from ts_common.object_keys import CLUSTER_DIRECTORY, PROBE_NAME
 from ts_local.agent import AgentProcess
 from ts_local.process import ServerNotRunningError
 from ts_local.proxy.s3 import DropRequest, Request, S3FaultProxy
@@ -45,9 +45,9 @@ class Step:
 
 
 def step_of(archive: Archive, request: Request) -> Step | None:
-    """The step that a request is; None where it is none."""
+    """The step that a request is; None where it is none. What is of the whole cluster belongs to no partition."""
     key = key_of(archive, request)
-    if request.method != "PUT" or key in {"", PROBE_NAME}:
+    if request.method != "PUT" or key in {"", PROBE_NAME} or key.startswith(CLUSTER_DIRECTORY):
         return None
     *_, directory, name = key.split("/")
     return Step(directory, name, "if-none-match" in request.headers)

@@ -328,27 +328,33 @@ def test_u35_a_busy_cleaner_whose_files_are_kept_for_an_hour_stops_nothing(
     cluster.create_topic(topic, assignment=[[1]], config={**COMPACTED, **config})
     broker = cluster.brokers[1]
     directory = broker.partition_directory(topic, 0)
-    produced, ended = 0, [cleaned_up_to(broker.log_dirs[0], topic)]
+    produced, cleaned = 0, {-1: -1}
 
-    def load() -> int:
-        """Fills a little more; how many passes the cleaner has ended meanwhile."""
-        nonlocal produced
-        fill(cluster, topic, 100, start=produced, keys=3)
-        produced += 100
+    def was_cleaned() -> bool:
+        """Whether the cleaner has ended a pass since the last time; then there is a little more to clean."""
+        nonlocal produced, cleaned
         now = cleaned_up_to(broker.log_dirs[0], topic)
-        if now != ended[-1]:
-            ended.append(now)
-        return len(ended)
+        if now == cleaned:
+            return False
+        cleaned = now
+        fill(cluster, topic, 200, start=produced, keys=3)
+        produced += 200
+        return True
+
+    def one_pass() -> None:
+        wait_for(was_cleaned, "the cleaner to end a pass", SECONDS)
 
     def reached(offset: int) -> bool:
         """Whether the commit has; the cleaner goes on as the agent ships."""
-        load()
+        was_cleaned()
         return archive.next_offset() >= offset
 
     for _ in range(2):
-        wanted = len(ended) + passes
-        while load() < wanted or not merged_without_a_tail(directory):
-            assert produced < 100_000, ended
+        for _ in range(passes):
+            one_pass()
+        while not merged_without_a_tail(directory):
+            one_pass()
+            assert produced < 100_000
         agent = archive.agent()
         active = live_bases(directory)[-1]
         wait_for(partial(reached, active), f"the commit to reach {active}", 60, state=partial(agent.tail, 10))

@@ -34,6 +34,7 @@ from ts_uploader.events import (
     LastEpoch,
     Led,
     Listing,
+    LookBelow,
     LookDue,
     PassGap,
     Position,
@@ -535,3 +536,15 @@ def test_u35_uploads_that_fail_together_are_one_failure_and_one_that_succeeds_en
         assert isinstance(ask, AskStore)
         attempts.append(ask.attempt)
     assert attempts == [1, 2, 3]
+
+
+def test_u35_a_look_at_deleted_files_that_fails_is_named_with_its_error() -> None:
+    """A gap that cannot be judged waits for that look, and the line tells why it fails."""
+    tracker, ask = led(300, 400)
+    tasks = tracker.observe(replace(listing(300, 400), deleted=(100,), whole=True))
+    tasks += tracker.conclude(well(ask, 50))
+    (look,) = [task for task in tasks if isinstance(task, LookBelow)]
+    tracker.conclude(failed(look))
+    wait = tracker.backlog()[TP].wait
+    assert wait is not None
+    assert (wait.reason, wait.text) == (WaitReason.GAP, "a look at the .deleted files: because")

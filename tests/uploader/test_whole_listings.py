@@ -165,7 +165,7 @@ class Cleaner(threading.Thread):
         )
 
 
-@pytest.mark.parametrize("wanted", [20, pytest.param(1000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("wanted", [8, pytest.param(1000, marks=pytest.mark.full)])
 def test_u25_a_whole_listing_shows_what_was_so_at_one_instant(local: LocalDirectory, wanted: int) -> None:
     """A directory of thousands of files is read in several calls, and the broker renames between them."""
     local.segments(*SOURCES, 300, *range(1000, 1500))
@@ -175,7 +175,7 @@ def test_u25_a_whole_listing_shows_what_was_so_at_one_instant(local: LocalDirect
     deadline = time.monotonic() + 600
     listing = listed(local)
     try:
-        while met["merged"] < wanted or met["torn"] < 5:
+        while met["merged"] < wanted or met["torn"] < 3:
             assert time.monotonic() < deadline, met
             began = time.monotonic()
             listing = listed(local, listing)

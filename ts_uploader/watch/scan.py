@@ -34,8 +34,9 @@ _LOG = re.compile(r"([0-9]{20})\.log")
 _DELETED_LOG = re.compile(r"([0-9]{20})\.log\.deleted")
 # Two ticks of the slowest clock that kernels stamp files by (CONFIG_HZ=100).
 TICK_SECONDS = 0.02
-# Of one directory, before a task gives up: a pass of the cleaner renames for milliseconds, and copies between.
-_LOOKS = 10
+# How long a task looks at one directory. The cleaner renames for milliseconds and copies between; where segments are
+# tiny, a moment without a rename may come only when it rests.
+_PATIENCE_SECONDS = 1.0
 _SECOND = 1_000_000_000
 
 
@@ -134,21 +135,23 @@ def whole_listing(seen: Listing) -> Listing:
         seen: an earlier listing. Where the directory did not change since, there is nothing to wait for.
 
     Raises:
-        SegmentChanged: it is gone, or another one, or renames went on at each of several looks.
+        SegmentChanged: it is gone, or another one, or renames went on for a second.
         OSError: it is there and cannot be read.
     """
-    earlier = seen
-    for _ in range(_LOOKS):
+    earlier, give_up = seen, time.monotonic() + _PATIENCE_SECONDS
+    while True:
         listing = list_partition(seen.partition, seen.directory, seen.log_dir, earlier=earlier)
         if listing is None or listing.identity != seen.identity:
             raise SegmentChanged(f"{seen.directory} is gone, or another directory now")
         if listing.whole:
             return listing
+        now = time.monotonic()
+        if now >= give_up:
+            raise SegmentChanged(f"{seen.directory}: the log cleaner is at work: each look of a second met renames")
         # With a `.swap` in it the stamp may be old: what is waited for then is a change.
-        settled = time.monotonic() - listing.stamp_seen
-        time.sleep(max(_tick_seconds(listing.stamp) - settled, TICK_SECONDS if listing.swapping else 0.0, 0.0))
+        settling = _tick_seconds(listing.stamp) - (now - listing.stamp_seen)
+        time.sleep(max(settling, TICK_SECONDS if listing.swapping else 0.0, 0.0))
         earlier = listing
-    raise SegmentChanged(f"{seen.directory}: the log cleaner is at work: {_LOOKS} listings in a row met renames")
 
 
 def _stamp(status: os.stat_result) -> tuple[int, int]:
