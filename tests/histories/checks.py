@@ -51,6 +51,7 @@ class Archive:
         start: the offset above which `log.start` may not lie.
         lineage: of the newest commit.
         stood: the lineage of `log.start`, in a tuple; empty where it does not exist.
+        stood_at: its offset.
         furthest: (epoch, next offset) of the newest commit.
         commits: (epoch, epochs) of the commits.
         copies: the `.log` objects.
@@ -61,6 +62,7 @@ class Archive:
     start: int | None = None
     lineage: Lineage | None = None
     stood: tuple[Lineage | None, ...] = ()
+    stood_at: int = 0
     furthest: tuple[int, int] = (-1, -1)
     commits: list[tuple[int, EpochLine]] = field(default_factory=list)
     copies: dict[str, Copy] = field(default_factory=dict)
@@ -178,11 +180,14 @@ class Checks:
             lowest = work.replica.active if self._reset is OffsetReset.LATEST else max(work.starts)
             assert start.offset <= lowest, f"log.start {start.offset} above the log's {lowest} (rule 8)"
             archive.start = start.offset
+        if archive.stood and archive.stood != (start.lineage,) and start.lineage is not None:
+            # Retention may have gone on since the commit landed: the lowest that the leader holds by now.
+            archive.start = max(archive.start, min(archive.stood_at, max(start.lineage.begin, *work.starts)))
         same = archive.stood == (start.lineage,) and start.offset != archive.start
         assert not same, f"log.start went to {start.offset} from {archive.start} within a lineage (rule 5)"
         archive.stood = (start.lineage,)
         assert start.offset <= archive.start, f"log.start {start.offset} above {archive.start} (rule 5)"
-        archive.start = start.offset
+        archive.start = archive.stood_at = start.offset
         if (commit := self.commit(archive)) is not None:
             self.check_view(archive, commit, work.replica)
 
@@ -278,7 +283,9 @@ class Checks:
             ]
             # Of a line that came back the leader may know an epoch only from where compaction left a batch of it.
             dead = bool(archive.topic.breaks) and commit.epochs.at(offset) != batch.epoch
-            rightly = (cleaned and (not holders or dead)) or self._unknown(archive, commit, leader, offset, -1)
+            rightly = (cleaned and (not holders or dead)) or self._unknown(
+                archive, commit, leader, offset, commit.epochs.at(offset) or 0
+            )
             assert rightly, f"offset {offset} is not shown; {len(holders)} copies hold it"
 
     def _unknown(self, archive: Archive, commit: Commit, leader: Replica, offset: int, epoch: int) -> bool:
