@@ -131,6 +131,8 @@ class Agent:
 
     def see_directory(self) -> None:
         """The scan looks."""
+        if self._looks():
+            return
         directory = self._cluster.brokers[self.broker].path
         life = self.life
         self._clock.tick(_GATHERING_SECONDS)
@@ -144,11 +146,17 @@ class Agent:
 
     def see_checkpoint(self) -> None:
         """The agent reads the broker's checkpoint of high watermarks."""
+        if self._looks():
+            return
         log_dir = self._cluster.brokers[self.broker].path.parent
         life = self.life
         found = self._alone(None, lambda: read_high_watermarks(log_dir))
         if found is not None and life == self.life:
             self._observe(found)
+
+    def _looks(self) -> bool:
+        """Whether its watcher, which is one thread, is looking at something already."""
+        return any(work.agent is self and work.task is None and work.life == self.life for work in self._stack)
 
     def see_leadership(self) -> None:
         """The leadership source names the leader."""

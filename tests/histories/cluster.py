@@ -59,7 +59,7 @@ class Cluster:
         self._numbers = itertools.count(1)
         self.topics: list[Topic] = []
         self.brokers: list[Replica] = []
-        self.gathered = [0 for _ in rolls]
+        self._gathered: list[int | None] = [None for _ in rolls]
         self._is_chosen_only = True
         self.change_times: dict[int, int] = {}
         self._writes = itertools.count(1)
@@ -227,16 +227,21 @@ class Cluster:
     # --- the checkpoint of high watermarks
 
     def gather_high_watermark(self, number: int) -> None:
-        """A broker collects what it is about to write."""
-        self.gathered[number] = self.brokers[number].high_watermark
+        """A broker collects what it is about to write; not before it has written what it collected last."""
+        if self._gathered[number] is None:
+            self._gathered[number] = self.brokers[number].high_watermark
 
-    def write_high_watermark(self, number: int, written_at: int) -> None:
-        """It writes what it collected, some time ago perhaps."""
+    def write_high_watermark(self, number: int, written_at: int) -> int | None:
+        """It writes what it collected, some time ago perhaps; what that was, None for nothing."""
+        figure, self._gathered[number] = self._gathered[number], None
+        if figure is None:
+            return None
         path = self.brokers[number].path.parent / HIGH_WATERMARKS
         new = path.with_name(path.name + ".tmp")
-        new.write_text(f"0\n2\nother 0 {next(self._writes)}\nt 0 {self.gathered[number]}\n")
+        new.write_text(f"0\n2\nother 0 {next(self._writes)}\nt 0 {figure}\n")
         os.utime(new, ns=(written_at, written_at))
         new.replace(path)
+        return figure
 
     # ---
 

@@ -33,7 +33,7 @@ def come_to_rest(world: "World") -> None:
             agent.see_directory()
             agent.see_directory()
         world.clock.tick(CHECKPOINT_SECONDS)
-        for _ in range(2):
+        for _ in range(3):
             for broker in range(len(cluster.brokers)):
                 cluster.gather_high_watermark(broker)
                 cluster.write_high_watermark(broker, world.clock.wall())

@@ -303,12 +303,13 @@ class Replica:
             yield
         yield from self._rename(base, ".cleaned", ".swap")
         for one in old:
-            yield from self._discard(one)
+            yield from self._discard(one, replaced=one == base)
         yield from self._rename(base, ".swap", "")
 
-    def _discard(self, base: int) -> Steps:
+    def _discard(self, base: int, *, replaced: bool = False) -> Steps:
         self._trash.append([self._file(base, suffix + ".deleted") for suffix in SUFFIXES])
-        (self.path / f"{base:020d}.snapshot").unlink(missing_ok=True)
+        if not replaced:
+            (self.path / f"{base:020d}.snapshot").unlink(missing_ok=True)
         yield from self._rename(base, "", ".deleted")
 
     def _rename(self, base: int, before: str, after: str) -> Steps:

@@ -341,8 +341,8 @@ class World:
         if what != "write":
             self.cluster.gather_high_watermark(number)
         if what != "gather":
-            self.cluster.write_high_watermark(number, self.clock.wall())
-            self.note(f"broker {number} writes its high watermark {self.cluster.gathered[number]}")
+            figure = self.cluster.write_high_watermark(number, self.clock.wall())
+            self.note(f"broker {number} writes its high watermark {figure}")
 
     def _create(self, _: Random) -> None:
         if len(self.cluster.topics) < _MOST_TOPICS:
@@ -383,7 +383,7 @@ class World:
         self.note(f"agent {self.agents.index(agent)} sees everything")
         self.cluster.begin_leading()
         agent.see()
-        for _ in range(2):
+        for _ in range(3):  # the first may have been collected long ago
             self.cluster.gather_high_watermark(agent.broker)
             self.cluster.write_high_watermark(agent.broker, self.clock.wall())
             agent.see_checkpoint()
