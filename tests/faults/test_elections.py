@@ -215,7 +215,7 @@ def test_u32_two_unclean_elections_and_a_kill_between_two_segments_shipped_again
     assert middle_epoch not in dict(epochs(cluster, 1, topic))
     with S3FaultProxy(archive.s3) as proxy:
         held = Hold()
-        proxy.script(Rule(held, methods={"PUT"}, target=r"\.log$", skip=1, times=None))
+        proxy.script(Rule(held, methods={"PUT"}, target=r"/(?!0{20})[^/]*\.log$", times=None))
         agent = archive.agent(1, environment=proxy.environment())
         wait_for(lambda: held.fired > 0, "a later segment's log on its way", PATIENCE)
         wait_for(lambda: archive.next_offset() < middle_end, "the commit to go back", PATIENCE)
