@@ -106,13 +106,12 @@ def assert_complete(archive: Archive, ends: Mapping[int, int], oracle: Mapping[i
         keys = archive.partition_keys(partition)
         expected |= {keys.commit, keys.log_start}
         for base in closed(archive, partition):
-            stems = {f"{keys.prefix}{base:020d}"}
+            whole = {f"{keys.prefix}{base:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")}
             commit = archive.commit(partition)
             if commit is not None and commit.lineage is not None and base < commit.lineage.highest:
-                found = {key.rpartition(".")[0] for key in objects if key.startswith(f"{keys.prefix}{base:020d}.")}
-                assert found
-                stems = found
-            expected |= {f"{stem}{suffix}" for stem in stems for suffix in (".log", ".index", ".timeindex")}
+                whole = {key for key in objects if key.startswith(f"{keys.prefix}{base:020d}.")}
+                assert any(key.endswith(".log") for key in whole)
+            expected |= whole
     assert objects == expected
 
 
