@@ -83,6 +83,7 @@ def hanging(
         next_offset: its end. Below it a file must agree with those epochs.
     """
     begins = dict(living)
+    lasts: dict[int, int] = {}  # the epoch with which what hangs ends, by end
     found = []
     for file in sorted(files, key=lambda file: file.base, reverse=True):
         if not file.stretches:
@@ -91,11 +92,14 @@ def hanging(
         above = begins.get(end)
         if above is None or end <= file.base or above < last or not _agrees(file, epochs, next_offset):
             continue
+        if lasts.get(end, last) != last:
+            continue  # one that reaches as far is of this line, so this one is of another
         if (above > last or last == NO_EPOCH) and any(
             other.base < file.base and other.state.changed_ns > file.state.changed_ns for other in files
         ):
             continue
         begins.setdefault(file.base, file.stretches[0].epoch)
+        lasts[end] = last
         found.append(Hanging(file.base, end, file.state))
     return tuple(reversed(found))
 

@@ -22,7 +22,12 @@ from awscrt.checksums import crc32c
 from ts_common.epochs import NO_EPOCH, EpochLine
 from ts_common.errors import CorruptData, ObjectNotFound, OutcomeUnknown, PreconditionFailed, SegmentChanged
 from ts_common.fetch import fetch
-from ts_common.log_format.index_files import TimeIndex, read_transaction_index, txnindex_is_complete
+from ts_common.log_format.index_files import (
+    TimeIndex,
+    read_transaction_index,
+    txnindex_is_complete,
+    txnindex_is_strange,
+)
 from ts_common.log_format.scan import SegmentScan, scan_segment
 from ts_common.object_keys import LOG_SUFFIX, SegmentName
 from ts_common.segment_metadata import SegmentMetadata, TxnIndexState, decode_metadata
@@ -170,7 +175,10 @@ def _metadata(
 ) -> SegmentMetadata:
     state, txnindex = None, indexes.get(".txnindex")
     if txnindex is not None:
-        complete = txnindex_is_complete(read_transaction_index(txnindex), scan.abort_markers)
+        entries = read_transaction_index(txnindex)
+        # A `.txnindex.deleted` may be older than its `.log.deleted`: of a dead segment that had the same base.
+        strange = not scan.corrupt_batches and txnindex_is_strange(entries, scan.abort_markers)
+        complete = txnindex_is_complete(entries, scan.abort_markers) and not strange
         whole = TxnIndexState.LATE if late else TxnIndexState.COMPLETE  # of markers that are gone nothing is known
         state = (crc32c(txnindex), whole if complete else TxnIndexState.CORRUPT)
     elif scan.abort_markers:

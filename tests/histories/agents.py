@@ -19,7 +19,7 @@ from ts_common.object_keys import ClusterKeys, PartitionKeys
 from ts_common.store.contract import ObjectStore
 from ts_uploader.chapters import write_chapter
 from ts_uploader.commit import CommitLog
-from ts_uploader.events import AnyTask, AskStore, Led, Listing, LookDue, NotLed, Observation, Reign, Rescan, Task
+from ts_uploader.events import AnyTask, Asked, AskStore, Led, Listing, LookDue, NotLed, Observation, Reign, Rescan, Task
 from ts_uploader.metrics import Metrics
 from ts_uploader.retention import TopicRetention
 from ts_uploader.tracker import Tracker
@@ -111,6 +111,7 @@ class Agent:
         self.tracker = Tracker(self._reset)
         self.tasks.clear()
         self._listing: Listing | None = None
+        self.asked: dict[int, int] = {}  # the log's start at the last answered question, by epoch
         self.listed: list[tuple[int, int]] = []  # whole listings: when, and the lowest live base
         self._performer = Performer(
             Uploader(lambda _: self._store, lambda _: TopicRetention(compacted=True)),
@@ -172,6 +173,8 @@ class Agent:
             self.tasks += self.tracker.conclude(LookDue(task.partition, task.generation))
         tracker = self.tracker
         result = self._alone(task, lambda: self._performer.perform(task))
+        if isinstance(result, Asked) and self.tracker is tracker:
+            self.asked[result.reign.epoch] = self._cluster.brokers[self.broker].start
         if result is not None and self.tracker is tracker:
             self.tasks += tracker.conclude(result)
         reason = getattr(result, "reason", "")

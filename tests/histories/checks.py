@@ -50,6 +50,8 @@ class Archive:
         keys: where it lies.
         start: the offset above which `log.start` may not lie.
         lineage: of the newest commit.
+        stood: the lineage of `log.start`, in a tuple; empty where it does not exist.
+        stood_at: its offset.
         furthest: (epoch, next offset) of the newest commit.
         commits: (epoch, epochs) of the commits.
         copies: the `.log` objects.
@@ -59,6 +61,8 @@ class Archive:
     keys: PartitionKeys
     start: int | None = None
     lineage: Lineage | None = None
+    stood: tuple[Lineage | None, ...] = ()
+    stood_at: int = 0
     furthest: tuple[int, int] = (-1, -1)
     commits: list[tuple[int, EpochLine]] = field(default_factory=list)
     copies: dict[str, Copy] = field(default_factory=dict)
@@ -140,12 +144,21 @@ class Checks:
         lacking = [offset for offset in range(name.base, metadata.end) if offset not in content]
         untrue = [offset for offset in lacking if offset not in work.replica.cleaned]
         assert not untrue, f"{put.key} answers up to {metadata.end} and lacks {untrue}, not by compaction (rule 2)"
+        if isinstance(task, Ship) and task.hangs is not None and self._leads(archive, task, work):
+            line = self._cluster.line_of(archive.topic, task.reign.epoch)
+            dead = [offset for offset, batch in content.items() if line[offset] is not batch]
+            assert not dead, f"{put.key} is a .deleted file of another line: {dead} (rule 10)"
         if name.epoch is not None:
             assert name.epoch == task.reign.epoch, f"{put.key} was shipped in epoch {task.reign.epoch} (rule 6)"
         elif isinstance(task, Ship):
             lineage = task.variants_below
             assert name.base >= lineage, f"{put.key} is a plain name below the lineage's {lineage} (rule 5)"
         archive.copies[put.key] = Copy(name.base, metadata.end, content, work.replica)
+
+    def _leads(self, archive: Archive, task: Task, work: Work) -> bool:
+        """Whether the broker of a task leads still, as the task says."""
+        cluster = self._cluster
+        return archive.topic is cluster.topic and task.reign.epoch == cluster.epoch and work.replica is cluster.leading
 
     def _gap(self, archive: Archive, name: str, work: Work) -> None:
         parsed = parse_gap_name(name)
@@ -167,8 +180,14 @@ class Checks:
             lowest = work.replica.active if self._reset is OffsetReset.LATEST else max(work.starts)
             assert start.offset <= lowest, f"log.start {start.offset} above the log's {lowest} (rule 8)"
             archive.start = start.offset
+        if archive.stood and archive.stood != (start.lineage,) and start.lineage is not None:
+            # Retention may have gone on since the commit landed: the lowest that the leader holds by now.
+            archive.start = max(archive.start, min(archive.stood_at, max(start.lineage.begin, *work.starts)))
+        same = archive.stood == (start.lineage,) and start.offset != archive.start
+        assert not same, f"log.start went to {start.offset} from {archive.start} within a lineage (rule 5)"
+        archive.stood = (start.lineage,)
         assert start.offset <= archive.start, f"log.start {start.offset} above {archive.start} (rule 5)"
-        archive.start = start.offset
+        archive.start = archive.stood_at = start.offset
         if (commit := self.commit(archive)) is not None:
             self.check_view(archive, commit, work.replica)
 
@@ -189,6 +208,13 @@ class Checks:
             assert start is not None
             theirs = start.content.lineage
             assert theirs == commit.lineage, f"the commit moves on, and log.start is of {theirs} (rule 5)"
+        later = [pair for pair in commit.epochs if pair[0] > commit.epoch]
+        assert not later, f"a commit of epoch {commit.epoch} names {later} (rule 7)"
+        if archive.furthest == (-1, -1) and commit.lineage is None and self._reset is OffsetReset.EARLIEST:
+            lowest = work.agent.asked.get(commit.epoch, max(work.starts))
+            assert archive.start is None or archive.start <= lowest, (
+                f"the first commit leaves log.start at {archive.start}, and the log began at {lowest} (rule 5)"
+            )
         archive.furthest = went
         archive.commits.append((commit.epoch, commit.epochs))
         led = archive.topic.codec.magic < 2 or commit.epoch in work.epochs or isinstance(work.task, WriteCommit)
@@ -257,7 +283,9 @@ class Checks:
             ]
             # Of a line that came back the leader may know an epoch only from where compaction left a batch of it.
             dead = bool(archive.topic.breaks) and commit.epochs.at(offset) != batch.epoch
-            rightly = (cleaned and (not holders or dead)) or self._unknown(archive, commit, leader, offset, -1)
+            rightly = (cleaned and (not holders or dead)) or self._unknown(
+                archive, commit, leader, offset, commit.epochs.at(offset) or 0
+            )
             assert rightly, f"offset {offset} is not shown; {len(holders)} copies hold it"
 
     def _unknown(self, archive: Archive, commit: Commit, leader: Replica, offset: int, epoch: int) -> bool:

@@ -79,8 +79,11 @@ MUTANTS = (
     _mutant(
         "m5",
         "The file is not looked at again after it was read.",
-        (coverage.coverage_end, "if log.stands:", "if True:"),
-        (coverage._live_end, "if task.next_base not in now.bases:", "if False:"),
+        (
+            coverage.coverage_end,
+            "    if not log.deleted:\n",
+            "    if True:\n        return task.next_base if by_neighbour else reach\n    if not log.deleted:\n",
+        ),
     ),
     _mutant(
         "m6",
@@ -244,18 +247,13 @@ MUTANTS = (
         (PartitionState.held, "max(0, bisect_right(bases, offset) - 1)", "max(0, bisect_right(bases, offset - 1))"),
     ),
     _mutant(
-        "gap-over-what-is-held",
-        "A gap is recorded though a segment here holds the next offset.",
-        (PartitionState.holds, "if offset >= listing.bases[0]:", "if offset >= listing.bases[-1]:"),
+        "gaps-not-shipped",
+        "What a gap record stands for is not shipped, though a segment here holds it.",
+        (Tracker._ships, "if not ahead and not overlapping(position.gaps, base, next_base):", "if not ahead:"),
     ),
     _mutant(
         "dead-tails-live",
         "Readers take every batch of a copy for alive.",
         (EpochLine.live_end, "if not starts:", "if True:"),
-    ),
-    _mutant(
-        "commit-of-shipped-in-part",
-        "A question is not asked again where the high watermark falls below the next offset.",
-        (Tracker._doubt, "if below and", "if False and"),
     ),
 )

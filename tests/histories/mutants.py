@@ -21,7 +21,7 @@ from tests.histories.run import STEPS, run, silence
 from tests.histories.world import draw
 
 SEEDS = (0, 1_000_000, 2_000_000)
-HISTORIES = 150
+HISTORIES = 400
 _LONGEST_SECONDS = 60.0
 
 

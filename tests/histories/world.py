@@ -100,6 +100,7 @@ WEIGHTS = {
     "lead": 18,
     "lead while cleaning": 4,
     "overtaken": 3,
+    "come back over dead files": 2,
     "sleepy": 6,
     "crash": 3,
     "land": 4,
@@ -125,6 +126,7 @@ def _happens(act: str, flavour: Flavour) -> bool:
         "compact": flavour.compacted,
         "lead while cleaning": flavour.compacted,
         "overtaken": flavour.lossy,
+        "come back over dead files": flavour.lossy,
         "clock": flavour.clock_jumps,
         "create": flavour.created_again,
     }
@@ -231,8 +233,8 @@ class World:
             for _ in range(2):
                 for number in range(len(self.flavour.rolls)):
                     self.cluster.fetch(number)
-            for replica in self.cluster.brokers:
-                replica.expire(self.flavour.late_start // 5)
+            for number, replica in enumerate(self.cluster.brokers):  # each by its own clock
+                replica.expire(self.flavour.late_start // 5 + number)
                 replica.finish()
                 replica.unlink(everything=True)
 
@@ -330,7 +332,7 @@ class World:
             for other in range(len(self.flavour.rolls)):
                 if other != number:
                     self.cluster.lag(other)
-        self.cluster.wipe(number, self.clock.wall())
+        self.cluster.wipe(number, self.clock.true())
         self.note(f"broker {number} has a new disk; {self._state()}; lossy {self.cluster.topic.lossy}")
 
     def _checkpoint(self, rng: Random) -> None:
@@ -344,7 +346,7 @@ class World:
 
     def _create(self, _: Random) -> None:
         if len(self.cluster.topics) < _MOST_TOPICS:
-            self.cluster.create(self.clock.wall(3600))
+            self.cluster.create(self.clock.true(3600))  # `incarnation` goes by when a directory was made
             self.note("the topic is deleted and created again")
 
     def _clock(self, rng: Random) -> None:
@@ -407,6 +409,32 @@ class World:
             if rng.random() < 0.3:
                 agent.see_directory()
             self._works(agent, rng, 2)
+
+    def _come_back_over_dead_files(self, rng: Random) -> None:
+        """A leader's whole log is of a line that loses; it follows, retention takes what it fetched, and it leads again.
+
+        Then `.deleted` files of both lines lie below its lowest live segment.
+        """
+        cluster = self.cluster
+        old, other = cluster.leader, self._broker(rng)
+        cluster.lag(other)
+        cluster.produce(rng, rng.randint(4, 9))
+        for _ in range(2):
+            for number in cluster.in_sync:
+                cluster.fetch(number)
+        cluster.leading.expire(len(cluster.leading.bases) - rng.randint(2, 4))
+        cluster.elect(other, unclean=True)
+        cluster.begin_leading()
+        for _ in range(rng.randint(1, 3)):
+            cluster.produce(rng, rng.randint(1, 5))
+            cluster.fetch(old)
+            cluster.fetch(old)
+        cluster.brokers[old].roll()
+        cluster.brokers[old].expire(rng.randint(1, 9))
+        cluster.brokers[old].finish()
+        cluster.elect(old, unclean=True)
+        self._begin_leading(rng)
+        self._lead(rng)
 
     def _sleepy(self, rng: Random) -> None:
         """An agent sees its files and nothing of who leads by now, and works."""

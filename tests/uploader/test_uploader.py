@@ -468,6 +468,19 @@ def test_what_an_aborted_transaction_left_is_bound_to_the_log(log: Log) -> None:
     assert (crc32c(index), TxnIndexState.COMPLETE) in found
 
 
+def test_an_abort_index_of_a_dead_segment_with_the_same_base_is_not_believed(log: Log) -> None:
+    """Retention took the dead segment, then the living one, which has no `.txnindex` to rename over the old one."""
+    log.put(0, batch(0, 10))
+    log.put(10, b"")
+    task = replace(log.task(0), seen=True)
+    log.retire(0)
+    index = struct.pack(">hqqqq", 0, 9, 0, 5, 0)
+    (log.path / f"{0:020d}.txnindex.deleted").write_bytes(index)
+    uploader(log).ship(task)
+    (copy,) = describe(log.store, KEYS, read_catalog(log.store, KEYS).segments)
+    assert copy.metadata.txnindex == (crc32c(index), TxnIndexState.CORRUPT)
+
+
 def test_u07_a_segment_that_retention_renamed_is_shipped(log: Log) -> None:
     """Its four files are renamed one by one: each is found under the name that it has."""
     data = batch(0, 10, epoch=1)

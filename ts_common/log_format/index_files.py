@@ -118,5 +118,13 @@ def txnindex_is_complete(entries: Iterable[AbortedTransaction], abort_markers: C
     return set(abort_markers) <= {(entry.producer_id, entry.last_offset) for entry in entries}
 
 
+def txnindex_is_strange(entries: Iterable[AbortedTransaction], abort_markers: Collection[tuple[int, int]]) -> bool:
+    """Whether an entry names a marker that an undamaged segment lacks: the index is another segment's.
+
+    The log cleaner appends an entry only where it keeps the marker, so none is left over.
+    """
+    return not {(entry.producer_id, entry.last_offset) for entry in entries} <= set(abort_markers)
+
+
 def _whole_entries(entry: struct.Struct, data: bytes) -> Iterable[tuple[int, ...]]:
     return entry.iter_unpack(data[: len(data) - len(data) % entry.size])
