@@ -412,6 +412,7 @@ class Shipped(Task):
         bytes_sent: to the store; 0 where the store had it already.
         files_sent: likewise: the `.log` and its indexes.
         closed_at: when the broker closed it, seconds since the epoch; None where its files do not say.
+        variants_below: as in the task.
         corruptions: how many places in it are no whole batch.
         tail: (last offset, stored CRC) of its last batch, where its coverage ends with that and it is as written.
         late: it was marked late in its metadata.
@@ -430,6 +431,7 @@ class Shipped(Task):
     late: bool = False
     files_sent: int = 0
     closed_at: float | None = None
+    variants_below: int = 0
 
 
 @dataclass(frozen=True, slots=True)
