@@ -387,14 +387,12 @@ class Asked(Task):
     Attributes:
         position: where to go on.
         lost: offsets `[from, to)` that were committed and that an election lost; None where it lost nothing.
-        legacy: what was lost is of magic 0 or 1, where nothing shows readers which copy is dead.
         foreign: a Java uploader's commit stood there. It may have more queued, also where its broker leads no more.
         beside_java: one of ours stood there, and was put over a Java uploader's within the last week, by whomever.
     """
 
     position: Position
     lost: tuple[int, int] | None = None
-    legacy: bool = False
     foreign: bool = False
     beside_java: bool = False
 
