@@ -66,7 +66,7 @@ from ts_uploader.uploader import Uploader
 from ts_uploader.waiting import WAIT_REASONS, Wait, WaitReason, Waits
 from ts_uploader.watch.watcher import LogDirectoryWatcher
 from ts_uploader.work_queue import WorkQueue
-from ts_uploader.workers import Performer, patience_seconds
+from ts_uploader.workers import Performer, patience_seconds, told_of_losses
 
 log = structlog.get_logger()
 
@@ -161,6 +161,7 @@ class Agent:
                 environment.broker_id,
                 self._stores.of,
                 lambda gaps: self._metrics.gap(GAP_WRITTEN_OVER, gaps),
+                told_of_losses(self._metrics),
             ),
             self._watcher,
             self._metrics,

@@ -77,6 +77,8 @@ class CommitLog:
         broker: id of the broker beside which the agent runs.
         store_of: the store that holds a topic's objects.
         recorded: told of ranges `[from, to)` that were recorded as gaps by the way, while the store was asked.
+        lost: told of offsets `[from, to)` that an election lost, and whether their magic is 0 or 1, once the commit
+            went back: what fails after that is tried again, and finds a commit that lost nothing.
     """
 
     def __init__(
@@ -85,11 +87,13 @@ class CommitLog:
         broker: int,
         store_of: Callable[[str], ObjectStore],
         recorded: Callable[[tuple[tuple[int, int], ...]], None] = lambda _: None,
+        lost: Callable[[TopicPartition, tuple[int, int], bool], None] = lambda *_: None,
     ) -> None:
         self._keys = keys
         self._broker = broker
         self._store_of = store_of
         self._recorded = recorded
+        self._lost = lost
         self._incarnations = IncarnationLog(keys)
 
     def ask(self, task: AskStore) -> Asked:
@@ -328,7 +332,6 @@ class CommitLog:
         legacy = lost is not None and is_legacy(position, end)
         position = replace(position, gaps=tuple(gap for gap in position.gaps if gap[0] < end))
         position = self._put(task.partition, position, commit)
-        position = self._settle(store, position, start, listing)
         facts = {"partition": str(task.partition), "next_offset": end, "epoch": task.reign.epoch}
         if lost is not None:
             log.error(
@@ -337,9 +340,11 @@ class CommitLog:
                 lost_to=lost[1],
                 **facts,
             )
+            self._lost(task.partition, lost, legacy)
         else:
             log.warning("the commit begins a new lineage", **facts)
-        return Asked(task.partition, task.generation, task.reign, position, lost, legacy)
+        position = self._settle(store, position, start, listing)
+        return Asked(task.partition, task.generation, task.reign, position, lost)
 
     def _settle(self, store: ObjectStore, position: Position, start: StoredLogStart, listing: Listing) -> Position:
         """The position, with `log.start` of the commit's lineage: no commit moves on before that."""

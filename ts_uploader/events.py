@@ -387,14 +387,12 @@ class Asked(Task):
     Attributes:
         position: where to go on.
         lost: offsets `[from, to)` that were committed and that an election lost; None where it lost nothing.
-        legacy: what was lost is of magic 0 or 1, where nothing shows readers which copy is dead.
         foreign: a Java uploader's commit stood there. It may have more queued, also where its broker leads no more.
         beside_java: one of ours stood there, and was put over a Java uploader's within the last week, by whomever.
     """
 
     position: Position
     lost: tuple[int, int] | None = None
-    legacy: bool = False
     foreign: bool = False
     beside_java: bool = False
 
@@ -412,6 +410,7 @@ class Shipped(Task):
         bytes_sent: to the store; 0 where the store had it already.
         files_sent: likewise: the `.log` and its indexes.
         closed_at: when the broker closed it, seconds since the epoch; None where its files do not say.
+        variants_below: as in the task.
         corruptions: how many places in it are no whole batch.
         tail: (last offset, stored CRC) of its last batch, where its coverage ends with that and it is as written.
         late: it was marked late in its metadata.
@@ -430,6 +429,7 @@ class Shipped(Task):
     late: bool = False
     files_sent: int = 0
     closed_at: float | None = None
+    variants_below: int = 0
 
 
 @dataclass(frozen=True, slots=True)

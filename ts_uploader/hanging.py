@@ -14,6 +14,7 @@ of old magic bear no epoch, and need this order too.
 What was renamed later is unlinked later, so the evidence outlives what it speaks against, but for a name renamed over.
 """
 
+import errno
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -36,6 +37,8 @@ from ts_uploader.watch.scan import whole_listing
 _log = structlog.get_logger()
 
 _LAST_ENTRIES = 64  # of an index: some hundred KiB of log
+# It is a link, may not be read, or has lost a sector.
+_OF_THE_FILE = {errno.ELOOP, errno.EACCES, errno.EPERM, errno.EIO}
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,16 +184,31 @@ def _agrees(file: DeletedFile, epochs: EpochLine, next_offset: int) -> bool:
 
 def _look_at(directory: Path, base: int, next_offset: int, wanted: int) -> DeletedFile | None:
     """A `.deleted` file; None where it is gone. One that cannot be read hangs on nothing, and is evidence still."""
+    path = directory / f"{base:020d}.log.deleted"
     try:
         with open_log(directory, base, deleted=True) as log:
             state = file_state(log)
             try:
                 return DeletedFile(base, state, _stretches(log, directory, base, next_offset, wanted))
             except (CorruptData, ValueError, OSError) as damage:
+                _raise_what_passes(damage)
                 _log.warning("a .deleted file is passed over", path=str(log.path), reason=str(damage))
                 return DeletedFile(base, state, ())
     except SegmentChanged:
         return None
+    except OSError as refused:
+        _raise_what_passes(refused)
+        _log.warning("a .deleted file is passed over", path=str(path), reason=str(refused))
+        with suppress(FileNotFoundError):
+            status = path.stat(follow_symlinks=False)
+            return DeletedFile(base, FileState(status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns), ())
+        return None
+
+
+def _raise_what_passes(error: Exception) -> None:
+    """Raise an error that says nothing about the file, such as a lack of descriptors: the look is made again then."""
+    if isinstance(error, OSError) and error.errno not in _OF_THE_FILE:
+        raise error
 
 
 def _stretches(log: OpenLog, directory: Path, base: int, next_offset: int, wanted: int) -> tuple[Stretch, ...]:

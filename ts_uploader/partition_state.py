@@ -149,10 +149,12 @@ class PartitionState:
         self.reached = position.next_offset
         if isinstance(position.commit, Commit):
             self.known = position.commit
-        for base in [base for base, done in self.shipped.items() if done.end <= position.next_offset]:
-            del self.shipped[base]
-        for base in [base for base in self.filling if not overlapping(position.gaps, base, self.filling[base].end)]:
-            del self.filling[base]
+        for base, done in list(self.shipped.items()):
+            if done.end <= position.next_offset or not _counts(done, position):
+                del self.shipped[base]
+        for base, done in list(self.filling.items()):
+            if not overlapping(position.gaps, base, done.end) or not _counts(done, position):
+                del self.filling[base]
 
     def take_java(self) -> None:
         """A Java uploader's commit stood in the store, or did lately: what else it had queued may still come.
@@ -199,8 +201,13 @@ class PartitionState:
         self.short = (base, times + 1 if base == counted else 1) if end > self.high_watermark else (-1, 0)
 
     def take_shipped(self, done: Shipped) -> None:
-        """A segment is whole in the store: part of the run, of a recorded gap, or of both."""
+        """A segment is whole in the store: part of the run, of a recorded gap, or of both.
+
+        Where the commit began a new lineage meanwhile, it may have to be shipped again under another name.
+        """
         position = self.position
+        if position is not None and not _counts(done, position):
+            return
         if position is None or done.next_base > position.next_offset:
             self.shipped[done.base] = done
         if position is not None and overlapping(position.gaps, done.base, done.next_base):
@@ -312,6 +319,16 @@ def _following(bases: tuple[int, ...], base: int) -> int | None:
     """The base after this one; None where it is not among them, or the last."""
     index = bisect_left(bases, base)
     return bases[index + 1] if index + 1 < len(bases) and bases[index] == base else None
+
+
+def _counts(done: Shipped, position: Position) -> bool:
+    """Whether a shipped segment bears a name that the commit's lineage allows.
+
+    A new lineage may begin while segments are shipped: the commit was lost, or a Java uploader wrote over it. Then a
+    deletion of an earlier lineage may still name what bears a plain name below the third element.
+    """
+    lineage = position.lineage
+    return lineage is None or done.base >= lineage.highest or done.base < done.variants_below
 
 
 def overlapping(ranges: tuple[tuple[int, int], ...], start: int, end: int) -> bool:

@@ -122,6 +122,7 @@ class Uploader:
             seconds=time.monotonic() - began,
             tail=scan.tail if end == scan.end_offset else None,
             late=late and bool(sent),
+            variants_below=task.variants_below,
         )
 
 

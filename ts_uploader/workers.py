@@ -6,11 +6,12 @@ becomes a result; an exception that is not expected here ends the process (see `
 
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import structlog
 
 from ts_common.errors import PreconditionFailed, SegmentChanged, TieredStorageError
+from ts_common.model import TopicPartition
 from ts_uploader.chapters import ChapterWriter
 from ts_uploader.commit import CommitLog
 from ts_uploader.events import (
@@ -52,6 +53,23 @@ def patience_seconds(attempt: int) -> float:
         return 0.0
     longest = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2.0 ** min(attempt - 1, 16))
     return random.uniform(longest / 2, longest)  # noqa: S311  (spreads retries; nothing is protected by it)
+
+
+def told_of_losses(metrics: Metrics) -> Callable[[TopicPartition, tuple[int, int], bool], None]:
+    """What counts the records that elections lost, for `CommitLog`."""
+
+    def told(partition: TopicPartition, lost: tuple[int, int], legacy: bool) -> None:
+        metrics.lost_offsets.inc(lost[1] - lost[0])
+        if legacy:
+            metrics.legacy_rewinds.inc()
+            log.error(
+                "an election lost records of magic 0 or 1; readers may show lost records from there on, and "
+                "hide the new leader's (runbook: old magic and unclean elections)",
+                partition=str(partition),
+                lost=lost,
+            )
+
+    return told
 
 
 class Performer:
@@ -112,18 +130,7 @@ class Performer:
                 self._count(shipped)
                 return shipped
             case AskStore():
-                asked = self._commits.ask(task)
-                if asked.lost is not None:
-                    self._metrics.lost_offsets.inc(asked.lost[1] - asked.lost[0])
-                if asked.legacy:
-                    self._metrics.legacy_rewinds.inc()
-                    log.error(
-                        "an election lost records of magic 0 or 1; readers may show lost records from there on, and "
-                        "hide the new leader's (runbook: old magic and unclean elections)",
-                        partition=str(asked.partition),
-                        lost=asked.lost,
-                    )
-                return asked
+                return self._commits.ask(task)
             case WriteCommit():
                 committed = self._committed(self._commits.write(task))
                 self._observe_lag(task.run)

@@ -296,7 +296,8 @@ def test_u27_a_log_that_lands_after_the_other_brokers_is_refused(
 ) -> None:
     """Another leader with other boundaries committed other bytes under the same name meanwhile; those stay."""
     topic = f"late-leader-{repetition}"
-    archive = archive_of(topic, proxy=proxy, properties=IMPATIENT)
+    # One upload at a time: nothing stands in the store when the other agent begins.
+    archive = archive_of(topic, proxy=proxy, properties=IMPATIENT | ONE_THREAD)
     cluster.create_topic(topic, assignment=[[1, 2]])
     cluster.produce(topic, records(1500), partition=0, config={"batch.size": 4000})
     wait_for(
@@ -405,7 +406,7 @@ def with_a_gap(
 ) -> tuple[Archive, AgentProcess, tuple[int, int], list[OracleRecord]]:
     """An archive with a recorded gap, its agent, the gap, and what Kafka held before that."""
     archive = archive_of(topic)
-    cluster.create_topic(topic, assignment=[[1]], config=TINY)
+    cluster.create_topic(topic, assignment=[[1]], config={**TINY, "file.delete.delay.ms": "100"})
     fill(cluster, topic, 4)
     agent = archive.agent()
     wait_shipped(archive, ends_of(archive))
@@ -414,7 +415,13 @@ def with_a_gap(
     below, above = archive.next_offset(), closed(archive)[-2]
     before = archive.oracle()
     cluster.delete_records(topic, {0: above})
-    wait_for(lambda: closed(archive)[0] == above, "Kafka to delete segments", SECONDS, state=lambda: closed(archive))
+    directory = cluster.brokers[1].partition_directory(topic, 0)
+    wait_for(
+        lambda: closed(archive)[0] == above and not list(directory.glob("*.deleted")),
+        "Kafka to delete segments",
+        SECONDS,
+        state=lambda: closed(archive),
+    )
     agent = archive.agent()
     wait_shipped(archive, ends_of(archive))
     assert gaps_of(archive) == [(below, above)]

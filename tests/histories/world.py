@@ -411,7 +411,7 @@ class World:
             self._works(agent, rng, 2)
 
     def _come_back_over_dead_files(self, rng: Random) -> None:
-        """A leader's whole log is of a line that loses; it follows, retention takes what it fetched, and it leads again.
+        """A leader's whole log is of a line that loses; it follows, retention takes what it fetched, it leads again.
 
         Then `.deleted` files of both lines lie below its lowest live segment.
         """

@@ -78,7 +78,8 @@ def test_prometheus_has_what_the_pages_name(stage: Stage) -> None:
     named = {name for name in re.findall(r"\bts_uploader_\w+", text) if not name.endswith("_")}
     assert len(named) > 8
     missing = {name for name in named if not stage.prometheus.query(name)}
-    assert missing <= {"ts_uploader_errors_total"}  # which has a reason as its label, and so no value before an error
+    # The one has a reason as its label, and so no value before an error; the other none while nothing is stuck.
+    assert missing <= {"ts_uploader_errors_total", "ts_uploader_partition_stuck_seconds"}
     assert "# TYPE ts_uploader_errors_total counter" in stage.agent.page("/metrics")
 
 

@@ -88,7 +88,8 @@ def test_a_segment_that_a_chapter_knows_is_not_asked(archive: Archive) -> None:
     keys = archive.partition("t")
     counting = asked(archive)
     assert counting.heads == [keys.segment(SegmentName(base)) for base in (100, 110)]
-    assert sorted(counting.gets) == sorted([archive.keys.incarnations("t"), keys.commit, keys.chapter(0)])
+    read = [archive.keys.layout, archive.keys.incarnations("t"), keys.commit, keys.chapter(0)]
+    assert sorted(counting.gets) == sorted(read)
 
 
 def test_a_narrow_query_reads_the_chapters_of_its_partition_once(archive: Archive) -> None:

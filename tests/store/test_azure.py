@@ -94,6 +94,9 @@ def test_what_names_no_account_is_refused_with_what_to_set(environment: dict[str
         account_of(environment)
 
 
+EMPTY_LISTING = answer("200 OK", b"<EnumerationResults><Blobs/><NextMarker/></EnumerationResults>")
+
+
 def test_a_sas_is_sent_with_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """Behind what the request asks itself, and without a signature of the key's."""
     monkeypatch.delenv("AZURE_STORAGE_CONNECTION_STRING", raising=False)
@@ -102,7 +105,7 @@ def test_a_sas_is_sent_with_each_request(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with FakeServer() as server:
         monkeypatch.setenv("AZURE_STORAGE_SERVICE_ENDPOINT", f"{server.endpoint}/{ACCOUNT}")
-        server.answers = [answer("200 OK")]
+        server.answers = [EMPTY_LISTING]
         with open_store("az://bucket") as store:
             store.check()
     assert (
@@ -165,7 +168,7 @@ def test_without_a_key_the_machines_identity_asks(identity: FakeServer, monkeypa
     """azure-identity gets a token where managed identities get theirs, once for many requests."""
     with FakeServer() as server:
         monkeypatch.setenv("AZURE_STORAGE_SERVICE_ENDPOINT", f"{server.endpoint}/{ACCOUNT}")
-        server.answers = [answer("200 OK")]
+        server.answers = [EMPTY_LISTING]
         with open_store("az://bucket") as store:
             store.check()
             store.check()
@@ -193,7 +196,7 @@ def test_u14_an_identity_endpoint_that_goes_away_later_ends_nothing(
     identity.answers = [given(int(time.time()) + 1)]  # which is old already
     with FakeServer() as server:
         monkeypatch.setenv("AZURE_STORAGE_SERVICE_ENDPOINT", f"{server.endpoint}/{ACCOUNT}")
-        server.answers = [answer("200 OK")]
+        server.answers = [EMPTY_LISTING]
         with open_store("az://bucket") as store:
             store.check()
             identity.answers = [away]

@@ -1,8 +1,11 @@
 """Which `.deleted` files of before the agent's time are shipped (protocol rule 10), file by file."""
 
 import os
+import resource
 import struct
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -47,6 +50,24 @@ def look(
     """The files that hang: (base, end)."""
     task = LookBelow(TP, 0, REIGN, local.listing(), EpochLine(pairs), next_offset, next_offset, seen)
     return [(file.base, file.end) for file in look_below(task).hanging]
+
+
+@contextmanager
+def one_descriptor_left() -> Iterator[None]:
+    """The process may open one more file, and no second one beside it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken: list[int] = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 8, hard))
+        with suppress(OSError):
+            while True:
+                taken.append(os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC))
+        os.close(taken.pop())
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for descriptor in taken:
+            os.close(descriptor)
 
 
 def test_u39_what_retention_renamed_hangs_on_the_lowest_live_segment(local: LocalDirectory) -> None:
@@ -197,6 +218,27 @@ def test_a_file_without_whole_batches_hangs_on_nothing(local: LocalDirectory, da
     local.epochs((4, 100), (6, 190))
     local.rename(0, 50)
     assert look(local) == [(50, 100)]
+
+
+def test_u39_a_file_that_cannot_be_opened_hangs_on_nothing(local: LocalDirectory) -> None:
+    """A link in its place, say: it is passed over, and others are not."""
+    local.write(50, batches(50, 100, 4))
+    local.write(100, batches(100, 200, 4))
+    local.epochs((4, 100), (6, 190))
+    local.rename(50)
+    (local.path / f"{0:020d}.log.deleted").symlink_to(local.path / f"{100:020d}.log")
+    assert look(local) == [(50, 100)]
+
+
+def test_u39_what_passes_is_no_reason_to_pass_over_a_file(local: LocalDirectory) -> None:
+    """The agent is out of descriptors for a moment: the look fails and is made again, and no gap takes the file."""
+    local.write(0, batches(0, 100, 4))
+    local.write(100, batches(100, 200, 4))
+    local.epochs((4, 100), (6, 190))
+    local.rename(0)
+    with one_descriptor_left(), pytest.raises(OSError, match="Too many open files"):
+        look(local)
+    assert look(local) == [(0, 100)]
 
 
 def test_nothing_is_looked_at_in_another_leadership(local: LocalDirectory) -> None:

@@ -212,6 +212,7 @@ def test_metrics_and_health_tell_what_was_shipped(cluster: LocalCluster, archive
     wait_for(lambda: agent.metrics()["ts_uploader_leadership_age_seconds"] == 0, "leadership to be watched")
     assert metrics["ts_uploader_scan_seconds_count"] >= 1
     assert metrics['ts_uploader_broker_info{broker_id="1",cluster_id="prod"}'] == 1
+    wait_for(lambda: agent.health()["partitions_led"], "the agent's next look at what it leads")
     health = agent.health()
     assert (health["status"], health["partitions_led"], health["leadership"]) == ("ok", 1, "watched")
     status = agent.status()

@@ -8,6 +8,7 @@ from structlog.testing import capture_logs
 from tests.log_format import build
 from tests.uploader.checkpoint_files import until_they_count
 from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
+from tests.uploader.test_lineage import Dying
 from ts_common.catalog import read_commit
 from ts_common.commit import Commit, encode_log_start
 from ts_common.config import OffsetReset
@@ -26,7 +27,7 @@ from ts_uploader.tracker import Tracker
 from ts_uploader.uploader import Uploader
 from ts_uploader.watch.scan import list_partition
 from ts_uploader.watch.watcher import LogDirectoryWatcher
-from ts_uploader.workers import Performer
+from ts_uploader.workers import Performer, told_of_losses
 
 REIGN = Reign(5, ID, 0)
 
@@ -38,7 +39,7 @@ class Parts:
         self.metrics = Metrics()
         self.performer = Performer(
             Uploader(lambda _: store, lambda _: TopicRetention()),
-            CommitLog(keys, 1, lambda _: store),
+            CommitLog(keys, 1, lambda _: store, lost=told_of_losses(self.metrics)),
             LogDirectoryWatcher((), lambda _: True, lambda _: None, 30.0),
             self.metrics,
             ChapterWriter(lambda _: store),
@@ -170,3 +171,21 @@ def test_u05_an_election_that_lost_old_magic_is_counted_and_logged(
     told = [line for line in logs if line["log_level"] == "error" and "magic 0 or 1" in line["event"]]
     assert len(told) == (1 if magic == 1 else 0)
     assert parts.metrics.registry.get_sample_value("ts_uploader_legacy_rewinds_total") == (1 if magic == 1 else 0)
+
+
+def test_u36_a_loss_is_counted_and_logged_though_log_start_cannot_be_written(
+    store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The commit went back; the next question finds it so, and knows of no loss."""
+    store.put(KEYS.log_start, encode_log_start(0))
+    store.put(KEYS.commit, Commit(0, 300, 3, EpochLine(((3, 0),)), 0, ID, 2, 0, "theirs").encode())
+    local.segments(0)
+    local.epochs((5, 0))
+    parts = Parts(Dying(store, KEYS.log_start), CLUSTER)
+    with capture_logs() as logs:
+        assert isinstance(parts.performer.perform(question(local.listing())), Failed)
+    assert [line["lost_to"] for line in logs if "an election lost committed records" in line["event"]] == [300]
+    assert parts.metrics.registry.get_sample_value("ts_uploader_lost_offsets_total") == 300
+    asked = Parts(store, CLUSTER).performer.perform(question(local.listing()))
+    assert isinstance(asked, Asked)
+    assert asked.lost is None

@@ -148,7 +148,8 @@ def test_u29_what_was_written_over_is_shipped_by_whoever_comes_next(
     assert isinstance(ship, Ship)
     assert ship.base == 0
     put_segment(store, 0, 100, (5, 0))
-    done = replace(shipped(0, 100, (5, 0)), generation=ship.generation, reign=ship.reign)
+    done = replace(shipped(0, 100, (5, 0)), reign=ship.reign)
+    done = replace(done, generation=ship.generation, variants_below=ship.variants_below)
     (fill,) = after.tracker.conclude(done)
     assert isinstance(fill, FillGap)
     assert (fill.gap, fill.position.next_offset) == ((60, 100), 200)
