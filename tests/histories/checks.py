@@ -166,6 +166,8 @@ class Checks:
         if isinstance(work.task, AskStore):
             return  # what a Java uploader wrote over
         assert isinstance(work.task, PassGap)
+        if not self._leads(archive, work.task, work):
+            return  # it leads no more; the commit that follows is refused
         held = sorted(work.replica.offsets() & set(range(*parsed)))
         assert not held, f"gap {parsed} over what the leader holds: {held} (rule 10)"
         since = [at for at, lowest in work.agent.listed if lowest > parsed[0]]
@@ -302,7 +304,17 @@ class Checks:
             return False
         begun = {start: epoch for epoch, start in leader.epochs}
         here = max((start for start in begun if start <= offset), default=None)
-        ignorant = offset < leader.start or here is None or begun[here] <= epoch
+        # Lists of epochs differ where compaction left nothing of one: only a copy without a gap contradicts a log, and
+        # an agent looks where an epoch of either list begins.
+        starts = {max(start, leader.start) for start in begun} | {start for _, start in commit.epochs}
+        looked = max((start for start in starts if start <= offset), default=offset)
+        looked = min((held for held in leader.offsets() if held >= looked), default=looked)
+        sparse = not any(
+            len(copy.content) == copy.end - copy.base
+            for copy in archive.copies.values()
+            if copy.base <= looked < copy.end
+        )
+        ignorant = offset < leader.start or here is None or begun[here] <= epoch or sparse
         known = any((line.at(offset) or 0) > epoch for at, line in archive.commits if at >= breaks[-1])
         return ignorant and not known
 
