@@ -182,7 +182,11 @@ class CommitLog:
         position = replace(task.position, gaps=tuple(gap for gap in task.position.gaps if gap != task.gap))
         start, end = max(task.gap[0], task.run[0].base), min(task.gap[1], task.run[-1].end, position.next_offset)
         local = local_epochs(listing.directory) or line_of(task.run[0].epochs)
-        epochs = position.epochs.continued(local, start).below(end).continued(position.epochs, end)
+        # Where the list begins above the gap it is silent up to there, and the gap's last epoch would seem to go on.
+        until = end
+        if position.epochs.pairs and position.epochs.at(end) is None:
+            until = position.epochs.pairs[0][1]
+        epochs = position.epochs.continued(local, start).below(until).continued(position.epochs, until)
         # As readers will see it: by all of a segment, also where it reaches beyond the gap.
         wrong = [
             done.base for done in task.run if epochs.live_end(done.epochs, done.base, done.end) < min(end, done.end)

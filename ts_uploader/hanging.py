@@ -8,8 +8,9 @@ batch lives if the living log has a batch of the same epoch at a higher offset, 
 
 Where a higher epoch begins exactly between two files, only the order of renames tells. A rename sets a file's change
 time, and retention takes the lowest first; so of what retention took, no file has a lower neighbour that was renamed
-later. In a truncated log that was filled again and then expired, the new files have lower bases and later times. Files
-of old magic bear no epoch, and need this order too.
+later. In a truncated log that was filled again and then expired, the new files have lower bases and later times, or
+bases inside the old file and later times. (What the log cleaner merged has bases inside the merged file too, and
+earlier times.) Files of old magic bear no epoch, and need this order too.
 
 What was renamed later is unlinked later, so the evidence outlives what it speaks against, but for a name renamed over.
 """
@@ -86,7 +87,6 @@ def hanging(
         next_offset: its end. Below it a file must agree with those epochs.
     """
     begins = dict(living)
-    lasts: dict[int, int] = {}  # the epoch with which what hangs ends, by end
     found = []
     for file in sorted(files, key=lambda file: file.base, reverse=True):
         if not file.stretches:
@@ -95,14 +95,11 @@ def hanging(
         above = begins.get(end)
         if above is None or end <= file.base or above < last or not _agrees(file, epochs, next_offset):
             continue
-        if lasts.get(end, last) != last:
-            continue  # one that reaches as far is of this line, so this one is of another
         if (above > last or last == NO_EPOCH) and any(
-            other.base < file.base and other.state.changed_ns > file.state.changed_ns for other in files
+            other.base < end and other.state.changed_ns > file.state.changed_ns for other in files
         ):
             continue
         begins.setdefault(file.base, file.stretches[0].epoch)
-        lasts[end] = last
         found.append(Hanging(file.base, end, file.state))
     return tuple(reversed(found))
 

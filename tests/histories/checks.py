@@ -287,7 +287,7 @@ class Checks:
                 if copy.base <= offset < copy.end and batch in copy.replica.cleaned.get(offset, ())
             ]
             # Of a line that came back the leader may know an epoch only from where compaction left a batch of it.
-            dead = bool(archive.topic.breaks) and commit.epochs.at(offset) != batch.epoch
+            dead = commit.epochs.at(offset) not in {None, batch.epoch}
             rightly = (cleaned and (not holders or dead)) or self._unknown(
                 archive, commit, leader, offset, commit.epochs.at(offset) or 0
             )

@@ -220,6 +220,11 @@ MUTANTS = (
         (hanging.hanging, "if (above > last or last == NO_EPOCH) and any(", "if False and any("),
     ),
     _mutant(
+        "deleted-from-below-only",
+        "A `.deleted` file hangs though one that begins inside it was renamed later.",
+        (hanging.hanging, "other.base < end and", "other.base < file.base and"),
+    ),
+    _mutant(
         "deleted-of-any-line",
         "A `.deleted` file hangs whatever epochs the commit gives its offsets.",
         (hanging._agrees, "if said is not None and said != stretch.epoch:", "if False:"),

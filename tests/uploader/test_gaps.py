@@ -234,6 +234,26 @@ def test_a_filled_gap_is_weighed_by_whole_segments(
     assert filled.position.epochs == EpochLine(((1, 0), (4, 150), (5, 280)))
 
 
+def test_a_filled_gap_does_not_speak_for_what_the_list_is_silent_on(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The list begins above the gap: in between stand segments of epochs that only this log names."""
+    put_segment(store, 100, 300, (2, 100), (3, 200))
+    commit = Commit(300, 400, 4, EpochLine(((4, 300),)), 400, ID, 2, 0, "theirs")
+    store.put(KEYS.commit, commit.encode())
+    store.put(KEYS.log_start, encode_log_start(0))
+    store.put(KEYS.gap(0, 100), b"{}")
+    local.segments(0, 100, 300, 500)
+    local.epochs((1, 0), (2, 100), (3, 200), (4, 300), (5, 500))
+    position = ask(commits, local)
+    assert position.gaps == ((0, 100),)
+    run = (shipped(0, 100, (1, 0)),)
+    put_segment(store, 0, 100, (1, 0))
+    commits.fill_gap(FillGap(TP, 0, REIGN, position, local.listing(), (0, 100), run))
+    steps = open_view(store, read_catalog(store, KEYS)).plan(0, 300)
+    assert not [step for step in steps if isinstance(step, Hole)]
+
+
 def test_a_gap_whose_epochs_are_right_already_needs_no_commit(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:

@@ -124,18 +124,21 @@ def test_a_dead_line_that_ends_at_the_lowest_live_segment_does_not_hang(local: L
     assert look(local, 280, (4, 0)) == [(280, 500)]
 
 
-def test_of_two_files_that_end_alike_the_one_of_the_lower_epoch_does_not_hang(local: LocalDirectory) -> None:
+@pytest.mark.parametrize("data", [batches(250, 300, 5), b""])
+def test_a_file_does_not_hang_where_one_that_begins_inside_it_was_renamed_later(
+    local: LocalDirectory, data: bytes
+) -> None:
     """Retention took 200 of a line that was then truncated to 250 and filled in epoch 5; then it took 250 and 300."""
     local.write(200, batches(200, 300, 4))
     local.rename(200)
     tick(local)
-    local.write(250, batches(250, 300, 5))
+    local.write(250, data)
     local.write(300, batches(300, 400, 5))
     local.write(400, batches(400, 500, 5))
     local.epochs((5, 400), (6, 490))
     tick(local)
     local.rename(250, 300)
-    assert look(local, 200, (4, 0)) == [(250, 300), (300, 400)]
+    assert look(local, 200, (4, 0)) == [(250, 300), (300, 400)][not data :]
 
 
 def test_an_epoch_that_begins_between_two_files_needs_the_order_of_renames(local: LocalDirectory) -> None:
