@@ -51,6 +51,7 @@ class Work:
         replica: of the broker, when it began.
         starts: every log start offset that the broker had meanwhile.
         epochs: every epoch that its checkpoint ended with meanwhile.
+        known: every log start offset, with the list of epochs that it had then.
     """
 
     agent: "Agent"
@@ -60,10 +61,12 @@ class Work:
     replica: Replica
     starts: set[int] = field(default_factory=set)
     epochs: set[int] = field(default_factory=set)
+    known: set[tuple[int, tuple[tuple[int, int], ...]]] = field(default_factory=set)
 
     def look(self) -> None:
         """Remember what the broker's log is like now."""
         self.starts.add(self.replica.start)
+        self.known.add((self.replica.start, tuple(self.replica.epochs)))
         if self.replica.epochs:
             self.epochs.add(self.replica.epochs[-1][0])
 

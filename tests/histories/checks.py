@@ -6,7 +6,7 @@ the old commit still stands. An offset is missing rightly only if no copy in the
 cleaner took it from the very log that a copy of it was shipped from, or a gap record stands for it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tests.histories.agents import CLUSTER, TP, Work
@@ -69,6 +69,7 @@ class Archive:
 
 
 Row = tuple[int, Batch]
+Known = Collection[tuple[int, tuple[tuple[int, int], ...]]]  # log start offset, and the list of epochs
 
 
 class Checks:
@@ -191,7 +192,7 @@ class Checks:
         assert start.offset <= archive.start, f"log.start {start.offset} above {archive.start} (rule 5)"
         archive.start = archive.stood_at = start.offset
         if (commit := self.commit(archive)) is not None:
-            self.check_view(archive, commit, work.replica)
+            self.check_view(archive, commit, work.known)
 
     def _commit(self, archive: Archive, put: Put, work: Work) -> None:
         commit = decode_commit(put.body, put.key)
@@ -223,7 +224,7 @@ class Checks:
         assert led, f"a commit of epoch {commit.epoch}, and the broker's checkpoint ends with {work.epochs} (rule 1)"
         committed = self._committed_since(archive, commit.epoch)
         assert commit.next_offset <= committed, f"next {commit.next_offset} above what is committed, {committed}"
-        self.check_view(archive, commit, work.replica)
+        self.check_view(archive, commit, work.known)
 
     def _committed_since(self, archive: Archive, epoch: int) -> int:
         """Up to where records were committed in an epoch or in a later one.
@@ -235,13 +236,13 @@ class Checks:
 
     # --- the view
 
-    def check_view(self, archive: Archive, commit: Commit, leader: Replica) -> set[int]:
+    def check_view(self, archive: Archive, commit: Commit, leader: Known) -> set[int]:
         """Every row is the line's, and what is not shown is missing rightly.
 
         Args:
             archive: whose view it is.
             commit: the newest.
-            leader: the replica beside which the agent of that commit is.
+            leader: what the log beside the agent of that commit was like meanwhile.
 
         Returns:
             the offsets that a gap record stands for.
@@ -275,9 +276,7 @@ class Checks:
             self._read_committed(archive, view, line, shown)
         return gaps
 
-    def _missing(
-        self, archive: Archive, line: Sequence[Batch], commit: Commit, leader: Replica, offsets: range
-    ) -> None:
+    def _missing(self, archive: Archive, line: Sequence[Batch], commit: Commit, leader: Known, offsets: range) -> None:
         for offset in offsets:
             batch = line[offset]
             holders = [copy for copy in archive.copies.values() if copy.content.get(offset) is batch]
@@ -293,7 +292,7 @@ class Checks:
             )
             assert rightly, f"offset {offset} is not shown; {len(holders)} copies hold it"
 
-    def _unknown(self, archive: Archive, commit: Commit, leader: Replica, offset: int, epoch: int) -> bool:
+    def _unknown(self, archive: Archive, commit: Commit, leader: Known, offset: int, epoch: int) -> bool:
         """Whether nothing could tell the agent that an election lost this.
 
         Retention cuts a broker's epochs too, and a follower learns of an epoch with the first batch that compaction
@@ -302,21 +301,29 @@ class Checks:
         breaks = [each for each in archive.topic.breaks if each <= commit.epoch]
         if not breaks or archive.topic.codec.magic < 2:
             return False
-        begun = {start: epoch for epoch, start in leader.epochs}
+        if any((line.at(offset) or 0) > epoch for at, line in archive.commits if at >= breaks[-1]):
+            return False
+        return any(self._ignorant(archive, commit, start, epochs, offset, epoch) for start, epochs in leader)
+
+    def _ignorant(
+        self, archive: Archive, commit: Commit, begin: int, epochs: Sequence[tuple[int, int]], offset: int, epoch: int
+    ) -> bool:
+        """Whether a log that begins at `begin` with a list of epochs contradicts no copy of this epoch at an offset.
+
+        Lists of epochs differ where compaction left nothing of one: only a copy without a gap contradicts a log, and
+        an agent looks where an epoch of either list begins.
+        """
+        begun = {start: epoch for epoch, start in epochs}
         here = max((start for start in begun if start <= offset), default=None)
-        # Lists of epochs differ where compaction left nothing of one: only a copy without a gap contradicts a log, and
-        # an agent looks where an epoch of either list begins.
-        starts = {max(start, leader.start) for start in begun} | {start for _, start in commit.epochs}
+        if offset < begin or here is None or begun[here] <= epoch:
+            return True
+        starts = {max(start, begin) for start in begun} | {start for _, start in commit.epochs}
         looked = max((start for start in starts if start <= offset), default=offset)
-        looked = min((held for held in leader.offsets() if held >= looked), default=looked)
-        sparse = not any(
+        return not any(
             len(copy.content) == copy.end - copy.base
             for copy in archive.copies.values()
             if copy.base <= looked < copy.end
         )
-        ignorant = offset < leader.start or here is None or begun[here] <= epoch or sparse
-        known = any((line.at(offset) or 0) > epoch for at, line in archive.commits if at >= breaks[-1])
-        return ignorant and not known
 
     def _rows(self, archive: Archive, view: PartitionView) -> Iterator[Row | Hole]:
         """What readers see, in order, and holes."""

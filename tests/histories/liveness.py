@@ -73,7 +73,7 @@ def _at_rest(world: "World") -> None:
     )
     assert waiting.wait is None, f"all is shipped, and {waiting.wait} is shown"
     assert commit.epoch == cluster.epoch, f"the commit is of epoch {commit.epoch}, and {cluster.epoch} leads"
-    gaps = checks.check_view(archive, commit, leader)
+    gaps = checks.check_view(archive, commit, {(leader.start, tuple(leader.epochs))})
     held = leader.offsets(closed=True)
     assert not gaps & held, f"the leader holds {sorted(gaps & held)}, and a gap record stands for them"
 
