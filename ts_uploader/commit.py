@@ -33,7 +33,7 @@ from ts_common.gaps import merged
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys, PartitionKeys
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
-from ts_uploader.divergence import WHAT_TO_DO, check_tail, is_legacy, living_epochs, past_end, rewound
+from ts_uploader.divergence import WHAT_TO_DO, check_tail, is_legacy, living_epochs, past_end
 from ts_uploader.events import (
     Asked,
     AskStore,
@@ -282,10 +282,8 @@ class CommitLog:
             still_missing(store, catalog, gaps, run.epochs),
             start.content.lineage,
         )
-        if run.highest_base is None and stood is None:  # there is no run yet
-            if catalog.commit is None and not catalog.segments:
-                position = self._announce(task, listing, position)
-            return Asked(task.partition, task.generation, task.reign, position)
+        if run.highest_base is None and stood is None:
+            return Asked(task.partition, task.generation, task.reign, position)  # there is no run yet
         if stood is not None:
             end = rebuilt_end(store, position, start.content, listing, task.reign)
         else:
@@ -311,19 +309,8 @@ class CommitLog:
         position = Position(keys, offset, offset, None, EpochLine(), None, None, (), lineage)
         below = begins_below(start.content, listing, latest=task.latest)
         if below is None:
-            position = self._announce(task, listing, position)
             return Asked(task.partition, task.generation, task.reign, position)
         return self._go_back(store, task, listing, position, below, start)
-
-    def _announce(self, task: AskStore, listing: Listing, position: Position) -> Position:
-        """Write the commit of an empty run, before anything is shipped.
-
-        Segments without a commit then mean that a commit was lost: an upload that fails, or an agent that is killed
-        before the first segment is committed, begins no lineage.
-        """
-        epochs = rewound(position.epochs, position.next_offset, local_epochs(listing.directory))
-        commit = replace(next_commit(position, (), task.reign, self._broker), epochs=epochs)
-        return self._put(task.partition, position, commit)
 
     def _go_back(
         self,
