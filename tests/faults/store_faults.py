@@ -120,6 +120,17 @@ def variants(archive: Archive) -> list[str]:
     return [key for key in archive.objects() if re.search(r"\.e-?\d", key)]
 
 
+def unexplained_variants(archive: Archive) -> list[str]:
+    """Those of `variants` that no lineage explains: below its third element agents use no plain names."""
+    unexplained = []
+    for key in variants(archive):
+        *_, directory, name = key.split("/")
+        commit = archive.commit(int(directory.rpartition("-")[2]))
+        if commit is None or commit.lineage is None or int(name[:20]) >= commit.lineage.highest:
+            unexplained.append(key)
+    return unexplained
+
+
 def knows(agent: AgentProcess, archive: Archive, ends: Mapping[int, int]) -> bool:
     """Whether an agent lives, and says itself that it committed up to these offsets."""
     try:
