@@ -10,7 +10,7 @@ Logs of magic 0 and 1 bear no epochs. There the bytes decide: the last committed
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from operator import itemgetter
 
@@ -52,7 +52,11 @@ def past_end(store: ObjectStore, position: Position, listing: Listing, reign: Re
         return shared_end_by_bytes(store, read_snapshot(store, position.keys), next_offset, listing)
     end = min(end, _later_than(position, listing, next_offset))
     if end < next_offset:
-        return next_offset if is_compacted_away(position, end, listing, reign) else end
+        if is_compacted_away(position, end, listing, reign):
+            return next_offset
+        # An earlier going back may have joined two lines: its leader's list began above where they part.
+        contradicted = contradicted_from(store, replace(position, next_offset=end), listing)
+        return end if contradicted is None else contradicted
     if isinstance(position.commit, Commit) and position.commit.epoch >= reign.epoch:
         return next_offset
     contradicted = contradicted_from(store, position, listing)

@@ -231,6 +231,19 @@ def test_logs_without_epochs_are_compared_by_the_bytes_of_the_last_batch(
     assert asked.lost == (2, 4)
 
 
+def test_u32_what_goes_back_is_compared_below_too(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The list joins two lines, since a leader whose own list began above took it back; this log knows better."""
+    committed(store, 300, (1, 0), (2, 100), (3, 200))
+    metadata = SegmentMetadata(200, ((1, 0), (2, 100)), 200, None, None, 0)
+    store.put(KEYS.segment(SegmentName(0)), b"", metadata=metadata.encode())
+    local.write(0, build.batch(0, [build.record(0)], epoch=1) + build.batch(100, [build.record(0)], epoch=3))
+    local.segments(220)
+    local.epochs((1, 0), (3, 100), (5, 220))
+    assert ask(commits, local).lost == (100, 300)
+
+
 def test_a_last_batch_that_compaction_took_contradicts_nothing(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
