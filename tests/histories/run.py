@@ -6,7 +6,7 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -24,12 +24,14 @@ class Failure:
         steps: those that are left.
         error: what was raised.
         notes: what happened.
+        calm: as in `run`.
     """
 
     seed: int
     steps: tuple[Step, ...]
     error: BaseException
     notes: tuple[str, ...]
+    calm: bool = False
 
     def __str__(self) -> str:
         where = traceback.extract_tb(self.error.__traceback__)
@@ -44,16 +46,22 @@ class Failure:
         return "\n".join(lines)
 
 
-def run(seed: int, steps: Sequence[Step]) -> Failure | None:
-    """Run one history; what broke, if anything did."""
-    world = World(Flavour.of(seed))
+def run(seed: int, steps: Sequence[Step], *, calm: bool = False) -> Failure | None:
+    """Run one history; what broke, if anything did.
+
+    Args:
+        seed: draws its flavour.
+        steps: what happens.
+        calm: no election loses records, whatever the flavour.
+    """
+    world = World(replace(Flavour.of(seed), lossy=False) if calm else Flavour.of(seed))
     try:
         with world.open():
             for step in steps:
                 world.note(f"-- {step.act}")
                 world.take(step)
     except Exception as error:  # noqa: BLE001  (whatever a history raises is a failure of it)
-        return Failure(seed, tuple(steps), error, tuple(world.notes))
+        return Failure(seed, tuple(steps), error, tuple(world.notes), calm)
     return None
 
 
@@ -65,7 +73,7 @@ def shrink(failure: Failure, seconds: float) -> Failure:
         position = 0
         while position < len(failure.steps) and time.monotonic() < until:
             fewer = failure.steps[:position] + failure.steps[position + size :]
-            found = run(failure.seed, fewer)
+            found = run(failure.seed, fewer, calm=failure.calm)
             if found is not None and kind_of(found.error) == kind_of(failure.error):
                 failure = found
             else:
@@ -98,6 +106,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--shrink", type=float, default=20.0, help="seconds for each failing history")
     parser.add_argument("--most", type=int, default=1, help="failures of different kinds before it ends")
+    parser.add_argument("--calm", action="store_true", help="no election loses records")
     options = parser.parse_args()
     silence()
     began, count = time.monotonic(), 0
@@ -106,7 +115,7 @@ def main() -> int:
         if time.monotonic() - began > options.seconds:
             break
         count += 1
-        failure = run(seed, draw(seed, options.steps))
+        failure = run(seed, draw(seed, options.steps, calm=options.calm), calm=options.calm)
         if failure is None:
             continue
         kind = kind_of(failure.error)

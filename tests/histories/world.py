@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
@@ -111,9 +111,11 @@ WEIGHTS = {
 _ONLY_AT_THE_TOP = {"create", "rest"}
 
 
-def draw(seed: int, steps: int) -> list[Step]:
-    """The steps of a history."""
+def draw(seed: int, steps: int, *, calm: bool = False) -> list[Step]:
+    """The steps of a history; of a calm one no election loses records."""
     rng, flavour = Random(f"steps {seed}"), Flavour.of(seed)
+    if calm:
+        flavour = replace(flavour, lossy=False)
     acts = [act for act in WEIGHTS if _happens(act, flavour)]
     drawn = rng.choices(acts, [WEIGHTS[act] for act in acts], k=steps)
     return [*(Step(act, rng.randrange(1 << 30)) for act in drawn), Step("rest", 0)]
