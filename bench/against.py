@@ -1,0 +1,102 @@
+"""`python -m bench.against OLD NAME...`: the figures of another checkout and of this one, side by side.
+
+Each benchmark is run in both checkouts, in turns and `--rounds` times. Each checkout has its own environment and code
+of the benchmark: `make test-parts` has to have run in OLD. Compared are the medians of the figures that the
+benchmarks hold to a bound. Exits with 1 where one is worse than the other checkout's by more than `--percent`, unless
+its benchmark stands in `--print-only`.
+"""
+
+import argparse
+import re
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.pairs import print_table, rounds
+
+_GOAL = re.compile(
+    r"^(?P<what>.+?)  +(?P<found>[0-9.]+)(?P<unit>[ \w]*?)  +(?P<bound>[<>]=) .*(?:met|MISSED)$", re.MULTILINE
+)
+_HERE = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What a benchmark holds to a bound.
+
+    Attributes:
+        found: the figure.
+        at_least: whether more is better.
+        unit: of it.
+    """
+
+    found: float
+    at_least: bool
+    unit: str
+
+
+def figures(printed: str) -> dict[str, Figure]:
+    """What stands in the table that `bench.pairs.print_goals` prints, by name.
+
+    Raises:
+        ValueError: there is no such table.
+    """
+    found = {
+        match["what"]: Figure(float(match["found"]), match["bound"] == ">=", match["unit"].strip())
+        for match in _GOAL.finditer(printed)
+    }
+    if not found:
+        raise ValueError(f"no table of goals in: {printed[-2000:]}")
+    return found
+
+
+def measure(checkout: Path, name: str) -> dict[str, Figure]:
+    """The figures of one run in a checkout; what it prints goes on to standard error.
+
+    Raises:
+        subprocess.CalledProcessError: the benchmark failed.
+        ValueError: it printed no figures.
+    """
+    command = [str(checkout / ".venv/bin/python"), "-m", *f"bench.{name}".split(), "--no-gate"]
+    ended = subprocess.run(command, cwd=checkout, stdout=subprocess.PIPE, text=True, check=True)
+    print(f"--- {name} in {checkout}\n{ended.stdout}", file=sys.stderr, flush=True)
+    return figures(ended.stdout)
+
+
+def compare(old: Path, name: str, count: int) -> list[tuple[str, float, float, float, str]]:
+    """(figure, the other checkout's, this one's, how many times as bad, unit) of one benchmark."""
+    found = rounds({"old": lambda: measure(old, name), "new": lambda: measure(_HERE, name)}, count)
+    rows = []
+    for what, figure in found["new"][0].items():
+        before, now = (statistics.median(each[what].found for each in found[side]) for side in ("old", "new"))
+        worse = before / now if figure.at_least else now / before
+        rows.append((f"{name}: {what}", before, now, worse, figure.unit))
+    return rows
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compare; 1 where something became worse."""
+    parser = argparse.ArgumentParser(prog="python -m bench.against", description=__doc__)
+    parser.add_argument("old", type=Path, help="the other checkout")
+    parser.add_argument("names", nargs="+", help='benchmarks, with their options: shipping, "takeover --mode kraft"')
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--percent", type=float, default=5.0, help="by which a figure may be worse")
+    parser.add_argument("--print-only", nargs="*", default=[], metavar="NAME", help="benchmarks that may be worse")
+    options = parser.parse_args(arguments)
+    rows = [row for name in options.names for row in compare(options.old.resolve(), name, options.rounds)]
+    allowed = 1 + options.percent / 100
+    missed = 0
+    shown = []
+    for what, before, now, worse, unit in rows:
+        verdict = "printed" if what.partition(":")[0] in options.print_only else "ok" if worse <= allowed else "WORSE"
+        missed += verdict == "WORSE"
+        shown.append((what, f"{before:.2f} {unit}".strip(), f"{now:.2f} {unit}".strip(), worse, verdict))
+    print_table(("figure", "old", "new", "times as bad", ""), shown)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
