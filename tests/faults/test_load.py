@@ -161,7 +161,9 @@ def assert_order(proxy: S3FaultProxy, passed: int) -> None:
         for run in unbroken(logs, failed[partition]):
             names = [name for _, name in run]
             # As many as are in flight may change their order on the way.
-            assert all(abs(rank - names.index(name)) <= SEGMENTS_IN_FLIGHT for rank, name in enumerate(sorted(names)))
+            ranks = enumerate(sorted(names))
+            moved = [name for rank, name in ranks if abs(rank - names.index(name)) > SEGMENTS_IN_FLIGHT]
+            assert moved == [], f"{partition} sent {names}"
             # Its turn comes once in a round; a round of all that is in flight is what scheduling may cost.
             longest = max((later - earlier for (earlier, _), (later, _) in pairwise(run)), default=0)
             assert longest <= 2 * SEGMENTS_IN_FLIGHT * len(sent), f"{partition} waited for {longest} others"

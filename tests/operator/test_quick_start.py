@@ -99,7 +99,8 @@ def test_the_alert_fires_while_the_store_is_cut_off_and_clears_when_it_is_back(s
         wait_for(lambda: ALERT in stage.firing(), "the alert to fire", SECONDS, state=state)
         assert stage.value("ts_uploader_urgent_partitions") == 1
         assert stage.value("ts_uploader_urgent_retention_left_seconds") < 6
-        assert stage.prometheus.query('ts_uploader_errors_total{reason="unavailable"} > 0')
+        errors = 'ts_uploader_errors_total{reason="unavailable"} > 0'
+        wait_for(lambda: stage.prometheus.query(errors), "a request to be given up", SECONDS, state=state)
     finally:
         stage.proxy.clear()
     stage.archive.wait_until_shipped()
