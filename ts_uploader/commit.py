@@ -289,7 +289,8 @@ class CommitLog:
         if run.highest_base is None and stood is None:
             return Asked(task.partition, task.generation, task.reign, position)  # there is no run yet
         if stood is not None:
-            end = rebuilt_end(store, position, start.content, listing, task.reign)
+            shipped = [segment.name.base for segment in catalog.segments]
+            end = rebuilt_end(store, position, start.content, listing, task.reign, shipped, latest=task.latest)
         else:
             end = past_end(store, position, listing, task.reign)
         # Before any commit that hides them: whoever asks after it finds them by their records alone. They are filled

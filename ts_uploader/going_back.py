@@ -65,11 +65,30 @@ def must_go_back(commit: Commit, start: LogStart) -> bool:
     return commit.lineage is not None and start.offset > commit.lineage.highest
 
 
-def rebuilt_end(store: ObjectStore, position: Position, start: LogStart, listing: Listing, reign: Reign) -> int:
+def rebuilt_end(
+    store: ObjectStore,
+    position: Position,
+    start: LogStart,
+    listing: Listing,
+    reign: Reign,
+    stored: Iterable[int] = (),
+    *,
+    latest: bool = False,
+) -> int:
     """Where a commit goes back to that is rebuilt from the segments: the least offset that any doubt names.
 
     KIP-279 goes by the ends of lists of one line; a walk can have mixed two, so the lists are compared at each offset
-    too. Where `log.start` lies above the log's own start, an earlier lineage may have moved it there.
+    too. Where `log.start` lies above where the archive would begin now, an earlier lineage may have moved it there.
+    With LATEST it lies above the log's own start as a rule; it was moved only where segments below it were shipped.
+
+    Args:
+        store: where the segments lie.
+        position: what the walk over them found.
+        start: as it stands.
+        listing: of the leader's log.
+        reign: of the leader.
+        stored: the bases of all segments in the store.
+        latest: the archive began with the active segment, not with the lowest one.
 
     Raises:
         SegmentChanged, CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: as `past_end`.
@@ -80,9 +99,11 @@ def rebuilt_end(store: ObjectStore, position: Position, start: LogStart, listing
     differing = first_disagreement(position.epochs, end, listing)
     if differing is not None:
         end = min(end, differing)
-    if start.offset > listing.bases[0]:
-        end = min(end, listing.bases[0])
-    return end
+    if latest:
+        shipped = (base for base in stored if listing.bases[0] <= base < start.offset)
+        end = min((end, *shipped))
+    below = begins_below(start, listing, latest=latest)
+    return end if below is None else min(end, below)
 
 
 def begins_below(start: LogStart, listing: Listing, *, latest: bool) -> int | None:

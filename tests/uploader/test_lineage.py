@@ -276,8 +276,10 @@ def test_u36_an_agent_below_the_lineage_of_log_start_steps_back(
     assert stored(store)[1].lineage == Lineage(6, 100, 250)
 
 
-def rebuilt(commits: CommitLog, store: ObjectStore, local: LocalDirectory) -> tuple[Position, Commit, LogStart]:
-    position = ask(commits, local, 5).position
+def rebuilt(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory, *, latest: bool = False
+) -> tuple[Position, Commit, LogStart]:
+    position = ask(commits, local, 5, latest=latest).position
     commit, start = stored(store)
     assert position.lineage == commit.lineage == start.lineage
     assert (position.next_offset, position.log_start) == (commit.next_offset, start.offset)
@@ -326,6 +328,20 @@ def test_u30_a_rebuilt_commit_goes_back_to_a_log_that_begins_below_log_start(
     local.epochs((1, 100), (5, 300))
     _, commit, start = rebuilt(commits, store, local)
     assert (commit.next_offset, start.offset) == (100, 100)
+
+
+@pytest.mark.parametrize(("shipped", "begins"), [((200,), 200), ((150, 200), 150)])
+def test_u34_with_latest_a_rebuilt_commit_ships_nothing_that_no_agent_ever_shipped(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory, shipped: tuple[int, ...], begins: int
+) -> None:
+    """The log below is not the archive's; what was shipped below `log.start` was shown once, so it is shown again."""
+    write_log_start(store, 200)
+    for base in shipped:
+        put_segment(store, base, base + 50, (1, base))
+    local.segments(0, 100, 150, 200, 250)
+    local.epochs((1, 0), (5, 250))
+    _, commit, start = rebuilt(commits, store, local, latest=True)
+    assert (commit.next_offset, start.offset) == (250 if begins == 200 else begins, begins)
 
 
 def test_the_first_takeover_of_a_foreign_commit_begins_no_lineage(
