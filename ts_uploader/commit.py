@@ -59,6 +59,7 @@ from ts_uploader.hanging import lowest_held
 from ts_uploader.incarnation import IncarnationLog
 from ts_uploader.local_log import last_stable_offset, local_epochs
 from ts_uploader.log_start import restore_log_start, write_log_start
+from ts_uploader.losses import Losses
 from ts_uploader.next_commit import MILLISECONDS, check_own, line_of, next_commit
 from ts_uploader.reign import ReignOver, check_reign
 from ts_uploader.takeover import Run, ends_alike, first_commit, walk_run
@@ -78,7 +79,7 @@ class CommitLog:
         store_of: the store that holds a topic's objects.
         recorded: told of ranges `[from, to)` that were recorded as gaps by the way, while the store was asked.
         lost: told of offsets `[from, to)` that an election lost, and whether their magic is 0 or 1, once the commit
-            went back: what fails after that is tried again, and finds a commit that lost nothing.
+            went back, or may have: what fails after that is tried again, and finds a commit that lost nothing.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class CommitLog:
         self._broker = broker
         self._store_of = store_of
         self._recorded = recorded
-        self._lost = lost
+        self._losses = Losses(lost)
         self._incarnations = IncarnationLog(keys)
 
     def ask(self, task: AskStore) -> Asked:
@@ -336,18 +337,13 @@ class CommitLog:
         lost = (end, position.next_offset) if end < position.next_offset and position.commit is not None else None
         legacy = lost is not None and is_legacy(position, end)
         position = replace(position, gaps=tuple(gap for gap in position.gaps if gap[0] < end))
-        position = self._put(task.partition, position, commit)
-        facts = {"partition": str(task.partition), "next_offset": end, "epoch": task.reign.epoch}
+        epoch = task.reign.epoch
         if lost is not None:
-            log.error(
-                "an election lost committed records; the archive follows the new leader",
-                lost_from=lost[0],
-                lost_to=lost[1],
-                **facts,
-            )
-            self._lost(task.partition, lost, legacy)
+            with self._losses.of(task.partition, epoch, lost, legacy=legacy):
+                position = self._put(task.partition, position, commit)
         else:
-            log.warning("the commit begins a new lineage", **facts)
+            position = self._put(task.partition, position, commit)
+            log.warning("the commit begins a new lineage", partition=str(task.partition), next_offset=end, epoch=epoch)
         position = self._settle(store, position, start, listing)
         return Asked(task.partition, task.generation, task.reign, position, lost)
 

@@ -12,7 +12,7 @@ from ts_common import catalog as catalogs
 from ts_common.catalog import read_catalog, read_commit
 from ts_common.commit import Commit, LogStart, decode_log_start, encode_log_start
 from ts_common.epochs import EpochLine
-from ts_common.errors import LineageUnsettled, PreconditionFailed, StoreUnavailable
+from ts_common.errors import LineageUnsettled, OutcomeUnknown, PreconditionFailed, StoreUnavailable
 from ts_common.lineage import Lineage
 from ts_common.object_keys import SegmentName
 from ts_common.segment_metadata import SegmentMetadata
@@ -81,6 +81,28 @@ class Dying(WrappedStore):
         return super().put(key, *arguments, **named)
 
 
+class Unanswered(WrappedStore):
+    """A store that takes a commit and answers neither that nor anything after it, until it is mended."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner, threads=1)
+        self.mended = self._silent = False
+
+    def put(self, key: str, *arguments: Any, **named: Any) -> ObjectInfo:
+        """As the inner store, and no answer."""
+        info = super().put(key, *arguments, **named)
+        if key == KEYS.commit and not self.mended:
+            self._silent = True
+            raise OutcomeUnknown("no answer")
+        return info
+
+    def get(self, key: str, *arguments: Any, **named: Any) -> Any:
+        """As the inner store, before the commit."""
+        if self._silent and not self.mended:
+            raise StoreUnavailable("no answer")
+        return super().get(key, *arguments, **named)
+
+
 def empty_replica(local: LocalDirectory, epoch: int) -> None:
     """It came back without a record, and leads."""
     local.segments(0)
@@ -120,6 +142,22 @@ def test_u36_killed_before_either_write_the_next_life_completes_it(
     commit, start = stored(store)
     assert (commit.next_offset, start) == (0, LogStart(0, Lineage(5, 0, 300)))
     assert (commit == before) == (key == KEYS.log_start)
+
+
+def test_u36_a_loss_is_told_once_also_where_the_store_took_the_commit_and_did_not_answer(
+    store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The next attempt finds a commit that went back already, and could not say from where."""
+    write_commit(store, 300, (1, 120))
+    write_log_start(store, 120)
+    empty_replica(local, 5)
+    unanswered, told = Unanswered(store), []
+    commits = CommitLog(CLUSTER, 1, lambda _: unanswered, lost=lambda *loss: told.append(loss))
+    with pytest.raises(StoreUnavailable):
+        ask(commits, local, 5)
+    unanswered.mended = True
+    assert ask(commits, local, 5).position.next_offset == 0
+    assert told == [(TP, (0, 300), False)]
 
 
 def test_u36_a_late_agent_of_the_old_lineage_is_refused(
