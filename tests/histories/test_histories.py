@@ -17,7 +17,8 @@ from tests.histories.run import STEPS, run, shrink, silence
 from tests.histories.world import draw
 
 _SHRINK_SECONDS = 30.0
-_HISTORIES = 130  # as many as take the mutants of the first review, m1 to m12, to be noticed, and some more
+# The mutants of the first review, m1 to m12, are all noticed by these; the last two seeds notice m4 and m12.
+_SEEDS = (*range(120), 137, 193)
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +31,7 @@ def silent() -> Iterator[None]:
 
 def test_whatever_happens_readers_see_the_living_line() -> None:
     """Elections, truncation, compaction, retention, crashes, store faults: no history loses or doubles a record."""
-    _all_hold(range(_HISTORIES), calm=False)
+    _all_hold(_SEEDS, calm=False)
 
 
 @pytest.mark.full
