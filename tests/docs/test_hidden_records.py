@@ -82,14 +82,14 @@ def hidden(archive: Archive, epochs: list[tuple[int, int]], below: list[tuple[in
 def test_u36_what_an_agent_of_before_lineages_hid_is_shown_again(
     cut: list[tuple[int, int]], whole: list[tuple[int, int]], below: list[tuple[int, int, int]], tmp_path: Path
 ) -> None:
-    """An agent of this release cut the commit's epochs since: with them corrected, what the election ended stays dead."""
+    """An agent of this release cut the commit's epochs since; corrected, they show nothing that the election ended."""
     archive = Archive(tmp_path / "store")
     shell = shell_at(hidden(archive, cut, below), tmp_path)
     assert "hidden-below-log-start" in codes(verify(archive, Depth.HEADERS))
-    variables = {"FIRST": f"{0:020d}", "LINEAGE": "", "PAIR": "%d,%d" % cut[0]}
+    variables = {"FIRST": f"{0:020d}", "LINEAGE": "", "PAIR": ",".join(map(str, cut[0]))}
     shell.run(*SETTINGS, OF_NO_LINEAGE, FIRST=variables["FIRST"], LINEAGE="")
     assert codes(verify(archive, Depth.FULL)) == ["dead-tail", "overlap", "overlap-differs"]
-    lines = "],[".join("%d,%d" % pair for pair in whole[: len(whole) - len(cut) + 1])
+    lines = "],[".join(f"{epoch},{offset}" for epoch, offset in whole[: len(whole) - len(cut) + 1])
     shell.run(*SETTINGS, READ_COMMIT, *(c for c in commands(CORRECT) if "diff " not in c), LINES=lines, **variables)
     commit = decode_commit(archive.store.get(archive.partition("t").commit)[0], "offset.wm")
     assert isinstance(commit, Commit)

@@ -2,8 +2,8 @@
 
 `journalctl` shows the agent's own log, and refuses to look for a priority, as no line of an agent's has one;
 `systemctl` does nothing, Kafka's tools are its classes, and what only an operator's host has (`dmesg`, `nc`, the
-controller's log, an authorizer) is left out by name. What `aws` does there is tested in tests/deploy/test_policies.py and, as
-what changes a commit by hand, in tests/docs/test_hidden_records.py.
+controller's log, an authorizer) is left out by name. What `aws` does there is tested in tests/deploy/test_policies.py,
+what is written by hand in tests/docs/test_hidden_records.py.
 """
 
 import json
