@@ -169,13 +169,13 @@ LOG_START_WRONG = Kind(
     "log.start is not there, or names an offset above the next offset.",
     "Until it is mended, readers are shown nothing, or what is left. The agent beside the leader writes a missing one "
     "again when it next reads the commit: start it. For one above the next offset, see the runbook, 'Records hidden "
-    "below log.start', before an agent runs: it takes the commit back under a new lineage, and log.start down to the "
+    "below log.start', before an agent runs. It takes the commit back under a new lineage, and log.start down to the "
     "next offset only. An older version of log.start does not help.",
 )
 HIDDEN_BELOW_LOG_START = Kind(
     "hidden-below-log-start",
     _DAMAGED,
-    "Living segments lie below log.start and were shipped after it was written: an election took the commit back below "
+    "Living segments lie below log.start and were shipped after it was written. An election took the commit back below "
     "log.start, and an agent of before lineages left log.start where it was. Readers are not shown these records.",
     "Delete nothing, and stop what removes objects below log.start. Compare with what a broker holds "
     "(--bootstrap-server). Then write the first of these offsets to log.start, as the runbook shows. Keep this "
@@ -192,7 +192,7 @@ LINEAGE_BEHIND = Kind(
 LINEAGE_AHEAD = Kind(
     "lineage-ahead",
     _DAMAGED,
-    "log.start is of a lineage that the commit does not have: a late agent made the commit again, or somebody put "
+    "log.start is of a lineage that the commit does not have. A late agent made the commit again, or somebody put "
     "back an older version of it. Readers end with an error.",
     "The agent beside the leader takes the commit back under a new lineage, or writes log.start where both are of one "
     "epoch. Start it, and look at its log; put no older version of either object back.",

@@ -90,7 +90,7 @@ def test_u36_what_an_agent_of_before_lineages_hid_is_shown_again(
     shell.run(*SETTINGS, OF_NO_LINEAGE, FIRST=variables["FIRST"], LINEAGE="")
     assert codes(verify(archive, Depth.FULL)) == ["dead-tail", "overlap", "overlap-differs"]
     lines = "],[".join(f"{epoch},{offset}" for epoch, offset in whole[: len(whole) - len(cut) + 1])
-    shell.run(*SETTINGS, READ_COMMIT, *(c for c in commands(CORRECT) if "diff " not in c), LINES=lines, **variables)
+    shell.run(*SETTINGS, READ_COMMIT, *(c for c in commands(CORRECT) if "diff " not in c), WHOLE=lines, **variables)
     commit = decode_commit(archive.store.get(archive.partition("t").commit)[0], "offset.wm")
     assert isinstance(commit, Commit)
     assert commit.epochs == EpochLine(tuple(whole))

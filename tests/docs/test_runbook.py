@@ -109,7 +109,7 @@ def test_the_page_sets_each_variable_that_it_uses() -> None:
         "FIRST",
         "LINEAGE",
         "PAIR",
-        "LINES",
+        "WHOLE",
     ]
 
 
