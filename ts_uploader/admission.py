@@ -13,12 +13,10 @@ import structlog
 from ts_common.errors import AccessDenied
 from ts_uploader.failures import failure_reason
 from ts_uploader.last_errors import LastErrors
-from ts_uploader.metrics import Metrics
+from ts_uploader.metrics import CHECK_STORES, Metrics
 from ts_uploader.workers import patience_seconds
 
 log = structlog.get_logger()
-
-OPERATION = "CheckStores"
 
 
 def wait_for_admission(
@@ -50,8 +48,8 @@ def wait_for_admission(
         except AccessDenied as refused:
             attempt += 1
             seconds = patience_seconds(attempt)
-            metrics.errors.labels(OPERATION, failure_reason(refused)).inc()
-            errors.note(OPERATION, "", str(refused))
+            metrics.errors.labels(CHECK_STORES, failure_reason(refused)).inc()
+            errors.note(CHECK_STORES, "", str(refused))
             log.error(
                 "the object store refuses this agent; nothing is shipped, and it is asked again",
                 error=str(refused),

@@ -18,11 +18,10 @@ from ts_common.object_keys import ClusterKeys
 from ts_common.store.contract import ObjectStore
 from ts_uploader.backlog import Backlog
 from ts_uploader.failures import failure_reason
-from ts_uploader.metrics import Metrics
+from ts_uploader.metrics import WRITE_ENDS, Metrics
 
 log = structlog.get_logger()
 
-OPERATION = "WriteEnds"
 _EVERY_SECONDS = 300.0
 _NANOSECONDS_EACH = 1_000_000
 _MILLISECONDS = 1000
@@ -76,7 +75,7 @@ class EndsWriter:
             try:
                 store.put(self._keys.ends_of(self._broker), body)
             except TieredStorageError as error:
-                self._metrics.errors.labels(OPERATION, failure_reason(error)).inc()
+                self._metrics.errors.labels(WRITE_ENDS, failure_reason(error)).inc()
                 log.warning("ends not written", store=store.location, error=str(error))
 
     def close(self) -> None:

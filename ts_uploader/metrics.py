@@ -28,6 +28,8 @@ _SCAN_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 UPLOADS, COMMITS, QUESTIONS = "uploads", "commits", "questions"
 GAP_DELETED, GAP_BY_REQUEST, GAP_WRITTEN_OVER = "deleted", "delete_records", "written_over"
 
+CHECK_STORES, WRITE_ENDS = "CheckStores", "WriteEnds"
+
 _OPERATIONS = {
     AskStore.__name__: "ask the store where to go on",
     Ship.__name__: "upload a segment",
@@ -35,6 +37,8 @@ _OPERATIONS = {
     PassGap.__name__: "record a gap and commit beyond it",
     FillGap.__name__: "commit a gap as filled",
     LookBelow.__name__: "find `.deleted` files of this log",
+    CHECK_STORES: "ask at the start whether a store admits the agent",
+    WRITE_ENDS: "write the high watermarks of what the broker leads",
 }
 _GAP_REASONS = {
     GAP_DELETED: "retention (or DeleteRecords) took the segments before they were shipped",
@@ -98,13 +102,12 @@ class Metrics:
         self.commits = self._counter("commits", "Commits written.")
         self.commit_conflicts = self._counter(
             "commit_conflicts",
-            "Times that another agent had committed meanwhile: a commit was refused, or a later reign stood there. A "
-            "few come with each change of leaders.",
+            "Times that another agent had committed meanwhile: a commit was refused, or one of a later leader "
+            "epoch stood there. A few come with each change of leaders.",
         )
         self.errors = self._counter(
             "errors",
-            "Operations that failed and are tried again. `AskStore` is the question where to go on, `CheckStores` the "
-            "start's question whether a store admits the agent, `WriteEnds` the writing of high watermarks.",
+            "Operations that failed and are tried again.",
             "operation",
             "reason",
         )
@@ -113,7 +116,7 @@ class Metrics:
             "Uploads given up because the segment was renamed, rewritten or deleted meanwhile; its directory is looked "
             "at again, which is the ordinary course of things.",
         )
-        self.fenced = self._counter("fenced", "Reigns given up because the store shows a later one.")
+        self.fenced = self._counter("fenced", "Leaderships given up because the store shows a later leader epoch.")
         self.lost_offsets = self._counter(
             "lost_offsets",
             "Offsets that were committed and that an election lost: the commit went back to the new leader's log.",

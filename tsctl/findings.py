@@ -78,7 +78,7 @@ OVERLAP_DIFFERS = Kind(
 DEAD_TAIL = Kind(
     "dead-tail",
     _INFORMATION,
-    "The end of a copy was written in a reign that lost an election; the commit's epochs leave it out.",
+    "The end of a copy was written in a leader epoch that an election ended; the commit's epochs leave it out.",
     "Nothing: readers do not show it. These are the records that an unclean election lost.",
 )
 INDEX_MISSING = Kind(
@@ -119,13 +119,14 @@ ORPHAN_GAP = Kind(
 ORPHAN_CHAPTER = Kind(
     "orphan-chapter",
     _ODD,
-    "A chapter of segments of which none is there.",
+    "A chapter (an object below segment-metadata/) of segments of which none is there.",
     "A chapter is a cache; it may be removed.",
 )
 CHAPTER_WRONG = Kind(
     "chapter-wrong",
     _ODD,
-    "A chapter cannot be read, or says something else of a segment than the segment's own metadata.",
+    "A chapter (an object below segment-metadata/) cannot be read, or says something else of a segment than the "
+    "segment's own metadata.",
     "A chapter is a cache: remove it, and its segments are asked one by one.",
 )
 FOREIGN_OBJECT = Kind(
@@ -166,18 +167,19 @@ LOG_START_WRONG = Kind(
     "log-start-wrong",
     _DAMAGED,
     "log.start is not there, or names an offset above the next offset.",
-    "Until an agent mends it, readers are shown nothing, or what is left. The agent beside the leader writes a missing "
-    "one again when it next reads the commit; where log.start lies above the next offset, it takes the commit back "
-    "under a new lineage, and ships from there. Start that agent, and look at its log. An older version of log.start "
-    "does not help.",
+    "Until it is mended, readers are shown nothing, or what is left. The agent beside the leader writes a missing one "
+    "again when it next reads the commit: start it. For one above the next offset, see the runbook, 'Records hidden "
+    "below log.start', before an agent runs. It takes the commit back under a new lineage, and log.start down to the "
+    "next offset only. An older version of log.start does not help.",
 )
 HIDDEN_BELOW_LOG_START = Kind(
     "hidden-below-log-start",
     _DAMAGED,
-    "Living segments lie below log.start and were shipped after it was written: an election took the commit back below "
+    "Living segments lie below log.start and were shipped after it was written. An election took the commit back below "
     "log.start, and an agent of before lineages left log.start where it was. Readers are not shown these records.",
     "Delete nothing, and stop what removes objects below log.start. Compare with what a broker holds "
-    "(--bootstrap-server). Then write the first of these offsets to log.start, as the runbook shows.",
+    "(--bootstrap-server). Then write the first of these offsets to log.start, as the runbook shows. Keep this "
+    "report: any later write of log.start ends it.",
 )
 LINEAGE_BEHIND = Kind(
     "lineage-behind",
@@ -190,10 +192,10 @@ LINEAGE_BEHIND = Kind(
 LINEAGE_AHEAD = Kind(
     "lineage-ahead",
     _DAMAGED,
-    "log.start is of a lineage that the commit does not have: a late agent made the commit again, or somebody put "
+    "log.start is of a lineage that the commit does not have. A late agent made the commit again, or somebody put "
     "back an older version of it. Readers end with an error.",
-    "The agent beside the leader takes the commit back under a new lineage. Start it, and look at its log; put no "
-    "older version of either object back.",
+    "The agent beside the leader takes the commit back under a new lineage, or writes log.start where both are of one "
+    "epoch. Start it, and look at its log; put no older version of either object back.",
 )
 NEWER_FORMAT = Kind(
     "newer-format",
@@ -205,7 +207,7 @@ WRONG_ENTROPY = Kind(
     "wrong-entropy",
     _ODD,
     "A partition's directory lies under other entropy bits than its name has, where no reader looks.",
-    "Compare prefix.entropy.bits with what wrote there. Move the objects to where they belong, or remove the copy.",
+    "The right number stands in the archive's layout.json. Move the objects to where they belong, or remove the copy.",
 )
 INCARNATION_UNLISTED = Kind(
     "incarnation-unlisted",

@@ -1,23 +1,38 @@
-"""docs/runbook.md, "Records hidden below log.start": its commands leave a `log.start` that readers join to the commit.
+"""docs/runbook.md, "Records hidden below log.start": its commands show the records again, and none that is dead.
 
 `aws s3 cp` is a copy between a directory and standard input or output: what counts are the bytes.
 """
 
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.docs.commands import CHECKOUT, Shell, blocks, commands
+from tests.spark.archives import Archive, batches
+from tests.tsctl.test_verify import codes, verify
 from ts_common.commit import Commit, LogStart, decode_commit, decode_log_start
 from ts_common.epochs import EpochLine
 from ts_common.lineage import Lineage
+from tsctl.segment_check import Depth
 
 PAGE = CHECKOUT / "docs" / "runbook.md"
 SECTION = "Records hidden below log.start"
 BUCKET = "s3://example-archive/base/prefix/10111/prod/clicks-0"
+LOOK, WRITE, CORRECT, _ = blocks(PAGE, SECTION, language="sh")
+SETTINGS = [command for command in commands(LOOK) if "=" in command.partition(" ")[0]]
+READ_COMMIT, READ_LOG_START = (command for command in commands(LOOK) if command.startswith("aws "))
+OF_NO_LINEAGE, OF_LINEAGE = commands(WRITE)
 _AWS = """[ "$1 $2" = "s3 cp" ] || exit 2
 cat "$(echo "$3" | sed "s|^-$|/dev/stdin|")" > "$(echo "$4" | sed "s|^-$|/dev/stdout|")"
 """
+
+
+def shell_at(directory: Path, tmp_path: Path) -> Shell:
+    """Runs the page's commands where its partition lies in this directory."""
+    (tmp_path / "aws").write_text(f"#!/bin/sh\n{_AWS}")
+    (tmp_path / "aws").chmod(0o755)
+    return Shell(tmp_path, {BUCKET: str(directory)}, tmp_path)
 
 
 @pytest.mark.parametrize("lineage", [None, Lineage(5, 100, 250)])
@@ -26,18 +41,69 @@ def test_the_runbook_takes_log_start_down_in_the_commits_lineage(lineage: Lineag
     commit = Commit(150, 200, 5, EpochLine(((4, 0), (5, 100))), None, None, 1, 0, "nonce", lineage=lineage)
     (tmp_path / "offset.wm").write_bytes(commit.encode())
     (tmp_path / "log.start").write_bytes(LogStart(180, lineage).encode())
-    (tmp_path / "aws").write_text(f"#!/bin/sh\n{_AWS}")
-    (tmp_path / "aws").chmod(0o755)
-    shell = Shell(tmp_path, {BUCKET: str(tmp_path)}, tmp_path)
-    looks, *_ = found = blocks(PAGE, SECTION, language="sh")
-    settings = [command for command in commands(looks) if "=" in command.partition(" ")[0]]
-    read, _ = (command for command in commands(looks) if command.startswith("aws "))
-    of_none, of_lineage = (command for command in commands(found[1]) if command.startswith("aws "))
+    shell = shell_at(tmp_path, tmp_path)
     variables = {"FIRST": f"{100:020d}", "LINEAGE": "[5,100,250]"}
-    shown = shell.run(*settings, read, **variables).encode()
+    shown = shell.run(*SETTINGS, READ_COMMIT, **variables).encode()
     assert decode_commit(shown, "offset.wm") == commit
-    shell.run(*settings, of_none if lineage is None else of_lineage, **variables)
+    assert (tmp_path / "offset.wm.before").read_bytes() == shown
+    shell.run(*SETTINGS, OF_NO_LINEAGE if lineage is None else OF_LINEAGE, **variables)
     written = decode_log_start((tmp_path / "log.start").read_bytes(), "log.start")
     assert written == LogStart(100, lineage)
     assert written.encode() == (tmp_path / "log.start").read_bytes()
     assert written.shown_from(commit.lineage) == 100
+
+
+def hidden(archive: Archive, epochs: list[tuple[int, int]], below: list[tuple[int, int, int]]) -> Path:
+    """Where an archive lies that began at 12, and whose new leader's log begins at 0 again.
+
+    Args:
+        archive: an empty one.
+        epochs: the commit's.
+        below: (base, end, epoch) of the new leader's segments.
+    """
+    keys = archive.partition("t")
+    archive.put_segment("t", 10, batches((10, 12), (12, 20), value=b"dead"), index=b"", timeindex=b"")
+    archive.commit("t", 30, epochs=epochs, highest_base=18, log_start=12)
+    directory = Path(archive.location.removeprefix("file://")) / keys.prefix
+    old = (directory / "log.start").stat().st_mtime - 100
+    os.utime(directory / "log.start", (old, old))
+    for base, end, epoch in below:
+        archive.put_segment("t", base, batches((base, end), epoch=epoch), index=b"", timeindex=b"")
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("cut", "whole", "below"),
+    [
+        ([(2, 12)], [(2, 0)], [(0, 9, 2), (9, 18, 2), (18, 30, 2)]),
+        ([(3, 12), (4, 18)], [(2, 0), (3, 9), (4, 18)], [(0, 9, 2), (9, 18, 3), (18, 30, 4)]),
+    ],
+)
+def test_u36_what_an_agent_of_before_lineages_hid_is_shown_again(
+    cut: list[tuple[int, int]], whole: list[tuple[int, int]], below: list[tuple[int, int, int]], tmp_path: Path
+) -> None:
+    """An agent of this release cut the commit's epochs since; corrected, they show nothing that the election ended."""
+    archive = Archive(tmp_path / "store")
+    shell = shell_at(hidden(archive, cut, below), tmp_path)
+    assert "hidden-below-log-start" in codes(verify(archive, Depth.HEADERS))
+    variables = {"FIRST": f"{0:020d}", "LINEAGE": "", "PAIR": ",".join(map(str, cut[0]))}
+    shell.run(*SETTINGS, OF_NO_LINEAGE, FIRST=variables["FIRST"], LINEAGE="")
+    assert codes(verify(archive, Depth.FULL)) == ["dead-tail", "overlap", "overlap-differs"]
+    lines = "],[".join(f"{epoch},{offset}" for epoch, offset in whole[: len(whole) - len(cut) + 1])
+    shell.run(*SETTINGS, READ_COMMIT, *(c for c in commands(CORRECT) if "diff " not in c), WHOLE=lines, **variables)
+    commit = decode_commit(archive.store.get(archive.partition("t").commit)[0], "offset.wm")
+    assert isinstance(commit, Commit)
+    assert commit.epochs == EpochLine(tuple(whole))
+    assert codes(verify(archive, Depth.FULL)) == ["dead-tail"]
+    assert archive.offsets(subscribe="t") == list(range(30))
+    assert not [row for row in archive.rows(subscribe="t") if row["value"] == b"dead"]
+
+
+def test_u36_any_later_write_of_log_start_ends_the_report(tmp_path: Path) -> None:
+    """So the page says to check by records: a wrong number looks as well as the right one."""
+    archive = Archive(tmp_path / "store")
+    shell = shell_at(hidden(archive, [(2, 0)], [(0, 9, 2), (9, 18, 2), (18, 30, 2)]), tmp_path)
+    assert "hidden-below-log-start" in codes(verify(archive, Depth.HEADERS))
+    shell.run(*SETTINGS, OF_NO_LINEAGE, FIRST=f"{12:020d}", LINEAGE="")
+    assert "hidden-below-log-start" not in codes(verify(archive, Depth.FULL))
+    assert archive.offsets(subscribe="t") == list(range(12, 30))

@@ -2,7 +2,8 @@
 
 `journalctl` shows the agent's own log, and refuses to look for a priority, as no line of an agent's has one;
 `systemctl` does nothing, Kafka's tools are its classes, and what only an operator's host has (`dmesg`, `nc`, the
-controller's log, an authorizer) is left out by name. What `aws` does there is tested in tests/deploy/test_policies.py.
+controller's log, an authorizer) is left out by name. What `aws` does there is tested in tests/deploy/test_policies.py,
+what is written by hand in tests/docs/test_hidden_records.py.
 """
 
 import json
@@ -26,8 +27,9 @@ _KAFKA = {
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
     "kafka-broker-api-versions.sh": "kafka.admin.BrokerApiVersionsCommand",
     "kafka-dump-log.sh": "kafka.tools.DumpLogSegments",
+    "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
 }
-_NOT_HERE = ("dmesg ", "nc ", "grep -i unclean /var/log/kafka/", "kafka-acls.sh ", "aws ")
+_NOT_HERE = ("dmesg ", "nc ", "grep -i unclean /var/log/kafka/", "kafka-acls.sh ", "aws ", "sed ", "diff ")
 # Nothing that an agent writes has a priority, so `journalctl -p` would look well and find nothing.
 _JOURNALCTL = """case " $* " in *" -p"* | *" --priority"*) echo "no priorities" >&2; exit 1 ;; esac
 cat {log}"""
@@ -76,6 +78,7 @@ def values(beside: Beside) -> dict[str, str]:
         "TOPIC": TOPIC,
         "LOG_DIR": str(beside.archive.cluster.brokers[1].log_dirs[0]),
         "MORE": "1209600000",
+        "OFFSET": "0",
     }
 
 
@@ -97,12 +100,16 @@ def test_the_page_sets_each_variable_that_it_uses() -> None:
         if setting := _SETTING.fullmatch(command):
             assert setting[1] not in known, command
             known.add(setting[1])
-    assert re.findall(r"^([A-Z]+)=\.\.\.", settings(), re.MULTILINE) == [
+    assert re.findall(r"^([A-Z_]+)=\.\.\.", settings(), re.MULTILINE) == [
         "MORE",
+        "TOPIC_ID",
+        "OFFSET",
         "MARKER",
         "VERSION",
         "FIRST",
         "LINEAGE",
+        "PAIR",
+        "WHOLE",
     ]
 
 

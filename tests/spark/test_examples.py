@@ -15,6 +15,7 @@ from tests.docs.commands import CHECKOUT, blocks
 from tests.log_format.build import batch, record, sized, varint
 from tests.spark.archives import Archive
 from tests.spark.page_process import run
+from ts_common.layout import Layout
 from ts_local.jars import spark_avro_jar
 
 PAGE = CHECKOUT / "docs/examples.md"
@@ -100,11 +101,11 @@ def fill(archive: Archive) -> None:
 def test_the_page_runs_and_prints_what_it_shows(tmp_path: Path) -> None:
     """Every block in its order, with an archive of five entropy bits; what prints nothing shows nothing."""
     archive = Archive(tmp_path / "store", entropy_bits=5)
+    archive.store.put(archive.keys.layout, Layout(archive.keys.entropy_bits, archive.keys.cluster, 0).encode())
     fill(archive)
     variables = {
         "LOCATION": archive.location,
         "CLUSTER": archive.keys.cluster,
-        "ENTROPY_BITS": archive.keys.entropy_bits,
         "LAKE": (tmp_path / "lake").as_uri(),
     }
     report, log = tmp_path / "report.json", tmp_path / "page.log"
