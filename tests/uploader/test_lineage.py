@@ -313,6 +313,43 @@ def test_u30_a_rebuilt_commit_begins_a_lineage_though_it_lost_nothing(
     assert start.offset == 0
 
 
+@pytest.mark.parametrize("lineage", [Lineage(3, 200, 300), Lineage(1, 50, 60), None])
+def test_u30_a_known_commit_of_before_another_leader_took_it_back_is_not_believed(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory, lineage: Lineage | None
+) -> None:
+    """The commit is lost, and this agent leads again: `log.start` shows that the archive went another way since.
+
+    Its own log begins above and vouches for neither copy. Where nobody took the commit back, what it knew stays true.
+    """
+    write_log_start(store, 0, lineage)
+    put_segment(store, 0, 200, (1, 0))
+    put_segment(store, 200, 300, (1, 200))
+    put_segment(store, 200, 300, (3, 200), name=SegmentName(200, 3, 7))
+    put_segment(store, 300, 400, (3, 300))
+    local.segments(400, 500)
+    local.epochs((3, 400), (5, 500))
+    of_its_own = None if lineage is None or lineage.epoch == 3 else lineage
+    known = Commit(200, 300, 1, EpochLine(((1, 0),)), None, ID, 1, 0, "ours", (299, 7), lineage=of_its_own)
+    asked = commits.ask(AskStore(TP, 0, Reign(5, ID, 0), local.listing(), 0, known, 0))
+    went_another_way = lineage is not None and lineage.epoch == 3
+    assert asked.position.epochs == EpochLine(((1, 0), (3, 200 if went_another_way else 300), (5, 500)))
+
+
+def test_u30_what_a_known_commit_says_of_its_last_batch_is_not_taken_over_from_another_line(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Both lines end at 300: the dead batch's CRC in the rebuilt commit would stop the partition for good."""
+    write_log_start(store, 0, Lineage(3, 200, 300))
+    put_segment(store, 0, 200, (1, 0))
+    put_segment(store, 200, 300, (3, 200))
+    local.segments(300, 500)
+    local.epochs((3, 300), (5, 500))
+    known = Commit(200, 300, 1, EpochLine(((1, 0),)), 250, ID, 1, 0, "ours", (299, 7))
+    commits.ask(AskStore(TP, 0, Reign(5, ID, 0), local.listing(), 0, known, 0))
+    commit, _ = stored(store)
+    assert (commit.next_offset, commit.tail, commit.last_stable_offset == 250) == (300, None, False)
+
+
 def test_u40_a_damaged_object_far_below_ends_no_walk(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
