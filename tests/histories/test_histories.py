@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 import structlog
 
-from tests.histories.mutant_list import MUTANTS
+from tests.histories.mutant_list import MUTANTS, Mutant
 from tests.histories.mutants import SEEDS, try_mutant
 from tests.histories.run import STEPS, run, shrink, silence
 from tests.histories.world import draw
@@ -52,3 +52,15 @@ def test_histories_notice_a_fault_of_the_agent(name: str) -> None:
     """The histories can fail: with a rule broken on purpose one of the first does. `make mutants` runs all of them."""
     (mutant,) = (each for each in MUTANTS if each.name == name)
     assert try_mutant(mutant, SEEDS[0], 20).killed_by is not None
+
+
+_REVIEWED = [mutant for mutant in MUTANTS if mutant.name in {f"m{number}" for number in range(1, 13)}]
+
+
+@pytest.mark.full
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("mutant", _REVIEWED, ids=[mutant.name for mutant in _REVIEWED])
+def test_the_histories_of_each_run_notice_what_the_review_tried(mutant: Mutant) -> None:
+    """The very ones of `test_whatever_happens_readers_see_the_living_line`, and no others."""
+    assert len(_REVIEWED) == 12
+    assert try_mutant(mutant, 0, _HISTORIES).killed_by is not None
