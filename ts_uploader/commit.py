@@ -62,7 +62,7 @@ from ts_uploader.log_start import restore_log_start, write_log_start
 from ts_uploader.losses import Losses
 from ts_uploader.next_commit import MILLISECONDS, check_own, line_of, next_commit
 from ts_uploader.reign import ReignOver, check_reign
-from ts_uploader.takeover import Run, ends_alike, first_commit, walk_run
+from ts_uploader.takeover import Run, ends_alike, first_commit, still_true, walk_run
 from ts_uploader.watch.scan import whole_listing
 
 log = structlog.get_logger()
@@ -271,7 +271,8 @@ class CommitLog:
         if stood is not None and catalog.commit is None and not catalog.segments:
             return self._begin_empty(store, keys, stood, task, listing)
         start = stood or write_log_start(store, keys, LogStart(_first_log_start(catalog, task)))
-        known = task.known if task.known is not None and task.known.topic_id == task.reign.topic_id else None
+        known = still_true(task.known, task.reign, stood)
+        task = replace(task, known=known)
         run = walk_run(store, catalog, start.content.offset, known)
         check_later_segments(run.latest_epoch, keys, task.reign)
         self._tell_walk(catalog, task, known, run)

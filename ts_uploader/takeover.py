@@ -13,14 +13,15 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from ts_common.catalog import PartitionCatalog, describe
+from ts_common.catalog import PartitionCatalog, StoredLogStart, describe
 from ts_common.commit import Commit, ForeignCommit
 from ts_common.epochs import NO_EPOCH, EpochLine
 from ts_common.gaps import merged
+from ts_common.lineage import epoch_of
 from ts_common.plan import Hole, unite
 from ts_common.store.contract import ObjectStore
 from ts_common.view import living_line
-from ts_uploader.events import Listing
+from ts_uploader.events import Listing, Reign
 from ts_uploader.local_log import last_stable_offset
 
 _log = structlog.get_logger()
@@ -90,6 +91,22 @@ def walk_run(store: ObjectStore, catalog: PartitionCatalog, start: int, known: C
         position = step.end
         highest_base = max((base for base in (highest_base, *bases) if base is not None), default=None)
     return Run(position, highest_base, line.below(position), merged(holes), ends, latest)
+
+
+def still_true(known: Commit | None, reign: Reign, log_start: StoredLogStart | None) -> Commit | None:
+    """The last commit that this agent knew, where no other leader took the commit back since.
+
+    `log.start` shows that: no commit moves on under a lineage before `log.start` has it.
+
+    Args:
+        known: as the agent remembers it, over leaderships.
+        reign: the present one.
+        log_start: as it is in the store.
+    """
+    if known is None or known.topic_id != reign.topic_id:
+        return None
+    lineage = log_start.content.lineage if log_start is not None else None
+    return known if lineage == known.lineage or epoch_of(lineage) < epoch_of(known.lineage) else None
 
 
 def first_commit(commit: Commit, known: Commit | None, listing: Listing) -> Commit:

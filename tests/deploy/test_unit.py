@@ -42,3 +42,12 @@ def test_the_kernel_takes_the_agent_before_the_broker() -> None:
     said = settings(UNIT)
     assert int(said["OOMScoreAdjust"][0]) > 0
     assert int(said["CPUWeight"][0]) < 100 > int(said["IOWeight"][0])
+
+
+def test_u38_the_agent_starts_once_the_clock_is_set_and_only_a_refused_configuration_ends_it() -> None:
+    """Stores refuse requests that are signed at another time; what passes by itself is tried again for ever."""
+    said = settings(UNIT)
+    for relation in ("After", "Wants"):
+        assert {"network-online.target", "time-sync.target"} <= set(" ".join(said[relation]).split())
+    assert said["Restart"] == ["always"]
+    assert said["RestartPreventExitStatus"] == ["2"]

@@ -91,6 +91,13 @@ def test_each_link_leads_somewhere(page: Path) -> None:
 
 
 @every_page
+def test_no_two_headings_of_a_page_have_one_name(page: Path) -> None:
+    """A link would lead to the first of them."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    assert len(anchors(page)) == len(headings), [one for one in headings if headings.count(one) > 1]
+
+
+@every_page
 def test_each_file_that_is_named_exists(page: Path) -> None:
     """`tests/...`, `ts_uploader/...` and the like, in backticks."""
     rooms = "|".join(path.name for path in CHECKOUT.iterdir() if path.is_dir() and re.fullmatch(r"[a-z_]+", path.name))

@@ -22,8 +22,9 @@ from tests.faults.leaders import (
     wait_led,
     wait_reign_shipped,
 )
+from ts_common.commit import LogStart, decode_log_start
 from ts_local.cluster import LocalCluster, wait_for
-from ts_local.proxy.actions import Hold
+from ts_local.proxy.actions import CutBefore, Hold
 from ts_local.proxy.s3 import Rule, S3FaultProxy
 
 pytestmark = pytest.mark.usefixtures("mended")
@@ -177,6 +178,80 @@ def test_u26_u36_an_empty_or_outdated_last_replica_leads_and_its_later_records_a
         shown = assert_shown(archive, survived | later, end, partition)
         assert lines(shown) == (["kept", "later"] if survived else ["later"])
         assert shown[0].offset == 0
+
+
+def answer_to_last_commit(proxy: S3FaultProxy) -> int | None:
+    """The store's status; None before it answers."""
+    asked = [request for request in proxy.requests() if request.method == "PUT" and request.path.endswith("offset.wm")]
+    return asked[-1].server_status
+
+
+@pytest.mark.parametrize("name", [pytest.param("offset.wm", marks=pytest.mark.full), "log.start"])
+def test_u36_killed_before_either_write_with_a_late_agent_of_the_old_lineage_and_readers_in_between(
+    cluster: LocalCluster, archive_of: ArchiveOf, name: str
+) -> None:
+    """An empty replica leads, and its agent dies while it takes the commit and `log.start` back.
+
+    The agent of the former leader has a commit under way all the time, which lands then. Readers are shown the old line
+    as it was, or nothing; afterwards the new line from its beginning.
+    """
+    topic = f"between-{name.partition('.')[0]}"
+    archive = archive_of(topic)
+    cluster.create_topic(topic, assignment=[[1, 2]], config=UNCLEAN)
+    produce(cluster, topic, "deleted", 900)
+    active = bases(cluster, 1, topic)[-1]
+    cluster.delete_records(topic, {0: active})
+    wait_for(lambda: bases(cluster, 1, topic) == [active], "the closed segments to go", PATIENCE)
+    wait_in_sync(cluster, topic, 1, 2)
+    directory = cluster.brokers[2].partition_directory(topic, 0)
+    die(cluster, 2)
+    wait_led(cluster, topic, 1)
+    with S3FaultProxy(archive.s3) as of_late, S3FaultProxy(archive.s3) as of_next:
+        late = archive.agent(1, environment=of_late.environment())
+        lost = produce(cluster, topic, "lost", 900)
+        committed = archive.wait_until_shipped(1)
+        before = assert_shown(archive, lost, committed)
+        assert before[0].offset > 0
+        under_way = Hold()
+        of_late.script(Rule(under_way, methods={"PUT"}, target=r"offset\.wm$"))
+        lost |= produce(cluster, topic, "lost", 900)
+        wait_for(lambda: under_way.fired > 0, "a commit of the former leader's agent on its way", PATIENCE)
+        late.pause()
+
+        die(cluster, 1)
+        shutil.rmtree(directory)
+        cluster.brokers[2].start()
+        wait_led(cluster, topic, 2)
+        assert cluster.latest(topic, 0) == 0
+        killed_at = Hold(CutBefore())
+        of_next.script(Rule(killed_at, methods={"PUT"}, target=re.escape(name) + "$", times=None))
+        agent = archive.agent(2, environment=of_next.environment())
+        wait_for(lambda: killed_at.fired > 0, f"the agent to write {name}", PATIENCE)
+        agent.kill()
+        killed_at.release()
+        of_next.clear()
+        keys = archive.partition_keys()
+        start = archive.store.get(keys.log_start)[0]
+        went_back = name == "log.start"
+        assert archive.read() == ([] if went_back else before)
+
+        late.resume()
+        under_way.release()
+        wait_for(lambda: answer_to_last_commit(of_late) is not None, "the late commit to reach the store", PATIENCE)
+        assert (answer_to_last_commit(of_late) == 412) == went_back
+        shown = archive.read()
+        assert shown == [] if went_back else shown[: len(before)] == before
+        assert archive.store.get(keys.log_start)[0] == start
+
+        later = produce(cluster, topic, "later", 1700)
+        agent.start()
+        end = wait_reign_shipped(archive, 2)
+        seen = assert_shown(archive, later, end)
+    assert (lines(seen), seen[0].offset) == (["later"], 0)
+    commit, log_start = archive.commit(), decode_log_start(archive.store.get(keys.log_start)[0], keys.log_start)
+    assert commit is not None
+    assert commit.lineage is not None
+    assert log_start == LogStart(0, commit.lineage)
 
 
 def test_u32_two_unclean_elections_and_a_kill_between_two_segments_shipped_again(

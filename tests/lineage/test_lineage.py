@@ -12,6 +12,7 @@ from tests.lineage.kafka import Epochs, Log, history, shared_end
 from tests.lineage.model import Model
 from tests.lineage.scenarios import SCENARIOS
 from tests.lineage.search import Result, search
+from tests.lineage.state import State
 from ts_common.epochs import EpochLine
 
 # A run of minutes on this machine may be ten times slower on another.
@@ -101,6 +102,22 @@ def test_without_a_clause_its_counterexample_is_back(
     """One clause dropped, in the smallest scenario that has its counterexample."""
     result = violated(name, clause, broken)
     assert key_step in result.trace, f"{name} without {clause.name}: {result}"
+
+
+class StepsOnly(Model):
+    """What no single step may do; C6 would end the search before C7."""
+
+    def check(self, state: State) -> None:
+        """Ask nothing of a state."""
+
+
+def test_without_its_clause_a_late_agent_takes_the_lineage_of_log_start_down() -> None:
+    """C7: an agent of epoch 1 rebuilds the lost commit, and writes `log.start` over the one of epoch 3."""
+    model = StepsOnly(SCENARIOS[OPEN], ALL - {Clause.LATER_LOG_START})
+    result = search(model)
+    assert result.violation is not None, result
+    assert result.violation.broken == Property.S5, result
+    assert "agent 1: PUT log.start: 0 lineage [1,1,2], was 0 lineage [3,1,2]" in str(result.violation), result
 
 
 def test_each_clause_has_its_counterexample() -> None:

@@ -244,6 +244,14 @@ def test_u32_what_goes_back_is_compared_below_too(
     assert ask(commits, local).lost == (100, 300)
 
 
+def test_u40_a_damaged_object_far_below_is_no_reason_to_end_the_comparison(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """A Java uploader's, without metadata, whose bytes are none of a log: whole copies are compared all the same."""
+    store.put(KEYS.segment(SegmentName(1)), b"\xff" * 4096)
+    test_u32_what_an_earlier_leader_could_not_tell_this_log_tells(commits, store, local, 200, (100, 300))
+
+
 def test_a_last_batch_that_compaction_took_contradicts_nothing(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:

@@ -1,6 +1,7 @@
 """What exists nowhere any more (protocol rule 10): recorded, passed, and filled where somebody holds it after all."""
 
 import json
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import pytest
@@ -13,8 +14,10 @@ from ts_common.errors import PreconditionFailed, SegmentChanged
 from ts_common.object_keys import SegmentName
 from ts_common.plan import Hole, ReadRange
 from ts_common.segment_metadata import SegmentMetadata
-from ts_common.store.contract import ObjectStore
+from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectStream
+from ts_common.store.wrapped import WrappedStore
 from ts_common.view import open_view
+from ts_uploader.chapters import write_chapter
 from ts_uploader.commit import CommitLog
 from ts_uploader.events import AskStore, Committed, FillGap, PassGap, Position, Reign, Shipped
 
@@ -101,6 +104,40 @@ def test_what_stands_in_the_store_is_no_gap(commits: CommitLog, store: ObjectSto
     )
     steps = open_view(store, read_catalog(store, KEYS)).plan(0, 400)
     assert [type(step) for step in steps] == [ReadRange, Hole, ReadRange, Hole]
+
+
+class Counting(WrappedStore):
+    """Notes what is asked for."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner, threads=1)
+        self.asked: list[str] = []
+
+    def head(self, key: str) -> ObjectInfo:
+        """Noted."""
+        self.asked.append(key)
+        return super().head(key)
+
+    def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
+        """Noted."""
+        self.asked.append(key)
+        return super().open(key, byte_range)
+
+
+def test_a_gap_asks_no_segment_that_the_metadata_cache_knows(store: ObjectStore, local: LocalDirectory) -> None:
+    """Of a partition with many thousands of segments each gap would else cost as many requests."""
+    for base in range(0, 1000, 100):
+        put_segment(store, base, base + 100, (1, base))
+    write_chapter(store, KEYS, 1000)
+    commit = Commit(900, 1000, 1, EpochLine(((1, 0),)), 1000, ID, 2, 0, "theirs")
+    store.put(KEYS.commit, commit.encode())
+    store.put(KEYS.log_start, encode_log_start(0))
+    local.segments(1100, 1200)
+    local.epochs((1, 1100), (5, 1200))
+    counting = Counting(store)
+    commits = CommitLog(CLUSTER, 1, lambda _: counting)
+    assert pass_gap(commits, local, ask(commits, local), 1100).gaps == ((1000, 1100),)
+    assert [key for key in counting.asked if key.endswith(".log")] == []
 
 
 def test_what_reaches_above_the_next_offset_is_no_gap(

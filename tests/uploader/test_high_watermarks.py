@@ -70,6 +70,21 @@ def test_u28_the_first_other_file_is_not_believed_the_second_is(tracker: Tracker
     assert bases(tracker.observe(watermark(100))) == [0]
 
 
+@pytest.mark.parametrize("part", ["inode", "modified", "changed", "content"])
+def test_u28_a_file_is_another_one_by_any_of_its_signs(tracker: Tracker, part: str) -> None:
+    """Inodes alternate, since the broker writes a temporary file and renames it; an idle broker's figures stay."""
+    tracker.observe(epoch(NOW))
+
+    def file(number: int) -> HighWatermarks:
+        signs = {"inode": 1, "modified": 1, "changed": 1, "content": 1, part: number}
+        status = (signs["inode"], signs["modified"], signs["changed"])
+        return HighWatermarks(LOG_DIR, (status, signs["content"]), {("t", 0): 100})
+
+    assert tracker.observe(file(1)) == tracker.observe(file(1)) == tracker.observe(file(2)) == []
+    assert tracker.observe(file(2)) == []
+    assert tracker.observe(file(1)) != []
+
+
 def test_u28_a_file_that_was_written_before_the_epoch_and_read_after_it_is_none_of_the_two(tracker: Tracker) -> None:
     """The agent had not read it yet, so to the agent it is another one; the directory's listing says that it stood."""
     tracker.observe(watermark(10**6))

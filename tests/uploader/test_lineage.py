@@ -9,7 +9,7 @@ import pytest
 from tests.log_format import build
 from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
 from ts_common import catalog as catalogs
-from ts_common.catalog import read_catalog, read_commit
+from ts_common.catalog import StoredLogStart, read_catalog, read_commit
 from ts_common.commit import Commit, LogStart, decode_log_start, encode_log_start
 from ts_common.epochs import EpochLine
 from ts_common.errors import LineageUnsettled, OutcomeUnknown, PreconditionFailed, StoreUnavailable
@@ -20,7 +20,8 @@ from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.wrapped import WrappedStore
 from ts_common.view import open_view
 from ts_uploader.commit import CommitLog
-from ts_uploader.events import Asked, AskStore, Position, Reign
+from ts_uploader.events import Asked, AskStore, Position, Reign, Shipped, WriteCommit
+from ts_uploader.going_back import settle_log_start
 from ts_uploader.reign import ReignOver
 
 OLD = Lineage(3, 100, 250)
@@ -166,11 +167,25 @@ def test_u36_a_late_agent_of_the_old_lineage_is_refused(
     """What it read before is no condition any more, whatever of the two objects it writes."""
     write_commit(store, 300, (1, 120))
     write_log_start(store, 120)
+    local.segments(120, 300)
+    local.epochs((1, 120), (4, 300))
+    late = CommitLog(CLUSTER, 2, lambda _: store)
+    position = ask(late, local, 4).position
+    data, info = store.get(KEYS.log_start)
+    local.unlink(120, 300)
     empty_replica(local, 5)
     ask(commits, local, 5)
+    after = stored(store)
+    shipped = Shipped(TP, 0, Reign(4, ID, 0), 300, 400, 400, ((4, 300),), 400, 1, 0, 0.0)
+    with pytest.raises(ReignOver, match="is of leader epoch 5"):
+        late.write(WriteCommit(TP, 0, Reign(4, ID, 0), position, (shipped,)))
+    read = StoredLogStart(decode_log_start(data, "log.start"), info.etag)
+    with pytest.raises(PreconditionFailed):
+        settle_log_start(store, KEYS, read, Lineage(4, 120, 300), 120)
     local.epochs((4, 0))
     with pytest.raises(ReignOver, match="leader epoch 5"):
-        ask(CommitLog(CLUSTER, 2, lambda _: store), local, 4)
+        ask(late, local, 4)
+    assert stored(store) == after
 
 
 def test_u36_log_start_gets_the_lineage_also_where_its_number_stays(
@@ -336,6 +351,56 @@ def test_u30_a_rebuilt_commit_begins_a_lineage_though_it_lost_nothing(
     _, commit, start = rebuilt(commits, store, local)
     assert (commit.next_offset, commit.highest_base, commit.lineage) == (200, 100, Lineage(5, 200, 450))
     assert start.offset == 0
+
+
+@pytest.mark.parametrize("lineage", [Lineage(3, 200, 300), Lineage(1, 50, 60), None])
+def test_u30_a_known_commit_of_before_another_leader_took_it_back_is_not_believed(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory, lineage: Lineage | None
+) -> None:
+    """The commit is lost, and this agent leads again: `log.start` shows that the archive went another way since.
+
+    Its own log begins above and vouches for neither copy. Where nobody took the commit back, what it knew stays true.
+    """
+    write_log_start(store, 0, lineage)
+    put_segment(store, 0, 200, (1, 0))
+    put_segment(store, 200, 300, (1, 200))
+    put_segment(store, 200, 300, (3, 200), name=SegmentName(200, 3, 7))
+    put_segment(store, 300, 400, (3, 300))
+    local.segments(400, 500)
+    local.epochs((3, 400), (5, 500))
+    of_its_own = None if lineage is None or lineage.epoch == 3 else lineage
+    known = Commit(200, 300, 1, EpochLine(((1, 0),)), None, ID, 1, 0, "ours", (299, 7), lineage=of_its_own)
+    asked = commits.ask(AskStore(TP, 0, Reign(5, ID, 0), local.listing(), 0, known, 0))
+    went_another_way = lineage is not None and lineage.epoch == 3
+    assert asked.position.epochs == EpochLine(((1, 0), (3, 200 if went_another_way else 300), (5, 500)))
+
+
+def test_u30_what_a_known_commit_says_of_its_last_batch_is_not_taken_over_from_another_line(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Both lines end at 300: the dead batch's CRC in the rebuilt commit would stop the partition for good."""
+    write_log_start(store, 0, Lineage(3, 200, 300))
+    put_segment(store, 0, 200, (1, 0))
+    put_segment(store, 200, 300, (3, 200))
+    local.segments(300, 500)
+    local.epochs((3, 300), (5, 500))
+    known = Commit(200, 300, 1, EpochLine(((1, 0),)), 250, ID, 1, 0, "ours", (299, 7))
+    commits.ask(AskStore(TP, 0, Reign(5, ID, 0), local.listing(), 0, known, 0))
+    commit, _ = stored(store)
+    assert (commit.next_offset, commit.tail, commit.last_stable_offset == 250) == (300, None, False)
+
+
+def test_u40_a_damaged_object_far_below_ends_no_walk(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """A Java uploader's, without metadata, whose bytes are none of a log: it answers for nothing."""
+    write_log_start(store, 0)
+    for base in (0, 100):
+        put_segment(store, base, base + 100, (1, base))
+    store.put(KEYS.segment(SegmentName(1)), b"\xff" * 4096)
+    local.segments(0, 500)
+    local.epochs((1, 0), (5, 500))
+    assert rebuilt(commits, store, local)[1].next_offset == 200
 
 
 def test_u30_a_rebuilt_commit_goes_back_to_where_a_walk_mixed_two_lines(
