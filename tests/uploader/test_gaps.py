@@ -217,6 +217,28 @@ def test_a_filled_gap_gets_the_epochs_of_its_records(
     ]
 
 
+def test_a_filled_gap_gets_epochs_that_retention_cut_from_the_brokers_list(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """What lies in it was shipped from `.deleted` files too, below the log start, where the list now begins."""
+    pass_gap(commits, local, at_100(store, commits, local, 300, 400), 300)
+    local.unlink(300, 400)
+    local.segments(200, 320)
+    local.epochs((3, 200), (4, 250), (5, 300))
+    position = replace(ask(commits, local), gaps=((100, 300),))
+    run = (
+        shipped(100, 150, (1, 100), (2, 120)),
+        shipped(150, 200, (2, 150), (3, 180)),
+        shipped(200, 320, (3, 200), (4, 250), (5, 300)),
+    )
+    for done in run:
+        put_segment(store, done.base, done.end, *done.epochs)
+    filled = commits.fill_gap(FillGap(TP, 0, REIGN, position, local.listing(), (100, 300), run))
+    assert filled.position.epochs == EpochLine(((1, 0), (2, 120), (3, 180), (4, 250), (5, 300)))
+    steps = open_view(store, read_catalog(store, KEYS)).plan(0, 300)
+    assert not [step for step in steps if isinstance(step, Hole)]
+
+
 def test_a_filled_gap_is_weighed_by_whole_segments(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
