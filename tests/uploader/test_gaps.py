@@ -145,6 +145,33 @@ def test_u32_reigns_that_a_taken_back_commit_names_ahead_are_believed_before_wha
     assert committed.position.epochs == EpochLine(((1, 0), (2, 100), (3, 150), (4, 190), (5, 300)))
 
 
+def test_what_goes_on_as_this_log_does_is_believed_before_a_dead_leaders_reigns(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Seed 558: the commit was taken back, and names reigns of a line that another election ended.
+
+    A segment of the line that came back lives by its last epoch. A later leader of the dead line parts below it. By
+    the dead reigns it would part above, and readers would find a hole in place of the segment.
+    """
+    at_100(store, commits, local, 300, 400)
+    put_segment(store, 200, 350, (3, 200), (5, 280))
+    put_segment(store, 100, 150, (2, 100), (4, 120))
+    dead = EpochLine(((1, 0), (2, 100), (4, 120)))
+    store.put(KEYS.commit, Commit(0, 100, 4, dead, 100, ID, 2, 0, "taken back").encode())
+    local.epochs((5, 300))
+    passed = pass_gap(commits, local, ask(commits, local), 300)
+    assert passed.position.epochs == EpochLine(((1, 0), (2, 100), (3, 200), (5, 280)))
+    assert passed.gaps == ((120, 200),)  # the dead reign's records too
+    local.epochs((1, 0), (2, 100), (4, 120), (7, 500))
+    local.unlink(300, 400)
+    local.segments(0, 250, 450, 500)
+    asked = commits.ask(AskStore(TP, 0, replace(REIGN, epoch=7), local.listing(), 0, None, 0))
+    assert asked.lost == (120, 300)
+    view = open_view(store, read_catalog(store, KEYS))
+    steps = [step for step in view.plan(view.start, view.end) if isinstance(step, Hole)]
+    assert (view.end, steps) == (120, [])
+
+
 def test_a_gap_that_the_directory_shows_no_more_is_not_recorded(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
