@@ -71,6 +71,13 @@ class EpochLine:
         last = pairs[-1][0] if pairs else NO_EPOCH
         return EpochLine((*pairs, *(pair for pair in other.pairs if pair[1] >= at and pair[0] > last)))
 
+    def with_evidence(self, epoch: int, offset: int) -> "EpochLine":
+        """This list where it is known that `epoch` wrote `offset`; what that contradicts is left out."""
+        before = tuple(pair for pair in self.pairs if pair[1] < offset and pair[0] <= epoch)
+        after = tuple(pair for pair in self.pairs if pair[1] > offset and pair[0] > epoch)
+        here = () if before and before[-1][0] == epoch else ((epoch, offset),)
+        return EpochLine((*before, *here, *after))
+
     def end_of(self, epoch: int, log_end: int) -> tuple[int, int]:
         """What a leader with this list answers to "where did `epoch` end?" (Kafka's OffsetsForLeaderEpoch).
 

@@ -60,7 +60,7 @@ from ts_uploader.incarnation import IncarnationLog
 from ts_uploader.local_log import last_stable_offset, local_epochs
 from ts_uploader.log_start import restore_log_start, write_log_start
 from ts_uploader.losses import Losses
-from ts_uploader.next_commit import MILLISECONDS, check_own, line_of, next_commit
+from ts_uploader.next_commit import MILLISECONDS, check_own, line_of_log, next_commit
 from ts_uploader.reign import ReignOver, check_reign
 from ts_uploader.takeover import Run, ends_alike, first_commit, still_true, walk_run
 from ts_uploader.watch.scan import whole_listing
@@ -182,12 +182,12 @@ class CommitLog:
         check_reign(listing, task.reign)
         position = replace(task.position, gaps=tuple(gap for gap in task.position.gaps if gap != task.gap))
         start, end = max(task.gap[0], task.run[0].base), min(task.gap[1], task.run[-1].end, position.next_offset)
-        local = local_epochs(listing.directory) or line_of(task.run[0].epochs)
+        line = line_of_log(local_epochs(listing.directory), task.run)
         # Where the list begins above the gap it is silent up to there, and the gap's last epoch would seem to go on.
         until = end
         if position.epochs.pairs and position.epochs.at(end) is None:
             until = position.epochs.pairs[0][1]
-        epochs = position.epochs.continued(local, start).below(until).continued(position.epochs, until)
+        epochs = position.epochs.continued(line, start).below(until).continued(position.epochs, until)
         # As readers will see it: by all of a segment, also where it reaches beyond the gap.
         wrong = [
             done.base for done in task.run if epochs.live_end(done.epochs, done.base, done.end) < min(end, done.end)

@@ -13,11 +13,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import itemgetter
 
 import structlog
 
 from ts_common.catalog import PartitionCatalog, SegmentCopy, StoredSegment, describe
-from ts_common.epochs import EpochLine
+from ts_common.epochs import NO_EPOCH, EpochLine
 from ts_common.errors import PreconditionFailed
 from ts_common.gaps import Gap, merged
 from ts_common.object_keys import PartitionKeys
@@ -84,6 +85,7 @@ def describe_loss(
         epochs = epochs.continued(local, max(start, local.pairs[0][1]))
     # The epoch that begins right where the commit will end stays: another leader's log is compared by it.
     epochs = epochs.with_next(position.epochs, end + 1)
+    epochs = _vouched(epochs, copies, local, start, end)
     steps = unite(copies, epochs, start, end)
     asked_for = log_start_by_request(listing.log_dir, listing.partition)
     # Retention moves the log start too, to where a segment begins, and a checkpoint of before they went may name that.
@@ -95,6 +97,34 @@ def describe_loss(
         reason=_BY_REQUEST.format(asked_for) if by_request else _BY_RETENTION,
         by_request=by_request,
     )
+
+
+def _vouched(epochs: EpochLine, copies: Iterable[SegmentCopy], local: EpochLine, start: int, end: int) -> EpochLine:
+    """The list, with what it gives offsets of `[start, end)` by the copies that go on as this log does.
+
+    What a commit that was taken back names there is of a line that another election may have ended. Such a copy lives
+    all the same, by the epoch further up. A list that says otherwise would hide it from where a later leader parts.
+
+    Args:
+        epochs: the list.
+        copies: what stands in the range.
+        local: the epochs of this log.
+        start: the next offset; what the list says below it stays.
+        end: where the commit goes.
+    """
+    if not local.pairs:
+        return epochs
+    here = max(end, local.pairs[0][1])
+    before = max((epoch for epoch, _ in epochs.below(start)), default=NO_EPOCH)
+    for copy in copies:
+        theirs = copy.metadata.epochs or ()
+        bears = max((pair for pair in theirs if pair[1] <= here), key=itemgetter(1), default=(NO_EPOCH, 0))[0]
+        if copy.end <= here or bears != local.at(here):
+            continue
+        for epoch, first in theirs:
+            if start <= first < end and epoch >= max(before, 0) and epochs.at(first) not in {None, epoch}:
+                epochs = epochs.with_evidence(epoch, first)
+    return epochs
 
 
 def record_gaps(

@@ -77,3 +77,12 @@ def line_of(epochs: tuple[tuple[int, int], ...]) -> EpochLine:
         if epoch != NO_EPOCH and (not pairs or epoch > pairs[-1][0]):
             pairs.append((epoch, first))
     return EpochLine(tuple(pairs))
+
+
+def line_of_log(local: EpochLine | None, run: Sequence[Shipped]) -> EpochLine:
+    """The epochs of a log and of what was shipped from it.
+
+    Retention cuts the broker's list at the log start. Of `.deleted` files below that only their own batches tell.
+    """
+    shipped = line_of(tuple(pair for done in run for pair in done.epochs))
+    return shipped.continued(local, local.pairs[0][1]) if local is not None and local.pairs else shipped

@@ -84,6 +84,17 @@ def test_a_continuation_of_two_lists_of_one_line_knows_what_either_knows(
             assert found >= (first.at(offset) or 0)
 
 
+def test_evidence_of_one_offset_leaves_out_what_cannot_be_beside_it() -> None:
+    """Epochs never fall: no higher one began below, no lower one above; an epoch that goes on is named once."""
+    line = EpochLine(((1, 0), (4, 10), (6, 30), (7, 40)))
+    assert line.with_evidence(5, 20).pairs == ((1, 0), (4, 10), (5, 20), (6, 30), (7, 40))
+    assert line.with_evidence(3, 20).pairs == ((1, 0), (3, 20), (6, 30), (7, 40))
+    assert line.with_evidence(6, 20).pairs == ((1, 0), (4, 10), (6, 20), (7, 40))
+    assert line.with_evidence(1, 20).pairs == ((1, 0), (6, 30), (7, 40))
+    assert line.with_evidence(5, 30).pairs == ((1, 0), (4, 10), (5, 30), (7, 40))
+    assert line.with_evidence(4, 20) == line
+
+
 def test_reigns_that_begin_further_on_stay_named() -> None:
     """What lies below is one list's, later epochs from there on the other's."""
     future = EpochLine(((3, 8), (4, 11), (7, 14), (14, 17)))

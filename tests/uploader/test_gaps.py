@@ -182,6 +182,33 @@ def test_u32_reigns_that_a_taken_back_commit_names_ahead_are_believed_before_wha
     assert committed.position.epochs == EpochLine(((1, 0), (2, 100), (3, 150), (4, 190), (5, 300)))
 
 
+def test_what_goes_on_as_this_log_does_is_believed_before_a_dead_leaders_reigns(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Seed 558: the commit was taken back, and names reigns of a line that another election ended.
+
+    A segment of the line that came back lives by its last epoch. A later leader of the dead line parts below it. By
+    the dead reigns it would part above, and readers would find a hole in place of the segment.
+    """
+    at_100(store, commits, local, 300, 400)
+    put_segment(store, 200, 350, (3, 200), (5, 280))
+    put_segment(store, 100, 150, (2, 100), (4, 120))
+    dead = EpochLine(((1, 0), (2, 100), (4, 120)))
+    store.put(KEYS.commit, Commit(0, 100, 4, dead, 100, ID, 2, 0, "taken back").encode())
+    local.epochs((5, 300))
+    passed = pass_gap(commits, local, ask(commits, local), 300)
+    assert passed.position.epochs == EpochLine(((1, 0), (2, 100), (3, 200), (5, 280)))
+    assert passed.gaps == ((120, 200),)  # the dead reign's records too
+    local.epochs((1, 0), (2, 100), (4, 120), (7, 500))
+    local.unlink(300, 400)
+    local.segments(0, 250, 450, 500)
+    asked = commits.ask(AskStore(TP, 0, replace(REIGN, epoch=7), local.listing(), 0, None, 0))
+    assert asked.lost == (120, 300)
+    view = open_view(store, read_catalog(store, KEYS))
+    steps = [step for step in view.plan(view.start, view.end) if isinstance(step, Hole)]
+    assert (view.end, steps) == (120, [])
+
+
 def test_a_gap_that_the_directory_shows_no_more_is_not_recorded(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
@@ -252,6 +279,28 @@ def test_a_filled_gap_gets_the_epochs_of_its_records(
         (100, 150, Hole),
         (150, 300, ReadRange),
     ]
+
+
+def test_a_filled_gap_gets_epochs_that_retention_cut_from_the_brokers_list(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """What lies in it was shipped from `.deleted` files too, below the log start, where the list now begins."""
+    pass_gap(commits, local, at_100(store, commits, local, 300, 400), 300)
+    local.unlink(300, 400)
+    local.segments(200, 320)
+    local.epochs((3, 200), (4, 250), (5, 300))
+    position = replace(ask(commits, local), gaps=((100, 300),))
+    run = (
+        shipped(100, 150, (1, 100), (2, 120)),
+        shipped(150, 200, (2, 150), (3, 180)),
+        shipped(200, 320, (3, 200), (4, 250), (5, 300)),
+    )
+    for done in run:
+        put_segment(store, done.base, done.end, *done.epochs)
+    filled = commits.fill_gap(FillGap(TP, 0, REIGN, position, local.listing(), (100, 300), run))
+    assert filled.position.epochs == EpochLine(((1, 0), (2, 120), (3, 180), (4, 250), (5, 300)))
+    steps = open_view(store, read_catalog(store, KEYS)).plan(0, 300)
+    assert not [step for step in steps if isinstance(step, Hole)]
 
 
 def test_a_filled_gap_is_weighed_by_whole_segments(
