@@ -16,7 +16,7 @@ from operator import itemgetter
 
 import structlog
 
-from ts_common.catalog import PartitionCatalog, StoredSegment, read_snapshot
+from ts_common.catalog import PartitionCatalog, SegmentCopy, StoredSegment, read_snapshot
 from ts_common.commit import Commit
 from ts_common.epochs import NO_EPOCH, EpochLine
 from ts_common.errors import CorruptData, DataLoss, ObjectNotFound, SegmentChanged
@@ -192,6 +192,9 @@ def contradicted_from(store: ObjectStore, position: Position, listing: Listing) 
         CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: of stored segments.
     """
     epochs, local = position.epochs, local_epochs(listing.directory) or EpochLine()
+    unlisted = _contradicted_where_silent(store, position, listing, local)
+    if unlisted is not None:
+        return unlisted  # a list is silent only below where it begins
     lowest, end = listing.bases[0], position.next_offset
     starts = {max(start, lowest) for line in (epochs, local) for _, start in line}
     for offset in sorted(start for start in starts if start < end and _differ(epochs.at(start), local.at(start))):
@@ -202,12 +205,46 @@ def contradicted_from(store: ObjectStore, position: Position, listing: Listing) 
         catalog = read_snapshot(store, position.keys)
         below = [stored for stored in catalog.segments if stored.name.base <= here]
         for copy in describe_readable(store, catalog, below):
-            theirs = copy.metadata.epochs or ()
-            if here < epochs.live_end(theirs, copy.base, copy.end) and copy.dense:
-                bears = max((pair for pair in theirs if pair[1] <= here), key=itemgetter(1), default=(NO_EPOCH, 0))[0]
-                if _differ(bears, first.leader_epoch):
-                    return here
+            if _differ(_epoch_at(copy, here, epochs), first.leader_epoch):
+                return here
     return None
+
+
+def _contradicted_where_silent(
+    store: ObjectStore, position: Position, listing: Listing, local: EpochLine
+) -> int | None:
+    """The lowest such offset below where the run's list begins: there readers are shown whatever copy stands.
+
+    Epochs never fall along a log, and this log's list names none before its first batch. So no batch of this log at an
+    offset bears an epoch below the one that its list gives that offset, or above that of the first batch from there on.
+    """
+    if not local.pairs:
+        return None
+    start = max(position.log_start, listing.bases[0], local.pairs[0][1])
+    end = min([position.next_offset, *(first for _, first in position.epochs)])
+    if start >= end:
+        return None
+    catalog = read_snapshot(store, position.keys)
+    below = [stored for stored in catalog.segments if stored.name.base < end]
+    copies = [copy for copy in describe_readable(store, catalog, below) if copy.dense and copy.end > start]
+    starts = {start, *(first for _, first in local)}
+    starts |= {first for copy in copies for _, first in copy.metadata.epochs or ()}
+    for offset in sorted(first for first in starts if start <= first < end):
+        following = _first_batch(listing, offset)
+        highest = inf if following is None or following.leader_epoch == NO_EPOCH else following.leader_epoch
+        borne = (_epoch_at(copy, offset, position.epochs) for copy in copies)
+        if any(epoch is not None and not (local.at(offset) or 0) <= epoch <= highest for epoch in borne):
+            return offset
+    return None
+
+
+def _epoch_at(copy: SegmentCopy, offset: int, epochs: EpochLine) -> int | None:
+    """The epoch of a copy without a missing record at an offset that readers are shown of it; None where none is."""
+    theirs = copy.metadata.epochs or ()
+    if not copy.dense or not copy.base <= offset < epochs.live_end(theirs, copy.base, copy.end):
+        return None
+    epoch = max((pair for pair in theirs if pair[1] <= offset), key=itemgetter(1), default=(NO_EPOCH, 0))[0]
+    return None if epoch == NO_EPOCH else epoch
 
 
 def _differ(epoch: int | None, other: int | None) -> bool:
