@@ -274,6 +274,19 @@ def test_u32_where_the_list_is_silent_copies_are_compared(
     assert ask(commits, local).lost == (None if lost_from is None else (lost_from, 300))
 
 
+def test_u32_a_copy_that_begins_further_up_is_compared_where_it_begins(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Where the lists begin to differ nothing stands that could tell which one is right."""
+    committed(store, 300, (1, 0), (3, 200))
+    metadata = SegmentMetadata(100, ((1, 60),), 40, None, None, 0)
+    store.put(KEYS.segment(SegmentName(60)), b"", metadata=metadata.encode())
+    local.write(0, build.batch(0, [build.record(0)], epoch=1) + build.batch(50, [build.record(0)], epoch=2))
+    local.segments(200, 300)
+    local.epochs((1, 0), (2, 50), (3, 200), (5, 300))
+    assert ask(commits, local).lost == (60, 300)
+
+
 def test_u32_below_log_start_no_copy_is_compared(commits: CommitLog, store: ObjectStore, local: LocalDirectory) -> None:
     """The list is silent there since the view was cut, and nobody is shown what stands there."""
     committed(store, 300, (1, 0), (3, 200))
