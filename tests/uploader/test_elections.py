@@ -435,12 +435,18 @@ def test_u32_a_reign_that_was_lost_before_it_shipped_anything_is_forgotten(
     local.epochs((1, 0), (5, 320))
     asked = ask(commits, local)
     assert (asked.lost, asked.position.epochs) == (None, EpochLine(((1, 0), (5, 320))))
+    stands = asked.position.commit
+    assert isinstance(stands, Commit)
+    assert stands.last_stable_offset is None  # its own log told that one
     committed(store, 200, (1, 0), (2, 200), (3, 240))  # two of them
     assert ask(commits, local).position.epochs == EpochLine(((1, 0), (5, 320)))
     committed(store, 200, (1, 0), (3, 200))
     local.epochs((1, 0), (3, 200), (5, 320))
     compacted_log(local, (0, 1), (250, 3))
-    assert ask(commits, local).position.epochs == EpochLine(((1, 0), (3, 200)))
+    asked = ask(commits, local)
+    stands = asked.position.commit
+    assert isinstance(stands, Commit)
+    assert (stands.epochs, stands.last_stable_offset) == (EpochLine(((1, 0), (3, 200))), 0)
 
 
 @pytest.mark.parametrize(("records", "lost"), [(200, (100, 300)), (150, None)])
