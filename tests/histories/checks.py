@@ -303,21 +303,23 @@ class Checks:
             return False
         if any((line.at(offset) or 0) > epoch for at, line in archive.commits if at >= breaks[-1]):
             return False
-        return any(self._ignorant(archive, start, epochs, offset, epoch) for start, epochs in leader)
+        return any(self._ignorant(archive, commit, start, epochs, offset, epoch) for start, epochs in leader)
 
     def _ignorant(
-        self, archive: Archive, begin: int, epochs: Sequence[tuple[int, int]], offset: int, epoch: int
+        self, archive: Archive, commit: Commit, begin: int, epochs: Sequence[tuple[int, int]], offset: int, epoch: int
     ) -> bool:
         """Whether a log that begins at `begin` with a list of epochs contradicts no copy of this epoch at an offset.
 
-        Lists of epochs differ where compaction left nothing of one: only a copy without a gap contradicts a log.
+        Lists of epochs differ where compaction left nothing of one: only a copy without a gap contradicts a log, and
+        only where it lives.
         """
         begun = {start: epoch for epoch, start in epochs}
         here = max((start for start in begun if start <= offset), default=None)
         if offset < begin or here is None or begun[here] <= epoch:
             return True
+        said = commit.epochs.at(offset)
         return not any(
-            len(copy.content) == copy.end - copy.base
+            len(copy.content) == copy.end - copy.base and said in {None, copy.content[offset].epoch}
             for copy in archive.copies.values()
             if copy.base <= offset < copy.end
         )
