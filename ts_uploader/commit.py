@@ -249,10 +249,14 @@ class CommitLog:
             return self._go_back(store, task, listing, position, end, start)
         check_tail(commit, listing)
         position = self._settle(store, position, start, listing)
-        position = replace(position, epochs=living_epochs(position, listing))
+        living = living_epochs(position, listing)
+        is_lost, position = living != position.epochs, replace(position, epochs=living)
         if commit.epoch < task.reign.epoch:
             # The reign is made known before anything is shipped: what a former one has under way is refused then.
             following = next_commit(position, (), task.reign, self._broker)
+            if is_lost:  # the last stable offset was that reign's too, in whose log other transactions were open
+                stable = last_stable_offset(listing.directory, commit.next_offset)
+                following = replace(following, last_stable_offset=stable)
             position = self._put(task.partition, position, following)
         return Asked(task.partition, task.generation, task.reign, position)
 

@@ -11,12 +11,13 @@ Logs of magic 0 and 1 bear no epochs. There the bytes decide: the last committed
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import inf
 from operator import itemgetter
 
 import structlog
 
-from ts_common.catalog import PartitionCatalog, StoredSegment, read_snapshot
+from ts_common.catalog import PartitionCatalog, SegmentCopy, StoredSegment, read_snapshot
 from ts_common.commit import Commit
 from ts_common.epochs import NO_EPOCH, EpochLine
 from ts_common.errors import CorruptData, DataLoss, ObjectNotFound, SegmentChanged
@@ -187,27 +188,54 @@ def contradicted_from(store: ObjectStore, position: Position, listing: Listing) 
     could not tell. One who holds those offsets can. Only a copy without a missing record is evidence: elsewhere lists
     of epochs differ because compaction left nothing of one.
 
+    Epochs never fall along a log, and its list names none before its first batch. So no batch at an offset bears an
+    epoch below the one that this log's list gives it, or above that of this log's first batch from there on.
+
     Raises:
         SegmentChanged: a local segment is gone: look again.
         CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: of stored segments.
     """
-    epochs, local = position.epochs, local_epochs(listing.directory) or EpochLine()
-    lowest, end = listing.bases[0], position.next_offset
-    starts = {max(start, lowest) for line in (epochs, local) for _, start in line}
-    for offset in sorted(start for start in starts if start < end and _differ(epochs.at(start), local.at(start))):
-        first = _first_batch(listing, offset, end)
-        here = max(offset, first.base_offset) if first is not None else end
-        if first is None or here >= end or not _differ(epochs.at(here), first.leader_epoch):
-            continue
-        catalog = read_snapshot(store, position.keys)
-        below = [stored for stored in catalog.segments if stored.name.base <= here]
-        for copy in describe_readable(store, catalog, below):
-            theirs = copy.metadata.epochs or ()
-            if here < epochs.live_end(theirs, copy.base, copy.end) and copy.dense:
-                bears = max((pair for pair in theirs if pair[1] <= here), key=itemgetter(1), default=(NO_EPOCH, 0))[0]
-                if _differ(bears, first.leader_epoch):
-                    return here
+    local = local_epochs(listing.directory) or EpochLine()
+    doubtful = list(_doubtful(position, local, listing.bases[0]))
+    if not doubtful:
+        return None
+    catalog = read_snapshot(store, position.keys)
+    below = [stored for stored in catalog.segments if stored.name.base < doubtful[-1].stop]
+    copies = [copy for copy in describe_readable(store, catalog, below) if copy.dense]
+    begun = {first for copy in copies for _, first in copy.metadata.epochs or ()}
+    for stretch in doubtful:
+        for offset in sorted({stretch.start, *(first for first in begun if first in stretch)}):
+            others = {_epoch_at(copy, offset, position.epochs) for copy in copies} - {NO_EPOCH, local.at(offset)}
+            if others and (min(others) < (local.at(offset) or 0) or max(others) > _highest_from(listing, offset)):
+                return offset
     return None
+
+
+def _doubtful(position: Position, local: EpochLine, lowest: int) -> Iterator[range]:
+    """The offsets of the view to which this log's list gives an epoch, and the run's list another one or none.
+
+    Where the run's list is silent, readers are shown whatever copy stands.
+    """
+    begin, end = max(position.log_start, lowest), position.next_offset
+    starts = {start for line in (position.epochs, local) for _, start in line}
+    bounds = [begin, *sorted(start for start in starts if begin < start < end), end]
+    for start, stop in pairwise(bounds):
+        if local.at(start) is not None and position.epochs.at(start) not in {NO_EPOCH, local.at(start)}:
+            yield range(start, stop)
+
+
+def _epoch_at(copy: SegmentCopy, offset: int, epochs: EpochLine) -> int:
+    """The epoch of a copy without a missing record at an offset that readers are shown of it; -1 where none is."""
+    theirs = copy.metadata.epochs or ()
+    if not copy.base <= offset < epochs.live_end(theirs, copy.base, copy.end):
+        return NO_EPOCH
+    return max((pair for pair in theirs if pair[1] <= offset), key=itemgetter(1), default=(NO_EPOCH, 0))[0]
+
+
+def _highest_from(listing: Listing, offset: int) -> float:
+    """The epoch of a log's first batch that ends at or above an offset: none below bears a higher one."""
+    first = _first_batch(listing, offset)
+    return inf if first is None or first.leader_epoch == NO_EPOCH else first.leader_epoch
 
 
 def _differ(epoch: int | None, other: int | None) -> bool:

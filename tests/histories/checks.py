@@ -311,18 +311,17 @@ class Checks:
         """Whether a log that begins at `begin` with a list of epochs contradicts no copy of this epoch at an offset.
 
         Lists of epochs differ where compaction left nothing of one: only a copy without a gap contradicts a log, and
-        an agent looks where an epoch of either list begins.
+        only where it lives.
         """
         begun = {start: epoch for epoch, start in epochs}
         here = max((start for start in begun if start <= offset), default=None)
         if offset < begin or here is None or begun[here] <= epoch:
             return True
-        starts = {max(start, begin) for start in begun} | {start for _, start in commit.epochs}
-        looked = max((start for start in starts if start <= offset), default=offset)
+        said = commit.epochs.at(offset)
         return not any(
-            len(copy.content) == copy.end - copy.base
+            len(copy.content) == copy.end - copy.base and said in {None, copy.content[offset].epoch}
             for copy in archive.copies.values()
-            if copy.base <= looked < copy.end
+            if copy.base <= offset < copy.end
         )
 
     def _rows(self, archive: Archive, view: PartitionView) -> Iterator[Row | Hole]:

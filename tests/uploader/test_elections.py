@@ -252,6 +252,61 @@ def test_u40_a_damaged_object_far_below_is_no_reason_to_end_the_comparison(
     test_u32_what_an_earlier_leader_could_not_tell_this_log_tells(commits, store, local, 200, (100, 300))
 
 
+@pytest.mark.parametrize(
+    ("base", "epochs", "records", "lost_from"),
+    [
+        pytest.param(0, ((1, 0),), 100, 50, id="an older reign's, where compaction left nothing here"),
+        pytest.param(60, ((1, 60),), 40, 60, id="one that begins further up"),
+        pytest.param(0, ((3, 0),), 100, 0, id="a later reign's"),
+        pytest.param(0, ((1, 0), (2, 60)), 100, 50, id="both reigns'"),
+        pytest.param(0, ((1, 0), (2, 50)), 100, None, id="this log's own"),
+        pytest.param(0, ((1, 0),), 90, None, id="one that may have nothing there"),
+    ],
+)
+def test_u32_where_the_list_is_silent_copies_are_compared(
+    commits: CommitLog,
+    store: ObjectStore,
+    local: LocalDirectory,
+    base: int,
+    epochs: tuple[tuple[int, int], ...],
+    records: int,
+    lost_from: int | None,
+) -> None:
+    """A leader whose log began above took the commit back, and nobody knew what of the copies below it was dead."""
+    committed(store, 300, (3, 200))
+    metadata = SegmentMetadata(100, epochs, records, None, None, 0)
+    store.put(KEYS.segment(SegmentName(base)), b"", metadata=metadata.encode())
+    local.write(0, build.batch(0, [build.record(0)], epoch=1) + build.batch(80, [build.record(0)], epoch=2))
+    local.segments(200, 300)
+    local.epochs((1, 0), (2, 50), (3, 200), (5, 300))
+    assert ask(commits, local).lost == (None if lost_from is None else (lost_from, 300))
+
+
+def test_u32_a_copy_that_begins_further_up_is_compared_where_it_begins(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Where the lists begin to differ nothing stands that could tell which one is right."""
+    committed(store, 300, (1, 0), (3, 200))
+    metadata = SegmentMetadata(100, ((1, 60),), 40, None, None, 0)
+    store.put(KEYS.segment(SegmentName(60)), b"", metadata=metadata.encode())
+    local.write(0, build.batch(0, [build.record(0)], epoch=1) + build.batch(50, [build.record(0)], epoch=2))
+    local.segments(200, 300)
+    local.epochs((1, 0), (2, 50), (3, 200), (5, 300))
+    assert ask(commits, local).lost == (60, 300)
+
+
+def test_u32_below_log_start_no_copy_is_compared(commits: CommitLog, store: ObjectStore, local: LocalDirectory) -> None:
+    """The list is silent there since the view was cut, and nobody is shown what stands there."""
+    committed(store, 300, (1, 0), (3, 200))
+    store.put(KEYS.log_start, encode_log_start(100))
+    metadata = SegmentMetadata(100, ((1, 0),), 100, None, None, 0)
+    store.put(KEYS.segment(SegmentName(0)), b"", metadata=metadata.encode())
+    local.write(0, build.batch(0, [build.record(0)], epoch=0) + build.batch(80, [build.record(0)], epoch=1))
+    local.segments(200, 300)
+    local.epochs((0, 0), (1, 80), (3, 200), (5, 300))
+    assert ask(commits, local).lost is None
+
+
 def test_a_last_batch_that_compaction_took_contradicts_nothing(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
@@ -388,12 +443,18 @@ def test_u32_a_reign_that_was_lost_before_it_shipped_anything_is_forgotten(
     local.epochs((1, 0), (5, 320))
     asked = ask(commits, local)
     assert (asked.lost, asked.position.epochs) == (None, EpochLine(((1, 0), (5, 320))))
+    stands = asked.position.commit
+    assert isinstance(stands, Commit)
+    assert stands.last_stable_offset is None  # its own log told that one
     committed(store, 200, (1, 0), (2, 200), (3, 240))  # two of them
     assert ask(commits, local).position.epochs == EpochLine(((1, 0), (5, 320)))
     committed(store, 200, (1, 0), (3, 200))
     local.epochs((1, 0), (3, 200), (5, 320))
     compacted_log(local, (0, 1), (250, 3))
-    assert ask(commits, local).position.epochs == EpochLine(((1, 0), (3, 200)))
+    asked = ask(commits, local)
+    stands = asked.position.commit
+    assert isinstance(stands, Commit)
+    assert (stands.epochs, stands.last_stable_offset) == (EpochLine(((1, 0), (3, 200))), 0)
 
 
 @pytest.mark.parametrize(("records", "lost"), [(200, (100, 300)), (150, None)])
