@@ -33,6 +33,7 @@ from ts_common.gaps import merged
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys, PartitionKeys
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
+from ts_uploader.beginnings import Beginnings
 from ts_uploader.divergence import WHAT_TO_DO, check_tail, is_legacy, living_epochs, past_end
 from ts_uploader.events import (
     Asked,
@@ -95,6 +96,7 @@ class CommitLog:
         self._store_of = store_of
         self._recorded = recorded
         self._losses = Losses(lost)
+        self._beginnings = Beginnings()
         self._incarnations = IncarnationLog(keys)
 
     def ask(self, task: AskStore) -> Asked:
@@ -117,6 +119,7 @@ class CommitLog:
         keys = self._keys.partition(task.partition, self._incarnations.directory(store, topic, listing, task.reign))
         commit, etag = read_commit(store, keys)
         if isinstance(commit, Commit):
+            self._beginnings.over(task.partition)
             asked = self._go_on(store, keys, commit, etag, task, listing)
         else:
             asked = self._begin(store, read_snapshot(store, keys, (commit, etag)), task, listing)
@@ -272,9 +275,13 @@ class CommitLog:
         keys, stood = catalog.keys, catalog.stored_log_start
         if stood is not None:
             check_lineage(stood, keys, task.reign)
-        if stood is not None and catalog.commit is None and not catalog.segments:
+        is_empty = catalog.commit is None and not catalog.segments
+        if stood is not None and is_empty:
+            self._beginnings.saw_empty(task.partition, task.reign, stood)
             return self._begin_empty(store, keys, stood, task, listing)
         start = stood or write_log_start(store, keys, LogStart(_first_log_start(catalog, task)))
+        if is_empty:
+            self._beginnings.saw_empty(task.partition, task.reign, start)
         known = still_true(task.known, task.reign, stood)
         task = replace(task, known=known)
         run = walk_run(store, catalog, start.content.offset, known)
@@ -303,8 +310,11 @@ class CommitLog:
         # as any gap is, in this reign or a later one.
         below = [(low, min(high, end)) for low, high in run.holes if low < end]
         self._recorded(record_gaps(store, keys, below, GONE_AGAIN, self._broker))
-        if stood is not None or end < run.next_offset:
+        is_rebuilt = stood is not None and not self._beginnings.never_had_a_commit(task.partition, task.reign, catalog)
+        if is_rebuilt or end < run.next_offset:
             return self._go_back(store, task, listing, position, end, start, run.ends)
+        if run.highest_base is None:
+            return Asked(task.partition, task.generation, task.reign, position)
         commit = next_commit(replace(position, epochs=living_epochs(position, listing)), (), task.reign, self._broker)
         # Not while there is a hole below what a foreign one names: readers would see less than they do.
         named = catalog.commit.highest_base if isinstance(catalog.commit, ForeignCommit) else 0
@@ -378,6 +388,7 @@ class CommitLog:
     def _put(self, partition: TopicPartition, position: Position, commit: Commit) -> Position:
         """Write a commit over the one that `position` was read from; the position that it describes."""
         check_own(partition, commit.epochs.pairs, commit.epoch)
+        self._beginnings.over(partition)
         store = self._store_of(partition.topic)
         condition = IfAbsent() if position.etag is None else IfMatch(position.etag)
         try:

@@ -302,7 +302,7 @@ def test_u27_a_log_that_lands_after_the_other_brokers_is_refused(
     """Another leader with other boundaries committed other bytes under the same name meanwhile; those stay."""
     topic = f"late-leader-{repetition}"
     # One upload at a time: nothing stands in the store when the other agent begins.
-    archive = archive_of(topic, proxy=proxy, properties=IMPATIENT | ONE_THREAD)
+    archive = archive_of(topic, proxy=proxy, properties=ONE_THREAD)
     cluster.create_topic(topic, assignment=[[1, 2]])
     cluster.produce(topic, records(1500), partition=0, config={"batch.size": 4000})
     wait_for(

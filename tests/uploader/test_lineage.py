@@ -447,6 +447,48 @@ def test_u34_with_latest_a_rebuilt_commit_ships_nothing_that_no_agent_ever_shipp
     assert (commit.next_offset, start.offset) == (250 if begins == 200 else begins, begins)
 
 
+@pytest.mark.parametrize(
+    ("epoch", "restarted", "begins"),
+    [
+        pytest.param(5, False, False, id="the same leadership"),
+        pytest.param(5, True, True, id="another life of the agent"),
+        pytest.param(6, False, True, id="another leadership"),
+    ],
+)
+def test_an_upload_that_fails_before_the_first_commit_begins_no_lineage(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory, epoch: int, restarted: bool, begins: bool
+) -> None:
+    """Only who saw the archive empty in this leadership knows that no commit was lost."""
+    local.segments(0, 100, 200, 300)
+    local.epochs((5, 0))
+    assert ask(commits, local, 5).position.next_offset == 0
+    put_segment(store, 100, 200, (5, 0))
+    local.epochs((5, 0), *(() if epoch == 5 else ((epoch, 300),)))
+    commits = CommitLog(CLUSTER, 1, lambda _: store) if restarted else commits
+    assert ask(commits, local, epoch).position.next_offset == 0
+    commit, _ = read_commit(store, KEYS)
+    lineage = commit.lineage if isinstance(commit, Commit) else None
+    assert lineage == (Lineage(epoch, 0, 200) if begins else None)
+
+
+@pytest.mark.parametrize("raised", [False, True])
+def test_u30_a_commit_that_was_written_and_lost_in_one_leadership_begins_a_lineage(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory, raised: bool
+) -> None:
+    """Neither once this agent saw a commit, nor where `log.start` is another object than the one that stood alone."""
+    local.segments(0, 100, 200)
+    local.epochs((5, 0))
+    ask(commits, local, 5)
+    put_segment(store, 0, 100, (5, 0))
+    if raised:
+        write_log_start(store, 50)
+    else:
+        assert ask(commits, local, 5).position.next_offset == 100
+        store.delete([KEYS.commit])
+    ask(commits, local, 5)
+    assert stored(store)[0].lineage is not None
+
+
 def test_the_first_takeover_of_a_foreign_commit_begins_no_lineage(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
