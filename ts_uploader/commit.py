@@ -46,7 +46,7 @@ from ts_uploader.events import (
     Task,
     WriteCommit,
 )
-from ts_uploader.gaps import GONE_AGAIN, describe_loss, fillable, record_gaps, still_missing
+from ts_uploader.gaps import ENDED, GONE_AGAIN, describe_loss, fillable, record_gaps, still_missing, unanswered
 from ts_uploader.going_back import (
     begins_below,
     check_later_segments,
@@ -198,6 +198,11 @@ class CommitLog:
         if wrong:
             log.error("a gap was filled with epochs that do not fit", partition=str(task.partition), segments=wrong)
         elif epochs != position.epochs:
+            # Above the gap the list was silent, and whatever copy stands there was shown; now it names an epoch.
+            store, keys = self._store_of(task.partition.topic), position.keys
+            ended = unanswered(store, read_snapshot(store, keys), epochs, end, until) if until > end else ()
+            self._recorded(record_gaps(store, keys, ended, ENDED, self._broker))
+            position = replace(position, gaps=(*position.gaps, *ended))
             commit = replace(next_commit(position, (), task.reign, self._broker), epochs=epochs)
             position = self._put(task.partition, position, commit)
         if not wrong:

@@ -32,6 +32,10 @@ GONE_AGAIN = (
     "what was committed here is in the store no more: a Java uploader wrote a shorter segment over it, or it was "
     "removed; a broker that still holds it ships it again"
 )
+ENDED = (
+    "what the archive held here is of another leader, whose records an election lost; a broker that has the right ones "
+    "ships them"
+)
 _BY_REQUEST = "DeleteRecords moved the log start to {} before the segments were shipped"
 _BY_RETENTION = "retention or DeleteRecords took the segments before they were shipped"
 _MILLISECONDS = 1000
@@ -186,6 +190,27 @@ def still_missing(
         copies = describe_readable(store, catalog, catalog.segments[max(0, first - _NEAREST) : last])
         missing += [(step.start, step.end) for step in unite(copies, epochs, start, end) if isinstance(step, Hole)]
     return merged(missing)
+
+
+def unanswered(
+    store: ObjectStore, catalog: PartitionCatalog, epochs: EpochLine, start: int, end: int
+) -> tuple[tuple[int, int], ...]:
+    """The ranges of `[start, end)` that no copy and no gap record answers for by a list of epochs.
+
+    Args:
+        store: where the segments lie.
+        catalog: what lies there.
+        epochs: the list.
+        start: of what is asked about.
+        end: likewise.
+
+    Raises:
+        ObjectNotFound, StoreUnavailable, AccessDenied: of the segments that stand there.
+    """
+    below = [segment for segment in catalog.segments if segment.name.base < end]
+    copies = [copy for copy in describe_readable(store, catalog, below) if copy.end > start]
+    holes = merged((step.start, step.end) for step in unite(copies, epochs, start, end) if isinstance(step, Hole))
+    return tuple(hole for hole in holes if not any(low <= hole[0] and hole[1] <= high for low, high in catalog.gaps))
 
 
 def describe_readable(

@@ -27,7 +27,7 @@ from ts_common.segment_metadata import decode_metadata
 from ts_common.store.contract import IfAbsent, ObjectStore
 from ts_common.transactions import find_hidden, stable_end
 from ts_common.view import PartitionView, open_view
-from ts_uploader.events import AskStore, PassGap, Ship, Task, WriteCommit
+from ts_uploader.events import AskStore, FillGap, PassGap, Ship, Task, WriteCommit
 from ts_uploader.tracker import CHECKPOINT_SECONDS
 
 
@@ -164,8 +164,8 @@ class Checks:
     def _gap(self, archive: Archive, name: str, work: Work) -> None:
         parsed = parse_gap_name(name)
         assert parsed is not None
-        if isinstance(work.task, AskStore):
-            return  # what a Java uploader wrote over
+        if isinstance(work.task, AskStore | FillGap):
+            return  # what a Java uploader wrote over, or what turns out to be another leader's
         assert isinstance(work.task, PassGap)
         if not self._leads(archive, work.task, work):
             return  # it leads no more; the commit that follows is refused
