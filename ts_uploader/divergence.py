@@ -28,7 +28,6 @@ from ts_common.object_keys import PartitionKeys
 from ts_common.store.contract import ObjectStore
 from ts_uploader.events import Listing, Position, Reign
 from ts_uploader.gaps import describe_readable
-from ts_uploader.hanging import goes_on_with
 from ts_uploader.local_log import last_index_entries, local_epochs, log_end
 from ts_uploader.segment_file import OpenLog, open_log
 
@@ -52,7 +51,7 @@ def past_end(store: ObjectStore, position: Position, listing: Listing, reign: Re
     end = shared_end(position.epochs, next_offset, listing)
     if end is None:
         return shared_end_by_bytes(store, read_snapshot(store, position.keys), next_offset, listing)
-    end = min(end, _later_than(position, listing, next_offset), _above_what_follows(position, listing))
+    end = min(end, _later_than(position, listing, next_offset))
     if end < next_offset:
         if is_compacted_away(position, end, listing, reign):
             return next_offset
@@ -75,18 +74,6 @@ def _later_than(position: Position, listing: Listing, none: int) -> int:
         return none
     vouched = position.commit.epoch
     return next((start for epoch, start in local_epochs(listing.directory) or () if epoch > vouched), none)
-
-
-def _above_what_follows(position: Position, listing: Listing) -> int:
-    """Where the run's epochs rise above the one that this log goes on with; the next offset where they do not.
-
-    Retention cuts the broker's list where the live log begins. Of `.deleted` files below that, behind the next offset,
-    only their batches tell. Epochs never fall along a log, so what the run has of a higher one an election lost.
-    """
-    epoch = goes_on_with(listing, position.epochs, position.next_offset)
-    if epoch is None:
-        return position.next_offset
-    return min((first for above, first in position.epochs if above > epoch), default=position.next_offset)
 
 
 def shared_end(epochs: EpochLine, next_offset: int, listing: Listing) -> int | None:

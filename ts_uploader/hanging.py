@@ -136,38 +136,13 @@ def find_hanging(
         SegmentChanged: the lowest live segment is gone.
         OSError: it cannot be read.
     """
-    files = _look_through(listing, next_offset, wanted)
+    lowest, directory = listing.bases[0], listing.directory
+    looks = (_look_at(directory, base, next_offset, wanted) for base in listing.deleted if base < lowest)
+    files = [file for file in looks if file is not None]
     living: dict[int, int | None] = {file.base: file.stretches[0].epoch for file in files if file.stretches}
     living = {base: epoch for base, epoch in living.items() if base in seen}
-    living[listing.bases[0]] = _begins_with(listing.directory, listing.bases[0])
+    living[lowest] = _begins_with(directory, lowest)
     return tuple(file for file in hanging(files, living, epochs, next_offset) if file.end > wanted)
-
-
-def goes_on_with(listing: Listing, epochs: EpochLine, next_offset: int) -> int | None:
-    """The leader epoch of the first batch behind the next offset in `.deleted` files that hang; None without one.
-
-    Args:
-        listing: of its directory; whole.
-        epochs: as in `hanging`.
-        next_offset: as in `hanging`.
-
-    Raises:
-        SegmentChanged, OSError: as `find_hanging`.
-    """
-    lowest = listing.bases[0]
-    if lowest <= next_offset or not listing.deleted[:1] < listing.bases[:1]:
-        return None
-    files = {file.base: file for file in _look_through(listing, next_offset, next_offset)}
-    found = hanging(files.values(), {lowest: _begins_with(listing.directory, lowest)}, epochs, next_offset)
-    borne = (stretch for each in found for stretch in files[each.base].stretches if stretch.end > next_offset)
-    return next((stretch.epoch for stretch in borne if stretch.epoch != NO_EPOCH), None)
-
-
-def _look_through(listing: Listing, next_offset: int, wanted: int) -> list[DeletedFile]:
-    """The `.deleted` files below the lowest live segment, as far as they are there."""
-    below = (base for base in listing.deleted if base < listing.bases[0])
-    looks = (_look_at(listing.directory, base, next_offset, wanted) for base in below)
-    return [file for file in looks if file is not None]
 
 
 def lowest_held(listing: Listing, epochs: EpochLine, next_offset: int, begin: int) -> int:

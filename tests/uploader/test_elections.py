@@ -295,19 +295,6 @@ def test_u32_a_copy_that_begins_further_up_is_compared_where_it_begins(
     assert ask(commits, local).lost == (60, 300)
 
 
-@pytest.mark.parametrize(("epoch", "lost"), [(2, (60, 100)), (4, None)])
-def test_u32_what_deleted_files_go_on_with_contradicts_a_later_epoch_below(
-    commits: CommitLog, store: ObjectStore, local: LocalDirectory, epoch: int, lost: tuple[int, int] | None
-) -> None:
-    """Retention cut the broker's list above the next offset: only the files that hang tell that epoch 4 was lost."""
-    committed(store, 100, (1, 0), (4, 60))
-    local.write(200, build.batch(200, [build.record(n) for n in range(50)], epoch=epoch))
-    local.write(250, build.batch(250, [build.record(0)], epoch=5))
-    local.rename(200)
-    local.epochs((5, 250))
-    assert ask(commits, local).lost == lost
-
-
 def test_u32_below_log_start_no_copy_is_compared(commits: CommitLog, store: ObjectStore, local: LocalDirectory) -> None:
     """The list is silent there since the view was cut, and nobody is shown what stands there."""
     committed(store, 300, (1, 0), (3, 200))
