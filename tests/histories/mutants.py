@@ -75,22 +75,28 @@ def _mutated(mutant: Mutant, function: FunctionType) -> Any:
 
 
 def try_mutant(mutant: Mutant, seed: int, histories: int) -> Fate:
-    """Run histories until one notices.
+    """Run histories until one notices. One that fails without the mutant, too, notices nothing.
 
     Raises:
         Stale: see there.
     """
     began = time.monotonic()
-    with applied(mutant):
-        for number in range(seed, seed + histories):
-            try:
-                with _limit(_LONGEST_SECONDS):
-                    failure = run(number, draw(number, STEPS))
-            except _TooLong:
-                return Fate(mutant, seed, number, "never ends", time.monotonic() - began)
-            if failure is not None:
-                return Fate(mutant, seed, number, str(failure.error)[:110], time.monotonic() - began)
+    for number in range(seed, seed + histories):
+        with applied(mutant):
+            because = _noticed(number)
+        if because and not _noticed(number):
+            return Fate(mutant, seed, number, because, time.monotonic() - began)
     return Fate(mutant, seed, None, "", time.monotonic() - began)
+
+
+def _noticed(number: int) -> str:
+    """What a history raises; empty where all is well."""
+    try:
+        with _limit(_LONGEST_SECONDS):
+            failure = run(number, draw(number, STEPS))
+    except _TooLong:
+        return "never ends"
+    return "" if failure is None else str(failure.error)[:110]
 
 
 class _TooLong(BaseException):
