@@ -71,6 +71,8 @@ def compare(old: Path, name: str, count: int) -> list[tuple[str, float, float, f
     found = rounds({"old": lambda: measure(old, name), "new": lambda: measure(_HERE, name)}, count)
     rows = []
     for what, figure in found["new"][0].items():
+        if what not in found["old"][0]:  # it was measured otherwise there
+            continue
         before, now = (statistics.median(each[what].found for each in found[side]) for side in ("old", "new"))
         worse = before / now if figure.at_least else now / before
         rows.append((f"{name}: {what}", before, now, worse, figure.unit))
