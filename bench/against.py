@@ -1,9 +1,9 @@
 """`python -m bench.against OLD NAME...`: the figures of another checkout and of this one, side by side.
 
 Each benchmark is run in both checkouts, in turns and `--rounds` times. Each checkout has its own environment and code
-of the benchmark: `make test-parts` has to have run in OLD. Compared are the medians of the figures that the
-benchmarks hold to a bound. Exits with 1 where one is worse than the other checkout's by more than `--percent`, unless
-its benchmark stands in `--print-only`.
+of the benchmark: run `make test-parts` in OLD first. The command compares the medians of the figures that the
+benchmarks hold to a bound. It exits with 1 if one is worse by more than `--percent`. A benchmark that `--print-only`
+names is printed only.
 """
 
 import argparse
@@ -39,7 +39,7 @@ class Figure:
 
 
 def figures(printed: str) -> dict[str, Figure]:
-    """What stands in the table that `bench.pairs.print_goals` prints, by name.
+    """Parse the table that `bench.pairs.print_goals` prints, by name.
 
     Raises:
         ValueError: there is no such table.

@@ -10,8 +10,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
+from operator import itemgetter
 
 NO_EPOCH = -1
+
+
+def epoch_borne(copy: Iterable[tuple[int, int]], offset: int) -> int:
+    """The leader epoch that a copy's own (epoch, first base offset with it) pairs give an offset; -1 below them all."""
+    pairs = (pair for pair in copy if pair[1] <= offset)
+    return max(pairs, key=itemgetter(1), default=(NO_EPOCH, 0))[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -281,12 +281,11 @@ class CommitLog:
         if stood is not None:
             check_lineage(stood, keys, task.reign)
         is_empty = catalog.commit is None and not catalog.segments
-        if stood is not None and is_empty:
-            self._beginnings.saw_empty(task.partition, task.reign, stood)
-            return self._begin_empty(store, keys, stood, task, listing)
         start = stood or write_log_start(store, keys, LogStart(_first_log_start(catalog, task)))
         if is_empty:
             self._beginnings.saw_empty(task.partition, task.reign, start)
+        if stood is not None and is_empty:
+            return self._begin_empty(store, keys, stood, task, listing)
         known = still_true(task.known, task.reign, stood)
         task = replace(task, known=known)
         run = walk_run(store, catalog, start.content.offset, known)

@@ -13,13 +13,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import inf
-from operator import itemgetter
 
 import structlog
 
 from ts_common.catalog import PartitionCatalog, SegmentCopy, StoredSegment, read_snapshot
 from ts_common.commit import Commit
-from ts_common.epochs import NO_EPOCH, EpochLine
+from ts_common.epochs import NO_EPOCH, EpochLine, epoch_borne
 from ts_common.errors import CorruptData, DataLoss, ObjectNotFound, SegmentChanged
 from ts_common.fetch import ResumableReader
 from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, parse_header
@@ -229,7 +228,7 @@ def _epoch_at(copy: SegmentCopy, offset: int, epochs: EpochLine) -> int:
     theirs = copy.metadata.epochs or ()
     if not copy.base <= offset < epochs.live_end(theirs, copy.base, copy.end):
         return NO_EPOCH
-    return max((pair for pair in theirs if pair[1] <= offset), key=itemgetter(1), default=(NO_EPOCH, 0))[0]
+    return epoch_borne(theirs, offset)
 
 
 def _highest_from(listing: Listing, offset: int) -> float:

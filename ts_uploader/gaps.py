@@ -13,12 +13,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from operator import itemgetter
 
 import structlog
 
 from ts_common.catalog import PartitionCatalog, SegmentCopy, StoredSegment, describe
-from ts_common.epochs import NO_EPOCH, EpochLine
+from ts_common.epochs import NO_EPOCH, EpochLine, epoch_borne
 from ts_common.errors import PreconditionFailed
 from ts_common.gaps import Gap, merged
 from ts_common.object_keys import PartitionKeys
@@ -122,8 +121,7 @@ def _vouched(epochs: EpochLine, copies: Iterable[SegmentCopy], local: EpochLine,
     before = max((epoch for epoch, _ in epochs.below(start)), default=NO_EPOCH)
     for copy in copies:
         theirs = copy.metadata.epochs or ()
-        bears = max((pair for pair in theirs if pair[1] <= here), key=itemgetter(1), default=(NO_EPOCH, 0))[0]
-        if copy.end <= here or bears != local.at(here):
+        if copy.end <= here or epoch_borne(theirs, here) != local.at(here):
             continue
         for epoch, first in theirs:
             if start <= first < end and epoch >= max(before, 0) and epochs.at(first) not in {None, epoch}:
