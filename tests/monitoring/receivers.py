@@ -2,9 +2,11 @@
 
 import socket
 import socketserver
+import struct
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from typing import Any
 
 from ts_local.ports import LOOPBACK
 
@@ -23,6 +25,29 @@ def graphite(port: int = 0) -> Iterator[tuple[int, list[str]]]:
         thread.start()
         try:
             yield server.server_address[1], lines
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
+def hanging_up() -> Iterator[int]:
+    """A port that reads a byte of each connection and resets it."""
+
+    class HangUp(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(1)
+            self.request.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    class Server(socketserver.TCPServer):
+        def shutdown_request(self, request: Any) -> None:
+            self.close_request(request)  # without the orderly end that a shutdown would be
+
+    with Server((LOOPBACK, 0), HangUp) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield server.server_address[1]
         finally:
             server.shutdown()
             thread.join()

@@ -1,6 +1,7 @@
 """Metrics that are sent to Graphite, to StatsD, and by a class of one's own."""
 
 import math
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.registry import Collector
 from structlog.testing import capture_logs
 
-from tests.monitoring.receivers import datagrams, graphite, statsd
+from tests.monitoring.receivers import datagrams, graphite, hanging_up, statsd
 from ts_common.config import parse_config
 from ts_common.errors import ConfigurationError
 from ts_local.ports import LOOPBACK, free_port
@@ -133,6 +134,19 @@ def test_a_server_that_is_away_is_said_once_and_found_when_it_comes(kind: type[M
     ]
     assert log[0]["port"] == port
     assert "ConnectionRefusedError" in log[0]["error"]
+
+
+def test_no_socket_stays_open_where_graphite_cuts_the_connection() -> None:
+    """Not even as long as the error is at hand: the report is longer than what both kernels hold for a peer."""
+    registry = CollectorRegistry()
+    gauge = Gauge("gauge", "Gauge.", ["name"], registry=registry)
+    for number in range(16):
+        gauge.labels(f"{number}{'n' * 1_000_000}").set(number)
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(ConnectionError) as cut, hanging_up() as port:
+        GraphiteReporter(config(port)).report(registry)
+    assert cut.value is not None
+    assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
 class Own(MetricsReporter):

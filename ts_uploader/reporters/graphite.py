@@ -1,12 +1,17 @@
 """Metrics for Graphite, in its plaintext protocol over TCP: `<prefix>.<name>.<label>.<value> <number> <seconds>`.
 
-prometheus-client's own bridge writes the lines; with tags they are Graphite 1.1's, `<prefix>.<name>;<label>=<value>`.
+With tags the name is Graphite 1.1's, `<prefix>.<name>;<label>=<value>`. The protocol is a line of text, and
+prometheus-client's bridge leaves its socket open where a server cuts the connection, so it is written here.
 """
 
-from prometheus_client.bridge.graphite import GraphiteBridge
+import socket
+import time
+from collections.abc import Iterator
+
 from prometheus_client.registry import Collector
 
 from ts_uploader.reporters.contract import MetricsReporter
+from ts_uploader.reporters.names import path, safe_labels
 
 PORT = 2003
 _SECONDS = 5.0
@@ -16,10 +21,20 @@ class GraphiteReporter(MetricsReporter):
     """One connection for each report."""
 
     def report(self, metrics: Collector) -> None:
-        """As the contract says; raises OSError where the server cannot be reached."""
-        address = (self.config.host, self.config.port or PORT)
-        bridge = GraphiteBridge(address, registry=metrics, timeout_seconds=_SECONDS, tags=self.config.tags)
-        bridge.push(self.config.prefix)
+        """As the contract says; raises OSError where the server cannot be reached, or does not take it all."""
+        lines = "".join(self._lines(metrics, int(time.time()))).encode()
+        with socket.create_connection((self.config.host, self.config.port or PORT), _SECONDS) as connection:
+            connection.sendall(lines)
 
     def close(self) -> None:
         """Nothing is held between two reports."""
+
+    def _lines(self, metrics: Collector, seconds: int) -> Iterator[str]:
+        for family in metrics.collect():
+            for sample in family.samples:
+                labels = safe_labels(sample)
+                if self.config.tags:
+                    tags = "".join(f";{label}={value}" for label, value in labels)
+                    yield f"{path(self.config.prefix, sample)}{tags} {float(sample.value)} {seconds}\n"
+                else:
+                    yield f"{path(self.config.prefix, sample, labels)} {float(sample.value)} {seconds}\n"

@@ -7,7 +7,6 @@ what the kernel says of a server that is not there, so it is written here.
 Bucket counts of histograms are not sent: a StatsD server would make a counter of each. Their sums and counts are.
 """
 
-import re
 import socket
 from collections.abc import Iterator
 
@@ -15,11 +14,11 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from ts_uploader.reporters.contract import MetricsReporter, ReporterConfig
+from ts_uploader.reporters.names import path, safe_labels
 
 PORT = 8125
 # What fits into one frame of Ethernet, so that no datagram is cut into pieces: 1,500 less the headers of IPv6 and UDP.
 _DATAGRAM_BYTES = 1_432
-_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 _COUNTED = ("_total", "_sum", "_count")
 
 
@@ -79,9 +78,8 @@ class StatsdReporter(MetricsReporter):
                     yield f"{name}:{more:.15g}|c{tags}".encode()
 
     def _name(self, sample: Sample) -> tuple[str, str]:
-        parts = [self.config.prefix] if self.config.prefix else []
-        parts.append(sample.name)
-        labels = sorted((label, _NOT_IN_NAMES.sub("_", value)) for label, value in sample.labels.items())
-        if self.config.tags:
-            return ".".join(parts), "|#" + ",".join(f"{label}:{value}" for label, value in labels) if labels else ""
-        return ".".join([*parts, *(part for pair in labels for part in pair)]), ""
+        labels = safe_labels(sample)
+        if not self.config.tags:
+            return path(self.config.prefix, sample, labels), ""
+        tags = ",".join(f"{label}:{value}" for label, value in labels)
+        return path(self.config.prefix, sample), f"|#{tags}" if tags else ""
