@@ -152,7 +152,8 @@ class EpochLine:
         left. Behind that offset, the first batch of another epoch than this list gives it begins what is dead. The
         epoch of a batch is compared at its first offset and, since this list may change within the copy's stretch of
         one epoch, at each start of a pair of this list. Epoch -1 (old magic) agrees with nothing and contradicts
-        nothing. Without pairs (a foreign commit) nothing is dead here.
+        nothing. Without pairs (a foreign commit) nothing is dead here. Below the first pair nothing is known but that
+        epochs never fall: a batch of a later epoch than that pair's is dead.
         """
         starts = [(epoch, first) for epoch, first in copy if first < end]
         if not starts:  # a segment that compaction emptied
@@ -173,7 +174,10 @@ class EpochLine:
             begin = max(first, start)
             for offset in (begin, *(pair_start for _, pair_start in self.pairs if begin < pair_start < last)):
                 here = self.at(offset)
-                if here not in {None, NO_EPOCH, epoch}:
+                if here is None:  # below the list nothing lives of a later epoch than its first
+                    if self.pairs and epoch > self.pairs[0][0] != NO_EPOCH:
+                        return offset
+                elif here not in {NO_EPOCH, epoch}:
                     return offset
         return end
 

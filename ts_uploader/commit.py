@@ -186,11 +186,12 @@ class CommitLog:
         position = replace(task.position, gaps=tuple(gap for gap in task.position.gaps if gap != task.gap))
         start, end = max(task.gap[0], task.run[0].base), min(task.gap[1], task.run[-1].end, position.next_offset)
         line = line_of_log(local_epochs(listing.directory), task.run)
+        begin, line = _begun_in_gap(position.epochs, line, task.gap[0], start)
         # Where the list begins above the gap it is silent up to there, and the gap's last epoch would seem to go on.
         until = end
         if position.epochs.pairs and position.epochs.at(end) is None:
             until = position.epochs.pairs[0][1]
-        epochs = position.epochs.continued(line, start).below(until).continued(position.epochs, until)
+        epochs = position.epochs.continued(line, begin).below(until).continued(position.epochs, until)
         # As readers will see it: by all of a segment, also where it reaches beyond the gap.
         wrong = [
             done.base for done in task.run if epochs.live_end(done.epochs, done.base, done.end) < min(end, done.end)
@@ -450,6 +451,24 @@ def _look_again(task: AskStore | PassGap | FillGap) -> Listing:
 def _lowest(listing: Listing) -> int:
     """The lowest offset that may be a log's; what bears `.deleted` may be part of it."""
     return min((*listing.bases[:1], *listing.deleted[:1]))
+
+
+def _begun_in_gap(epochs: EpochLine, line: EpochLine, gap: int, start: int) -> tuple[int, EpochLine]:
+    """Where what fills a gap begins for a list, and its line from there on.
+
+    Epochs never fall. What a list names in a gap above the epoch of the first record that fills it lives there no more.
+
+    Args:
+        epochs: the list.
+        line: of what fills the gap.
+        gap: where the gap begins.
+        start: the first offset that is filled.
+    """
+    lowest = line.from_offset(start).pairs[:1]
+    higher = [first for epoch, first in epochs.below(start) if first >= gap and lowest and epoch > lowest[0][0]]
+    if not higher:
+        return start, line
+    return higher[0], EpochLine(((lowest[0][0], higher[0]), *(pair for pair in line if pair[1] > lowest[0][1])))
 
 
 def _committed(task: Task, position: Position) -> Committed:

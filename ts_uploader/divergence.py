@@ -27,6 +27,7 @@ from ts_common.object_keys import PartitionKeys
 from ts_common.store.contract import ObjectStore
 from ts_uploader.events import Listing, Position, Reign
 from ts_uploader.gaps import describe_readable
+from ts_uploader.hanging import hanging_epochs
 from ts_uploader.local_log import last_index_entries, local_epochs, log_end
 from ts_uploader.segment_file import OpenLog, open_log
 
@@ -75,6 +76,26 @@ def _later_than(position: Position, listing: Listing, none: int) -> int:
     return next((start for epoch, start in local_epochs(listing.directory) or () if epoch > vouched), none)
 
 
+def log_epochs(epochs: EpochLine, next_offset: int, listing: Listing) -> EpochLine | None:
+    """The epochs of a log with its `.deleted` files that hang above the next offset; None without a checkpoint.
+
+    Retention cuts the broker's list where the live log begins. What those files bear is of the same log, and may be all
+    that contradicts an epoch of the run: epochs never fall.
+
+    Args:
+        epochs: the run's.
+        next_offset: its end.
+        listing: of the log.
+
+    Raises:
+        SegmentChanged: the lowest live segment is gone: look again.
+    """
+    local = local_epochs(listing.directory)
+    if local is None or not local.pairs or local.pairs[0][1] <= next_offset:
+        return local
+    return hanging_epochs(listing, epochs, next_offset).continued(local, local.pairs[0][1])
+
+
 def shared_end(epochs: EpochLine, next_offset: int, listing: Listing) -> int | None:
     """Up to which offset a run is this log's past; None where no epochs tell, and bytes must.
 
@@ -89,7 +110,7 @@ def shared_end(epochs: EpochLine, next_offset: int, listing: Listing) -> int | N
     """
     if not epochs.pairs:
         return None
-    local = local_epochs(listing.directory)
+    local = log_epochs(epochs, next_offset, listing)
     if local is None:
         # A follower whose disk was replaced has none either, until it fetches its first batch.
         raise SegmentChanged(

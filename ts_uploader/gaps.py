@@ -25,6 +25,7 @@ from ts_common.plan import Hole, unite
 from ts_common.store.contract import IfAbsent, ObjectStore
 from ts_common.view import living_line
 from ts_uploader.events import Listing, Position
+from ts_uploader.hanging import begins_with
 from ts_uploader.local_log import local_epochs, log_start_by_request
 
 GONE_AGAIN = (
@@ -74,9 +75,19 @@ def describe_loss(
     below = [segment for segment in catalog.segments if segment.name.base < end]
     copies = [copy for copy in describe_readable(store, catalog, below) if copy.end > start]
     local = local_epochs(listing.directory) or EpochLine()
-    # Epochs never fall as offsets rise: below this log's first epoch nothing of a higher one lives.
-    line = living_line(copies, most=local.pairs[0][0] if local.pairs else None)
+    # Epochs never fall as offsets rise: below what this log holds nothing of a higher one lives.
+    most = begins_with(listing, end)
     epochs = position.epochs
+    if most in {None, NO_EPOCH}:
+        most = local.pairs[0][0] if local.pairs else None
+    else:  # what a commit that was taken back names above that was lost, too
+        epochs = EpochLine(tuple(pair for pair in epochs if pair[1] < start or pair[0] <= most or pair[1] >= end))
+    line = living_line(copies, most=most)
+    if epochs.pairs and epochs.pairs[0][1] > start:
+        # Where a commit that was taken back names none, the copies do, as where no commit has a list.
+        first, begin = epochs.pairs[0]
+        lower = living_line(copies, most=first if most is None else min(first, most))
+        epochs = lower.from_offset(start).below(begin).continued(epochs, begin)
     if epochs.pairs and epochs.pairs[-1][1] >= start:
         # A commit that was taken back names the reigns that follow its next offset, up to the one that took it back:
         # what an election lost stays lost.

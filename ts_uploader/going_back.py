@@ -15,9 +15,9 @@ from ts_common.commit import Commit, LogStart
 from ts_common.lineage import Lineage, epoch_of
 from ts_common.object_keys import PartitionKeys
 from ts_common.store.contract import IfMatch, ObjectStore
-from ts_uploader.divergence import first_disagreement, past_end, rewound
+from ts_uploader.divergence import first_disagreement, log_epochs, past_end, rewound
 from ts_uploader.events import Listing, Position, Reign
-from ts_uploader.local_log import last_stable_offset, local_epochs, log_end
+from ts_uploader.local_log import last_stable_offset, log_end
 from ts_uploader.next_commit import next_commit
 from ts_uploader.reign import ReignOver
 
@@ -157,7 +157,7 @@ def gone_back(
         next_commit(position, (), reign, broker),
         highest_base=highest_base,
         next_offset=end,
-        epochs=rewound(position.epochs, end, local_epochs(listing.directory)),
+        epochs=rewound(position.epochs, end, log_epochs(position.epochs, position.next_offset, listing)),
         last_stable_offset=last_stable_offset(listing.directory, containing),
         tail=None,
         lineage=Lineage(reign.epoch, end, highest),

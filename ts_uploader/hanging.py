@@ -136,13 +136,47 @@ def find_hanging(
         SegmentChanged: the lowest live segment is gone.
         OSError: it cannot be read.
     """
-    lowest, directory = listing.bases[0], listing.directory
-    looks = (_look_at(directory, base, next_offset, wanted) for base in listing.deleted if base < lowest)
-    files = [file for file in looks if file is not None]
+    files = _look_through(listing, next_offset, wanted)
     living: dict[int, int | None] = {file.base: file.stretches[0].epoch for file in files if file.stretches}
     living = {base: epoch for base, epoch in living.items() if base in seen}
-    living[lowest] = _begins_with(directory, lowest)
+    living[listing.bases[0]] = begins_with(listing, listing.bases[0])
     return tuple(file for file in hanging(files, living, epochs, next_offset) if file.end > wanted)
+
+
+def hanging_epochs(listing: Listing, epochs: EpochLine, next_offset: int) -> EpochLine:
+    """The epochs above the next offset of the `.deleted` files that hang, where they begin below the run's last one.
+
+    Where they do not, they contradict nothing, and their batches are not read.
+
+    Args:
+        listing: of its directory; whole.
+        epochs: as in `hanging`.
+        next_offset: as in `hanging`.
+
+    Raises:
+        SegmentChanged, OSError: as `find_hanging`.
+    """
+    lowest, run = listing.bases[0], epochs.below(next_offset).pairs
+    if not run or not listing.deleted[:1] < listing.bases[:1]:
+        return EpochLine()
+    files = {file.base: file for file in _look_through(listing, next_offset, next_offset)}
+    found = hanging(files.values(), {lowest: begins_with(listing, lowest)}, epochs, next_offset)
+    above = [each.base for each in found if each.end > next_offset]
+    if not above or files[above[0]].stretches[0].epoch >= run[-1][0]:
+        return EpochLine()
+    pairs: list[tuple[int, int]] = []
+    for file in _look_through(listing, lowest, next_offset):
+        for stretch in file.stretches if file.base in above else ():
+            if stretch.end > next_offset and stretch.epoch > (pairs[-1][0] if pairs else NO_EPOCH):
+                pairs.append((stretch.epoch, max(stretch.first, next_offset)))
+    return EpochLine(tuple(pairs))
+
+
+def _look_through(listing: Listing, whole_below: int, wanted: int) -> list[DeletedFile]:
+    """The `.deleted` files below the lowest live segment that are still there; arguments as those of `_stretches`."""
+    below = (base for base in listing.deleted if base < listing.bases[0])
+    looks = (_look_at(listing.directory, base, whole_below, wanted) for base in below)
+    return [file for file in looks if file is not None]
 
 
 def lowest_held(listing: Listing, epochs: EpochLine, next_offset: int, begin: int) -> int:
@@ -243,13 +277,22 @@ def _last_positions(directory: Path, base: int) -> tuple[int, ...]:
         os.close(index)
 
 
-def _begins_with(directory: Path, base: int) -> int | None:
-    """The epoch of a live segment's first batch; of one without a batch, what the broker's checkpoint says."""
-    with open_log(directory, base) as log, suppress(CorruptData, ValueError):
+def begins_with(listing: Listing, base: int) -> int | None:
+    """The epoch of the first batch of a segment, live or `.deleted`; without a batch, what the checkpoint says of it.
+
+    Args:
+        listing: of its directory.
+        base: of the segment.
+
+    Raises:
+        SegmentChanged: it is gone.
+        OSError: it cannot be read.
+    """
+    with open_log(listing.directory, base, deleted=base not in listing.bases) as log, suppress(CorruptData, ValueError):
         first = next(_headers(log, 0), None)
         if first is not None:
             return first.leader_epoch
-    local = local_epochs(directory)
+    local = local_epochs(listing.directory)
     return local.at(base) if local is not None else None
 
 

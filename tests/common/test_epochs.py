@@ -128,6 +128,14 @@ def test_without_a_list_nothing_is_dead() -> None:
     assert EpochLine().live_end(((4, 0),), 0, 10) == 10
 
 
+def test_below_the_list_a_later_epoch_than_its_first_is_dead() -> None:
+    """Epochs never fall along a log: the list begins with epoch 2 at 100, so epoch 3 wrote nothing below."""
+    line = EpochLine(((2, 100),))
+    assert line.live_end(((3, 40),), 40, 90) == 40
+    assert line.live_end(((1, 40), (3, 60)), 40, 90) == 60
+    assert line.live_end(((1, 40), (2, 60)), 40, 90) == 90
+
+
 def test_a_copy_without_a_batch_has_nothing_dead() -> None:
     """Compaction emptied it, and whoever wrote it left no word of epochs."""
     assert LINE.live_end((), 0, 200) == 200
@@ -171,7 +179,7 @@ def test_r05_a_copy_lives_up_to_the_last_offset_at_which_it_agrees_with_the_list
     """Reading rule 2, offset by offset: what agrees vouches for all below; behind it the first contradiction ends it.
 
     An offset agrees where the copy's own epochs name it and the list gives it the same; -1 agrees with nothing and
-    contradicts nothing.
+    contradicts nothing. Epochs never fall, so below the list's first pair a later epoch than that pair's contradicts.
     """
     line, end = EpochLine(pairs), start + length
     copy = sorted(copy, key=lambda pair: pair[1])
@@ -184,7 +192,13 @@ def test_r05_a_copy_lives_up_to_the_last_offset_at_which_it_agrees_with_the_list
 
     agreed = [offset for offset in range(end) if named(offset) == listed(offset) != NO_EPOCH]
     behind = range(max([start, *(offset + 1 for offset in agreed)]), end)
-    contradicts = (o for o in behind if NO_EPOCH not in {named(o), listed(o)} and named(o) != listed(o))
+
+    def contradicted(offset: int) -> bool:
+        if pairs and offset < pairs[0][1]:
+            return named(offset) > pairs[0][0] != NO_EPOCH
+        return NO_EPOCH not in {named(offset), listed(offset)} and named(offset) != listed(offset)
+
+    contradicts = (offset for offset in behind if contradicted(offset))
     assert line.live_end(copy, start, end) == next(contradicts, end)
 
 

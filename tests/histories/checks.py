@@ -54,6 +54,7 @@ class Archive:
         stood_at: its offset.
         furthest: (epoch, next offset) of the newest commit.
         commits: (epoch, epochs) of the commits.
+        known: by epoch, what the log beside the agent of a commit was like: it decides before it writes.
         copies: the `.log` objects.
     """
 
@@ -65,6 +66,7 @@ class Archive:
     stood_at: int = 0
     furthest: tuple[int, int] = (-1, -1)
     commits: list[tuple[int, EpochLine]] = field(default_factory=list)
+    known: dict[int, set[tuple[int, tuple[tuple[int, int], ...]]]] = field(default_factory=dict)
     copies: dict[str, Copy] = field(default_factory=dict)
 
 
@@ -254,6 +256,8 @@ class Checks:
         view = open_view(self._store, read_catalog(self._store, archive.keys))
         assert archive.start is not None
         assert view.start <= archive.start, f"rows from {archive.start} on are hidden: the view begins at {view.start}"
+        leader = archive.known.setdefault(commit.epoch, set()) | set(leader)
+        archive.known[commit.epoch] = leader
         shown: dict[int, Batch] = {}
         gaps: set[int] = set()
         expected = view.start

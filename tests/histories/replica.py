@@ -248,6 +248,7 @@ class Replica:
 
     def _begin_fully(self, offset: int) -> None:
         gone = self.bases
+        self.codec.closed.add(tuple(self.segments[self.active]))  # no record comes to it any more
         self.segments = {}
         self._end = offset
         self.epochs = [pair for pair in self.epochs if pair[1] < offset]

@@ -295,6 +295,31 @@ def test_u32_a_copy_that_begins_further_up_is_compared_where_it_begins(
     assert ask(commits, local).lost == (60, 300)
 
 
+@pytest.mark.parametrize(
+    ("epoch", "lost", "epochs"),
+    [(2, (60, 100), ((1, 0), (2, 200), (3, 230), (5, 250))), (4, None, ((1, 0), (4, 60)))],
+    ids=["a lower epoch", "the run's last epoch"],
+)
+def test_u32_what_deleted_files_hold_contradicts_a_later_epoch_below(
+    commits: CommitLog,
+    store: ObjectStore,
+    local: LocalDirectory,
+    epoch: int,
+    lost: tuple[int, int] | None,
+    epochs: tuple[tuple[int, int], ...],
+) -> None:
+    """Retention cut the broker's list above the next offset: only the files that hang tell that epoch 4 was lost."""
+    committed(store, 100, (1, 0), (4, 60))
+    batches = [build.batch(200, [build.record(n) for n in range(30)], epoch=epoch)]
+    batches.append(build.batch(230, [build.record(n) for n in range(20)], epoch=max(epoch, 3)))
+    local.write(200, b"".join(batches))
+    local.write(250, build.batch(250, [build.record(0)], epoch=5))
+    local.rename(200)
+    local.epochs((5, 250))
+    asked = ask(commits, local)
+    assert (asked.lost, asked.position.epochs) == (lost, EpochLine(epochs))
+
+
 def test_u32_below_log_start_no_copy_is_compared(commits: CommitLog, store: ObjectStore, local: LocalDirectory) -> None:
     """The list is silent there since the view was cut, and nobody is shown what stands there."""
     committed(store, 300, (1, 0), (3, 200))

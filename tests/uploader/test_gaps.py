@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.log_format import build
 from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
 from ts_common.catalog import read_catalog, read_commit
 from ts_common.commit import Commit, encode_log_start
@@ -209,6 +210,40 @@ def test_what_goes_on_as_this_log_does_is_believed_before_a_dead_leaders_reigns(
     assert (view.end, steps) == (120, [])
 
 
+def test_u05_below_the_list_of_a_taken_back_commit_the_copies_tell_what_lives(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The list begins above the gap. Of two copies of an offset the later epoch lives, but none above the list's."""
+    put_segment(store, 0, 100, (1, 0))
+    put_segment(store, 40, 80, (2, 40))
+    put_segment(store, 50, 200, (6, 50))  # of a line that an election ended
+    taken_back = Commit(0, 0, 4, EpochLine(((4, 350),)), 0, ID, 2, 0, "taken back")
+    store.put(KEYS.commit, taken_back.encode())
+    store.put(KEYS.log_start, encode_log_start(0))
+    local.segments(300, 400)
+    local.epochs((3, 300), (4, 350), (7, 400))
+    reign = replace(REIGN, epoch=7)
+    position = commits.ask(AskStore(TP, 0, reign, local.listing(), 0, None, 0)).position
+    passed = commits.pass_gap(PassGap(TP, 0, reign, position, local.listing(), 300))
+    assert passed.gaps == ((80, 300),)
+    assert passed.position.epochs == EpochLine(((1, 0), (2, 40), (3, 300), (4, 350)))
+
+
+def test_u05_what_a_taken_back_commit_names_above_what_the_log_holds_was_lost(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Another election ended epoch 4 before anything of it was shipped: the file behind the gap is of epoch 3."""
+    at_100(store, commits, local, 300, 400)
+    taken_back = Commit(0, 100, 4, EpochLine(((1, 0), (4, 150))), 100, ID, 2, 0, "taken back")
+    store.put(KEYS.commit, taken_back.encode())
+    local.write(250, build.batch(250, [build.record(n) for n in range(50)], epoch=3))
+    local.write(300, build.batch(300, [build.record(0)], epoch=5))
+    local.rename(250)
+    local.epochs((5, 300))
+    passed = pass_gap(commits, local, ask(commits, local), 250)
+    assert (passed.gaps, passed.position.epochs) == (((100, 250),), EpochLine(((1, 0),)))
+
+
 def test_a_gap_that_the_directory_shows_no_more_is_not_recorded(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
@@ -338,6 +373,27 @@ def test_a_filled_gap_does_not_speak_for_what_the_list_is_silent_on(
     commits.fill_gap(FillGap(TP, 0, REIGN, position, local.listing(), (0, 100), run))
     steps = open_view(store, read_catalog(store, KEYS)).plan(0, 300)
     assert not [step for step in steps if isinstance(step, Hole)]
+
+
+def test_a_filled_gap_ends_a_later_epoch_that_the_list_names_in_it(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The list gives the gap epoch 3, whose records were lost: this log has epoch 2 there, and epochs never fall."""
+    put_segment(store, 0, 50, (3, 0))
+    put_segment(store, 300, 400, (4, 300))
+    commit = Commit(300, 400, 4, EpochLine(((3, 0), (4, 300))), 400, ID, 2, 0, "theirs")
+    store.put(KEYS.commit, commit.encode())
+    store.put(KEYS.log_start, encode_log_start(0))
+    local.segments(100, 300, 500)
+    local.epochs((2, 100), (4, 300), (5, 500))
+    position = replace(ask(commits, local), gaps=((0, 300),))
+    put_segment(store, 100, 300, (2, 100))
+    filled = commits.fill_gap(
+        FillGap(TP, 0, REIGN, position, local.listing(), (0, 300), (shipped(100, 300, (2, 100)),))
+    )
+    assert filled.position.epochs == EpochLine(((2, 0), (4, 300)))
+    steps = open_view(store, read_catalog(store, KEYS)).plan(0, 400)
+    assert [(step.start, type(step)) for step in steps] == [(0, Hole), (100, ReadRange), (300, ReadRange)]
 
 
 def test_a_gap_whose_epochs_are_right_already_needs_no_commit(
