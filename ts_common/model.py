@@ -1,6 +1,7 @@
 """The words that all sides share, as frozen values."""
 
 import re
+import sys
 from dataclasses import dataclass
 from typing import Self
 
@@ -39,7 +40,7 @@ class TopicPartition:
         match = _PARTITION_DIRECTORY.fullmatch(directory_name)
         if match is None or not is_topic_name(match["topic"]):
             return None
-        return cls(match["topic"], int(match["partition"]))
+        return cls(sys.intern(match["topic"]), int(match["partition"]))  # a topic has many partitions
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"

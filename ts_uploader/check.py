@@ -103,7 +103,7 @@ def _topics(environment: Environment, config: ClusterConfig) -> frozenset[str]:
     found = set()
     for log_dir in environment.log_dirs:
         try:
-            found |= {partition.topic for partition, _, _ in partition_directories(log_dir)}
+            found |= {partition.topic for partition, _ in partition_directories(log_dir)}
         except OSError:
             continue  # `host_findings` tells it
     return frozenset(topic for topic in found if config.ships(topic))

@@ -80,7 +80,8 @@ def _log_dir(log_dir: Path, config: ClusterConfig | None, seen: _Seen) -> Iterat
     shipped = 0
     try:
         seen.directories += 1 + sum(entry.is_dir(follow_symlinks=False) for entry in os.scandir(log_dir))
-        for partition, directory, is_link in partition_directories(log_dir):
+        for partition, is_link in partition_directories(log_dir):
+            directory = log_dir / str(partition)
             if config is not None and not config.ships(partition.topic):
                 continue
             shipped += 1

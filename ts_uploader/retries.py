@@ -16,6 +16,7 @@ _MORE_THAN_ORDINARY: Final = 2
 # These stand among base offsets, none of which is negative, for the commit and for a look at `.deleted` files.
 _COMMIT: Final = -1
 _LOOK_BELOW: Final = -2
+_NOTHING: Final[frozenset[int]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +50,20 @@ class Retries:
 
     failures: int = 0
     look_pending: bool = False
-    held_back: set[int] = field(default_factory=set)
+    held_back: frozenset[int] = _NOTHING
     _troubles: dict[int, Trouble] = field(default_factory=dict)
 
     def clear(self) -> None:
         """Forget everything: results and looks under way no longer count."""
         self.failures = 0
         self.look_pending = False
-        self.held_back.clear()
+        self.held_back = _NOTHING
         self._troubles.clear()
 
     def changed(self, base: int, text: str) -> bool:
         """A segment changed while it was read; whether a look is to be scheduled, as none is pending."""
         self._note(base, WaitReason.CHANGED, f"a segment that stays as it is while it is read: {text}")
-        self.held_back.add(base)
+        self.held_back |= {base}
         if self.look_pending:
             return False
         self.failures += 1
@@ -96,7 +97,7 @@ class Retries:
     def listed(self) -> None:
         """A listing came: it releases what the look held back, if that is over."""
         if not self.look_pending:
-            self.held_back.clear()
+            self.held_back = _NOTHING
 
     def keep(self, bases: Iterable[int]) -> None:
         """Forget the trouble with segments other than these: a whole listing shows no others."""

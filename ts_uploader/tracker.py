@@ -140,7 +140,7 @@ class Tracker:
                     state.take_java()
                 state.take_position(result.position)
             case Shipped():
-                state.in_flight.discard(result.base)
+                state.in_flight -= {result.base}
                 state.retries.shipped(result.base)
                 state.take_shipped(result)
             case Committed():
@@ -158,7 +158,7 @@ class Tracker:
             case Failed():
                 self._on_failed(state, result)
             case Changed():
-                state.in_flight.discard(result.base)
+                state.in_flight -= {result.base}
                 state.look_again_below()
                 # The listing is known to be old: nothing more is taken from it until a new one comes.
                 state.listing = None
@@ -275,7 +275,7 @@ class Tracker:
     def _on_failed(self, state: PartitionState, failed: Failed) -> None:
         """Have the store asked where to go on, after a delay that grows while nothing moves."""
         if failed.base is not None:
-            state.in_flight.discard(failed.base)
+            state.in_flight -= {failed.base}
             state.retries.upload_failed(failed.base, failed.reason)
         elif failed.operation == AskStore.__name__:
             state.asking = False
@@ -364,7 +364,7 @@ class Tracker:
             if base in state.retries.held_back:
                 continue
             if base not in state.in_flight and base not in (state.shipped if ahead else state.filling):
-                state.in_flight.add(base)
+                state.in_flight |= {base}
                 tasks.append(
                     Ship(
                         state.partition,

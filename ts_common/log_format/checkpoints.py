@@ -6,6 +6,8 @@ was damaged otherwise, and none of it counts.
 """
 
 import re
+import sys
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
@@ -26,7 +28,7 @@ def parse_offset_checkpoint(data: bytes) -> dict[tuple[str, int], int]:
     """
     offsets: dict[tuple[str, int], int] = {}
     for line, fields in _entries("offset checkpoint", data, 3):
-        topic, partition = fields[0], _number("offset checkpoint", line, fields[1])
+        topic, partition = sys.intern(fields[0]), _number("offset checkpoint", line, fields[1])
         if (topic, partition) in offsets:
             raise CorruptData(f"offset checkpoint: {topic}-{partition} stands there twice")
         offsets[topic, partition] = _number("offset checkpoint", line, fields[2])
@@ -64,8 +66,8 @@ def parse_partition_metadata(data: bytes) -> str | None:
     return None if fields[1][1] == _ZERO_TOPIC_ID else fields[1][1]
 
 
-def _entries(name: str, data: bytes, width: int) -> list[tuple[str, list[str]]]:
-    """(line, its fields) of each entry of a checkpoint file."""
+def _entries(name: str, data: bytes, width: int) -> Iterator[tuple[str, list[str]]]:
+    """(line, its fields) of each entry of a checkpoint file; one at a time, as there may be ten thousand."""
     *lines, rest = _text(name, data).split("\n")
     if rest:
         raise CorruptData(f"{name}: ends in the middle of the line {rest!r}")
@@ -76,11 +78,11 @@ def _entries(name: str, data: bytes, width: int) -> list[tuple[str, list[str]]]:
     count = _number(name, lines[1], lines[1])
     if count != len(lines) - 2:
         raise CorruptData(f"{name}: {len(lines) - 2} entries, its count says {count}")
-    entries = [(line, line.split()) for line in lines[2:]]
-    for line, fields in entries:
+    for line in lines[2:]:
+        fields = line.split()
         if len(fields) != width:
             raise CorruptData(f"{name}: {line!r}, {width} fields expected")
-    return entries
+        yield line, fields
 
 
 def _number(name: str, line: str, field: str) -> int:

@@ -17,6 +17,7 @@ import re
 import stat
 import time
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from awscrt.checksums import crc32c
@@ -40,8 +41,8 @@ _PATIENCE_SECONDS = 1.0
 _SECOND = 1_000_000_000
 
 
-def partition_directories(log_dir: Path) -> Iterator[tuple[TopicPartition, Path, bool]]:
-    """The live partition directories of a log dir, and whether each is a symbolic link.
+def partition_directories(log_dir: Path) -> Iterator[tuple[TopicPartition, bool]]:
+    """The partitions that have a live directory in a log dir, and whether that is a symbolic link.
 
     Raises:
         OSError: the log dir cannot be read.
@@ -50,7 +51,7 @@ def partition_directories(log_dir: Path) -> Iterator[tuple[TopicPartition, Path,
         for entry in entries:
             partition = TopicPartition.parse(entry.name)
             if partition is not None and (entry.is_symlink() or entry.is_dir(follow_symlinks=False)):
-                yield partition, Path(entry.path), entry.is_symlink()
+                yield partition, entry.is_symlink()
 
 
 def holds_partition(log_dir: Path, partition: TopicPartition) -> bool:
@@ -184,9 +185,15 @@ def read_high_watermarks(log_dir: Path) -> HighWatermarks:
 
 def _checkpoint_status(log_dir: Path) -> FileStatus | None:
     try:
-        return _file_status(os.stat(f"{log_dir}/{HIGH_WATERMARK_CHECKPOINT}", follow_symlinks=False))  # noqa: PTH116
+        return _shared(_file_status(os.stat(f"{log_dir}/{HIGH_WATERMARK_CHECKPOINT}", follow_symlinks=False)))  # noqa: PTH116
     except OSError:
         return None
+
+
+@lru_cache(maxsize=32)
+def _shared(status: FileStatus) -> FileStatus:
+    """A status as the object that bore it first: all partitions of a log dir keep the same one."""
+    return status
 
 
 def _file_status(status: os.stat_result) -> FileStatus:

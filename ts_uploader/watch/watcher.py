@@ -106,7 +106,7 @@ class LogDirectoryWatcher:
         self._everything = True
         self._stopping = False
         # Where each partition was last seen, and what of each log dir does not work; the thread's own from `run` on.
-        self._known: dict[TopicPartition, dict[Path, Listing]] = {}
+        self._known: dict[TopicPartition, tuple[Listing, ...]] = {}
         self._epochs = EpochReader() if epochs is None else epochs
         self.looked_at: float | None = None  # when a look began last, by the monotonic clock; others read it
         self._watched: set[Path] = set()
@@ -157,7 +157,7 @@ class LogDirectoryWatcher:
             else:
                 for partition in partitions:
                     self._scan_partition(partition)
-            if checkpoints and any(len(directories) > 1 for directories in self._known.values()):
+            if checkpoints and any(len(listings) > 1 for listings in self._known.values()):
                 everything = True  # which of several directories counts is told by all log dirs' checkpoints together
             for log_dir in self._log_dirs if everything else checkpoints:
                 self._read_checkpoint(log_dir)
@@ -230,19 +230,18 @@ class LogDirectoryWatcher:
         """List every partition; for the thread in `run`, or before it runs."""
         if self._observer is not None:
             self._watch(self._observer)  # even at a limit the agent goes on: events are hints
-        found: dict[TopicPartition, list[tuple[Path, Path]]] = {}
+        found: dict[TopicPartition, list[Path]] = {}
         complete = True
         for log_dir in self._log_dirs:
             try:
-                for partition, directory, is_link in partition_directories(log_dir):
+                for partition, is_link in partition_directories(log_dir):
                     if not self._wanted(partition.topic):
                         continue
                     if is_link:  # it could lead out of the log dirs
-                        log.error(
-                            "partition directory is a symbolic link, and is not followed", directory=str(directory)
-                        )
+                        link = str(log_dir / str(partition))
+                        log.error("partition directory is a symbolic link, and is not followed", directory=link)
                     else:
-                        found.setdefault(partition, []).append((directory, log_dir))
+                        found.setdefault(partition, []).append(log_dir)
             except OSError as error:
                 self._tell(_NOT_READ, log_dir, error)
                 complete = False
@@ -253,7 +252,7 @@ class LogDirectoryWatcher:
         for partition in self._known.keys() - found.keys():
             if complete or not self._wanted(partition.topic):
                 self._gone(partition)
-        self._epochs.keep({directory for directories in self._known.values() for directory in directories})
+        self._epochs.keep({str(listing.directory) for listings in self._known.values() for listing in listings})
 
     def _scan_partition(self, partition: TopicPartition) -> None:
         if not self._wanted(partition.topic):
@@ -262,7 +261,7 @@ class LogDirectoryWatcher:
         for log_dir in self._log_dirs:
             try:
                 if holds_partition(log_dir, partition):
-                    places.append((log_dir / str(partition), log_dir))
+                    places.append(log_dir)
             except OSError as error:
                 self._tell(_NOT_READ, log_dir, error)
                 complete = False
@@ -271,7 +270,7 @@ class LogDirectoryWatcher:
     def _look(
         self,
         partition: TopicPartition,
-        places: list[tuple[Path, Path]],
+        places: Sequence[Path],
         *,
         complete: bool,
         everything: bool = False,
@@ -280,16 +279,18 @@ class LogDirectoryWatcher:
 
         Args:
             partition: whose.
-            places: each directory and its log dir.
+            places: the log dirs that hold one.
             complete: all log dirs could be read, so there are no other places.
             everything: it is one look of a scan of everything.
         """
         self.looked_at = time.monotonic()
         listings = []
-        known: dict[Path, Listing] = self._known.get(partition, {})
-        for directory, log_dir in places:
+        known = {listing.log_dir: listing for listing in self._known.get(partition, ())}
+        for log_dir in places:
+            earlier = known.get(log_dir)
+            directory = log_dir / str(partition) if earlier is None else earlier.directory
             try:
-                listing = list_partition(partition, directory, log_dir, self._epochs, known.get(directory))
+                listing = list_partition(partition, directory, log_dir, self._epochs, earlier)
             except OSError as error:
                 log.error("partition directory cannot be read", directory=str(directory), error=str(error))
                 complete = False
@@ -300,14 +301,14 @@ class LogDirectoryWatcher:
             if complete:
                 self._gone(partition)
             return
-        directories = [listing.directory for listing in listings]
-        self._known[partition] = dict(zip(directories, listings, strict=True))
+        self._known[partition] = tuple(listings)
         if len(listings) == 1:
             self._emit(listings[0])
             self._look_again(listings[0], changed=everything and bool(known))
             return
-        if list(known) != directories:  # once: it may last for days
-            log.warning("partition has several directories", directories=[str(directory) for directory in directories])
+        if list(known) != [listing.log_dir for listing in listings]:  # once: it may last for days
+            directories = [str(listing.directory) for listing in listings]
+            log.warning("partition has several directories", directories=directories)
         self._emit(SeveralDirectories(partition, tuple(listings)))
 
     def _look_again(self, listing: Listing, *, changed: bool) -> None:
