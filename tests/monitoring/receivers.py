@@ -31,11 +31,13 @@ def graphite(port: int = 0) -> Iterator[tuple[int, list[str]]]:
 
 
 @contextmanager
-def hanging_up() -> Iterator[int]:
-    """A port that reads a byte of each connection and resets it."""
+def hanging_up() -> Iterator[tuple[int, list[object]]]:
+    """A port that reads a byte of each connection and resets it, and the addresses of the clients so far."""
+    clients: list[object] = []
 
     class HangUp(socketserver.BaseRequestHandler):
         def handle(self) -> None:
+            clients.append(self.client_address)
             self.request.recv(1)
             self.request.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
@@ -47,7 +49,7 @@ def hanging_up() -> Iterator[int]:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:
-            yield server.server_address[1]
+            yield server.server_address[1], clients
         finally:
             server.shutdown()
             thread.join()
