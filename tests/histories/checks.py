@@ -273,7 +273,7 @@ class Checks:
                 gaps |= set(range(row.start, row.end))
                 continue
             offset, batch = row
-            lives = line[offset] is batch or self._unknown(archive, commit, leader, offset, batch.epoch)
+            lives = line[offset] is batch or self._unknown(archive, line, commit, leader, offset, batch.epoch)
             assert lives, f"offset {offset} of epoch {batch.epoch} is shown, which is not the line's"
             self._missing(archive, line, commit, leader, range(expected, offset))
             expected = offset + 1
@@ -296,20 +296,24 @@ class Checks:
             # Of a line that came back the leader may know an epoch only from where compaction left a batch of it.
             dead = commit.epochs.at(offset) not in {None, batch.epoch}
             rightly = (cleaned and (not holders or dead)) or self._unknown(
-                archive, commit, leader, offset, commit.epochs.at(offset) or 0
+                archive, line, commit, leader, offset, commit.epochs.at(offset) or 0
             )
             assert rightly, f"offset {offset} is not shown; {len(holders)} copies hold it"
 
-    def _unknown(self, archive: Archive, commit: Commit, leader: Known, offset: int, epoch: int) -> bool:
+    def _unknown(
+        self, archive: Archive, line: Sequence[Batch], commit: Commit, leader: Known, offset: int, epoch: int
+    ) -> bool:
         """Whether nothing could tell the agent that an election lost this.
 
         Retention cuts a broker's epochs too, and a follower learns of an epoch with the first batch that compaction
-        left: of what an election lost where the leader itself does not know, only commits tell.
+        left: of what an election lost where the leader itself does not know, only commits tell. They do not where what
+        they name was lost in turn.
         """
         breaks = [each for each in archive.topic.breaks if each <= commit.epoch]
         if not breaks or archive.topic.codec.magic < 2:
             return False
-        if any((line.at(offset) or 0) > epoch for at, line in archive.commits if at >= breaks[-1]):
+        named = {epochs.at(offset) or 0 for at, epochs in archive.commits if at >= breaks[-1]}
+        if any(epoch < each <= line[offset].epoch for each in named):
             return False
         return any(self._ignorant(archive, commit, start, epochs, offset, epoch) for start, epochs in leader)
 
