@@ -11,6 +11,7 @@ from ts_common.model import TopicPartition
 from ts_uploader.directories import Rivals
 from ts_uploader.events import EpochFile, FileState, Hanging, Listing, Position, Reign, Shipped
 from ts_uploader.high_watermarks import Counting
+from ts_uploader.next_commit import line_of
 from ts_uploader.retries import Retries
 from ts_uploader.waiting import Wait, WaitReason
 
@@ -151,7 +152,7 @@ class PartitionState:
         if isinstance(position.commit, Commit):
             self.known = position.commit
         for base, done in list(self.shipped.items()):
-            if done.end <= position.next_offset or not _counts(done, position):
+            if done.end <= position.next_offset or not _counts(done, position) or not _continues(done, position):
                 del self.shipped[base]
         for base, done in list(self.filling.items()):
             if not overlapping(position.gaps, base, done.end) or not _counts(done, position):
@@ -330,6 +331,15 @@ def _counts(done: Shipped, position: Position) -> bool:
     """
     lineage = position.lineage
     return lineage is None or done.base >= lineage.highest or done.base < done.variants_below
+
+
+def _continues(done: Shipped, position: Position) -> bool:
+    """Whether the epochs of a shipped segment can follow those of the run.
+
+    Those of a segment that compaction emptied were guessed from a run that reached less far. It is shipped anew then.
+    """
+    continued = position.epochs.continued(line_of(done.epochs), position.next_offset)
+    return continued.agrees_with(done.epochs, done.base, done.end)
 
 
 def overlapping(ranges: tuple[tuple[int, int], ...], start: int, end: int) -> bool:

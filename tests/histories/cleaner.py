@@ -13,18 +13,28 @@ from tests.histories.replica import Replica
 WAYS = ("some", "tails of batches", "last batches", "everything")
 
 
-def compact(replica: Replica, rng: Random) -> None:
-    """Begin to clean one to three adjacent closed segments of a replica into one."""
+def compact(replica: Replica, rng: Random, *, first: int | None = None, way: str | None = None) -> None:
+    """Begin to clean one to three adjacent closed segments of a replica into one.
+
+    Args:
+        replica: whose.
+        rng: draws what is left.
+        first: number of the first of them, that is cleaned alone with a way; None: drawn.
+        way: one of `WAYS`; None: drawn.
+    """
     replica.finish()
     limit = min(replica.high_watermark, transactions(replica.history).last_stable_offset(replica.end))
     bases = replica.bases
     closed = [base for base, following in pairwise(bases) if following <= limit]
     if not closed:
         return
-    first = rng.randrange(len(closed))
-    group = closed[first : first + rng.choice((1, 1, 2, 3))]
+    if first is None:
+        first = rng.randrange(len(closed))
+    group = closed[first : first + (rng.choice((1, 1, 2, 3)) if way is None else 1)]
+    if not group:
+        return
     before = [held for base in group for held in replica.segments[base]]
-    way = rng.choice(WAYS)
+    way = rng.choice(WAYS) if way is None else way
     drops_markers = rng.random() < 0.3
     aborted, left = _fates(replica)
     after: list[Held] = []

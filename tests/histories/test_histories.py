@@ -17,8 +17,7 @@ from tests.histories.run import STEPS, run, shrink, silence
 from tests.histories.world import draw
 
 _SHRINK_SECONDS = 30.0
-# They notice the mutants of the first review, m1 to m12: the last one m12, the others the rest.
-_HISTORIES = (*range(130), 1_000_013)
+_HISTORIES = range(130)  # they notice the mutants of the first review, m1 to m12
 
 
 @pytest.fixture(autouse=True)
@@ -71,4 +70,4 @@ _REVIEWED = [mutant for mutant in MUTANTS if mutant.name in {f"m{number}" for nu
 def test_the_histories_of_each_run_notice_what_the_review_tried(mutant: Mutant) -> None:
     """The very ones of `test_whatever_happens_readers_see_the_living_line`, and no others."""
     assert len(_REVIEWED) == 12
-    assert any(try_mutant(mutant, seed, 1).killed_by is not None for seed in reversed(_HISTORIES))
+    assert any(try_mutant(mutant, seed, 1).killed_by is not None for seed in _HISTORIES)

@@ -20,6 +20,7 @@ from tests.histories.cluster import Cluster
 from tests.histories.faults import FaultyStore, Put, Weather
 from tests.histories.interrupts import installed
 from tests.histories.memory_store import MemoryStore
+from tests.histories.plots import PLOTS
 from ts_common.config import OffsetReset
 
 NESTED = 2  # how deep others act inside tasks
@@ -101,6 +102,8 @@ WEIGHTS = {
     "lead while cleaning": 4,
     "overtaken": 3,
     "come back over dead files": 2,
+    "lead between renames": 3,
+    "lead with old figures": 3,
     "sleepy": 6,
     "crash": 3,
     "land": 4,
@@ -129,6 +132,8 @@ def _happens(act: str, flavour: Flavour) -> bool:
         "lead while cleaning": flavour.compacted,
         "overtaken": flavour.lossy,
         "come back over dead files": flavour.lossy,
+        "lead between renames": flavour.compacted,
+        "lead with old figures": flavour.lossy,
         "clock": flavour.clock_jumps,
         "create": flavour.created_again,
     }
@@ -156,7 +161,7 @@ class World:
         self.cluster = Cluster(self._directory, flavour.rolls, flavour.magic, transactional=flavour.transactional)
         self.weather = Weather()
         self.stack: list[Work] = []
-        self._depth = 0
+        self.depth = 0
         objects = MemoryStore()
         self.store = FaultyStore(objects, self.weather, self.pause, lambda: self.stack[-1], self._landed, self.note)
         reset = OffsetReset.LATEST if flavour.latest else OffsetReset.EARLIEST
@@ -194,15 +199,18 @@ class World:
         self.weather.pauses = self.weather.faults = self.weather.reads = 0.0
 
     def act(self, name: str, rng: Random) -> None:
-        """Do one thing."""
-        getattr(self, "_" + name.replace(" ", "_"))(rng)
+        """Do one thing: an act, or a plot."""
+        if name in PLOTS:
+            PLOTS[name](self, rng)
+        else:
+            getattr(self, "_" + name.replace(" ", "_"))(rng)
 
     def pause(self, _what: str) -> None:
         """Others act, perhaps; the caller's process may be gone afterwards."""
         rng, pauses = self.weather.rng, self.weather.pauses
-        if not self.stack or self._depth >= NESTED or not pauses or rng.random() >= pauses:
+        if not self.stack or self.depth >= NESTED or not pauses or rng.random() >= pauses:
             return
-        self._depth += 1
+        self.depth += 1
         try:
             if self.weather.renames:
                 self._rename(rng)
@@ -210,7 +218,7 @@ class World:
                 for _ in range(rng.choice((1, 1, 2, 4))):
                     self.act(rng.choices(self._acts, self._weights)[0], rng)
         finally:
-            self._depth -= 1
+            self.depth -= 1
         for work in self.stack:
             work.look()
         if self.stack[-1].agent.life != self.stack[-1].life:
@@ -266,7 +274,7 @@ class World:
     def _elect(self, rng: Random) -> None:
         number = rng.choice((self.cluster.leader, self._broker(rng), self._broker(rng)))
         self.cluster.elect(number)
-        self._begin_leading(rng)
+        self.begin_leading(rng)
 
     def _lose_records(self, rng: Random) -> None:
         cluster = self.cluster
@@ -278,9 +286,10 @@ class World:
         if rng.random() < 0.6:  # what is going to be lost was shipped
             self._lead(rng)
         cluster.elect(behind, unclean=True)
-        self._begin_leading(rng)
+        self.begin_leading(rng)
 
-    def _begin_leading(self, rng: Random) -> None:
+    def begin_leading(self, rng: Random) -> None:
+        """The broker that was chosen makes itself the leader, perhaps later."""
         self.note(
             f"broker {self.cluster.leader} is elected in epoch {self.cluster.epoch}; lossy {self.cluster.topic.lossy}"
         )
@@ -358,11 +367,13 @@ class World:
 
     # --- acts of agents
 
-    def _agent(self, rng: Random, broker: int | None = None) -> Agent:
+    def agent(self, rng: Random, broker: int | None = None) -> Agent:
+        """One of them; with a broker, one beside it."""
         mine = [agent for agent in self.agents if broker is None or agent.broker == broker]
         return rng.choice(mine)
 
-    def _works(self, agent: Agent, rng: Random, count: int) -> None:
+    def works(self, agent: Agent, rng: Random, count: int) -> None:
+        """An agent carries out so many of its tasks at most."""
         for _ in range(count):
             if not agent.tasks:
                 return
@@ -371,17 +382,17 @@ class World:
             self.note(f"agent {self.agents.index(agent)}: {done}")
 
     def _see(self, rng: Random) -> None:
-        agent = self._agent(rng)
+        agent = self.agent(rng)
         what = rng.choice(("leadership", "directory", "checkpoint"))
         getattr(agent, f"see_{what}")()
         self.note(f"agent {self.agents.index(agent)} sees {what}")
 
     def _work(self, rng: Random) -> None:
-        self._works(self._agent(rng), rng, rng.randint(1, 6))
+        self.works(self.agent(rng), rng, rng.randint(1, 6))
 
     def _lead(self, rng: Random) -> None:
         """The leader's agent sees everything, with checkpoints in between, and works."""
-        agent = self._agent(rng, self.cluster.leader)
+        agent = self.agent(rng, self.cluster.leader)
         self.note(f"agent {self.agents.index(agent)} sees everything")
         self.cluster.begin_leading()
         agent.see()
@@ -389,64 +400,17 @@ class World:
             self.cluster.gather_high_watermark(agent.broker)
             self.cluster.write_high_watermark(agent.broker, self.clock.wall())
             agent.see_checkpoint()
-        self._works(agent, rng, rng.choice((2, 6, 20)))
-
-    def _lead_while_cleaning(self, rng: Random) -> None:
-        """The leader's agent looks and works between the cleaner's renames."""
-        self.cluster.begin_leading()
-        compact(self.cluster.leading, rng)
-        self.note(f"the cleaner on broker {self.cluster.leader} leaves {self.cluster.leading.bases}")
-        if self._depth == 0:
-            self.weather.renames, self.weather.pauses = True, rng.choice((0.15, 0.4))
-        self._lead(rng)
-
-    def _overtaken(self, rng: Random) -> None:
-        """A leader loses an unclean election, and follows, while its agent works on."""
-        old = self.cluster.leader
-        self._lose_records(rng)
-        self.cluster.produce(rng, rng.randint(0, 5))
-        for _ in range(rng.randint(1, 4)):
-            self.cluster.fetch(old, rng.choice((1, 2, 1000)))
-            agent = self._agent(rng, old)
-            if rng.random() < 0.3:
-                agent.see_directory()
-            self._works(agent, rng, 2)
-
-    def _come_back_over_dead_files(self, rng: Random) -> None:
-        """A leader's whole log is of a line that loses; it follows, retention takes what it fetched, it leads again.
-
-        Then `.deleted` files of both lines lie below its lowest live segment.
-        """
-        cluster = self.cluster
-        old, other = cluster.leader, self._broker(rng)
-        cluster.lag(other)
-        cluster.produce(rng, rng.randint(4, 9))
-        for _ in range(2):
-            for number in cluster.in_sync:
-                cluster.fetch(number)
-        cluster.leading.expire(len(cluster.leading.bases) - rng.randint(2, 4))
-        cluster.elect(other, unclean=True)
-        cluster.begin_leading()
-        for _ in range(rng.randint(1, 3)):
-            cluster.produce(rng, rng.randint(1, 5))
-            cluster.fetch(old)
-            cluster.fetch(old)
-        cluster.brokers[old].roll()
-        cluster.brokers[old].expire(rng.randint(1, 9))
-        cluster.brokers[old].finish()
-        cluster.elect(old, unclean=True)
-        self._begin_leading(rng)
-        self._lead(rng)
+        self.works(agent, rng, rng.choice((2, 6, 20)))
 
     def _sleepy(self, rng: Random) -> None:
         """An agent sees its files and nothing of who leads by now, and works."""
-        agent = self._agent(rng)
+        agent = self.agent(rng)
         agent.see_directory()
         agent.see_checkpoint()
-        self._works(agent, rng, rng.randint(1, 12))
+        self.works(agent, rng, rng.randint(1, 12))
 
     def _crash(self, rng: Random) -> None:
-        agent = self._agent(rng)
+        agent = self.agent(rng)
         agent.restart()
         self.note(f"agent {self.agents.index(agent)} is killed")
 

@@ -164,6 +164,17 @@ def test_u01_the_commit_waits_before_a_segment_that_keeps_failing() -> None:
     assert [segment.base for segment in commit.run] == [0, 100, 200]
 
 
+def test_what_was_shipped_with_epochs_that_cannot_follow_is_shipped_anew() -> None:
+    """The epochs of an emptied segment were guessed from a run that reached less far: no commit would ever take it."""
+    led = Led1(0, 100, 200, 300)
+    (first, second, third) = ships(led.at(0))
+    led.tracker.conclude(shipped(second))
+    led.tracker.conclude(replace(shipped(third), epochs=((2, 200),)))
+    (again,) = led.tracker.conclude(failed(first))
+    theirs = replace(asked(again, 100), position=replace(position(100), epochs=EpochLine(((1, 0), (2, 50)))))
+    assert bases(led.tracker.conclude(theirs)) == [100]
+
+
 def test_a_failing_segment_is_tried_again_however_many_later_ones_are_up() -> None:
     """The bound on what is ahead of the run never stops the run itself."""
     led = Led1(*range(0, 10_000, 100))

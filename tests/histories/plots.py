@@ -1,0 +1,137 @@
+"""What several acts come to, one after another: situations that single acts hardly ever reach.
+
+A plot may stop half-way where the brokers are not in the state for it.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING
+
+from tests.histories.cleaner import compact
+
+if TYPE_CHECKING:
+    from tests.histories.world import World
+
+_CHECKPOINTS = 3  # the first may have been collected long ago
+
+
+def _lead_while_cleaning(world: "World", rng: Random) -> None:
+    """The leader's agent looks and works between the cleaner's renames."""
+    world.cluster.begin_leading()
+    compact(world.cluster.leading, rng)
+    world.note(f"the cleaner on broker {world.cluster.leader} leaves {world.cluster.leading.bases}")
+    if world.depth == 0:
+        world.weather.renames, world.weather.pauses = True, rng.choice((0.15, 0.4))
+    world.act("lead", rng)
+
+
+def _lead_between_renames(world: "World", rng: Random) -> None:
+    """A segment is emptied; then the cleaner pauses between the renames of the next one, which is listed no more.
+
+    For long enough that the leader's agent lists the directory, ships and commits. The empty segment seems to be
+    followed by one further up.
+    """
+    cluster = world.cluster
+    cluster.begin_leading()
+    for _ in range(2):
+        cluster.produce(rng, rng.randint(3, 6))
+        for number in sorted(cluster.in_sync):
+            cluster.fetch(number)
+            cluster.fetch(number)
+    leading = cluster.leading
+    if len(leading.bases) < _CHECKPOINTS + 1:
+        return
+    first = rng.randrange(len(leading.bases) - 3)
+    compact(leading, rng, first=first, way="everything")
+    leading.finish()
+    compact(leading, rng, first=first + 1)
+    name = leading.path / f"{leading.bases[first + 1]:020d}.log"
+    while leading.ongoing is not None and name.exists():
+        leading.step()
+    world.note(f"the cleaner on broker {cluster.leader} pauses: {name.name} is gone; {leading.bases} are to be")
+    world.weather.pauses = 0.0
+    world.act("lead", rng)
+
+
+def _lead_with_old_figures(world: "World", rng: Random) -> None:
+    """A leader loses an unclean election, follows, and leads again, with a high watermark of before in its file.
+
+    It may have collected another such figure, and write that now. Of what it appends nothing is committed, and the next
+    election may end it.
+    """
+    cluster = world.cluster
+    cluster.begin_leading()
+    old, other = cluster.leader, rng.randrange(len(cluster.brokers))
+    cluster.lag(other)
+    cluster.produce(rng, rng.randint(2, 6))
+    for number in sorted(cluster.in_sync):
+        cluster.fetch(number)
+    for _ in range(2):
+        cluster.gather_high_watermark(old)
+        cluster.write_high_watermark(old, world.clock.wall())
+    cluster.gather_high_watermark(old)  # written when it leads again
+    cluster.elect(other, unclean=True)
+    cluster.begin_leading()
+    for _ in range(2):
+        cluster.fetch(old)
+    cluster.elect(old)
+    world.begin_leading(rng)
+    cluster.begin_leading()
+    cluster.produce(rng, rng.randint(3, 6))
+    agent = world.agent(rng, old)
+    agent.see()
+    if rng.random() < 0.5:
+        cluster.write_high_watermark(old, world.clock.wall())
+    agent.see_directory()
+    agent.see_checkpoint()
+    world.note(f"agent {world.agents.index(agent)} sees figures of before")
+    world.works(agent, rng, 12)
+
+
+def _overtaken(world: "World", rng: Random) -> None:
+    """A leader loses an unclean election, and follows, while its agent works on."""
+    old = world.cluster.leader
+    world.act("lose records", rng)
+    world.cluster.produce(rng, rng.randint(0, 5))
+    for _ in range(rng.randint(1, 4)):
+        world.cluster.fetch(old, rng.choice((1, 2, 1000)))
+        agent = world.agent(rng, old)
+        if rng.random() < 0.3:
+            agent.see_directory()
+        world.works(agent, rng, 2)
+
+
+def _come_back_over_dead_files(world: "World", rng: Random) -> None:
+    """A leader's whole log is of a line that loses; it follows, retention takes what it fetched, it leads again.
+
+    Then `.deleted` files of both lines lie below its lowest live segment.
+    """
+    cluster = world.cluster
+    old, other = cluster.leader, rng.randrange(len(cluster.brokers))
+    cluster.lag(other)
+    cluster.produce(rng, rng.randint(4, 9))
+    for _ in range(2):
+        for number in cluster.in_sync:
+            cluster.fetch(number)
+    cluster.leading.expire(len(cluster.leading.bases) - rng.randint(2, 4))
+    cluster.elect(other, unclean=True)
+    cluster.begin_leading()
+    for _ in range(rng.randint(1, 3)):
+        cluster.produce(rng, rng.randint(1, 5))
+        cluster.fetch(old)
+        cluster.fetch(old)
+    cluster.brokers[old].roll()
+    cluster.brokers[old].expire(rng.randint(1, 9))
+    cluster.brokers[old].finish()
+    cluster.elect(old, unclean=True)
+    world.begin_leading(rng)
+    world.act("lead", rng)
+
+
+PLOTS: dict[str, Callable[["World", Random], None]] = {
+    "lead while cleaning": _lead_while_cleaning,
+    "lead between renames": _lead_between_renames,
+    "lead with old figures": _lead_with_old_figures,
+    "overtaken": _overtaken,
+    "come back over dead files": _come_back_over_dead_files,
+}
