@@ -10,9 +10,20 @@ from typing import TYPE_CHECKING
 from tests.histories.cleaner import compact
 
 if TYPE_CHECKING:
+    from tests.histories.agents import Agent
     from tests.histories.world import World
 
 _CHECKPOINTS = 3  # the first may have been collected long ago
+_SEGMENTS = 4  # two closed ones to clean, one behind them, and the active one
+
+
+def _see_all(world: "World", agent: "Agent") -> None:
+    """Leadership, directory, and as many checkpoints as it takes for one to count."""
+    agent.see()
+    for _ in range(_CHECKPOINTS):
+        world.cluster.gather_high_watermark(agent.broker)
+        world.cluster.write_high_watermark(agent.broker, world.clock.wall())
+        agent.see_checkpoint()
 
 
 def _lead_while_cleaning(world: "World", rng: Random) -> None:
@@ -39,9 +50,9 @@ def _lead_between_renames(world: "World", rng: Random) -> None:
             cluster.fetch(number)
             cluster.fetch(number)
     leading = cluster.leading
-    if len(leading.bases) < _CHECKPOINTS + 1:
+    if len(leading.bases) < _SEGMENTS:
         return
-    first = rng.randrange(len(leading.bases) - 3)
+    first = rng.randrange(len(leading.bases) - _SEGMENTS + 1)
     compact(leading, rng, first=first, way="everything")
     leading.finish()
     compact(leading, rng, first=first + 1)
@@ -89,12 +100,26 @@ def _lead_with_old_figures(world: "World", rng: Random) -> None:
 
 
 def _overtaken(world: "World", rng: Random) -> None:
-    """A leader loses an unclean election, and follows, while its agent works on."""
-    old = world.cluster.leader
-    world.act("lose records", rng)
-    world.cluster.produce(rng, rng.randint(0, 5))
+    """A leader loses an unclean election, and follows, while its agent works on: perhaps at what it had begun."""
+    cluster, old = world.cluster, world.cluster.leader
+    if rng.random() < 0.5:
+        world.act("lose records", rng)
+    else:
+        cluster.begin_leading()
+        behind = rng.randrange(len(cluster.brokers))
+        for count in (rng.randint(0, 3), rng.randint(2, 6)):  # where they part the epoch may have begun already
+            cluster.produce(rng, count)
+            for number in (*sorted(cluster.in_sync), *sorted(cluster.in_sync)):
+                cluster.fetch(number)
+            cluster.lag(behind)
+        agent = world.agent(rng, old)
+        _see_all(world, agent)
+        world.works(agent, rng, rng.randint(1, 3))
+        cluster.elect(behind, unclean=True)
+        world.begin_leading(rng)
+    cluster.produce(rng, rng.randint(0, 5))
     for _ in range(rng.randint(1, 4)):
-        world.cluster.fetch(old, rng.choice((1, 2, 1000)))
+        cluster.fetch(old, rng.choice((1, 2, 1000)))
         agent = world.agent(rng, old)
         if rng.random() < 0.3:
             agent.see_directory()
