@@ -85,6 +85,8 @@ def _live_end(task: Ship, now: Listing, reach: int | None) -> int:
         reach: the end of its last batch; None where the neighbour has to tell.
     """
     path = task.listing.directory / f"{task.base:020d}"
+    # A log that was cut off and filled again by another leader may have its old names back.
+    check_reign(now, task.reign)
     if task.next_base not in now.bases:
         raise SegmentChanged(f"{path} is no longer followed by {task.next_base}")
     if reach is not None and reach <= task.next_base:
@@ -93,7 +95,6 @@ def _live_end(task: Ship, now: Listing, reach: int | None) -> int:
         raise SegmentChanged(f"{path}: the log cleaner is at work: {task.next_base} is not the next live segment")
     if reach is not None:
         raise CorruptData(f"{path}: its last batch ends at {reach}, and the next segment begins at {task.next_base}")
-    check_reign(now, task.reign)
     return task.next_base
 
 

@@ -42,6 +42,7 @@ class Log:
         self.path = directory / "t-0"
         self.path.mkdir()
         self.store = store
+        self.epoch = 1
 
     def put(self, base: int, data: bytes) -> None:
         for suffix in (".index", ".timeindex"):
@@ -51,6 +52,7 @@ class Log:
     def epochs(self, *pairs: tuple[int, int]) -> None:
         lines = ["0", str(len(pairs)), *(f"{epoch} {start}" for epoch, start in pairs)]
         (self.path / "leader-epoch-checkpoint").write_text("\n".join(lines) + "\n")
+        self.epoch = pairs[-1][0] if pairs else 1
 
     def retire(self, *bases: int) -> None:
         """As retention does."""
@@ -62,7 +64,7 @@ class Log:
         listing = list_partition(TP, self.path, self.path.parent)
         assert listing is not None
         next_base = next(other for other in listing.bases if other > base)
-        return Ship(TP, 0, Reign(1, None, 0), KEYS, listing, base, next_base, seen=True)
+        return Ship(TP, 0, Reign(self.epoch, None, 0), KEYS, listing, base, next_base, seen=True)
 
     def ship(self, base: int) -> Shipped:
         return Uploader(lambda _: self.store, lambda _: TopicRetention()).ship(self.task(base))
@@ -101,6 +103,19 @@ def test_an_emptied_segment_that_fills_a_gap_bears_the_brokers_epoch(log: Log) -
     log.epochs((1, 0))
     task = replace(log.task(0), epochs=EpochLine(((5, 0), (6, 200))), next_offset=300)
     assert uploader(log).ship(task).epochs == ((1, 0),)
+
+
+def test_u28_a_log_that_another_leader_cut_and_filled_again_is_not_shipped(log: Log) -> None:
+    """Seed 26: names and ends are what they were, but the batches are of the line that won."""
+    log.put(0, batch(0, 10, epoch=3))
+    log.put(10, b"")
+    log.epochs((3, 0))
+    task = log.task(0)
+    log.put(0, batch(0, 10, epoch=2))
+    log.epochs((2, 0))
+    with pytest.raises(SegmentChanged, match="ends with 2, the reign is of 3"):
+        uploader(log).ship(task)
+    assert log.names() == []
 
 
 def test_what_stands_in_the_store_already_is_not_sent_again(log: Log) -> None:
@@ -142,7 +157,7 @@ def test_the_epochs_of_a_segment_are_the_brokers_own_where_its_batches_agree(log
     assert log.ship(0).epochs == ((2, 0), (3, 20))
 
 
-@pytest.mark.parametrize("pairs", [(), ((2, 0), (3, 55)), ((7, 0),)])
+@pytest.mark.parametrize("pairs", [((2, 0), (3, 55)), ((7, 0),)])
 def test_the_epochs_of_a_segment_are_its_batches_own_where_the_checkpoint_disagrees(
     log: Log, pairs: tuple[tuple[int, int], ...]
 ) -> None:
@@ -201,9 +216,10 @@ def test_u25_a_coverage_that_the_neighbour_bounds_needs_the_brokers_own_word_on_
     """A follower that drops its whole log creates the new segment before it renames the former ones."""
     log.put(0, batch(0, 10, epoch=1))
     log.put(100, b"")
+    task = log.task(0)
     log.epochs((1, 0), (2, 100))
     with pytest.raises(SegmentChanged, match="ends with 2"):
-        log.ship(0)
+        uploader(log).ship(task)
     assert log.names() == []
 
 
