@@ -55,13 +55,20 @@ def past_end(store: ObjectStore, position: Position, listing: Listing, reign: Re
     if end < next_offset:
         if is_compacted_away(position, end, listing, reign):
             return next_offset
-        # An earlier going back may have joined two lines: its leader's list began above where they part.
-        contradicted = contradicted_from(store, replace(position, next_offset=end), listing)
-        return end if contradicted is None else contradicted
-    if isinstance(position.commit, Commit) and position.commit.epoch >= reign.epoch:
+    elif isinstance(position.commit, Commit) and position.commit.epoch >= reign.epoch:
         return next_offset
-    contradicted = contradicted_from(store, position, listing)
-    return next_offset if contradicted is None else contradicted
+    # An earlier going back may have joined two lines: its leader's list began above where they part.
+    while (contradicted := contradicted_from(store, _gone_back(position, end, listing), listing)) is not None:
+        end = contradicted
+    return end
+
+
+def _gone_back(position: Position, end: int, listing: Listing) -> Position:
+    """As the run would be if it went back to `end`: with another list, other copies live."""
+    if end == position.next_offset:
+        return position
+    local = log_epochs(position.epochs, position.next_offset, listing)
+    return replace(position, next_offset=end, epochs=rewound(position.epochs, end, local))
 
 
 def _later_than(position: Position, listing: Listing, none: int) -> int:

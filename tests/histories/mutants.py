@@ -21,7 +21,7 @@ from tests.histories.run import STEPS, run, silence
 from tests.histories.world import draw
 
 SEEDS = (0, 1_000_000, 2_000_000)
-HISTORIES = 400
+HISTORIES = 1_000
 _LONGEST_SECONDS = 60.0
 
 

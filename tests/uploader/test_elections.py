@@ -320,6 +320,19 @@ def test_u32_what_deleted_files_hold_contradicts_a_later_epoch_below(
     assert (asked.lost, asked.position.epochs) == (lost, EpochLine(epochs))
 
 
+def test_u32_a_copy_that_the_going_back_would_show_is_compared_too(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Seed 577: epoch 2 is dead below a list that begins with epoch 1, and would live below one that begins with 3."""
+    committed(store, 300, (1, 60), (3, 200))
+    for base, end, epoch in ((0, 50, 2), (60, 100, 1)):
+        metadata = SegmentMetadata(end, ((epoch, base),), end - base, None, None, 0)
+        store.put(KEYS.segment(SegmentName(base)), b"", metadata=metadata.encode())
+    local.segments(0, 200, 300)
+    local.epochs((3, 0), (5, 300))
+    assert ask(commits, local).lost == (0, 300)
+
+
 def test_u32_below_log_start_no_copy_is_compared(commits: CommitLog, store: ObjectStore, local: LocalDirectory) -> None:
     """The list is silent there since the view was cut, and nobody is shown what stands there."""
     committed(store, 300, (1, 0), (3, 200))
