@@ -167,7 +167,7 @@ MUTANTS = (
     _mutant(
         "contradiction-overlooked",
         "Only ends are compared: what this log has otherwise below the run's last epoch is not seen.",
-        (divergence.past_end, "contradicted = contradicted_from(store, position, listing)", "contradicted = None"),
+        (divergence.past_end, "contradicted_from(store, _gone_back(position, end, listing), listing)", "None"),
     ),
     # --- fencing
     _mutant(
