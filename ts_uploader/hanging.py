@@ -167,8 +167,14 @@ def hanging_epochs(listing: Listing, epochs: EpochLine, next_offset: int) -> Epo
     pairs: list[tuple[int, int]] = []
     for file in _look_through(listing, lowest, next_offset):
         for stretch in file.stretches if file.base in above else ():
+            first = max(stretch.first, next_offset)
+            # No CRC covers epoch and base offset, and the second look reads batches that the first one did not.
+            if pairs and (stretch.epoch < pairs[-1][0] or first < pairs[-1][1]):
+                return EpochLine()
             if stretch.end > next_offset and stretch.epoch > (pairs[-1][0] if pairs else NO_EPOCH):
-                pairs.append((stretch.epoch, max(stretch.first, next_offset)))
+                if pairs and first == pairs[-1][1]:
+                    return EpochLine()
+                pairs.append((stretch.epoch, first))
     return EpochLine(tuple(pairs))
 
 

@@ -159,14 +159,10 @@ def _epochs(task: Ship, scan: SegmentScan, end: int) -> tuple[tuple[int, int], .
     Both know where an epoch began even where compaction took its first batches; but a follower's checkpoint knows only
     of the first batch that was left when it fetched, so below the next offset the run's word counts. Readers drop a
     batch whose epoch is not the one that the commit gives its offset, so a list that disagrees with any batch here is
-    not taken; at last the batches' own epochs count. Of a segment without a batch that fills a gap the checkpoint comes
-    first: what the run says of a gap may have been lost, and no batch contradicts it.
+    not taken; at last the batches' own epochs count.
     """
     local = local_epochs(task.listing.directory) or EpochLine()
-    lines = [task.epochs.continued(local, task.next_offset), local]
-    if not scan.epochs and end <= task.next_offset and local.at(task.base) is not None:
-        lines = [local]
-    for line in lines:
+    for line in (task.epochs.continued(local, task.next_offset), local):
         stretches = zip(scan.epochs, scan.epoch_lasts, strict=True)
         if all(line.at(first) == epoch == line.at(last) for (epoch, first), last in stretches):
             begin = line.at(task.base)

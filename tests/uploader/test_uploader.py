@@ -96,15 +96,6 @@ def test_a_segment_whose_neighbours_were_emptied_answers_for_more_under_another_
     assert len(log.names()) == 3
 
 
-def test_an_emptied_segment_that_fills_a_gap_bears_the_brokers_epoch(log: Log) -> None:
-    """What the run says of a gap may have been lost, and no batch contradicts it."""
-    log.put(0, b"")
-    log.put(100, b"")
-    log.epochs((1, 0))
-    task = replace(log.task(0), epochs=EpochLine(((5, 0), (6, 200))), next_offset=300)
-    assert uploader(log).ship(task).epochs == ((1, 0),)
-
-
 def test_u28_a_log_that_another_leader_cut_and_filled_again_is_not_shipped(log: Log) -> None:
     """Seed 26: names and ends are what they were, but the batches are of the line that won."""
     log.put(0, batch(0, 10, epoch=3))
