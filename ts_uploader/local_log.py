@@ -21,7 +21,8 @@ from ts_uploader.segment_file import open_file, open_index, open_log, read_all, 
 EpochsMark = bytes
 """Device, inode, time of modification (ns), time of change (ns) and size of a `leader-epoch-checkpoint`."""
 
-_MARK = struct.Struct("=QQqqq")
+_MARK = struct.Struct("=QQQQq")
+_64_BITS = (1 << 64) - 1
 _LAST_ENTRIES = 64  # of an index: some hundred KiB of log
 _EPOCHS = "leader-epoch-checkpoint"
 _LOG_STARTS = "log-start-offset-checkpoint"
@@ -80,8 +81,9 @@ def epochs_mark(directory: Path) -> EpochsMark | None:
         status = os.stat(f"{directory}/{_EPOCHS}", follow_symlinks=False)  # noqa: PTH116  (ten thousand at a time)
     except OSError:
         return None
-    # Packed: an agent keeps ten thousand of them.
-    return _MARK.pack(status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
+    # Packed: an agent keeps ten thousand of them. A file system's times go beyond the year 2262, nanoseconds do not.
+    times = (status.st_mtime_ns & _64_BITS, status.st_ctime_ns & _64_BITS)
+    return _MARK.pack(status.st_dev, status.st_ino, *times, status.st_size)
 
 
 def local_epochs(directory: Path) -> EpochLine | None:

@@ -1,6 +1,7 @@
 """Watching real directories, some of them on disks that failed: absent, or no directory that could be read."""
 
 import errno
+import os
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -278,6 +279,13 @@ def test_a_leader_epoch_checkpoint_is_read_again_only_when_it_was_replaced(tmp_p
     watcher.scan_everything()
     assert reader.reads == 51
     assert reader.read(directories[7]) == LastEpoch(EpochFile.READ, 4)
+
+
+def test_a_leader_epoch_checkpoint_of_a_far_future_is_read(tmp_path: Path) -> None:
+    """A broker's clock was wrong: nanoseconds since 1970 are more than 63 bits hold from the year 2262 on."""
+    replace_epochs(tmp_path, "0\n1\n3 0\n")
+    os.utime(tmp_path / "leader-epoch-checkpoint", (10**10, 10**10))
+    assert EpochReader().read(tmp_path) == LastEpoch(EpochFile.READ, 3)
 
 
 def test_u40_two_directories_are_told_together_and_logged_once(healthy: Path, tmp_path: Path) -> None:
