@@ -411,6 +411,8 @@ class Shipped(Task):
         files_sent: likewise: the `.log` and its indexes.
         closed_at: when the broker closed it, seconds since the epoch; None where its files do not say.
         variants_below: as in the task.
+        run: the run's epochs, as in the task.
+        run_end: the next offset, as in the task.
         corruptions: how many places in it are no whole batch.
         tail: (last offset, stored CRC) of its last batch, where its coverage ends with that and it is as written.
         late: it was marked late in its metadata.
@@ -430,6 +432,8 @@ class Shipped(Task):
     files_sent: int = 0
     closed_at: float | None = None
     variants_below: int = 0
+    run: EpochLine = field(default_factory=EpochLine)
+    run_end: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -337,7 +337,10 @@ def _continues(done: Shipped, position: Position) -> bool:
     """Whether the epochs of a shipped segment can follow those of the run.
 
     Those of a segment that compaction emptied were guessed from a run that reached less far. It is shipped anew then.
+    One that was shipped by this very run would come back the same: the commit says why it is refused.
     """
+    if (done.run, done.run_end) == (position.epochs, position.next_offset):
+        return True
     continued = position.epochs.continued(line_of(done.epochs), position.next_offset)
     return continued.agrees_with(done.epochs, done.base, done.end)
 

@@ -123,6 +123,8 @@ class Uploader:
             tail=scan.tail if end == scan.end_offset else None,
             late=late and bool(sent),
             variants_below=task.variants_below,
+            run=task.epochs,
+            run_end=task.next_offset,
         )
 
 

@@ -175,6 +175,19 @@ def test_what_was_shipped_with_epochs_that_cannot_follow_is_shipped_anew() -> No
     assert bases(led.tracker.conclude(theirs)) == [100]
 
 
+def test_what_the_same_run_shipped_is_not_read_again() -> None:
+    """It would come back the same; the commit refuses it with a reason at each attempt, and reads nothing."""
+    led = Led1(0, 100, 200)
+    (task, _) = ships(led.at(0))
+    run = EpochLine(((1, 0), (2, 50)))
+    (commit,) = led.tracker.conclude(replace(shipped(task), run=run, run_end=0))
+    assert isinstance(commit, WriteCommit)
+    (again,) = led.tracker.conclude(failed(commit))
+    tasks = led.tracker.conclude(replace(asked(again, 0), position=replace(position(0), epochs=run)))
+    assert bases(tasks) == []
+    assert isinstance(tasks[0], WriteCommit)
+
+
 def test_a_failing_segment_is_tried_again_however_many_later_ones_are_up() -> None:
     """The bound on what is ahead of the run never stops the run itself."""
     led = Led1(*range(0, 10_000, 100))
