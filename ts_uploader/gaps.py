@@ -76,9 +76,10 @@ def describe_loss(
     copies = [copy for copy in describe_readable(store, catalog, below) if copy.end > start]
     local = local_epochs(listing.directory) or EpochLine()
     # Epochs never fall as offsets rise: below what this log holds nothing of a higher one lives.
-    most = begins_with(listing, end)
+    most, named = begins_with(listing, end), local.at(end)
     epochs = position.epochs
-    if most in {None, NO_EPOCH}:
+    # No CRC covers a batch's epoch, so the broker's list is believed before one that lies below it.
+    if most in {None, NO_EPOCH} or (named is not None and most < named):
         most = local.pairs[0][0] if local.pairs else None
     else:  # what a commit that was taken back names above that was lost, too
         epochs = EpochLine(tuple(pair for pair in epochs if pair[1] < start or pair[0] <= most or pair[1] >= end))

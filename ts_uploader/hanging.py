@@ -17,9 +17,10 @@ What was renamed later is unlinked later, so the evidence outlives what it speak
 
 import errno
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import structlog
@@ -50,11 +51,13 @@ class Stretch:
         epoch: of all of them; -1 for batches of an old magic.
         first: base offset of the first that is known.
         end: the offset after the last.
+        batches: how many of them are known.
     """
 
     epoch: int
     first: int
     end: int
+    batches: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +149,10 @@ def find_hanging(
 def hanging_epochs(listing: Listing, epochs: EpochLine, next_offset: int) -> EpochLine:
     """The epochs above the next offset of the `.deleted` files that hang, where they begin below the run's last one.
 
-    Where they do not, they contradict nothing, and their batches are not read.
+    Where they do not, they contradict nothing, and their batches are not read. No CRC covers epoch and base offset, so
+    it takes two batches below the run's last epoch, and batches that rise. A log may hold a dead tail below its log
+    start: a follower that comes back where the leader's list begins above is not told to cut it off. So the lowest live
+    segment must begin in the epoch with which the broker's list does.
 
     Args:
         listing: of its directory; whole.
@@ -157,25 +163,37 @@ def hanging_epochs(listing: Listing, epochs: EpochLine, next_offset: int) -> Epo
         SegmentChanged, OSError: as `find_hanging`.
     """
     lowest, run = listing.bases[0], epochs.below(next_offset).pairs
-    if not run or not listing.deleted[:1] < listing.bases[:1]:
+    local = local_epochs(listing.directory)
+    if not run or local is None or not local.pairs or not listing.deleted[:1] < listing.bases[:1]:
+        return EpochLine()
+    begins = begins_with(listing, lowest)
+    if lowest < local.pairs[0][1] and begins != local.pairs[0][0]:
         return EpochLine()
     files = {file.base: file for file in _look_through(listing, next_offset, next_offset)}
-    found = hanging(files.values(), {lowest: begins_with(listing, lowest)}, epochs, next_offset)
+    found = hanging(files.values(), {lowest: begins}, epochs, next_offset)
     above = [each.base for each in found if each.end > next_offset]
     if not above or files[above[0]].stretches[0].epoch >= run[-1][0]:
         return EpochLine()
+    read = [file for file in _look_through(listing, lowest, next_offset) if file.base in above]
+    if any(following.first < before.end for file in read for before, following in pairwise(file.stretches)):
+        return EpochLine()
+    stretches = [stretch for file in read for stretch in file.stretches if stretch.end > next_offset]
+    return _risen(stretches, run[-1][0], next_offset)
+
+
+def _risen(stretches: Sequence[Stretch], last: int, next_offset: int) -> EpochLine:
+    """Batches above the next offset as a list. It is empty where they do not rise, or one at most is below `last`."""
     pairs: list[tuple[int, int]] = []
-    for file in _look_through(listing, lowest, next_offset):
-        for stretch in file.stretches if file.base in above else ():
-            first = max(stretch.first, next_offset)
-            # No CRC covers epoch and base offset, and the second look reads batches that the first one did not.
-            if pairs and (stretch.epoch < pairs[-1][0] or first < pairs[-1][1]):
-                return EpochLine()
-            if stretch.end > next_offset and stretch.epoch > (pairs[-1][0] if pairs else NO_EPOCH):
-                if pairs and first == pairs[-1][1]:
-                    return EpochLine()
-                pairs.append((stretch.epoch, first))
-    return EpochLine(tuple(pairs))
+    for stretch in stretches:
+        first = max(stretch.first, next_offset)
+        if pairs and stretch.epoch == pairs[-1][0]:
+            continue
+        if pairs and (stretch.epoch < pairs[-1][0] or first <= pairs[-1][1]):
+            return EpochLine()
+        if stretch.epoch != NO_EPOCH:
+            pairs.append((stretch.epoch, first))
+    below = sum(stretch.batches for stretch in stretches if NO_EPOCH < stretch.epoch < last)
+    return EpochLine(tuple(pairs)) if below > 1 else EpochLine()
 
 
 def _look_through(listing: Listing, whole_below: int, wanted: int) -> list[DeletedFile]:
@@ -292,12 +310,15 @@ def begins_with(listing: Listing, base: int) -> int | None:
 
     Raises:
         SegmentChanged: it is gone.
-        OSError: it cannot be read.
+        OSError: it cannot be opened now. What is wrong with the file itself says nothing about its epoch.
     """
-    with open_log(listing.directory, base, deleted=base not in listing.bases) as log, suppress(CorruptData, ValueError):
-        first = next(_headers(log, 0), None)
+    try:
+        with open_log(listing.directory, base, deleted=base not in listing.bases) as log:
+            first = next(_headers(log, 0), None)
         if first is not None:
             return first.leader_epoch
+    except (CorruptData, ValueError, OSError) as damage:
+        _raise_what_passes(damage)
     local = local_epochs(listing.directory)
     return local.at(base) if local is not None else None
 
@@ -321,7 +342,7 @@ def _joined(headers: Iterable[BatchHeader]) -> tuple[Stretch, ...]:
     for header in headers:
         first, end = header.base_offset, header.last_offset + 1
         if stretches and stretches[-1].epoch == header.leader_epoch:
-            stretches[-1] = Stretch(header.leader_epoch, stretches[-1].first, end)
+            stretches[-1] = Stretch(header.leader_epoch, stretches[-1].first, end, stretches[-1].batches + 1)
         else:
             stretches.append(Stretch(header.leader_epoch, first, end))
     return tuple(stretches)

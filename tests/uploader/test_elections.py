@@ -320,6 +320,41 @@ def test_u32_what_deleted_files_hold_contradicts_a_later_epoch_below(
     assert (asked.lost, asked.position.epochs) == (lost, EpochLine(epochs))
 
 
+@pytest.mark.parametrize(
+    "epochs",
+    [((200, 1), (230, 5)), ((200, 2), (220, 2), (210, 3), (230, 5))],
+    ids=["one batch is of a lower epoch", "batches do not rise"],
+)
+def test_u32_a_deleted_file_with_a_flipped_bit_contradicts_nothing(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory, epochs: tuple[tuple[int, int], ...]
+) -> None:
+    """No CRC covers epoch and base offset of a batch, and one that was flipped must not take a commit back."""
+    committed(store, 100, (1, 0), (4, 60))
+    batches = [build.batch(offset, [build.record(n) for n in range(10)], epoch=epoch) for offset, epoch in epochs]
+    local.write(200, b"".join(batches))
+    local.write(240, build.batch(240, [build.record(0)], epoch=5))
+    local.rename(200)
+    local.epochs((5, 240))
+    assert ask(commits, local).lost is None
+
+
+def test_u32_a_dead_tail_below_the_log_start_contradicts_nothing(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """All elections were clean: a follower came back with a tail of epoch 2 that nobody had.
+
+    The leader's list began with epoch 4 at 260, above it, so the follower cut off what was above 260 only.
+    """
+    committed(store, 100, (1, 0), (3, 60))
+    local.write(200, b"".join(build.batch(base, [build.record(n) for n in range(25)], epoch=2) for base in (200, 225)))
+    tail = build.batch(250, [build.record(n) for n in range(10)], epoch=2)
+    local.write(250, tail + build.batch(260, [build.record(n) for n in range(40)], epoch=4))
+    local.segments(300)
+    local.rename(200)
+    local.epochs((4, 260), (5, 300))
+    assert ask(commits, local).lost is None
+
+
 def test_u32_a_copy_that_the_going_back_would_show_is_compared_too(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:

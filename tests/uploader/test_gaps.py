@@ -244,6 +244,29 @@ def test_u05_what_a_taken_back_commit_names_above_what_the_log_holds_was_lost(
     assert (passed.gaps, passed.position.epochs) == (((100, 250),), EpochLine(((1, 0),)))
 
 
+def test_an_epoch_below_the_brokers_list_ends_no_reign_at_a_gap(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """No CRC covers the epoch of a batch: where the list says more of that offset, a flipped bit hides no segment."""
+    position = at_100(store, commits, local, 300, 400)
+    put_segment(store, 200, 300, (2, 200))
+    local.epochs((3, 300), (5, 350))
+    local.write(300, build.batch(300, [build.record(0)], epoch=1))
+    passed = pass_gap(commits, local, position, 300)
+    assert (passed.gaps, passed.position.epochs) == (((100, 200),), EpochLine(((1, 0), (2, 200), (3, 300))))
+
+
+def test_a_file_behind_a_gap_that_cannot_be_read_stops_no_commit(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """It is a link, or its disk fails: the broker's list says which epochs live below it."""
+    position = at_100(store, commits, local, 300, 400)
+    log = local.path / "00000000000000000300.log"
+    log.unlink()
+    log.symlink_to("elsewhere")
+    assert pass_gap(commits, local, position, 300).gaps == ((100, 300),)
+
+
 def test_a_gap_that_the_directory_shows_no_more_is_not_recorded(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
