@@ -100,7 +100,7 @@ def log_epochs(epochs: EpochLine, next_offset: int, listing: Listing) -> EpochLi
     local = local_epochs(listing.directory)
     if local is None or not local.pairs or local.pairs[0][1] <= next_offset:
         return local
-    return hanging_epochs(listing, epochs, next_offset).continued(local, local.pairs[0][1])
+    return hanging_epochs(listing, local, epochs, next_offset).continued(local, local.pairs[0][1])
 
 
 def shared_end(epochs: EpochLine, next_offset: int, listing: Listing) -> int | None:
@@ -245,6 +245,8 @@ def _doubtful(position: Position, local: EpochLine, lowest: int) -> Iterator[ran
     """
     begin, end = max(position.log_start, lowest), position.next_offset
     starts = {start for line in (position.epochs, local) for _, start in line}
+    if begin >= end:
+        return
     bounds = [begin, *sorted(start for start in starts if begin < start < end), end]
     for start, stop in pairwise(bounds):
         if local.at(start) is not None and position.epochs.at(start) not in {NO_EPOCH, local.at(start)}:

@@ -146,7 +146,7 @@ def find_hanging(
     return tuple(file for file in hanging(files, living, epochs, next_offset) if file.end > wanted)
 
 
-def hanging_epochs(listing: Listing, epochs: EpochLine, next_offset: int) -> EpochLine:
+def hanging_epochs(listing: Listing, local: EpochLine, epochs: EpochLine, next_offset: int) -> EpochLine:
     """The epochs above the next offset of the `.deleted` files that hang, where they begin below the run's last one.
 
     Where they do not, they contradict nothing, and their batches are not read. No CRC covers epoch and base offset, so
@@ -156,6 +156,7 @@ def hanging_epochs(listing: Listing, epochs: EpochLine, next_offset: int) -> Epo
 
     Args:
         listing: of its directory; whole.
+        local: the broker's list; not empty.
         epochs: as in `hanging`.
         next_offset: as in `hanging`.
 
@@ -163,13 +164,12 @@ def hanging_epochs(listing: Listing, epochs: EpochLine, next_offset: int) -> Epo
         SegmentChanged, OSError: as `find_hanging`.
     """
     lowest, run = listing.bases[0], epochs.below(next_offset).pairs
-    local = local_epochs(listing.directory)
-    if not run or local is None or not local.pairs or not listing.deleted[:1] < listing.bases[:1]:
-        return EpochLine()
-    begins = begins_with(listing, lowest)
-    if lowest < local.pairs[0][1] and begins != local.pairs[0][0]:
+    if not run or not listing.deleted[:1] < listing.bases[:1]:
         return EpochLine()
     files = {file.base: file for file in _look_through(listing, next_offset, next_offset)}
+    begins, (first, start) = begins_with(listing, lowest), local.pairs[0]
+    if lowest < start and begins != first:
+        return EpochLine()
     found = hanging(files.values(), {lowest: begins}, epochs, next_offset)
     above = [each.base for each in found if each.end > next_offset]
     if not above or files[above[0]].stretches[0].epoch >= run[-1][0]:
@@ -312,15 +312,38 @@ def begins_with(listing: Listing, base: int) -> int | None:
         SegmentChanged: it is gone.
         OSError: it cannot be opened now. What is wrong with the file itself says nothing about its epoch.
     """
+    first = _first_epoch(listing, base)
+    if first is not None:
+        return first
+    local = local_epochs(listing.directory)
+    return local.at(base) if local is not None else None
+
+
+def goes_on_with(listing: Listing, base: int) -> int | None:
+    """The epoch of the first batch of a log from a segment on, live or `.deleted`; None where none can be read.
+
+    Args:
+        listing: of its directory.
+        base: of the segment.
+
+    Raises:
+        SegmentChanged: a segment is gone.
+        OSError: as `begins_with`.
+    """
+    following = (other for other in listing.bases if other > base)
+    epochs = (_first_epoch(listing, each) for each in (base, *following))
+    return next((epoch for epoch in epochs if epoch is not None), None)
+
+
+def _first_epoch(listing: Listing, base: int) -> int | None:
+    """The epoch of the first batch of a segment; None where it has none, or none that can be read."""
     try:
         with open_log(listing.directory, base, deleted=base not in listing.bases) as log:
             first = next(_headers(log, 0), None)
-        if first is not None:
-            return first.leader_epoch
+            return None if first is None else first.leader_epoch
     except (CorruptData, ValueError, OSError) as damage:
         _raise_what_passes(damage)
-    local = local_epochs(listing.directory)
-    return local.at(base) if local is not None else None
+        return None
 
 
 def _headers(log: OpenLog, position: int) -> Iterator[BatchHeader]:

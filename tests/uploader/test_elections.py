@@ -368,6 +368,19 @@ def test_u32_a_copy_that_the_going_back_would_show_is_compared_too(
     assert ask(commits, local).lost == (0, 300)
 
 
+def test_u32_a_contradiction_at_the_lowest_offset_that_a_log_holds_ends_the_comparison(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Seed 538: below it nothing is left to compare, and the agent compared for ever."""
+    committed(store, 300, (1, 0), (3, 90), (4, 200))
+    metadata = SegmentMetadata(200, ((3, 95),), 105, None, None, 0)
+    store.put(KEYS.segment(SegmentName(95)), b"", metadata=metadata.encode())
+    local.segments(100, 200, 300)
+    local.write(100, build.batch(100, [build.record(0)], epoch=2))
+    local.epochs((2, 100), (4, 200), (5, 300))
+    assert ask(commits, local).lost == (100, 300)
+
+
 def test_u32_below_log_start_no_copy_is_compared(commits: CommitLog, store: ObjectStore, local: LocalDirectory) -> None:
     """The list is silent there since the view was cut, and nobody is shown what stands there."""
     committed(store, 300, (1, 0), (3, 200))
