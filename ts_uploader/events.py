@@ -251,6 +251,7 @@ class Ship(Task):
         hangs: the `.deleted` file that hangs on what lives (`hanging`); None for a segment that is, or was seen, live.
         variants_below: a segment with a base below it is shipped under a variant's name only: a deletion that is still
             under way may name the plain one.
+        gaps: the recorded gaps that it fills, where it does not reach above the next offset.
     """
 
     keys: PartitionKeys
@@ -262,6 +263,7 @@ class Ship(Task):
     seen: bool = False
     hangs: FileState | None = None
     variants_below: int = 0
+    gaps: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

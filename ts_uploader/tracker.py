@@ -351,7 +351,8 @@ class Tracker:
         lowest = min((position.next_offset, *(low for low, _ in position.gaps)))
         for base, next_base in state.held(listing, lowest):
             ahead = next_base > position.next_offset
-            if not ahead and not overlapping(position.gaps, base, next_base):
+            gaps = () if ahead else tuple(gap for gap in position.gaps if overlapping((gap,), base, next_base))
+            if not ahead and not gaps:
                 continue
             # The last batch of a closed segment ends at most where the next one begins, so this bounds its coverage.
             if state.high_watermark is None or next_base > state.high_watermark:
@@ -379,6 +380,7 @@ class Tracker:
                         seen=state.saw(base, next_base),
                         hangs=state.hangs(base, listing),
                         variants_below=position.lineage.highest if position.lineage is not None else 0,
+                        gaps=gaps,
                     )
                 )
         return tasks

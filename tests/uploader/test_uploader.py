@@ -96,6 +96,25 @@ def test_a_segment_whose_neighbours_were_emptied_answers_for_more_under_another_
     assert len(log.names()) == 3
 
 
+@pytest.mark.parametrize(
+    ("local", "epochs"),
+    [
+        (((0, 0), (3, 50), (4, 90)), ((0, 0), (3, 60), (4, 90))),
+        (((0, 0),), ((0, 0), (2, 30))),  # compaction emptied epoch 2 before this broker fetched it
+    ],
+)
+def test_an_emptied_segment_that_fills_gaps_bears_the_brokers_epochs_there(
+    log: Log, local: tuple[tuple[int, int], ...], epochs: tuple[tuple[int, int], ...]
+) -> None:
+    """The run never saw what stood in a gap; with its epochs there no commit would take what surrounds the segment."""
+    log.put(0, b"")
+    log.put(100, b"")
+    log.epochs(*local)
+    run = EpochLine(((0, 0), (9, 200))) if len(local) > 1 else EpochLine(((0, 0), (2, 30), (9, 200)))
+    task = replace(log.task(0), epochs=run, next_offset=300, gaps=((10, 20), (60, 200)))
+    assert uploader(log).ship(task).epochs == epochs
+
+
 def test_u28_a_log_that_another_leader_cut_and_filled_again_is_not_shipped(log: Log) -> None:
     """Seed 26: names and ends are what they were, but the batches are of the line that won."""
     log.put(0, batch(0, 10, epoch=3))
