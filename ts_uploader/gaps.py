@@ -25,7 +25,7 @@ from ts_common.plan import Hole, unite
 from ts_common.store.contract import IfAbsent, ObjectStore
 from ts_common.view import living_line
 from ts_uploader.events import Listing, Position
-from ts_uploader.hanging import begins_with
+from ts_uploader.hanging import goes_on_with
 from ts_uploader.local_log import local_epochs, log_start_by_request
 
 GONE_AGAIN = (
@@ -75,8 +75,9 @@ def describe_loss(
     below = [segment for segment in catalog.segments if segment.name.base < end]
     copies = [copy for copy in describe_readable(store, catalog, below) if copy.end > start]
     local = local_epochs(listing.directory) or EpochLine()
-    # Epochs never fall as offsets rise: below what this log holds nothing of a higher one lives.
-    most, named = begins_with(listing, end), local.at(end)
+    # Epochs never fall as offsets rise: below what this log holds nothing of a higher one lives. Compaction may have
+    # emptied its first segments, and a follower's list names an epoch from the first batch that was left.
+    most, named = goes_on_with(listing, end), local.at(end)
     epochs = position.epochs
     # No CRC covers a batch's epoch, so the broker's list is believed before one that lies below it.
     if most in {None, NO_EPOCH} or (named is not None and most < named):

@@ -244,6 +244,19 @@ def test_u05_what_a_taken_back_commit_names_above_what_the_log_holds_was_lost(
     assert (passed.gaps, passed.position.epochs) == (((100, 250),), EpochLine(((1, 0),)))
 
 
+def test_an_emptied_segment_behind_a_gap_hides_nothing_of_an_epoch_that_goes_on(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The list names epoch 2 from its first batch that compaction left; the store holds what stood before that."""
+    position = at_100(store, commits, local, 300, 400)
+    put_segment(store, 200, 300, (2, 200))
+    local.epochs((1, 300), (2, 420), (5, 450))
+    local.write(400, build.batch(420, [build.record(0)], epoch=2))
+    local.segments(500)
+    passed = pass_gap(commits, local, position, 300)
+    assert (passed.gaps, passed.position.epochs) == (((100, 200),), EpochLine(((1, 0), (2, 200))))
+
+
 def test_an_epoch_below_the_brokers_list_ends_no_reign_at_a_gap(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
