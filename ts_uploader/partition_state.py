@@ -59,6 +59,7 @@ class PartitionState:
     below_wanted: int = 0  # the lowest offset that was missing then
     looking: bool = False  # whether they are being looked at
     gap_since: int | None = None  # when the next offset was first listed below all that is held; ns, monotonic
+    gap_end: int = 0  # the lowest offset that was held then
     look_seconds: float = 0.0  # between two looks whether a Java uploader wrote late; 0: none did here of late
     looked_at: int | None = None  # when the store was last asked for that; ns, monotonic
     in_flight: frozenset[int] = _NOTHING
@@ -151,8 +152,13 @@ class PartitionState:
         self.reached = position.next_offset
         if isinstance(position.commit, Commit):
             self.known = position.commit
+        listing = self.listing or self.shown
         for base, done in list(self.shipped.items()):
-            if done.end <= position.next_offset or not _counts(done, position) or not _continues(done, position):
+            is_held = listing is not None and (base in listing.bases or base in listing.deleted)
+            # What this very run shipped, and is held still, would come back the same; the commit says what is wrong.
+            is_as_good = is_held and (done.run, done.run_end) == (position.epochs, position.next_offset)
+            follows = is_as_good or _continues(done, position)
+            if done.end <= position.next_offset or not _counts(done, position) or not follows:
                 del self.shipped[base]
         for base, done in list(self.filling.items()):
             if not overlapping(position.gaps, base, done.end) or not _counts(done, position):
@@ -337,10 +343,7 @@ def _continues(done: Shipped, position: Position) -> bool:
     """Whether the epochs of a shipped segment can follow those of the run.
 
     Those of a segment that compaction emptied were guessed from a run that reached less far. It is shipped anew then.
-    One that was shipped by this very run would come back the same: the commit says why it is refused.
     """
-    if (done.run, done.run_end) == (position.epochs, position.next_offset):
-        return True
     continued = position.epochs.continued(line_of(done.epochs), position.next_offset)
     return continued.agrees_with(done.epochs, done.base, done.end)
 

@@ -412,13 +412,14 @@ class Tracker:
             state.gap_since = None
             return []
         patience = self._checkpoint_seconds * _NANOSECONDS
-        if state.gap_since is None and listing.whole:
-            state.gap_since = listing.taken_at
+        end, _ = next(state.held(listing, position.next_offset), (listing.bases[0], 0))
+        if listing.whole and (state.gap_since is None or state.gap_end <= position.next_offset):
+            state.gap_since, state.gap_end = listing.taken_at, end
         if not listing.whole or state.gap_since is None or listing.taken_at - state.gap_since < patience:
             return self._second_look(state)
         if state.looking or state.unknown_below(listing):
             return []
-        end, _ = next(state.held(listing, position.next_offset), (listing.bases[0], 0))
+        end = min(end, state.gap_end)  # what was there at the first look is missing once only
         # What is still being read from an open file may yet be shipped, though its names are gone.
         if state.committing or any(base < end for base in state.in_flight):
             return []

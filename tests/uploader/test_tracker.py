@@ -177,15 +177,19 @@ def test_what_was_shipped_with_epochs_that_cannot_follow_is_shipped_anew() -> No
 
 def test_what_the_same_run_shipped_is_not_read_again() -> None:
     """It would come back the same; the commit refuses it with a reason at each attempt, and reads nothing."""
-    led = Led1(0, 100, 200)
-    (task, _) = ships(led.at(0))
+    led = Led1(100, 200, 300)
+    (task, _) = ships(led.at(100))
     run = EpochLine(((1, 0), (2, 50)))
-    (commit,) = led.tracker.conclude(replace(shipped(task), run=run, run_end=0))
+    (commit,) = led.tracker.conclude(replace(shipped(task), run=run, run_end=100))
     assert isinstance(commit, WriteCommit)
     (again,) = led.tracker.conclude(failed(commit))
-    tasks = led.tracker.conclude(replace(asked(again, 0), position=replace(position(0), epochs=run)))
+    tasks = led.tracker.conclude(replace(asked(again, 100), position=replace(position(100), epochs=run)))
     assert bases(tasks) == []
     assert isinstance(tasks[0], WriteCommit)
+    (again,) = led.tracker.conclude(failed(tasks[0]))
+    led.tracker.observe(listing(200, 300, taken_at=200))
+    tasks = led.tracker.conclude(replace(asked(again, 100), position=replace(position(100), epochs=run)))
+    assert not any(isinstance(task, WriteCommit) for task in tasks)  # it is gone here, and stands in no way
 
 
 def test_a_failing_segment_is_tried_again_however_many_later_ones_are_up() -> None:
@@ -648,6 +652,18 @@ def test_u07_what_is_gone_becomes_a_gap_when_two_listings_agree() -> None:
     led = Led1(100, 200)
     (gap,) = [task for task in gap_of(led, 50, 100, 200) if isinstance(task, PassGap)]
     assert (gap.position.next_offset, gap.end) == (50, 100)
+
+
+def test_what_vanished_since_the_first_listing_is_no_part_of_the_gap() -> None:
+    """Retention took another segment in between, which is missing in one listing only (histories, seed 99)."""
+    led = Led1(100, 200, 300, high_watermark=100)
+    (gap,) = [task for task in gap_of(led, 50, 200, 300) if isinstance(task, PassGap)]
+    assert (gap.position.next_offset, gap.end) == (50, 100)
+    led.tracker.observe(watermark(300))
+    passed = Committed(TP, gap.generation, gap.reign, position(100))
+    assert [task for task in led.tracker.conclude(passed) if isinstance(task, PassGap)] == []
+    tasks = led.tracker.observe(listing(200, 300, taken_at=100 + 2 * CHECKPOINT))
+    assert [(task.position.next_offset, task.end) for task in tasks if isinstance(task, PassGap)] == [(100, 200)]
 
 
 def test_a_gap_needs_two_whole_listings() -> None:
