@@ -388,8 +388,11 @@ class Tracker:
     def _look_below(self, state: PartitionState, reign: Reign, listing: Listing, position: Position) -> list[AnyTask]:
         """Find out whether `.deleted` files of before this leadership hold what is missing in the store."""
         wanted = min((position.next_offset, *(low for low, _ in position.gaps)))
+        if wanted >= listing.bases[0]:
+            state.retries.looked_below()  # nothing is missing there, so what failed is wanted no more
+            return []
         known = not state.unknown_below(listing) and (wanted >= state.below_wanted or not state.below)
-        if state.looking or wanted >= listing.bases[0] or known:
+        if state.looking or known:
             return []
         state.looking = True
         seen = frozenset(state.taken)

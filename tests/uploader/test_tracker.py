@@ -549,6 +549,14 @@ def test_a_look_that_failed_is_repeated() -> None:
     assert again.wanted == 50
 
 
+def test_a_look_that_failed_and_is_wanted_no_more_is_told_no_more() -> None:
+    """Another agent beside this broker passed what was missing: nothing waits for the look (histories, seed 1092)."""
+    tracker, look = begun_with_deleted(50, 100)
+    (ask,) = tracker.conclude(failed(look))
+    tracker.conclude(asked(ask, 300))
+    assert tracker.backlog()[TP].wait is None
+
+
 def test_u39_a_file_that_is_not_the_one_that_hung_is_looked_at_again() -> None:
     """Another was renamed over it: the worker saw that, and nothing is shipped before the next look."""
     tracker, look = begun_with_deleted(100, 100)
