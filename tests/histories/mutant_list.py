@@ -202,7 +202,7 @@ MUTANTS = (
         "Any listing counts where the neighbour of a segment has to tell its coverage, or that a gap is one.",
         (coverage.coverage_end, "whole_listing(task.listing) if by_neighbour else _listing(task)", "_listing(task)"),
         (Tracker._gap, "not listing.whole or ", ""),
-        (Tracker._gap, " and listing.whole", ""),
+        (Tracker._gap, "if listing.whole and (", "if ("),
     ),
     _mutant(
         "plain-names-below-lineage",
@@ -254,7 +254,7 @@ MUTANTS = (
     _mutant(
         "gaps-not-shipped",
         "What a gap record stands for is not shipped, though a segment here holds it.",
-        (Tracker._ships, "if not ahead and not overlapping(position.gaps, base, next_base):", "if not ahead:"),
+        (Tracker._ships, "if not ahead and not gaps:", "if not ahead:"),
     ),
     _mutant(
         "dead-tails-live",
