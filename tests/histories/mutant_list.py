@@ -148,7 +148,7 @@ MUTANTS = (
     _mutant(
         "not-lowered",
         "What an election lost is not noticed: the commit never goes back.",
-        (divergence.past_end, "if end < next_offset:", "if False:"),
+        (divergence.past_end, "return end", "return next_offset"),
     ),
     _mutant(
         "epochs-not-cut",
