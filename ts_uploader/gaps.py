@@ -77,13 +77,16 @@ def describe_loss(
     local = local_epochs(listing.directory) or EpochLine()
     # Epochs never fall as offsets rise: below what this log holds nothing of a higher one lives. Compaction may have
     # emptied its first segments, and a follower's list names an epoch from the first batch that was left.
-    most, named = goes_on_with(listing, end), local.at(end)
-    epochs = position.epochs
-    # No CRC covers a batch's epoch, so the broker's list is believed before one that lies below it.
-    if most in {None, NO_EPOCH} or (named is not None and most < named):
-        most = local.pairs[0][0] if local.pairs else None
-    else:  # what a commit that was taken back names above that was lost, too
-        epochs = EpochLine(tuple(pair for pair in epochs if pair[1] < start or pair[0] <= most or pair[1] >= end))
+    found, named = goes_on_with(listing, end), local.at(end)
+    # No CRC covers a batch's epoch, so a higher one in the broker's list is believed before it. Where the list begins
+    # inside the lowest live segment, what stands there below it may be a dead tail.
+    listed = named if named is not None else local.pairs[0][0] if local.pairs else None
+    is_cut_off = named is None and end < listing.bases[0]
+    most, epochs = listed, position.epochs
+    if found is not None and found != NO_EPOCH and (listed is None or found >= listed or is_cut_off):
+        # What a commit that was taken back names above that was lost, too.
+        most = found
+        epochs = EpochLine(tuple(pair for pair in epochs if pair[1] < start or pair[0] <= found or pair[1] >= end))
     line = living_line(copies, most=most)
     if epochs.pairs and epochs.pairs[0][1] > start:
         # Where a commit that was taken back names none, the copies do, as where no commit has a list.

@@ -269,6 +269,27 @@ def test_an_epoch_below_the_brokers_list_ends_no_reign_at_a_gap(
     assert (passed.gaps, passed.position.epochs) == (((100, 200),), EpochLine(((1, 0), (2, 200), (3, 300))))
 
 
+def test_a_dead_tail_behind_a_gap_hides_nothing(commits: CommitLog, store: ObjectStore, local: LocalDirectory) -> None:
+    """A follower came back with a tail of epoch 2; the list, which begins above it, says what lives there."""
+    position = at_100(store, commits, local, 250, 300)
+    put_segment(store, 100, 250, (3, 100))
+    local.epochs((4, 260), (5, 300))
+    tail = build.batch(250, [build.record(n) for n in range(10)], epoch=2)
+    local.write(250, tail + build.batch(260, [build.record(n) for n in range(40)], epoch=4))
+    passed = pass_gap(commits, local, position, 250)
+    assert (passed.gaps, passed.position.epochs) == ((), EpochLine(((1, 0), (3, 100))))
+
+
+def test_without_any_batch_the_brokers_list_tells_what_lives_below_a_gap(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Compaction emptied all segments, and the list is not cut off yet: its epoch at that offset counts."""
+    position = at_100(store, commits, local, 300, 400)
+    put_segment(store, 200, 300, (2, 200))
+    local.epochs((1, 280), (2, 300), (5, 450))
+    assert pass_gap(commits, local, position, 300).gaps == ((100, 200),)
+
+
 def test_a_file_behind_a_gap_that_cannot_be_read_stops_no_commit(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
