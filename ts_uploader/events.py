@@ -415,6 +415,7 @@ class Shipped(Task):
         variants_below: as in the task.
         run: the run's epochs, as in the task.
         run_end: the next offset, as in the task.
+        stamp: of the listing in the task.
         corruptions: how many places in it are no whole batch.
         tail: (last offset, stored CRC) of its last batch, where its coverage ends with that and it is as written.
         late: it was marked late in its metadata.
@@ -436,6 +437,7 @@ class Shipped(Task):
     variants_below: int = 0
     run: EpochLine = field(default_factory=EpochLine)
     run_end: int = 0
+    stamp: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,9 +154,9 @@ class PartitionState:
             self.known = position.commit
         listing = self.listing or self.shown
         for base, done in list(self.shipped.items()):
-            is_held = listing is not None and (base in listing.bases or base in listing.deleted)
-            # What this very run shipped, and is held still, would come back the same; the commit says what is wrong.
-            is_as_good = is_held and (done.run, done.run_end) == (position.epochs, position.next_offset)
+            # Of the same directory the same run ships the same again; the commit says what is wrong with it.
+            is_unchanged = listing is not None and listing.stamp == done.stamp
+            is_as_good = is_unchanged and (done.run, done.run_end) == (position.epochs, position.next_offset)
             follows = is_as_good or _continues(done, position)
             if done.end <= position.next_offset or not _counts(done, position) or not follows:
                 del self.shipped[base]

@@ -125,6 +125,7 @@ class Uploader:
             variants_below=task.variants_below,
             run=task.epochs,
             run_end=task.next_offset,
+            stamp=task.listing.stamp,
         )
 
 
@@ -161,14 +162,14 @@ def _epochs(task: Ship, scan: SegmentScan, end: int) -> tuple[tuple[int, int], .
     Both know where an epoch began even where compaction took its first batches; but a follower's checkpoint knows only
     of the first batch that was left when it fetched, so below the next offset the run's word counts. Readers drop a
     batch whose epoch is not the one that the commit gives its offset, so a list that disagrees with any batch here is
-    not taken; at last the batches' own epochs count. Of a segment without a batch the run says nothing in a gap: what
-    stood there was of epochs that it never saw.
+    not taken; at last the batches' own epochs count. In a gap the run says nothing: what stood there was of epochs
+    that it never saw.
     """
     local = local_epochs(task.listing.directory) or EpochLine()
-    known = task.epochs.continued(local, task.next_offset)
-    for low, high in task.gaps if not scan.epochs else ():
+    run = known = task.epochs.continued(local, task.next_offset)
+    for low, high in task.gaps:
         known = known.below(low).continued(local, low).below(high).continued(known, high)
-    for line in (known, local):
+    for line in (known, run, local):
         stretches = zip(scan.epochs, scan.epoch_lasts, strict=True)
         if all(line.at(first) == epoch == line.at(last) for (epoch, first), last in stretches):
             begin = line.at(task.base)

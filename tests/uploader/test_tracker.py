@@ -187,9 +187,9 @@ def test_what_the_same_run_shipped_is_not_read_again() -> None:
     assert bases(tasks) == []
     assert isinstance(tasks[0], WriteCommit)
     (again,) = led.tracker.conclude(failed(tasks[0]))
-    led.tracker.observe(listing(200, 300, taken_at=200))
+    led.tracker.observe(replace(listing(100, 200, 300, taken_at=200), stamp=(2, 2)))
     tasks = led.tracker.conclude(replace(asked(again, 100), position=replace(position(100), epochs=run)))
-    assert not any(isinstance(task, WriteCommit) for task in tasks)  # it is gone here, and stands in no way
+    assert bases(tasks) == [100]  # the cleaner may have taken the batch that no commit takes
 
 
 def test_a_failing_segment_is_tried_again_however_many_later_ones_are_up() -> None:

@@ -115,6 +115,15 @@ def test_an_emptied_segment_that_fills_gaps_bears_the_brokers_epochs_there(
     assert uploader(log).ship(task).epochs == epochs
 
 
+def test_an_emptied_tail_that_fills_a_gap_bears_the_brokers_epochs_there(log: Log) -> None:
+    """Its only batch is of epoch 1, and the run does not know epoch 4, which wrote what compaction took behind it."""
+    log.put(40, batch(42, 2, epoch=1))
+    log.put(60, b"")
+    log.epochs((1, 0), (4, 50))
+    task = replace(log.task(40), epochs=EpochLine(((1, 0), (4, 80))), next_offset=100, gaps=((30, 80),))
+    assert uploader(log).ship(task).epochs == ((1, 40), (4, 50))
+
+
 def test_u28_a_log_that_another_leader_cut_and_filled_again_is_not_shipped(log: Log) -> None:
     """Seed 26: names and ends are what they were, but the batches are of the line that won."""
     log.put(0, batch(0, 10, epoch=3))
