@@ -48,7 +48,7 @@ def past_end(store: ObjectStore, position: Position, listing: Listing, reign: Re
         CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: of stored segments.
     """
     next_offset = position.next_offset
-    end = shared_end(position.epochs, next_offset, listing)
+    end = shared_end(position, listing)
     if end is None:
         return shared_end_by_bytes(store, read_snapshot(store, position.keys), next_offset, listing)
     end = min(end, _later_than(position, listing, next_offset))
@@ -67,7 +67,7 @@ def _gone_back(position: Position, end: int, listing: Listing) -> Position:
     """As the run would be if it went back to `end`: with another list, other copies live."""
     if end == position.next_offset:
         return position
-    local = log_epochs(position.epochs, position.next_offset, listing)
+    local = log_epochs(position, listing)
     return replace(position, next_offset=end, epochs=rewound(position.epochs, end, local))
 
 
@@ -83,41 +83,41 @@ def _later_than(position: Position, listing: Listing, none: int) -> int:
     return next((start for epoch, start in local_epochs(listing.directory) or () if epoch > vouched), none)
 
 
-def log_epochs(epochs: EpochLine, next_offset: int, listing: Listing) -> EpochLine | None:
+def log_epochs(position: Position, listing: Listing) -> EpochLine | None:
     """The epochs of a log with its `.deleted` files that hang above the next offset; None without a checkpoint.
 
     Retention cuts the broker's list where the live log begins. What those files bear is of the same log, and may be all
     that contradicts an epoch of the run: epochs never fall.
 
     Args:
-        epochs: the run's.
-        next_offset: its end.
+        position: the end of the run.
         listing: of the log.
 
     Raises:
         SegmentChanged: the lowest live segment is gone: look again.
     """
-    local = local_epochs(listing.directory)
+    local, next_offset = local_epochs(listing.directory), position.next_offset
     if local is None or not local.pairs or local.pairs[0][1] <= next_offset:
         return local
-    return hanging_epochs(listing, local, epochs, next_offset).continued(local, local.pairs[0][1])
+    vouched = position.commit.epoch if isinstance(position.commit, Commit) else NO_EPOCH
+    return hanging_epochs(listing, local, position.epochs, next_offset, vouched).continued(local, local.pairs[0][1])
 
 
-def shared_end(epochs: EpochLine, next_offset: int, listing: Listing) -> int | None:
+def shared_end(position: Position, listing: Listing) -> int | None:
     """Up to which offset a run is this log's past; None where no epochs tell, and bytes must.
 
     Args:
-        epochs: the run's.
-        next_offset: its end.
+        position: the end of the run.
         listing: of the log.
 
     Raises:
         SegmentChanged: the active segment is gone, or the checkpoint is older than the run, or is not there yet: look
             again.
     """
+    epochs, next_offset = position.epochs, position.next_offset
     if not epochs.pairs:
         return None
-    local = log_epochs(epochs, next_offset, listing)
+    local = log_epochs(position, listing)
     if local is None:
         # A follower whose disk was replaced has none either, until it fetches its first batch.
         raise SegmentChanged(

@@ -157,7 +157,7 @@ def gone_back(
         next_commit(position, (), reign, broker),
         highest_base=highest_base,
         next_offset=end,
-        epochs=rewound(position.epochs, end, log_epochs(position.epochs, position.next_offset, listing)),
+        epochs=rewound(position.epochs, end, log_epochs(position, listing)),
         last_stable_offset=last_stable_offset(listing.directory, containing),
         tail=None,
         lineage=Lineage(reign.epoch, end, highest),

@@ -146,19 +146,22 @@ def find_hanging(
     return tuple(file for file in hanging(files, living, epochs, next_offset) if file.end > wanted)
 
 
-def hanging_epochs(listing: Listing, local: EpochLine, epochs: EpochLine, next_offset: int) -> EpochLine:
+def hanging_epochs(
+    listing: Listing, local: EpochLine, epochs: EpochLine, next_offset: int, vouched: int = NO_EPOCH
+) -> EpochLine:
     """The epochs above the next offset of the `.deleted` files that hang, where they begin below the run's last one.
 
     Where they do not, they contradict nothing, and their batches are not read. No CRC covers epoch and base offset, so
     it takes two batches below the run's last epoch, and batches that rise. A log may hold a dead tail below its log
     start: a follower that comes back where the leader's list begins above is not told to cut it off. So the lowest live
-    segment must begin in the epoch with which the broker's list does.
+    segment must begin in the epoch with which the broker's list does, and no later leader may have vouched for the run.
 
     Args:
         listing: of its directory; whole.
         local: the broker's list; not empty.
         epochs: as in `hanging`.
         next_offset: as in `hanging`.
+        vouched: leader epoch of the agent that last compared the run with its broker's log; -1 where none is known.
 
     Raises:
         SegmentChanged, OSError: as `find_hanging`.
@@ -178,7 +181,9 @@ def hanging_epochs(listing: Listing, local: EpochLine, epochs: EpochLine, next_o
     if any(following.first < before.end for file in read for before, following in pairwise(file.stretches)):
         return EpochLine()
     stretches = [stretch for file in read for stretch in file.stretches if stretch.end > next_offset]
-    return _risen(stretches, run[-1][0], next_offset)
+    line, last = _risen(stretches, run[-1][0], next_offset), run[-1][0]
+    following = min((epoch for epoch, _ in (*line, *local) if epoch > last), default=vouched + 1)
+    return line if following > vouched else EpochLine()
 
 
 def _risen(stretches: Sequence[Stretch], last: int, next_offset: int) -> EpochLine:

@@ -355,6 +355,20 @@ def test_u32_a_dead_tail_below_the_log_start_contradicts_nothing(
     assert ask(commits, local).lost is None
 
 
+def test_u32_a_run_that_a_later_leader_vouched_for_is_not_contradicted(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Retention took the whole dead tail, so only the commit tells: the agent of epoch 4 wrote it, and kept the run."""
+    commit = replace(committed(store, 100, (1, 0), (3, 60)), epoch=4)
+    store.put(KEYS.commit, commit.encode())
+    tail = [build.batch(base, [build.record(n) for n in range(25)], epoch=2) for base in (200, 225)]
+    local.write(200, b"".join(tail) + build.batch(250, [build.record(n) for n in range(50)], epoch=4))
+    local.write(300, build.batch(300, [build.record(0)], epoch=4))
+    local.rename(200)
+    local.epochs((4, 300), (5, 301))
+    assert ask(commits, local).lost is None
+
+
 def test_u32_a_copy_that_the_going_back_would_show_is_compared_too(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
