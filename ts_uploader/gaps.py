@@ -78,8 +78,8 @@ def describe_loss(
     # Epochs never fall as offsets rise: below what this log holds nothing of a higher one lives. Compaction may have
     # emptied its first segments, and a follower's list names an epoch from the first batch that was left.
     found, named = goes_on_with(listing, end), local.at(end)
-    # No CRC covers a batch's epoch, so a higher one in the broker's list is believed before it. Where the list begins
-    # inside the lowest live segment, what stands there below it may be a dead tail.
+    # No CRC covers a batch's epoch, so a higher one in the broker's list overrides it. If the list begins inside the
+    # lowest live segment, that segment may begin with a dead tail.
     listed = named if named is not None else local.pairs[0][0] if local.pairs else None
     is_cut_off = named is None and end < listing.bases[0]
     most, epochs = listed, position.epochs

@@ -146,22 +146,20 @@ def find_hanging(
     return tuple(file for file in hanging(files, living, epochs, next_offset) if file.end > wanted)
 
 
-def hanging_epochs(
-    listing: Listing, local: EpochLine, epochs: EpochLine, next_offset: int, vouched: int = NO_EPOCH
-) -> EpochLine:
+def hanging_epochs(listing: Listing, local: EpochLine, epochs: EpochLine, next_offset: int, vouched: int) -> EpochLine:
     """The epochs above the next offset of the `.deleted` files that hang, where they begin below the run's last one.
 
     Where they do not, they contradict nothing, and their batches are not read. No CRC covers epoch and base offset, so
-    it takes two batches below the run's last epoch, and batches that rise. A log may hold a dead tail below its log
-    start: a follower that comes back where the leader's list begins above is not told to cut it off. So the lowest live
-    segment must begin in the epoch with which the broker's list does, and no later leader may have vouched for the run.
+    the result is empty without two batches below the run's last epoch, or if batches do not rise. A log may hold a dead
+    tail below its log start: a returning follower truncates only above the first pair of the leader's list. So the
+    lowest live segment must begin in the first epoch of the broker's list, and no later leader may have kept the run.
 
     Args:
         listing: of its directory; whole.
         local: the broker's list; not empty.
         epochs: as in `hanging`.
         next_offset: as in `hanging`.
-        vouched: leader epoch of the agent that last compared the run with its broker's log; -1 where none is known.
+        vouched: leader epoch of the agent that last compared the run with its broker's log; -1 if unknown.
 
     Raises:
         SegmentChanged, OSError: as `find_hanging`.
@@ -175,19 +173,20 @@ def hanging_epochs(
         return EpochLine()
     found = hanging(files.values(), {lowest: begins}, epochs, next_offset)
     above = [each.base for each in found if each.end > next_offset]
-    if not above or files[above[0]].stretches[0].epoch >= run[-1][0]:
+    last, _ = run[-1]
+    if not above or files[above[0]].stretches[0].epoch >= last:
         return EpochLine()
     read = [file for file in _look_through(listing, lowest, next_offset) if file.base in above]
     if any(following.first < before.end for file in read for before, following in pairwise(file.stretches)):
         return EpochLine()
     stretches = [stretch for file in read for stretch in file.stretches if stretch.end > next_offset]
-    line, last = _risen(stretches, run[-1][0], next_offset), run[-1][0]
+    line = _risen(stretches, last, next_offset)
     following = min((epoch for epoch, _ in (*line, *local) if epoch > last), default=vouched + 1)
     return line if following > vouched else EpochLine()
 
 
 def _risen(stretches: Sequence[Stretch], last: int, next_offset: int) -> EpochLine:
-    """Batches above the next offset as a list. It is empty where they do not rise, or one at most is below `last`."""
+    """Batches above the next offset as a list. It is empty if they do not rise, or at most one is below `last`."""
     pairs: list[tuple[int, int]] = []
     for stretch in stretches:
         first = max(stretch.first, next_offset)
@@ -315,7 +314,7 @@ def begins_with(listing: Listing, base: int) -> int | None:
 
     Raises:
         SegmentChanged: it is gone.
-        OSError: it cannot be opened now. What is wrong with the file itself says nothing about its epoch.
+        OSError: the process cannot open files now. A link or a damaged file has no epoch, and raises nothing.
     """
     first = _first_epoch(listing, base)
     if first is not None:
@@ -325,7 +324,7 @@ def begins_with(listing: Listing, base: int) -> int | None:
 
 
 def goes_on_with(listing: Listing, base: int) -> int | None:
-    """The epoch of the first batch of a log from a segment on, live or `.deleted`; None where none can be read.
+    """Return the epoch of the first batch of a log from a segment on, live or `.deleted`; None without one.
 
     Args:
         listing: of its directory.
@@ -341,7 +340,7 @@ def goes_on_with(listing: Listing, base: int) -> int | None:
 
 
 def _first_epoch(listing: Listing, base: int) -> int | None:
-    """The epoch of the first batch of a segment; None where it has none, or none that can be read."""
+    """Return the epoch of the first batch of a segment; None if it has none, or is unreadable."""
     try:
         with open_log(listing.directory, base, deleted=base not in listing.bases) as log:
             first = next(_headers(log, 0), None)

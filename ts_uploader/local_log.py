@@ -81,7 +81,7 @@ def epochs_mark(directory: Path) -> EpochsMark | None:
         status = os.stat(f"{directory}/{_EPOCHS}", follow_symlinks=False)  # noqa: PTH116  (ten thousand at a time)
     except OSError:
         return None
-    # Packed: an agent keeps ten thousand of them. A file system's times go beyond the year 2262, nanoseconds do not.
+    # Packed: an agent keeps ten thousand of them. From the year 2262 on, nanoseconds need a 64th bit.
     times = (status.st_mtime_ns & _64_BITS, status.st_ctime_ns & _64_BITS)
     return _MARK.pack(status.st_dev, status.st_ino, *times, status.st_size)
 

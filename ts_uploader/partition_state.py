@@ -154,7 +154,7 @@ class PartitionState:
             self.known = position.commit
         listing = self.listing or self.shown
         for base, done in list(self.shipped.items()):
-            # Of the same directory the same run ships the same again; the commit says what is wrong with it.
+            # A retry with the same run and directory would upload the same again; the commit logs why it rejects it.
             is_unchanged = listing is not None and listing.stamp == done.stamp
             is_as_good = is_unchanged and (done.run, done.run_end) == (position.epochs, position.next_offset)
             follows = is_as_good or _continues(done, position)

@@ -389,7 +389,7 @@ class Tracker:
         """Find out whether `.deleted` files of before this leadership hold what is missing in the store."""
         wanted = min((position.next_offset, *(low for low, _ in position.gaps)))
         if wanted >= listing.bases[0]:
-            state.retries.looked_below()  # nothing is missing there, so what failed is wanted no more
+            state.retries.looked_below()  # no offset is missing there, so the agent needs no look
             return []
         known = not state.unknown_below(listing) and (wanted >= state.below_wanted or not state.below)
         if state.looking or known:
@@ -422,7 +422,7 @@ class Tracker:
             return self._second_look(state)
         if state.looking or state.unknown_below(listing):
             return []
-        end = min(end, state.gap_end)  # what was there at the first look is missing once only
+        end = min(end, state.gap_end)  # two listings must lack an offset, and one does above that
         # What is still being read from an open file may yet be shipped, though its names are gone.
         if state.committing or any(base < end for base in state.in_flight):
             return []

@@ -162,8 +162,8 @@ def _epochs(task: Ship, scan: SegmentScan, end: int) -> tuple[tuple[int, int], .
     Both know where an epoch began even where compaction took its first batches; but a follower's checkpoint knows only
     of the first batch that was left when it fetched, so below the next offset the run's word counts. Readers drop a
     batch whose epoch is not the one that the commit gives its offset, so a list that disagrees with any batch here is
-    not taken; at last the batches' own epochs count. In a gap the run says nothing: what stood there was of epochs
-    that it never saw.
+    not taken; at last the batches' own epochs count. In a gap the broker's list comes first: the run has no
+    records of that range.
     """
     local = local_epochs(task.listing.directory) or EpochLine()
     run = known = task.epochs.continued(local, task.next_offset)

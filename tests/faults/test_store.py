@@ -308,7 +308,7 @@ def test_u27_a_log_that_lands_after_the_other_brokers_is_refused(
     wait_for(
         lambda: len(live_bases(cluster.brokers[2].partition_directory(topic, 0))) > 2, "the follower to roll", SECONDS
     )
-    late = LandLate(silent=True)  # an agent that gave up would ship the next segment before it is killed
+    late = LandLate(silent=True)  # if the request failed, the agent would ship the next segment before the kill
     proxy.script(Rule(late, methods={"PUT"}, target=r"/0{20}\.log$"))
     agent = archive.agent(1)
     wait_for(lambda: late.fired == 1, "a log to be on its way", SECONDS)

@@ -328,7 +328,7 @@ def test_u32_what_deleted_files_hold_contradicts_a_later_epoch_below(
 def test_u32_a_deleted_file_with_a_flipped_bit_contradicts_nothing(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory, epochs: tuple[tuple[int, int], ...]
 ) -> None:
-    """No CRC covers epoch and base offset of a batch, and one that was flipped must not take a commit back."""
+    """No CRC covers the epoch and the base offset of a batch, so one wrong batch must not move a commit back."""
     committed(store, 100, (1, 0), (4, 60))
     batches = [build.batch(offset, [build.record(n) for n in range(10)], epoch=epoch) for offset, epoch in epochs]
     local.write(200, b"".join(batches))
@@ -341,9 +341,9 @@ def test_u32_a_deleted_file_with_a_flipped_bit_contradicts_nothing(
 def test_u32_a_dead_tail_below_the_log_start_contradicts_nothing(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """All elections were clean: a follower came back with a tail of epoch 2 that nobody had.
+    """All elections were clean: a follower returned with a tail of epoch 2 that was never replicated.
 
-    The leader's list began with epoch 4 at 260, above it, so the follower cut off what was above 260 only.
+    The leader's list began with epoch 4 at 260, above that tail, so the follower truncated to 260 only.
     """
     committed(store, 100, (1, 0), (3, 60))
     local.write(200, b"".join(build.batch(base, [build.record(n) for n in range(25)], epoch=2) for base in (200, 225)))
@@ -358,7 +358,7 @@ def test_u32_a_dead_tail_below_the_log_start_contradicts_nothing(
 def test_u32_a_run_that_a_later_leader_vouched_for_is_not_contradicted(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """Retention took the whole dead tail, so only the commit tells: the agent of epoch 4 wrote it, and kept the run."""
+    """Retention renamed the whole dead tail, but the agent of epoch 4 wrote the commit, and kept the run."""
     commit = replace(committed(store, 100, (1, 0), (3, 60)), epoch=4)
     store.put(KEYS.commit, commit.encode())
     tail = [build.batch(base, [build.record(n) for n in range(25)], epoch=2) for base in (200, 225)]
@@ -385,7 +385,7 @@ def test_u32_a_copy_that_the_going_back_would_show_is_compared_too(
 def test_u32_a_contradiction_at_the_lowest_offset_that_a_log_holds_ends_the_comparison(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """Seed 538: below it nothing is left to compare, and the agent compared for ever."""
+    """Seed 538: the agent has nothing to compare below that offset, and once compared it without end."""
     committed(store, 300, (1, 0), (3, 90), (4, 200))
     metadata = SegmentMetadata(200, ((3, 95),), 105, None, None, 0)
     store.put(KEYS.segment(SegmentName(95)), b"", metadata=metadata.encode())

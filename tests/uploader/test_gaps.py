@@ -247,7 +247,7 @@ def test_u05_what_a_taken_back_commit_names_above_what_the_log_holds_was_lost(
 def test_an_emptied_segment_behind_a_gap_hides_nothing_of_an_epoch_that_goes_on(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """The list names epoch 2 from its first batch that compaction left; the store holds what stood before that."""
+    """The list names epoch 2 from the first batch that compaction left; the store has earlier ones."""
     position = at_100(store, commits, local, 300, 400)
     put_segment(store, 200, 300, (2, 200))
     local.epochs((1, 300), (2, 420), (5, 450))
@@ -260,7 +260,7 @@ def test_an_emptied_segment_behind_a_gap_hides_nothing_of_an_epoch_that_goes_on(
 def test_an_epoch_below_the_brokers_list_ends_no_reign_at_a_gap(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """No CRC covers the epoch of a batch: where the list says more of that offset, a flipped bit hides no segment."""
+    """No CRC covers the epoch of a batch: if the list names a higher one there, the agent uses the list."""
     position = at_100(store, commits, local, 300, 400)
     put_segment(store, 200, 300, (2, 200))
     local.epochs((3, 300), (5, 350))
@@ -270,7 +270,7 @@ def test_an_epoch_below_the_brokers_list_ends_no_reign_at_a_gap(
 
 
 def test_a_dead_tail_behind_a_gap_hides_nothing(commits: CommitLog, store: ObjectStore, local: LocalDirectory) -> None:
-    """A follower came back with a tail of epoch 2; the list, which begins above it, says what lives there."""
+    """A follower returned with a tail of epoch 2. The agent uses the broker's list, which begins above that tail."""
     position = at_100(store, commits, local, 250, 300)
     put_segment(store, 100, 250, (3, 100))
     local.epochs((4, 260), (5, 300))
@@ -283,7 +283,7 @@ def test_a_dead_tail_behind_a_gap_hides_nothing(commits: CommitLog, store: Objec
 def test_without_any_batch_the_brokers_list_tells_what_lives_below_a_gap(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """Compaction emptied all segments, and the list is not cut off yet: its epoch at that offset counts."""
+    """Compaction emptied all segments, and the broker still lists older epochs: the agent uses the one there."""
     position = at_100(store, commits, local, 300, 400)
     put_segment(store, 200, 300, (2, 200))
     local.epochs((1, 280), (2, 300), (5, 450))
@@ -293,7 +293,7 @@ def test_without_any_batch_the_brokers_list_tells_what_lives_below_a_gap(
 def test_a_file_behind_a_gap_that_cannot_be_read_stops_no_commit(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """It is a link, or its disk fails: the broker's list says which epochs live below it."""
+    """The file is a link, or its disk fails: the agent uses the broker's list."""
     position = at_100(store, commits, local, 300, 400)
     log = local.path / "00000000000000000300.log"
     log.unlink()

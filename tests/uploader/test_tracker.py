@@ -176,7 +176,7 @@ def test_what_was_shipped_with_epochs_that_cannot_follow_is_shipped_anew() -> No
 
 
 def test_what_the_same_run_shipped_is_not_read_again() -> None:
-    """It would come back the same; the commit refuses it with a reason at each attempt, and reads nothing."""
+    """The upload would be the same. The commit rejects it with a reason at each retry, and reads no file."""
     led = Led1(100, 200, 300)
     (task, _) = ships(led.at(100))
     run = EpochLine(((1, 0), (2, 50)))
@@ -189,7 +189,7 @@ def test_what_the_same_run_shipped_is_not_read_again() -> None:
     (again,) = led.tracker.conclude(failed(tasks[0]))
     led.tracker.observe(replace(listing(100, 200, 300, taken_at=200), stamp=(2, 2)))
     tasks = led.tracker.conclude(replace(asked(again, 100), position=replace(position(100), epochs=run)))
-    assert bases(tasks) == [100]  # the cleaner may have taken the batch that no commit takes
+    assert bases(tasks) == [100]  # the cleaner may have removed the batch that the commit rejects
 
 
 def test_a_failing_segment_is_tried_again_however_many_later_ones_are_up() -> None:
@@ -550,7 +550,7 @@ def test_a_look_that_failed_is_repeated() -> None:
 
 
 def test_a_look_that_failed_and_is_wanted_no_more_is_told_no_more() -> None:
-    """Another agent beside this broker passed what was missing: nothing waits for the look (histories, seed 1092)."""
+    """Another agent committed past the missing range, so the status names no failed look (histories, seed 1092)."""
     tracker, look = begun_with_deleted(50, 100)
     (ask,) = tracker.conclude(failed(look))
     tracker.conclude(asked(ask, 300))
@@ -663,7 +663,7 @@ def test_u07_what_is_gone_becomes_a_gap_when_two_listings_agree() -> None:
 
 
 def test_what_vanished_since_the_first_listing_is_no_part_of_the_gap() -> None:
-    """Retention took another segment in between, which is missing in one listing only (histories, seed 99)."""
+    """Retention deleted another segment in between, so only one listing lacks it (histories, seed 99)."""
     led = Led1(100, 200, 300, high_watermark=100)
     (gap,) = [task for task in gap_of(led, 50, 200, 300) if isinstance(task, PassGap)]
     assert (gap.position.next_offset, gap.end) == (50, 100)
