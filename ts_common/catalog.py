@@ -38,6 +38,7 @@ from ts_common.object_keys import (
 )
 from ts_common.probe import describe_segment
 from ts_common.segment_metadata import SegmentMetadata
+from ts_common.small_objects import COMMIT_BYTES, INCARNATIONS_BYTES, LOG_START_BYTES, get_small
 from ts_common.store.contract import ObjectInfo, ObjectStore
 
 log = structlog.get_logger()
@@ -261,7 +262,7 @@ def _read_log_start(
         if listed.etag.strip('"') == digest:
             return StoredLogStart(expected, listed.etag)
     try:
-        data, info = store.get(keys.log_start)
+        data, info = get_small(store, keys.log_start, LOG_START_BYTES)
     except ObjectNotFound:  # gone since it was listed
         return None
     return StoredLogStart(decode_log_start(data, keys.log_start), info.etag)
@@ -318,7 +319,7 @@ def read_commit(store: ObjectStore, keys: PartitionKeys) -> tuple[Commit | Forei
         NewerFormat: it is a later release's.
     """
     try:
-        data, info = store.get(keys.commit)
+        data, info = get_small(store, keys.commit, COMMIT_BYTES)
     except ObjectNotFound:
         return None, None
     return decode_commit(data, keys.commit), info.etag
@@ -397,7 +398,7 @@ def _read_chapter(store: ObjectStore, keys: PartitionKeys, first: int) -> Chapte
     """A chapter; one that is gone, or cannot be believed, is none."""
     key = keys.chapter(first)
     try:
-        return Chapter(store.get(key)[0], keys, key)
+        return Chapter(get_small(store, key, CHAPTER_BYTES)[0], keys, key)
     except (ObjectNotFound, CorruptData, NewerFormat) as error:
         log.warning("a chapter is no help; its segments are asked one by one", key=key, reason=str(error))
         return None
@@ -419,7 +420,7 @@ def read_incarnations(store: ObjectStore, keys: ClusterKeys, topic: str) -> tupl
     """
     key = keys.incarnations(topic)
     try:
-        data, info = store.get(key)
+        data, info = get_small(store, key, INCARNATIONS_BYTES)
     except ObjectNotFound:
         return Incarnations(topic), None
     return decode_incarnations(data, topic, key), info.etag

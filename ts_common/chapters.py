@@ -26,8 +26,17 @@ from typing import Any
 
 from awscrt.checksums import crc32c
 
-from ts_common.errors import CorruptData
-from ts_common.format_version import check_version
+from ts_common.json_objects import (
+    MAX_UINT32,
+    MIN_INT64,
+    decoding,
+    epoch_pair,
+    optional_number,
+    parse_fields,
+    rows,
+    text,
+    whole_number,
+)
 from ts_common.object_keys import LOG_SUFFIX, PartitionKeys, SegmentName
 from ts_common.segment_metadata import SegmentMetadata, TxnIndexState
 
@@ -37,6 +46,8 @@ CHAPTER_SEGMENTS = 256
 CHAPTER_BYTES = 1 << 20
 
 _NAME = re.compile(r"([0-9]{20})\.json")
+_CHECKSUM_DIGITS = 8
+_WAY_OUT = "; it can be removed, and is made again"
 _STATES = {state.value: state for state in TxnIndexState}
 
 
@@ -85,18 +96,16 @@ class Chapter:
     """
 
     def __init__(self, data: bytes, keys: PartitionKeys, key: str) -> None:
-        try:
-            checksum, _, text = data.partition(b"\n")
-            text = text.removesuffix(b"\n")
-            if int(checksum, 16) != crc32c(text):
+        checksum, _, body = data.partition(b"\n")
+        body = body.removesuffix(b"\n")
+        with decoding(key, "a chapter", way_out=_WAY_OUT):
+            if len(checksum) != _CHECKSUM_DIGITS or int(checksum, 16) != crc32c(body):
                 raise ValueError("its CRC-32C does not fit")
-            fields = json.loads(text)
-            check_version(fields, key)
+        fields = parse_fields(body, key, "a chapter", CHAPTER_BYTES, way_out=_WAY_OUT)
+        with decoding(key, "a chapter", way_out=_WAY_OUT):
             if fields["of"] != keys.directory:
-                raise ValueError(f"it is of {fields['of']}")
-            self._rows: dict[str, list[Any]] = {row[0]: row for row in fields["segments"]}
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-            raise CorruptData(f"{key}: not a chapter: {error!r}; it can be removed, and is made again") from error
+                raise ValueError(f"it is of {text(fields['of'])}")
+            self._rows: dict[str, list[Any]] = {_stem(row): row for row in rows(fields["segments"])}
 
     def find(self, name: SegmentName, size: int, etag: str | None) -> SegmentMetadata | None:
         """The metadata of a listed object; None where this chapter does not know that very object."""
@@ -122,6 +131,14 @@ def chapters_for(firsts: Sequence[int], bases: Collection[int]) -> list[int]:
     return [firsts[index] for index in sorted(wanted) if index >= 0]
 
 
+def _stem(row: object) -> str:
+    """The stem in an entry, whose first three fields are checked; `_metadata` checks the others, where one is asked."""
+    stem, size, etag = rows(row)[:3]
+    whole_number(size)
+    text(etag)
+    return text(stem)
+
+
 def _fields(metadata: SegmentMetadata | None) -> tuple[object, ...]:
     if metadata is None:
         return ()
@@ -144,20 +161,18 @@ def _metadata(row: list[Any]) -> SegmentMetadata | None:
     try:
         _, _, _, end, epochs, records, time_max, time_min, crc, txnindex, corruptions, timeindex, *shipped = row
         (shipped_at,) = shipped or (None,)
-        if not isinstance(shipped_at, int | None):
-            return None
         return SegmentMetadata(
-            end,
-            tuple([(epoch, first) for epoch, first in epochs]),
-            records,
-            time_max,
-            time_min,
-            crc,
-            None if txnindex is None else (txnindex[0], _STATES[txnindex[1]]),
-            corruptions,
+            whole_number(end),
+            tuple([epoch_pair(each) for each in epochs]),
+            optional_number(records),
+            optional_number(time_max, MIN_INT64),
+            optional_number(time_min, MIN_INT64),
+            whole_number(crc, 0, MAX_UINT32),
+            None if txnindex is None else (whole_number(txnindex[0], 0, MAX_UINT32), _STATES[txnindex[1]]),
+            whole_number(corruptions),
             False,
-            timeindex,
-            shipped_at,
+            optional_number(timeindex, 0, MAX_UINT32),
+            optional_number(shipped_at),
         )
     except (ValueError, KeyError, TypeError, IndexError):
         return None

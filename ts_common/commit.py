@@ -19,12 +19,24 @@ import json
 import re
 from dataclasses import dataclass
 
-from ts_common.epochs import EpochLine
-from ts_common.errors import CorruptData
-from ts_common.format_version import check_version
+from ts_common.epochs import NO_EPOCH, EpochLine
+from ts_common.json_objects import (
+    MAX_INT32,
+    MAX_UINT32,
+    decoding,
+    epoch_pair,
+    optional_number,
+    pair,
+    parse_fields,
+    rows,
+    shown,
+    text,
+    whole_number,
+)
 from ts_common.lineage import LINEAGE_VERSION, Lineage, epoch_of
+from ts_common.small_objects import COMMIT_BYTES, LOG_START_BYTES
 
-_FIRST_LINE = re.compile(r"[0-9]{20}")
+_FIRST_LINE = re.compile(rb"[0-9]{20}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,31 +111,26 @@ def decode_commit(data: bytes, key: str) -> Commit | ForeignCommit:
         CorruptData: no 20-digit first line, or a second line that is not one of ours.
         NewerFormat: the second line is a later release's.
     """
-    try:
-        first, _, second = data.decode("ascii").partition("\n")
-        if not _FIRST_LINE.fullmatch(first.strip()):
-            raise ValueError(f"the first line is {first[:40]!r}, not 20 digits")
+    first, _, second = data.partition(b"\n")
+    with decoding(key, "a commit", data):
+        highest_base = _first_line(first)
         if not second.strip():
-            return ForeignCommit(int(first))
-        fields = json.loads(second)
-        check_version(fields, key, LINEAGE_VERSION)
-        commit = Commit(
-            highest_base=int(first),
-            next_offset=_integer(fields, "next"),
-            epoch=_integer(fields, "epoch"),
-            epochs=EpochLine(tuple((int(epoch), int(start)) for epoch, start in fields["epochs"])),
-            last_stable_offset=None if fields.get("lso") is None else _integer(fields, "lso"),
-            topic_id=fields.get("topicId"),
-            broker=_integer(fields, "broker"),
-            time=_integer(fields, "time"),
-            nonce=str(fields["nonce"]),
-            tail=None if fields.get("tail") is None else (int(fields["tail"][0]), int(fields["tail"][1])),
-            java=None if fields.get("java") is None else _integer(fields, "java"),
+            return ForeignCommit(highest_base)
+        fields = parse_fields(second, key, "a commit", COMMIT_BYTES, known=LINEAGE_VERSION)
+        return Commit(
+            highest_base=highest_base,
+            next_offset=whole_number(fields["next"]),
+            epoch=whole_number(fields["epoch"], NO_EPOCH, MAX_INT32),
+            epochs=EpochLine(tuple([epoch_pair(each) for each in rows(fields["epochs"])])),
+            last_stable_offset=optional_number(fields.get("lso")),
+            topic_id=None if fields.get("topicId") is None else text(fields["topicId"]),
+            broker=whole_number(fields["broker"], -1, MAX_INT32),
+            time=whole_number(fields["time"]),
+            nonce=text(fields["nonce"]),
+            tail=None if fields.get("tail") is None else _tail(fields["tail"]),
+            java=optional_number(fields.get("java")),
             lineage=None if fields.get("lineage") is None else Lineage.decode(fields["lineage"]),
         )
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        raise CorruptData(f"{key}: not a commit: {error!r}; the store holds {data[:80]!r}") from error
-    return commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,21 +178,22 @@ def decode_log_start(data: bytes, key: str) -> LogStart:
         CorruptData: the first line is not 20 digits, or the second holds no lineage.
         NewerFormat: the second line is a later release's.
     """
-    first, _, second = data.decode("ascii", "replace").strip().partition("\n")
-    if not _FIRST_LINE.fullmatch(first):
-        raise CorruptData(f"{key}: not a log start offset of 20 digits: {data[:80]!r}")
-    if not second.strip():
-        return LogStart(int(first))
-    try:
-        fields = json.loads(second)
-        check_version(fields, key, LINEAGE_VERSION)
-        return LogStart(int(first), Lineage.decode(fields["lineage"]))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CorruptData(f"{key}: the second line holds no lineage: {error!r}; found {data[:80]!r}") from error
+    first, _, second = data.strip().partition(b"\n")
+    with decoding(key, "a log start", data):
+        offset = _first_line(first)
+        if not second.strip():
+            return LogStart(offset)
+        fields = parse_fields(second, key, "a log start", LOG_START_BYTES, known=LINEAGE_VERSION)
+        return LogStart(offset, Lineage.decode(fields["lineage"]))
 
 
-def _integer(fields: dict[str, object], name: str) -> int:
-    value = fields[name]
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} is {value!r}, not a number")
-    return value
+def _first_line(line: bytes) -> int:
+    """The offset in the line that a Java uploader reads too."""
+    if not _FIRST_LINE.fullmatch(line.strip()):
+        raise ValueError(f"the first line is {shown(line)}, not 20 digits")
+    return whole_number(int(line))
+
+
+def _tail(value: object) -> tuple[int, int]:
+    last_offset, crc = pair(value)
+    return whole_number(last_offset), whole_number(crc, 0, MAX_UINT32)

@@ -15,16 +15,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ts_common.errors import CorruptData, ObjectNotFound
+from ts_common.errors import ObjectNotFound
 from ts_common.format_version import VERSION
+from ts_common.json_objects import MAX_INT32, decoding, pair, parse_fields, whole_number
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys
-from ts_common.small_objects import get_small, parse_fields, whole_number
+from ts_common.small_objects import get_small
 from ts_common.store.contract import ObjectStore
 
 _LARGEST: Final = 16 << 20  # ten thousand partitions with names of ordinary length are half a megabyte
-_MOST: Final = (1 << 63) - 1
-_MOST_BROKER: Final = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +78,15 @@ def decode_ends(data: bytes, broker: int, key: str) -> Ends:
         CorruptData: it is not that text, or another broker's.
         NewerFormat: it is a later release's.
     """
-    try:
-        fields = parse_fields(data, key)
-        partitions = fields["partitions"]
-        if not isinstance(partitions, dict):
-            raise ValueError("partitions: a JSON object is expected")  # noqa: TRY004  (of the data)
+    fields = parse_fields(data, key, "the ends of a broker", _LARGEST)
+    with decoding(key, "the ends of a broker", data):
         ends = Ends(
-            whole_number(fields["broker"], 0, _MOST_BROKER),
-            whole_number(fields["time"], 0, _MOST),
-            dict(_end(name, said) for name, said in partitions.items()),
+            whole_number(fields["broker"], 0, MAX_INT32),
+            whole_number(fields["time"]),
+            dict(_end(name, said) for name, said in fields["partitions"].items()),
         )
         if ends.broker != broker:
             raise ValueError(f"broker {ends.broker}; {broker} is expected")
-    except (ValueError, KeyError) as error:
-        raise CorruptData(f"{key}: not the ends of a broker: {error!r}; the store holds {data[:80]!r}") from error
     return ends
 
 
@@ -105,7 +99,7 @@ def read_ends(store: ObjectStore, keys: ClusterKeys, broker: int) -> Ends | None
     """
     key = keys.ends_of(broker)
     try:
-        return decode_ends(get_small(store, key, _LARGEST), broker, key)
+        return decode_ends(get_small(store, key, _LARGEST)[0], broker, key)
     except ObjectNotFound:
         return None
 
@@ -114,6 +108,5 @@ def _end(name: str, said: object) -> tuple[TopicPartition, End]:
     partition = TopicPartition.parse(name)
     if partition is None:
         raise ValueError(f"{name!r} is no partition")
-    if not isinstance(said, list) or len(said) != 2:
-        raise ValueError(f"{name}: {said!r:.80}; a high watermark and a time are expected")
-    return partition, End(whole_number(said[0], 0, _MOST), whole_number(said[1], 0, _MOST))
+    high_watermark, time = pair(said)
+    return partition, End(whole_number(high_watermark), whole_number(time))

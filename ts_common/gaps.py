@@ -13,7 +13,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ts_common.errors import CorruptData
+from ts_common.json_objects import MAX_INT32, MAX_INT64, decoding, parse_fields, text, whole_number
+from ts_common.small_objects import GAP_BYTES
 
 _NAME = re.compile(r"([0-9]{1,19})-([0-9]{1,19})\.json")
 
@@ -53,19 +54,23 @@ def decode_gap(data: bytes, key: str) -> Gap:
 
     Raises:
         CorruptData: it is no record.
+        NewerFormat: it is a later release's.
     """
-    try:
-        fields = json.loads(data)
-        start, end = int(fields["from"]), int(fields["to"])
-        return Gap(start, end, str(fields["reason"]), int(fields["time"]), int(fields["broker"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptData(f"{key}: not a gap record: {error!r}; the store holds {data[:80]!r}") from error
+    fields = parse_fields(data, key, "a gap record", GAP_BYTES)
+    with decoding(key, "a gap record", data):
+        return Gap(
+            whole_number(fields["from"]),
+            whole_number(fields["to"]),
+            text(fields["reason"], GAP_BYTES),
+            whole_number(fields["time"]),
+            whole_number(fields["broker"], -1, MAX_INT32),
+        )
 
 
 def parse_gap_name(name: str) -> tuple[int, int] | None:
     """The range `[from, to)` that an object's name under `gaps/` says; None for what is no gap record."""
     match = _NAME.fullmatch(name)
-    if match is None or int(match[1]) >= int(match[2]):
+    if match is None or not int(match[1]) < int(match[2]) <= MAX_INT64:
         return None
     return int(match[1]), int(match[2])
 

@@ -9,9 +9,9 @@ import json
 import re
 from dataclasses import dataclass
 
-from ts_common.errors import CorruptData
-from ts_common.format_version import check_version
+from ts_common.json_objects import decoding, optional_number, parse_fields, rows, text, whole_number
 from ts_common.object_keys import ClusterKeys
+from ts_common.small_objects import INCARNATIONS_BYTES
 
 _LATER = re.compile(r"~[A-Za-z0-9_-]+")  # `ClusterKeys.later_incarnation` with Kafka's topic ids
 
@@ -99,25 +99,17 @@ def decode_incarnations(data: bytes, topic: str, key: str) -> Incarnations:
         CorruptData: it is not that text.
         NewerFormat: it is a later release's.
     """
-    try:
-        fields = json.loads(data)
-        check_version(fields, key)
-        rows = fields["incarnations"]
-        entries = tuple(
-            Incarnation(
-                str(row["topicId"]),
-                int(row["firstSeen"]),
-                str(row["directory"]),
-                None if row.get("made") is None else int(row["made"]),
-            )
-            for row in rows
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CorruptData(f"{key}: not a list of incarnations: {error!r}") from error
-    for entry in entries:
-        if not _is_of(topic, entry.directory):
-            raise CorruptData(f"{key}: not a list of incarnations: {entry.directory!r} is no directory of {topic}")
+    fields = parse_fields(data, key, "a list of incarnations", INCARNATIONS_BYTES)
+    with decoding(key, "a list of incarnations", data):
+        entries = tuple([_entry(row, topic) for row in rows(fields["incarnations"])])
     return Incarnations(topic, entries)
+
+
+def _entry(row: dict[str, object], topic: str) -> Incarnation:
+    topic_id, directory = text(row["topicId"]), text(row["directory"])
+    if not _is_of(topic, directory):
+        raise ValueError(f"{directory!r} is no directory of {topic}")
+    return Incarnation(topic_id, whole_number(row["firstSeen"]), directory, optional_number(row.get("made")))
 
 
 def _is_of(topic: str, directory: str) -> bool:

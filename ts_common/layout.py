@@ -14,14 +14,14 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from ts_common.errors import CorruptData, ObjectNotFound, QueryError
+from ts_common.errors import ObjectNotFound, QueryError
 from ts_common.format_version import VERSION
+from ts_common.json_objects import decoding, parse_fields, text, whole_number
 from ts_common.object_keys import MAX_ENTROPY_BITS, ClusterKeys
-from ts_common.small_objects import get_small, parse_fields, whole_number
+from ts_common.small_objects import get_small
 from ts_common.store.contract import ObjectStore
 
 _LARGEST: Final = 64 << 10
-_LATEST: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +61,15 @@ def decode_layout(data: bytes, cluster: str, key: str) -> Layout:
         CorruptData: it is not that text, or of another cluster.
         NewerFormat: it is a later release's.
     """
-    try:
-        fields = parse_fields(data, key)
+    fields = parse_fields(data, key, "a cluster's layout", _LARGEST)
+    with decoding(key, "a cluster's layout", data):
         layout = Layout(
             whole_number(fields["entropyBits"], 0, MAX_ENTROPY_BITS),
-            fields["cluster"],
-            whole_number(fields["time"], 0, _LATEST),
+            text(fields["cluster"]),
+            whole_number(fields["time"]),
         )
         if layout.cluster != cluster:
             raise ValueError(f"cluster {layout.cluster!r}; {cluster!r} is expected")
-    except (ValueError, KeyError) as error:
-        raise CorruptData(f"{key}: not a cluster's layout: {error!r}; the store holds {data[:80]!r}") from error
     return layout
 
 
@@ -83,7 +81,7 @@ def read_layout(store: ObjectStore, keys: ClusterKeys) -> Layout | None:
         StoreUnavailable, AccessDenied, BucketMissing: the store's.
     """
     try:
-        return decode_layout(get_small(store, keys.layout, _LARGEST), keys.cluster, keys.layout)
+        return decode_layout(get_small(store, keys.layout, _LARGEST)[0], keys.cluster, keys.layout)
     except ObjectNotFound:
         return None
 

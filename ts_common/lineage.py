@@ -8,6 +8,8 @@ no lineage, and its objects have the bytes of format version 1.
 
 from dataclasses import dataclass
 
+from ts_common.json_objects import MAX_INT32, shown, whole_number
+
 # Of the commit and of `log.start`, where they bear a lineage.
 LINEAGE_VERSION = 2
 
@@ -36,13 +38,12 @@ class Lineage:
         """Read the JSON of a lineage.
 
         Raises:
-            ValueError: it is not a list of three integers from 0 on.
+            ValueError: it is not a list of three whole numbers from 0 on.
         """
         match fields:
-            case [int(epoch), int(begin), int(highest)] if not any(isinstance(each, bool) for each in fields):
-                if min(epoch, begin, highest) >= 0:
-                    return cls(epoch, begin, highest)
-        raise ValueError(f"lineage {fields!r} is not a list of three integers from 0 on")
+            case [epoch, begin, highest]:
+                return cls(whole_number(epoch, 0, MAX_INT32), whole_number(begin), whole_number(highest))
+        raise ValueError(f"lineage {shown(fields)} is not a list of three numbers")
 
 
 def epoch_of(lineage: Lineage | None) -> int:

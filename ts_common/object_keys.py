@@ -43,9 +43,10 @@ LOG_SUFFIX = ".log"
 INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
 
 MAX_ENTROPY_BITS = 128  # of MD5
+_MAX_OFFSET = (1 << 63) - 1
 
 _SEGMENT_FILE = re.compile(
-    r"(?P<base>[0-9]{20})(?:\.e(?P<epoch>-1|[0-9]+)\.(?P<crc>[0-9a-f]{8}))?(?P<suffix>\.log|\.index|\.timeindex|\.txnindex)"
+    r"(?P<base>[0-9]{20})(?:\.e(?P<epoch>-1|[0-9]{1,10})\.(?P<crc>[0-9a-f]{8}))?(?P<suffix>\.log|\.index|\.timeindex|\.txnindex)"
 )
 
 
@@ -93,7 +94,7 @@ class SegmentName:
         (SegmentName(base=100, epoch=None, crc32c=None), '.log')
         """
         match = _SEGMENT_FILE.fullmatch(file_name)
-        if match is None:
+        if match is None or int(match["base"]) > _MAX_OFFSET:
             return None
         if match["epoch"] is None:
             return cls(int(match["base"])), match["suffix"]

@@ -8,7 +8,7 @@ inside a log); where they differ, or the index does not lead to a batch, the who
 from dataclasses import replace
 
 from ts_common.epochs import NO_EPOCH
-from ts_common.errors import CorruptData, ObjectNotFound
+from ts_common.errors import CorruptData
 from ts_common.fetch import ResumableReader
 from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, parse_header
 from ts_common.log_format.index_files import read_offset_index
@@ -16,6 +16,7 @@ from ts_common.log_format.scan import SegmentScan, scan_segment
 from ts_common.object_keys import PartitionKeys, SegmentName
 from ts_common.segment_metadata import SegmentMetadata, decode_metadata
 from ts_common.store.contract import ObjectStore
+from ts_common.stored_indexes import read_index
 
 _UNKNOWN_CRC = 0
 
@@ -85,10 +86,8 @@ class _Filling:
 def _look_at_both_ends(store: ObjectStore, keys: PartitionKeys, name: SegmentName, size: int) -> SegmentMetadata | None:
     """First and last header by way of the index, or None where they do not settle the question."""
     key = keys.segment(name)
-    try:
-        entries = read_offset_index(store.get(keys.segment(name, ".index"))[0])
-    except ObjectNotFound:
-        return None
+    index = read_index(store, keys, name, ".index")
+    entries = () if index is None else read_offset_index(index)
     if not entries or not 0 < entries[-1][1] < size:
         return None
     try:

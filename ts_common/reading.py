@@ -16,7 +16,7 @@ from contextlib import closing
 from awscrt.checksums import crc32c
 
 from ts_common.catalog import SegmentCopy
-from ts_common.errors import CorruptData, ObjectNotFound
+from ts_common.errors import CorruptData
 from ts_common.fetch import CHUNK_BYTES, ResumableReader, explained_where_gone, one_ahead
 from ts_common.log_format.columns import BufferPool, Projection, RecordColumns
 from ts_common.log_format.decode import MAX_BYTES, MAX_ROWS, SegmentDecoder
@@ -25,6 +25,7 @@ from ts_common.log_format.index_files import AbortedTransaction, position_for_of
 from ts_common.probe import scan_object
 from ts_common.segment_metadata import known_crc32c
 from ts_common.store.contract import ByteRange, ObjectStore
+from ts_common.stored_indexes import read_index
 
 _PARTIAL_CHUNK_BYTES = 1 << 20  # of a range that ends before its segment: the last chunk is mostly for nothing
 _LONG_BYTES = 16 << 20
@@ -159,9 +160,8 @@ class SegmentReader:
         """Where to begin: a batch at or before the one that holds `start`, as far as the index can be believed."""
         if start <= copy.base or ".index" not in copy.segment.suffixes:
             return 0
-        try:
-            data, _ = self._store.get(copy.keys.segment(copy.segment.name, ".index"))
-        except ObjectNotFound:
+        data = read_index(self._store, copy.keys, copy.segment.name, ".index")
+        if data is None:
             return 0
         position = position_for_offset(read_offset_index(data), copy.base, start)
         if position <= 0:

@@ -18,14 +18,17 @@ pairs (it is then absent: read the headers). Values are ASCII.
 ====================  =================================================================================
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ts_common.errors import CorruptData
 from ts_common.format_version import check_version
+from ts_common.json_objects import MAX_INT32, MAX_INT64, MIN_INT64, decoding, shown, whole_number
 
 MAX_EPOCHS = 16
+_NUMBER = re.compile(r"-?[0-9]{1,19}")
+_HEX = re.compile(r"[0-9a-f]{8}")
 
 
 class TxnIndexState(StrEnum):
@@ -97,27 +100,25 @@ def decode_metadata(fields: Mapping[str, str], key: str) -> SegmentMetadata | No
     """
     if "ts-end" not in fields and "ts-version" not in fields:
         return None
-    try:
+    with decoding(key, "an object with metadata that can be read"):
         if "ts-version" in fields:
-            check_version({"version": int(fields["ts-version"])}, key)
+            check_version({"version": _number(fields["ts-version"])}, key)
         txnindex = None
         if (text := fields.get("ts-txnindex")) is not None:
             crc, _, state = text.partition(":")
-            txnindex = (int(crc, 16), TxnIndexState(state))
+            txnindex = (_crc32c(crc), TxnIndexState(state))
         return SegmentMetadata(
-            end=int(fields["ts-end"]),
+            end=_number(fields["ts-end"]),
             epochs=_decode_epochs(fields.get("ts-epochs")),
             records=_optional(fields, "ts-records"),
-            time_max=_optional(fields, "ts-time-max"),
-            time_min=_optional(fields, "ts-time-min"),
-            crc32c=int(fields["ts-crc32c"], 16),
+            time_max=_optional(fields, "ts-time-max", MIN_INT64),
+            time_min=_optional(fields, "ts-time-min", MIN_INT64),
+            crc32c=_crc32c(fields["ts-crc32c"]),
             txnindex=txnindex,
             corruptions=_optional(fields, "ts-corrupt") or 0,
-            timeindex=int(fields["ts-timeindex"], 16) if "ts-timeindex" in fields else None,
+            timeindex=_crc32c(fields["ts-timeindex"]) if "ts-timeindex" in fields else None,
             shipped=_optional(fields, "ts-shipped"),
         )
-    except (ValueError, KeyError) as error:
-        raise CorruptData(f"{key}: its metadata cannot be read: {error!r} in {dict(fields)}") from error
 
 
 def known_crc32c(metadata: SegmentMetadata) -> int | None:
@@ -130,8 +131,20 @@ def _decode_epochs(text: str | None) -> tuple[tuple[int, int], ...] | None:
     if text is None:
         return None
     pairs = (part.split(":") for part in text.split(",") if part)
-    return tuple((int(epoch), int(first)) for epoch, first in pairs)
+    return tuple((_number(epoch, -1, MAX_INT32), _number(first)) for epoch, first in pairs)
 
 
-def _optional(fields: Mapping[str, str], name: str) -> int | None:
-    return int(fields[name]) if name in fields else None
+def _optional(fields: Mapping[str, str], name: str, least: int = 0) -> int | None:
+    return _number(fields[name], least) if name in fields else None
+
+
+def _number(text: str, least: int = 0, most: int = MAX_INT64) -> int:
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(f"{shown(text)} is no whole number")
+    return whole_number(int(text), least, most)
+
+
+def _crc32c(text: str) -> int:
+    if not _HEX.fullmatch(text):
+        raise ValueError(f"{shown(text)} is not 8 hex digits")
+    return int(text, 16)

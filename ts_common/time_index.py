@@ -7,9 +7,9 @@ it.
 from awscrt.checksums import crc32c
 
 from ts_common.catalog import SegmentCopy
-from ts_common.errors import ObjectNotFound
 from ts_common.log_format.index_files import TimeIndex
 from ts_common.store.contract import ObjectStore
+from ts_common.stored_indexes import read_index
 
 
 def first_that_may_reach(store: ObjectStore, copy: SegmentCopy, milliseconds: int) -> int:
@@ -21,10 +21,7 @@ def first_that_may_reach(store: ObjectStore, copy: SegmentCopy, milliseconds: in
     expected = copy.metadata.timeindex
     if expected is None or ".timeindex" not in copy.segment.suffixes:
         return copy.base
-    try:
-        data, _ = store.get(copy.keys.segment(copy.segment.name, ".timeindex"))
-    except ObjectNotFound:
+    data = read_index(store, copy.keys, copy.segment.name, ".timeindex")
+    if data is None or crc32c(data) != expected:
         return copy.base
-    return (
-        TimeIndex(copy.base, data).first_offset_that_may_reach(milliseconds) if crc32c(data) == expected else copy.base
-    )
+    return TimeIndex(copy.base, data).first_offset_that_may_reach(milliseconds)

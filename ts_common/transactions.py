@@ -21,12 +21,12 @@ import structlog
 from awscrt.checksums import crc32c
 
 from ts_common.catalog import SegmentCopy
-from ts_common.errors import ObjectNotFound
 from ts_common.log_format.index_files import AbortedTransaction, read_transaction_index
 from ts_common.lost_markers import Batch, may_be_lost, uncounted
 from ts_common.plan import Hole, ReadRange
 from ts_common.segment_metadata import TxnIndexState
 from ts_common.store.contract import ObjectStore
+from ts_common.stored_indexes import read_index
 from ts_common.transaction_events import Events, Walk
 from ts_common.view import PartitionView
 
@@ -203,8 +203,5 @@ def _indexed(store: ObjectStore, copy: SegmentCopy) -> tuple[AbortedTransaction,
         return None
     if ".txnindex" not in copy.segment.suffixes:
         return () if crc == 0 else None  # late, and the broker had none
-    try:
-        data, _ = store.get(copy.keys.segment(copy.segment.name, ".txnindex"))
-    except ObjectNotFound:
-        return None
-    return read_transaction_index(data) if crc32c(data) == crc else None
+    data = read_index(store, copy.keys, copy.segment.name, ".txnindex")
+    return None if data is None or crc32c(data) != crc else read_transaction_index(data)

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ts_common.errors import ObjectNotFound
 from ts_common.log_format.index_files import AbortedTransaction, read_offset_index
 from ts_common.parallel import in_threads
 from ts_common.plan import ReadRange
 from ts_common.store.contract import ObjectStore
+from ts_common.stored_indexes import read_index
 from ts_spark.modes import STRICT, Tolerance, View
 from ts_spark.query import SplitLimits
 from ts_spark.split import Split, bytes_of
@@ -89,9 +89,8 @@ def _places(store: ObjectStore, part: ReadRange) -> tuple[tuple[int, int], ...]:
     copy = part.copies[0]
     if ".index" not in copy.segment.suffixes:
         return ()
-    try:
-        data, _ = store.get(copy.keys.segment(copy.segment.name, ".index"))
-    except ObjectNotFound:
+    data = read_index(store, copy.keys, copy.segment.name, ".index")
+    if data is None:
         return ()
     return tuple(
         (copy.base + relative, position)

@@ -18,7 +18,7 @@ import pyarrow as pa
 import structlog
 
 from ts_common.catalog import SegmentCopy
-from ts_common.errors import CorruptData, ObjectNotFound
+from ts_common.errors import CorruptData
 from ts_common.fetch import CHUNK_BYTES, ResumableReader, explained_where_gone
 from ts_common.log_format.arrow import projection_of, to_arrow
 from ts_common.log_format.boundaries import Claim
@@ -31,6 +31,7 @@ from ts_common.plan import ReadRange
 from ts_common.rows import union
 from ts_common.segment_metadata import known_crc32c
 from ts_common.store.contract import ByteRange, ObjectStore
+from ts_common.stored_indexes import read_index
 
 _OFFSET: Final = "offset"
 _MOST_SURVEYS: Final = 64  # kept; a task goes over its segments in order
@@ -217,11 +218,9 @@ class TolerantReader:
         metadata = copy.metadata
         anchors: frozenset[int] = frozenset()
         if ".index" in copy.segment.suffixes:
-            try:
-                data, _ = self._store.get(copy.keys.segment(copy.segment.name, ".index"))
+            data = read_index(self._store, copy.keys, copy.segment.name, ".index")
+            if data is not None:
                 anchors = frozenset(position for _, position in read_offset_index(data))
-            except ObjectNotFound:
-                pass
         return Claim(
             size=copy.segment.size,
             base=copy.base,

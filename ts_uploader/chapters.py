@@ -28,6 +28,7 @@ from ts_common.chapters import (
 from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound, TieredStorageError
 from ts_common.object_keys import LOG_SUFFIX, PartitionKeys, SegmentName
 from ts_common.segment_metadata import decode_metadata
+from ts_common.small_objects import get_small
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectInfo, ObjectStore
 from ts_uploader.work_queue import WorkQueue
 
@@ -188,7 +189,7 @@ def _read(store: ObjectStore, keys: PartitionKeys, first: int) -> _Found | None:
     """A chapter; None where somebody took it away."""
     key = keys.chapter(first)
     try:
-        data, info = store.get(key)
+        data, info = get_small(store, key, CHAPTER_BYTES)
     except ObjectNotFound:
         return None
     try:

@@ -32,6 +32,7 @@ from ts_common.errors import (
 from ts_common.gaps import merged
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys, PartitionKeys
+from ts_common.small_objects import COMMIT_BYTES, checked
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
 from ts_uploader.beginnings import Beginnings
 from ts_uploader.divergence import WHAT_TO_DO, check_tail, is_legacy, living_epochs, past_end
@@ -396,8 +397,9 @@ class CommitLog:
         self._beginnings.over(partition)
         store = self._store_of(partition.topic)
         condition = IfAbsent() if position.etag is None else IfMatch(position.etag)
+        data = checked(commit.encode(), position.keys.commit, COMMIT_BYTES)
         try:
-            etag = store.put(position.keys.commit, commit.encode(), condition=condition).etag
+            etag = store.put(position.keys.commit, data, condition=condition).etag
         except LookFirstError as refused:
             etag = self._look(store, position.keys, commit, refused)
         return replace(

@@ -19,12 +19,13 @@ import structlog
 from ts_common.catalog import PartitionCatalog, SegmentCopy, StoredSegment, read_snapshot
 from ts_common.commit import Commit
 from ts_common.epochs import NO_EPOCH, EpochLine, epoch_borne
-from ts_common.errors import CorruptData, DataLoss, ObjectNotFound, SegmentChanged
+from ts_common.errors import CorruptData, DataLoss, SegmentChanged
 from ts_common.fetch import ResumableReader
 from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, parse_header
 from ts_common.log_format.index_files import position_for_offset, read_offset_index
 from ts_common.object_keys import PartitionKeys
 from ts_common.store.contract import ObjectStore
+from ts_common.stored_indexes import read_index
 from ts_uploader.events import Listing, Position, Reign
 from ts_uploader.gaps import describe_readable
 from ts_uploader.hanging import hanging_epochs
@@ -370,10 +371,8 @@ def _last_batch(store: ObjectStore, keys: PartitionKeys, segment: StoredSegment,
     """The last batch of a stored segment that ends below an offset; None where it has none."""
     position = 0
     if ".index" in segment.suffixes:
-        try:
-            entries = read_offset_index(store.get(keys.segment(segment.name, ".index"))[0])
-        except ObjectNotFound:
-            entries = ()
+        index = read_index(store, keys, segment.name, ".index")
+        entries = () if index is None else read_offset_index(index)
         position = position_for_offset(entries, segment.name.base, below - 1)
     key = keys.segment(segment.name)
     found = None

@@ -23,6 +23,7 @@ from ts_common.catalog import read_incarnations
 from ts_common.errors import OutcomeUnknown, PreconditionFailed, SegmentChanged
 from ts_common.incarnations import Incarnations
 from ts_common.object_keys import ClusterKeys
+from ts_common.small_objects import INCARNATIONS_BYTES, checked
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
 from ts_uploader.events import Listing, Reign
 from ts_uploader.reign import ReignOver
@@ -90,8 +91,10 @@ class IncarnationLog:
                 check_other_log(store, newest, listing, topic_id, made)
             opened = known.opened(topic_id, int(time.time() * _MILLISECONDS), self._keys, made)
             condition = IfAbsent() if etag is None else IfMatch(etag)
+            key = self._keys.incarnations(topic)
+            data = checked(opened.encode(), key, INCARNATIONS_BYTES)
             try:
-                store.put(self._keys.incarnations(topic), opened.encode(), condition=condition)
+                store.put(key, data, condition=condition)
             except (PreconditionFailed, OutcomeUnknown):
                 continue
             log.info("incarnation opened", topic=topic, topic_id=topic_id, directory=opened.newest_directory)

@@ -10,7 +10,7 @@ import time
 from ts_common.directories import entropy_widths
 from ts_common.errors import AccessDenied, OutcomeUnknown, StoreUnavailable
 from ts_common.object_keys import PROBE_NAME, ClusterKeys
-from ts_common.store.contract import ObjectStore
+from ts_common.store.contract import ByteRange, ObjectStore
 from ts_common.store.options import Endpoint
 from ts_uploader.findings import Finding, error, hint, ok, warning
 from ts_uploader.store_check import PROBE
@@ -34,7 +34,7 @@ def thorough(store: ObjectStore, keys: ClusterKeys, endpoint: Endpoint) -> list[
         OperatorError: it refuses what an agent needs: a get, a listing.
     """
     findings = []
-    found = store.get(PROBE_NAME)[0]
+    found = store.get(PROBE_NAME, ByteRange(0, len(PROBE) + 1))[0]
     if found != PROBE:
         what = f"{PROBE_NAME} was written, and {len(found)} other bytes are read there"
         findings.append(

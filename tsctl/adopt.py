@@ -13,6 +13,7 @@ from ts_common.catalog import read_incarnations
 from ts_common.chosen_incarnation import is_topic_id
 from ts_common.errors import ConfigurationError, QueryError
 from ts_common.model import is_topic_name
+from ts_common.small_objects import INCARNATIONS_BYTES, checked
 from ts_common.store.contract import IfMatch
 from tsctl.archive import (
     SOURCE,
@@ -58,7 +59,7 @@ def adopt_topic_id(
         if found is None:
             now = int(time.time() * _MILLISECONDS)
             changed = known.opened(topic_id, now, archive.keys) if separate else known.adopted(topic_id, now)
-            store.put(key, changed.encode(), condition=IfMatch(etag))
+            store.put(key, checked(changed.encode(), key, INCARNATIONS_BYTES), condition=IfMatch(etag))
             found = changed.entries[-1]
         elif found.directory != known.newest_directory:
             raise QueryError(f"{key}: topic id {topic_id} is that of an earlier life, {found.directory}")

@@ -19,6 +19,7 @@ from ts_common.model import TopicPartition
 from ts_common.object_keys import GAPS_DIRECTORY
 from ts_common.parallel import in_threads
 from ts_common.plan import Hole
+from ts_common.small_objects import GAP_BYTES, get_small
 from ts_common.store.contract import ObjectStore
 from ts_common.view import open_view
 from tsctl.archive import (
@@ -168,7 +169,7 @@ def _read_records(store: ObjectStore, catalog: PartitionCatalog) -> list[Gap]:
 
 def _read_record(store: ObjectStore, key: str) -> Gap | None:
     try:
-        return decode_gap(store.get(key)[0], key)
+        return decode_gap(get_small(store, key, GAP_BYTES)[0], key)
     except ObjectNotFound:
         return None  # gone since it was listed
 

@@ -187,18 +187,20 @@ class _Writer:
         self._check(copy, log)
         indexes = []
         for suffix in sorted(copy.segment.suffixes):
-            data, _ = self._fetched.store.get(copy.keys.segment(copy.segment.name, suffix))
+            key, path = copy.keys.segment(copy.segment.name, suffix), log.with_suffix(suffix)
+            crc = 0
+            with path.open("wb") as file:
+                for chunk in fetch(self._fetched.store, key):
+                    crc = crc32c(chunk, crc)
+                    file.write(chunk)
+                file.flush()
+                os.fsync(file.fileno())
             expected = {
                 ".timeindex": copy.metadata.timeindex,
                 ".txnindex": copy.metadata.txnindex[0] if copy.metadata.txnindex else None,
             }.get(suffix)
-            if expected is not None and crc32c(data) != expected:
-                told = f"CRC-32C {crc32c(data):08x}, the metadata of its .log says {expected:08x}"
-                self._damage(f"{copy.keys.segment(copy.segment.name, suffix)}: {told}")
-            path = log.with_suffix(suffix)
-            with path.open("wb") as file:
-                file.write(data)
-                os.fsync(file.fileno())
+            if expected is not None and crc != expected:
+                self._damage(f"{key}: CRC-32C {crc:08x}, the metadata of its .log says {expected:08x}")
             indexes.append(path.name)
         view = self._fetched.view
         live_end = view.epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end)

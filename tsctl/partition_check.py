@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 
 from ts_common.catalog import SegmentCopy, StoredSegment
 from ts_common.commit import Commit, ForeignCommit
-from ts_common.errors import AccessDenied, CorruptData, ObjectNotFound
+from ts_common.errors import AccessDenied, CorruptData, NewerFormat, ObjectNotFound
 from ts_common.gaps import decode_gap
 from ts_common.object_keys import LOG_SUFFIX
 from ts_common.plan import Hole
+from ts_common.small_objects import GAP_BYTES, get_small
 from ts_common.store.contract import ObjectStore
 from ts_common.view import PartitionView, open_view
 from tsctl.copies import Overlap, first_difference, overlaps_of
@@ -154,8 +155,8 @@ def _recorded(store: ObjectStore, listing: PartitionListing, hole: Hole) -> tupl
         if start <= hole.start < end:
             key = listing.catalog.keys.gap(start, end)
             try:
-                return GAP, key, decode_gap(store.get(key)[0], key).reason
-            except CorruptData as error:
+                return GAP, key, decode_gap(get_small(store, key, GAP_BYTES)[0], key).reason
+            except (CorruptData, NewerFormat) as error:
                 return GAP_RECORD_DAMAGED, key, str(error)
             except AccessDenied as error:
                 return UNREADABLE, key, str(error)

@@ -27,6 +27,7 @@ from ts_common.log_format.scan import SegmentScan, scan_segment
 from ts_common.object_keys import PartitionKeys
 from ts_common.probe import describe_segment, metadata_of, scan_object
 from ts_common.segment_metadata import SegmentMetadata, TxnIndexState, decode_metadata
+from ts_common.small_objects import INDEX_BYTES, get_small
 from ts_common.store.contract import ObjectStore
 from tsctl.findings import (
     CHAPTER_WRONG,
@@ -181,9 +182,12 @@ class _Check:
         key = self._keys.segment(self._segment.name, suffix)
         if suffix in self._segment.suffixes:
             try:
-                return self._store.get(key)[0]
+                return get_small(self._store, key, INDEX_BYTES)[0]
             except ObjectNotFound:
                 pass
+            except CorruptData as error:
+                self.say(INDEX_WRONG, str(error), key)
+                return None
         self.say(INDEX_MISSING, f"{key} is not there", key)
         return None
 

@@ -18,13 +18,14 @@ from typing import TypeVar
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from ts_common.catalog import SegmentCopy, StoredSegment, read_incarnations
-from ts_common.chapters import Chapter, chapters_for
+from ts_common.chapters import CHAPTER_BYTES, Chapter, chapters_for
 from ts_common.cluster_file import STUCK_AFTER_SECONDS
 from ts_common.commit import Commit, decode_log_start
 from ts_common.errors import AccessDenied, CorruptData, NewerFormat, ObjectNotFound, SegmentChanged, StoreUnavailable
 from ts_common.incarnations import Incarnations
 from ts_common.object_keys import INDEX_SUFFIXES, ClusterKeys, PartitionKeys
 from ts_common.segment_metadata import SegmentMetadata
+from ts_common.small_objects import COMMIT_BYTES, LOG_START_BYTES, get_small
 from ts_common.store.contract import ObjectStore
 from tsctl.coverage import Coverage
 from tsctl.findings import (
@@ -261,7 +262,7 @@ class Verifier:
             found = Finding(UNREADABLE, where, f"gone since it was listed: {error}", guess.key, guess.base, guess.end)
         except AccessDenied as error:
             with suppress(ObjectNotFound):  # refused too: this identity may read nothing any more
-                _patiently(lambda: self._store.get(keys.commit))
+                _patiently(lambda: get_small(self._store, keys.commit, COMMIT_BYTES))
             found = Finding(UNREADABLE, where, str(error), guess.key, guess.base, guess.end)
         except (CorruptData, SegmentChanged) as error:
             found = Finding(SEGMENT_DAMAGED, where, str(error), guess.key, guess.base, guess.end)
@@ -273,7 +274,9 @@ class Verifier:
         if not any(finding.kind in lost for finding in findings):
             return findings
         try:
-            start = decode_log_start(_patiently(lambda: self._store.get(keys.log_start)[0]), keys.log_start).offset
+            start = decode_log_start(
+                _patiently(lambda: get_small(self._store, keys.log_start, LOG_START_BYTES)[0]), keys.log_start
+            ).offset
         except (ObjectNotFound, CorruptData):
             return findings
         return [
@@ -302,7 +305,7 @@ class Verifier:
     def _chapter(self, keys: PartitionKeys, first: int, where: str, findings: list[Finding]) -> Chapter | None:
         key = keys.chapter(first)
         try:
-            return Chapter(_patiently(lambda: self._store.get(key)[0]), keys, key)
+            return Chapter(_patiently(lambda: get_small(self._store, key, CHAPTER_BYTES)[0]), keys, key)
         except ObjectNotFound:
             return None
         except (CorruptData, NewerFormat) as error:

@@ -16,11 +16,11 @@ KEYS = ClusterKeys("c").partition(TopicPartition("t", 0))
 KEY = KEYS.chapter(0)
 CRCS = st.integers(0, (1 << 32) - 1)
 OFFSETS = st.integers(0, (1 << 62))
-NAMES = st.builds(SegmentName, OFFSETS) | st.builds(SegmentName, OFFSETS, st.integers(-1, 1 << 31), CRCS)
+NAMES = st.builds(SegmentName, OFFSETS) | st.builds(SegmentName, OFFSETS, st.integers(-1, (1 << 31) - 1), CRCS)
 METADATA = st.builds(
     SegmentMetadata,
     end=OFFSETS,
-    epochs=st.lists(st.tuples(st.integers(-1, 1 << 31), OFFSETS), max_size=16).map(tuple),
+    epochs=st.lists(st.tuples(st.integers(-1, (1 << 31) - 1), OFFSETS), max_size=16).map(tuple),
     records=st.none() | OFFSETS,
     time_max=st.none() | st.integers(-1, 1 << 50),
     time_min=st.none() | st.integers(-1, 1 << 50),

@@ -497,7 +497,7 @@ def test_r09_a_query_that_the_store_failed_goes_on_after_a_restart(
     def fails(key: str) -> None:
         raise StoreUnavailable(f"{key}: 503")
 
-    monkeypatch.setattr(query._driver._store, "get", fails)
+    monkeypatch.setattr(query._driver._store, "open", fails)
     with pytest.raises(StoreUnavailable, match="503"):
         query.trigger()
     query.start(**EARLIEST)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from tests.spark.archives import Archive, batches
 from ts_common.commit import encode_log_start
 from ts_common.errors import AccessDenied
 from ts_common.object_keys import SegmentName
-from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore
+from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectStream
 from ts_common.store.wrapped import WrappedStore
 from tsctl.segment_check import Depth
 from tsctl.verify import Scope, Verified, Verifier
@@ -33,10 +34,11 @@ class Watched(WrappedStore):
         self._before(key)
         return self._inner.head(key)
 
-    def get(self, key: str, byte_range: ByteRange | None = None) -> tuple[bytes, ObjectInfo]:
+    def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
         """As the inner store."""
-        self._before_get(key)
-        return self._inner.get(key, byte_range)
+        if byte_range is None:
+            self._before_get(key)
+        return self._inner.open(key, byte_range)
 
 
 @pytest.fixture

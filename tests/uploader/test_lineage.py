@@ -1,6 +1,7 @@
 """Lineages: the commit goes back, `log.start` follows, and readers join the two (protocol rules 5 and 8)."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from ts_common.errors import LineageUnsettled, OutcomeUnknown, PreconditionFaile
 from ts_common.lineage import Lineage
 from ts_common.object_keys import SegmentName
 from ts_common.segment_metadata import SegmentMetadata
-from ts_common.store.contract import ObjectInfo, ObjectStore
+from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectStream
 from ts_common.store.wrapped import WrappedStore
 from ts_common.view import open_view
 from ts_uploader.commit import CommitLog
@@ -97,11 +98,11 @@ class Unanswered(WrappedStore):
             raise OutcomeUnknown("no answer")
         return info
 
-    def get(self, key: str, *arguments: Any, **named: Any) -> Any:
+    def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
         """As the inner store, before the commit."""
         if self._silent and not self.mended:
             raise StoreUnavailable("no answer")
-        return super().get(key, *arguments, **named)
+        return super().open(key, byte_range)
 
 
 def empty_replica(local: LocalDirectory, epoch: int) -> None:
@@ -588,12 +589,12 @@ class Settling(WrappedStore):
         self._happens = happens
         self._reads = 0
 
-    def get(self, key: str, *arguments: Any, **named: Any) -> tuple[bytes, ObjectInfo]:
+    def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
         """As the inner store."""
         self._reads += key == KEYS.commit
         if key == KEYS.commit and self._reads == 2:
             self._happens()
-        return super().get(key, *arguments, **named)
+        return super().open(key, byte_range)
 
 
 def test_u36_a_reader_between_the_two_writes_reads_again(store: ObjectStore) -> None:

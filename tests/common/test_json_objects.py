@@ -1,0 +1,161 @@
+"""JSON of the store: what a stranger wrote is refused with the object's name, and never ends a program."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from awscrt.checksums import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ts_common.chapters import Chapter
+from ts_common.commit import decode_commit, decode_log_start
+from ts_common.ends import decode_ends
+from ts_common.errors import CorruptData, NewerFormat
+from ts_common.gaps import decode_gap
+from ts_common.incarnations import decode_incarnations
+from ts_common.json_objects import MAX_DEPTH, parse_json
+from ts_common.layout import decode_layout
+from ts_common.model import TopicPartition
+from ts_common.object_keys import ClusterKeys
+from ts_common.segment_metadata import decode_metadata
+
+KEYS = ClusterKeys("c").partition(TopicPartition("t", 0))
+KEY = "some/key.json"
+
+COMMIT = {"next": 100, "epoch": 5, "epochs": [[5, 0]], "lso": 90, "topicId": "x", "broker": 1, "time": 1, "nonce": "n"}
+COMMIT |= {"tail": [99, 7], "java": 1, "version": 2, "lineage": [5, 100, 250]}
+GAP = {"from": 1, "to": 2, "reason": "lost", "time": 1, "broker": 1}
+INCARNATIONS = {"incarnations": [{"topicId": "x", "firstSeen": 1, "directory": "t", "made": 1}]}
+LAYOUT = {"version": 1, "entropyBits": 5, "cluster": "c", "time": 1}
+ENDS = {"version": 1, "broker": 1, "time": 1, "partitions": {"t-0": [5, 6]}}
+ROW = ["00000000000000000000", 151, '"e"', 10, [[3, 0]], 10, 1009, 1000, 7, [7, "complete"], 0, 7, 7]
+CHAPTER = {"of": "t-0", "segments": [ROW]}
+
+
+def _chapter(data: bytes) -> object:
+    """A chapter with the checksum that fits, as somebody writes it who knows the format; its rows too."""
+    chapter = Chapter(b"%08x\n%b\n" % (crc32c(data), data), KEYS, KEY)
+    return chapter.entries(), chapter.find
+
+
+DECODERS: dict[str, tuple[dict[str, Any], Callable[[bytes], object]]] = {
+    "commit": (COMMIT, lambda data: decode_commit(b"0" * 20 + b"\n" + data, KEY)),
+    "log.start": (
+        {"version": 2, "lineage": [5, 100, 250]},
+        lambda data: decode_log_start(b"0" * 20 + b"\n" + data, KEY),
+    ),
+    "gap": (GAP, lambda data: decode_gap(data, KEY)),
+    "incarnations": (INCARNATIONS, lambda data: decode_incarnations(data, "t", KEY)),
+    "layout": (LAYOUT, lambda data: decode_layout(data, "c", KEY)),
+    "ends": (ENDS, lambda data: decode_ends(data, 1, KEY)),
+    "chapter": (CHAPTER, _chapter),
+}
+# What a field may hold instead of what it should: each has ended a program once.
+LIES = st.sampled_from(
+    [
+        *("1e999", "-1e999", "NaN", "Infinity", "1" * 400, "9223372036854775808", "-1", "-9223372036854775809", "1.5"),
+        *(
+            '"1"',
+            "true",
+            "null",
+            "[]",
+            "{}",
+            "[[]]",
+            "[5]",
+            '"\\ud800"',
+            '"' + "x" * 70000 + '"',
+            "[" * 900 + "]" * 900,
+        ),
+    ]
+)
+
+
+def _with(value: Any, data: st.DataObject, lie: str) -> Any:
+    """A copy of a JSON value with a lie in the place of one of its parts, or of itself."""
+    if isinstance(value, dict | list) and value and data.draw(st.booleans()):
+        keys = list(value) if isinstance(value, dict) else list(range(len(value)))
+        chosen = data.draw(st.sampled_from(keys))
+        pairs = [(key, _with(value[key], data, lie) if key == chosen else value[key]) for key in keys]
+        return dict(pairs) if isinstance(value, dict) else [part for _, part in pairs]
+    return lie
+
+
+@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[" * 100_000,
+        b"{" * 1000,
+        b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1),
+        b"NaN",
+        b"[]",
+        b"5",
+        b"\xff\xfe",
+    ],
+    ids=["brackets", "braces", "too deep", "NaN", "list", "number", "bytes"],
+)
+def test_what_is_no_object_is_corrupt_data_with_the_key(name: str, data: bytes) -> None:
+    """Nested 100,000 levels deep, a constant of JavaScript, or no JSON."""
+    with pytest.raises(CorruptData, match=KEY):
+        DECODERS[name][1](data)
+
+
+@pytest.mark.parametrize("name", DECODERS)
+@given(data=st.data())
+def test_a_lie_in_any_field_is_corrupt_data_with_the_key(name: str, data: st.DataObject) -> None:
+    """A decoder returns what it was given, or raises `CorruptData` or `NewerFormat`: nothing else comes out."""
+    fields, decode = DECODERS[name]
+    lie = data.draw(LIES)
+    written = json.dumps(_with(fields, data, "<lie>")).replace('"<lie>"', lie)
+    try:
+        decode(written.encode())
+    except CorruptData as error:
+        told = str(error)
+    except NewerFormat:
+        told = KEY
+    else:
+        told = KEY
+    assert KEY in told
+    assert len(told) < 2000
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_the_healthy_object_is_read(name: str) -> None:
+    """Else the tests above would pass for decoders that refuse everything."""
+    fields, decode = DECODERS[name]
+    assert decode(json.dumps(fields).encode()) is not None
+
+
+def test_a_text_is_read_up_to_the_depth_and_size_that_are_allowed() -> None:
+    """Brackets inside strings are no levels."""
+    deepest = b"[" * MAX_DEPTH + b"]" * MAX_DEPTH
+    assert parse_json(deepest, KEY, len(deepest)) is not None
+    assert parse_json(b'["' + b"[" * 100 + b'", "\\"[[["]', KEY, 1000) == ["[" * 100, '"[[[']
+    with pytest.raises(CorruptData, match=rf"{KEY}: .* at most {len(deepest) - 1} are expected"):
+        parse_json(deepest, KEY, len(deepest) - 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ts-end", "9223372036854775808"),
+        ("ts-end", "1_0"),
+        ("ts-end", " 1"),
+        ("ts-end", "1" * 5000),
+        ("ts-crc32c", "-0000001"),
+        ("ts-crc32c", "1ffffffff"),
+        ("ts-epochs", "1:2:3"),
+        ("ts-epochs", "4294967296:0"),
+        ("ts-records", "-1"),
+        ("ts-time-max", "1e999"),
+        ("ts-txnindex", "00000007:none"),
+    ],
+)
+def test_metadata_that_no_agent_writes_is_corrupt_data(name: str, value: str) -> None:
+    """Numbers stay within their types, and are written in one way only."""
+    healthy = {"ts-end": "10", "ts-crc32c": "00000007", "ts-epochs": "3:0", "ts-records": "10"}
+    assert decode_metadata(healthy, KEY) is not None
+    with pytest.raises(CorruptData, match=KEY):
+        decode_metadata(healthy | {name: value}, KEY)
