@@ -31,6 +31,7 @@ from ts_uploader.backlog import Backlog, retention_left
 from ts_uploader.backlog_metrics import BacklogCollector
 from ts_uploader.chapters import ChapterWriter
 from ts_uploader.commit import CommitLog
+from ts_uploader.contained_tracker import ContainedTracker
 from ts_uploader.ends import EndsWriter
 from ts_uploader.environment import Environment
 from ts_uploader.events import (
@@ -61,7 +62,6 @@ from ts_uploader.settings import Settings
 from ts_uploader.status import Parts, Status
 from ts_uploader.stores import COMMIT_THREADS, Stores
 from ts_uploader.stuck import StuckPartitions, StuckWatch
-from ts_uploader.tracker import Tracker
 from ts_uploader.uploader import Uploader
 from ts_uploader.waiting import WAIT_REASONS, Wait, WaitReason, Waits
 from ts_uploader.watch.watcher import LogDirectoryWatcher
@@ -148,7 +148,7 @@ class Agent:
         self._leadership = open_source(environment, config, self._inbox.put)
         self._settings = Settings(environment.defaults)
         checkpoint_seconds = environment.defaults.checkpoint_interval_ms / _MILLISECONDS
-        self._tracker = Tracker(config.offset_reset, checkpoint_seconds=checkpoint_seconds)
+        self._tracker = ContainedTracker(config.offset_reset, checkpoint_seconds=checkpoint_seconds)
         self._uploads: WorkQueue[AnyTask] = WorkQueue()
         self._commits: WorkQueue[AnyTask] = WorkQueue()
         self._questions: WorkQueue[AnyTask] = WorkQueue()

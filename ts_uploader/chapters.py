@@ -103,6 +103,9 @@ class ChapterWriter:
             except (TieredStorageError, OSError) as error:
                 log.info("chapter not written; readers ask for each segment", key=keys.chapters, reason=str(error))
                 continue
+            except Exception:
+                log.exception("chapter not written because of a defect; report it", key=keys.chapters)
+                continue
             if first is not None:
                 self._newest[keys.prefix] = first
             if added > self._every:  # more may stand there, from before there were chapters or after failures

@@ -172,38 +172,8 @@ class Tracker:
 
     def backlog(self) -> dict[TopicPartition, Backlog]:
         """What waits, of every partition that is led here, or that the source still says is."""
-        waiting = {}
-        for partition, state in self._partitions.items():
-            undecided = state.waits_for_directory()
-            if undecided is not None and state.rivals is not None and state.said is not None:
-                # What waits is in one of the directories, and not known: the listing only says where one of them is.
-                waiting[partition] = Backlog(state.rivals.listings[0], None, 0, None, None, hole=False, wait=undecided)
-                continue
-            # A listing that is known to be old still says more than nothing.
-            listing = state.listing or state.shown
-            if listing is None or state.said is None:
-                continue
-            next_offset = state.reached
-            # While the next offset is not known everything here may be waiting, and is shown to.
-            unshipped = [] if not listing.bases else list(state.held(listing, next_offset or 0))
-            base = unshipped[0][0] if unshipped else None
-            # A segment that is shipped and does not reach the next offset lost its tail: nothing here fills it.
-            hole = state.gap_since is not None or (base is not None and state.has_lost_its_tail(base, next_offset or 0))
-            lag = None
-            if next_offset is not None and state.high_watermark is not None:
-                lag = max(0, state.high_watermark - next_offset)
-            waiting[partition] = Backlog(
-                listing=listing,
-                base=base,
-                segments=len(unshipped),
-                lag=lag,
-                next_offset=next_offset,
-                hole=hole,
-                wait=why(state, listing, unshipped),
-                high_watermark=None if state.reign is None else state.high_watermark,
-                counted_at=None if state.reign is None else state.counted_at,
-            )
-        return waiting
+        waiting = {state.partition: self._backlog_of(state) for state in list(self._partitions.values())}
+        return {partition: backlog for partition, backlog in waiting.items() if backlog is not None}
 
     def untold(self, before: int) -> list[TopicPartition]:
         """The partitions here of which the source has never said who leads them: nothing of them can go.
@@ -227,6 +197,36 @@ class Tracker:
         for partition in absent & self._absent:
             del self._partitions[partition]
         self._absent = absent - self._absent
+
+    def _backlog_of(self, state: PartitionState) -> Backlog | None:
+        undecided = state.waits_for_directory()
+        if undecided is not None and state.rivals is not None and state.said is not None:
+            # What waits is in one of the directories, and not known: the listing only says where one of them is.
+            return Backlog(state.rivals.listings[0], None, 0, None, None, hole=False, wait=undecided)
+        # A listing that is known to be old still says more than nothing.
+        listing = state.listing or state.shown
+        if listing is None or state.said is None:
+            return None
+        next_offset = state.reached
+        # While the next offset is not known everything here may be waiting, and is shown to.
+        unshipped = [] if not listing.bases else list(state.held(listing, next_offset or 0))
+        base = unshipped[0][0] if unshipped else None
+        # A segment that is shipped and does not reach the next offset lost its tail: nothing here fills it.
+        hole = state.gap_since is not None or (base is not None and state.has_lost_its_tail(base, next_offset or 0))
+        lag = None
+        if next_offset is not None and state.high_watermark is not None:
+            lag = max(0, state.high_watermark - next_offset)
+        return Backlog(
+            listing=listing,
+            base=base,
+            segments=len(unshipped),
+            lag=lag,
+            next_offset=next_offset,
+            hole=hole,
+            wait=why(state, listing, unshipped),
+            high_watermark=None if state.reign is None else state.high_watermark,
+            counted_at=None if state.reign is None else state.counted_at,
+        )
 
     def _state(self, partition: TopicPartition) -> PartitionState:
         if partition not in self._partitions:
@@ -291,25 +291,25 @@ class Tracker:
 
     def _on_high_watermarks(self, event: HighWatermarks) -> list[AnyTask]:
         self._checkpoints.take(event)
-        tasks: list[AnyTask] = []
-        for state in self._partitions.values():
-            if state.rivals is not None:
-                chosen = state.rivals.chosen
-                state.rivals.take_reading(event, self._checkpoints)
-                if state.rivals.chosen is not chosen:
-                    self._on_rivals(state, state.rivals)
-            listing, reign = state.listing, state.reign
-            if state.directory is None or state.directory[1] != event.log_dir:
-                continue
-            counts = state.counting.counts(event.log_dir, self._checkpoints)
-            if listing is None or reign is None or not counts or event.offsets is None:
-                continue
-            state.high_watermark = event.offsets.get((state.partition.topic, state.partition.partition))
-            state.take_checkpoint()
-            state.counted_at = None if event.file is None else event.file[0][1]
-            self._doubt(state)
-            tasks += self._advance(state)
-        return tasks
+        return [task for state in list(self._partitions.values()) for task in self._take_high_watermarks(state, event)]
+
+    def _take_high_watermarks(self, state: PartitionState, event: HighWatermarks) -> list[AnyTask]:
+        if state.rivals is not None:
+            chosen = state.rivals.chosen
+            state.rivals.take_reading(event, self._checkpoints)
+            if state.rivals.chosen is not chosen:
+                self._on_rivals(state, state.rivals)
+        listing, reign = state.listing, state.reign
+        if state.directory is None or state.directory[1] != event.log_dir:
+            return []
+        counts = state.counting.counts(event.log_dir, self._checkpoints)
+        if listing is None or reign is None or not counts or event.offsets is None:
+            return []
+        state.high_watermark = event.offsets.get((state.partition.topic, state.partition.partition))
+        state.take_checkpoint()
+        state.counted_at = None if event.file is None else event.file[0][1]
+        self._doubt(state)
+        return self._advance(state)
 
     def _doubt(self, state: PartitionState) -> None:
         """Ask again whether the run is this log's past, where what is committed here ends below it (rule 5)."""

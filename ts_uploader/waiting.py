@@ -30,6 +30,7 @@ class WaitReason(StrEnum):
     CHANGED = "changed"
     UPLOAD = "upload"
     COMMIT = "commit"
+    DEFECT = "defect"
 
 
 WAIT_REASONS: Mapping[WaitReason, str] = {
@@ -49,6 +50,7 @@ WAIT_REASONS: Mapping[WaitReason, str] = {
     WaitReason.CHANGED: "a segment changes each time that it is read",
     WaitReason.UPLOAD: "the upload of a segment fails, or does not end",
     WaitReason.COMMIT: "the commit fails, is refused, or does not end",
+    WaitReason.DEFECT: "the agent met an error that it does not expect, and left the partition alone",
 }
 
 

@@ -1,7 +1,7 @@
 """The threads that do what the tracker asks for, and say what became of it.
 
 Uploads have threads of their own, so that a commit never waits behind a gigabyte. Whatever goes wrong with a task
-becomes a result; an exception that is not expected here ends the process (see `ts_uploader.agent`).
+becomes a result, an exception that nobody expects included: it stops its partition, and no other.
 """
 
 import random
@@ -121,6 +121,9 @@ class Performer:
             if isinstance(error, PreconditionFailed):
                 self._metrics.commit_conflicts.inc()
             return self._failed(task, error, f"{type(error).__name__}: {error}")
+        except Exception as error:  # a defect: one partition waits for its mending, and the others go on
+            log.exception("a defect; report it", operation=type(task).__name__, partition=str(task.partition))
+            return self._failed(task, error, f"a defect of this agent: {type(error).__name__}: {error}")
 
     def _perform(self, task: Task) -> Result:
         match task:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from awscrt.checksums import crc32c
 
 from tests.faults.crashes import Moment, Step, Victim
 from tests.spark.archives import batches
@@ -145,6 +146,44 @@ def test_a_damaged_chapter_is_made_again(store: ObjectStore) -> None:
     assert write_chapter(store, KEYS, put_segments(store, 3))[1] == 4
     assert chapters(store) == {0: [0, 10, 20, 30]}
     assert_true(store)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[" * 100_000,
+        b'{"of":"%b","segments":[["00000000000000000000"]]}' % KEYS.directory.encode(),
+        b'{"of":"%b","segments":[[5]]}' % KEYS.directory.encode(),
+        b'{"of":"%b","segments":[["%020d",1,"e",{},[5],"x",null,[],1e9,true,0,0]]}' % (KEYS.directory.encode(), 0),
+    ],
+    ids=["nested", "short row", "number", "nonsense"],
+)
+def test_a_hostile_chapter_is_made_again(store: ObjectStore, text: bytes) -> None:
+    """Its checksum fits, as of one whose author knows the format; one of these ended the agent."""
+    end = put_segments(store, 0, 1, 2)
+    store.put(KEYS.chapter(0), b"%08x\n%b\n" % (crc32c(text), text))
+    write_chapter(store, KEYS, end)
+    assert_true(store)
+
+
+def test_a_chapter_that_meets_a_defect_stops_no_other(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error that nobody expects is logged, and the writer goes on."""
+    end = put_segments(store, *range(EVERY))
+    met, written = threading.Event(), threading.Event()
+
+    def fails_once(*arguments: Any) -> tuple[int | None, int]:
+        if not met.is_set():
+            met.set()
+            raise ValueError("what nobody expects")
+        written.set()
+        return write_chapter(*arguments)
+
+    monkeypatch.setattr("ts_uploader.chapters.write_chapter", fails_once)
+    with Running(store) as writer:
+        writer.committed(KEYS, end, EVERY)
+        assert met.wait(10)
+        writer.committed(KEYS, end, EVERY)
+        assert written.wait(10)
 
 
 def test_a_chapter_that_is_too_large_stands(store: ObjectStore) -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
@@ -21,6 +22,7 @@ from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys
 from ts_uploader import workers
 from ts_uploader.backlog_metrics import BacklogCollector
+from ts_uploader.contained_tracker import ContainedTracker
 from ts_uploader.events import (
     AnyTask,
     Asked,
@@ -204,6 +206,17 @@ def committing() -> Tracker:
     return tracker
 
 
+def stopped() -> Tracker:
+    tracker = ContainedTracker(OffsetReset.EARLIEST)
+    for event in (Led(TP, REIGN), listing(0, 100)):
+        tracker.observe(event)
+    (ask,) = until_they_count(tracker, LOG_DIR, {("t", 0): 100})
+    answer = well(ask, 0)
+    assert isinstance(answer, Asked)
+    tracker.conclude(replace(answer, position=replace(answer.position, next_offset=cast("int", "x"))))
+    return tracker
+
+
 # What brings a partition to wait for each; a reason that nothing brings about is no reason.
 WAITS: dict[WaitReason, Callable[[], Tracker]] = {
     WaitReason.SEGMENT: lambda: without(listing()),
@@ -221,6 +234,7 @@ WAITS: dict[WaitReason, Callable[[], Tracker]] = {
     WaitReason.CHANGED: lambda: repeated(Ship, changed),
     WaitReason.UPLOAD: lambda: repeated(Ship, failed),
     WaitReason.COMMIT: committing,
+    WaitReason.DEFECT: stopped,
 }
 # Of these a partition is not shown to wait before it is stuck in them.
 ORDINARY = {WaitReason.QUESTION}

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -165,6 +166,23 @@ def test_a_directory_that_cannot_be_read_does_not_hide_the_one_that_can(
         (healthy / "t-0").rename(healthy / "t-1")
         heard = watched.wait_for_listing(ONE, 7)
         assert not any(isinstance(said, DirectoryGone) for said in [*heard, *watched.scan()])
+
+
+def test_a_directory_that_meets_a_defect_stops_no_other(healthy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error that is none of the system's ends no thread."""
+
+    def list_or_fail(partition: TopicPartition, *arguments: Any) -> Listing | None:
+        if partition == ZERO:
+            raise ValueError("what nobody expects")
+        return list_partition(partition, *arguments)
+
+    monkeypatch.setattr("ts_uploader.watch.watcher.list_partition", list_or_fail)
+    with Watched((healthy,)).running() as watched:
+        segment(healthy, ZERO, 7)
+        (healthy / "t-1").mkdir()
+        segment(healthy, ONE, 8)
+        watched.wait_for_listing(ONE, 8)
+        assert not any(isinstance(said, DirectoryGone) for said in watched.scan())
 
 
 def test_a_second_look_at_a_directory_that_did_not_change_is_whole(healthy: Path) -> None:

@@ -189,3 +189,49 @@ def test_u36_a_loss_is_counted_and_logged_though_log_start_cannot_be_written(
     asked = Parts(store, CLUSTER).performer.perform(question(local.listing()))
     assert isinstance(asked, Asked)
     assert asked.lost is None
+
+
+HOSTILE = {
+    "a commit nested too deep": (KEYS.commit, b"0" * 20 + b"\n" + b"[" * 100_000),
+    "a commit with an infinite epoch": (
+        KEYS.commit,
+        b"0" * 20 + b'\n{"next":100,"epoch":5,"epochs":[[1e999,0]],"broker":1,"time":1,"nonce":"x"}',
+    ),
+    "incarnations nested too deep": (CLUSTER.incarnations("t"), b"[" * 100_000),
+    "incarnations first seen never": (
+        CLUSTER.incarnations("t"),
+        b'{"incarnations":[{"topicId":"a","firstSeen":1e999,"directory":"t"}]}',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_object_fails_the_question_of_its_partition(
+    name: str, parts: Parts, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """One of these ended the process, and the next one met it again: the partition waits, with the object's key."""
+    local.segments(0, 100)
+    local.epochs((5, 0))
+    key, data = HOSTILE[name]
+    store.put(key, data)
+    failed = parts.performer.perform(question(local.listing()))
+    assert isinstance(failed, Failed)
+    assert failed.reason.startswith(f"CorruptData: {key}: ")
+
+
+def test_an_error_that_nobody_expects_fails_the_task_alone(
+    parts: Parts, local: LocalDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is counted, logged with its traceback, and becomes the reason of the partition."""
+
+    def raises(_: AskStore) -> Asked:
+        raise RecursionError("what nobody expects")
+
+    monkeypatch.setattr(parts.performer._commits, "ask", raises)
+    local.segments(0, 100)
+    with capture_logs() as logs:
+        failed = parts.performer.perform(question(local.listing()))
+    assert isinstance(failed, Failed)
+    assert failed.reason == "a defect of this agent: RecursionError: what nobody expects"
+    assert parts.errors() == 1
+    assert [line["partition"] for line in logs if line.get("exc_info")] == ["t-0"]

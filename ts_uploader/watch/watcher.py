@@ -295,6 +295,10 @@ class LogDirectoryWatcher:
                 log.error("partition directory cannot be read", directory=str(directory), error=str(error))
                 complete = False
                 continue
+            except Exception as error:
+                log.exception("a defect; report it", directory=str(directory), error=str(error))
+                complete = False
+                continue
             if listing is not None:
                 listings.append(listing)
         if not listings:
@@ -333,6 +337,9 @@ class LogDirectoryWatcher:
             watermarks = read_high_watermarks(log_dir)
         except OSError as error:
             self._tell(_NO_CHECKPOINT, log_dir, error)
+            watermarks = HighWatermarks(log_dir, None, None)
+        except Exception as error:
+            log.exception("a defect; report it", log_dir=str(log_dir), file=HIGH_WATERMARK_CHECKPOINT, error=str(error))
             watermarks = HighWatermarks(log_dir, None, None)
         else:
             self._tell(_NO_CHECKPOINT, log_dir, None)
