@@ -22,6 +22,7 @@
         ├── BucketMissing          no such bucket or directory; nothing here creates one
         ├── TopicIdChanged         a living topic bears another id, and its log goes on
         ├── NewerFormat            an object of a later release: upgrade this one
+        ├── BatchTooLarge          a record batch needs more memory than an option allows
         └── QueryError             a reader's option, topic or width that cannot be answered
 """
 
@@ -131,6 +132,10 @@ class TopicIdChanged(OperatorError):
 
 class NewerFormat(OperatorError):
     """An object in the store is written in a way that only a later release knows; nothing was written over it."""
+
+
+class BatchTooLarge(OperatorError):
+    """A record batch needs more memory than its reader may take for one. The batch is not damaged."""
 
 
 class QueryError(OperatorError):

@@ -11,6 +11,7 @@ import numpy as np
 
 from ts_common.catalog import SegmentCopy
 from ts_common.log_format.columns import Projection
+from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
 from ts_common.plan import Hole, ReadRange
 from ts_common.reading import SegmentReader
 from ts_common.segment_metadata import known_crc32c
@@ -53,16 +54,23 @@ def first_offset_at(view: PartitionView, search: Search, *, after_hole: bool = T
     return hole.start if hole and after_hole else None
 
 
-def search_for(store: ObjectStore, milliseconds: int, *, way_out: str = "") -> Search:
+def search_for(
+    store: ObjectStore,
+    milliseconds: int,
+    *,
+    way_out: str = "",
+    limit: BatchLimit = DEFAULT_LIMIT,
+) -> Search:
     """A search that a corrupt batch ends.
 
     Args:
         store: where the segments lie.
         milliseconds: since 1970.
         way_out: as of `SegmentReader`.
+        limit: how much memory one record batch may take.
     """
     projection = Projection(key=False, value=False, headers=False)
-    reader = SegmentReader(store, projection, max_rows=_NEAR_ROWS, way_out=way_out)
+    reader = SegmentReader(store, projection, max_rows=_NEAR_ROWS, way_out=way_out, limit=limit)
 
     def search(part: ReadRange, first_too: bool) -> tuple[int | None, int | None]:
         found: int | None = None

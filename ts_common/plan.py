@@ -5,12 +5,18 @@ other. The view is their union (reading rules 2 and 5): where one copy has every
 copies are read and merged; a range that no copy covers is a hole.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import Final
 
 from ts_common.catalog import SegmentCopy
 from ts_common.epochs import EpochLine
+from ts_common.errors import CorruptData
+
+# Each election can leave one copy more of the same offsets. Work grows with the square of them.
+MAX_COPIES: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,9 @@ def unite(
         start: first offset.
         end: the offset after the last.
         gaps: recorded ranges `[from, to)`, ascending and apart.
+
+    Raises:
+        CorruptData: more than `MAX_COPIES` answer for one offset.
     """
     live = sorted(
         ((copy, copy.base, epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end)) for copy in copies),
@@ -73,6 +82,11 @@ def unite(
             active.append((live[ahead][0], live[ahead][2]))
             ahead += 1
         active = [entry for entry in active if entry[1] > position]
+        if len(active) > MAX_COPIES:
+            raise CorruptData(
+                f"{active[0][0].keys.prefix}: {len(active)} segments answer for offset {position}, and at most "
+                f"{MAX_COPIES} are expected: remove those that no agent wrote"
+            )
         following = min(live[ahead][1], end) if ahead < len(live) else end
         if not active:
             plan += _holes(position, following, gaps)
@@ -115,12 +129,13 @@ def with_spares(plan: Iterable[ReadRange], copies: Sequence[SegmentCopy], epochs
         )
 
 
-def _holes(start: int, end: int, gaps: Iterable[tuple[int, int]]) -> list[Hole]:
+def _holes(start: int, end: int, gaps: Sequence[tuple[int, int]]) -> list[Hole]:
     """`[start, end)` as holes, cut where a gap record begins or ends."""
     holes = []
-    for low, high in gaps:
-        if high <= start or low >= end:
-            continue
+    for index in range(bisect_right(gaps, start, key=itemgetter(1)), len(gaps)):
+        low, high = gaps[index]
+        if low >= end:
+            break
         if low > start:
             holes.append(Hole(start, low, recorded=False))
         holes.append(Hole(max(start, low), min(high, end), recorded=True))

@@ -16,12 +16,13 @@ from contextlib import closing
 from awscrt.checksums import crc32c
 
 from ts_common.catalog import SegmentCopy
-from ts_common.errors import CorruptData
+from ts_common.errors import BatchTooLarge, CorruptData
 from ts_common.fetch import CHUNK_BYTES, ResumableReader, explained_where_gone, one_ahead
 from ts_common.log_format.columns import BufferPool, Projection, RecordColumns
 from ts_common.log_format.decode import MAX_BYTES, MAX_ROWS, SegmentDecoder
 from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, Trailing, parse_header
 from ts_common.log_format.index_files import AbortedTransaction, position_for_offset, read_offset_index
+from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
 from ts_common.probe import scan_object
 from ts_common.segment_metadata import known_crc32c
 from ts_common.store.contract import ByteRange, ObjectStore
@@ -40,6 +41,7 @@ class SegmentReader:
         aborted: transactions whose records are not shown.
         max_rows: of what is handed out at once; fewer than a scan wants, where the caller may stop early.
         way_out: a sentence for whoever meets a corrupt object: what the caller offers to read the rest.
+        limit: how much memory one record batch may take.
     """
 
     def __init__(
@@ -50,7 +52,9 @@ class SegmentReader:
         *,
         max_rows: int = MAX_ROWS,
         way_out: str = "",
+        limit: BatchLimit = DEFAULT_LIMIT,
     ) -> None:
+        self._limit = limit
         self._store = store
         self._projection = projection
         self._aborted = aborted
@@ -71,6 +75,7 @@ class SegmentReader:
 
         Raises:
             CorruptData: naming the object and the place.
+            BatchTooLarge: naming the same, and the option that allows more.
             ObjectNotFound: retention took it since the query was planned.
             StoreUnavailable, AccessDenied: the store's.
         """
@@ -80,6 +85,8 @@ class SegmentReader:
         except CorruptData as error:
             told = f"{copy.keys.partition}: {copy.key} in {self._store.location}: {error}"
             raise CorruptData(f"{told}. {self._way_out}" if self._way_out else told) from error
+        except BatchTooLarge as error:
+            raise BatchTooLarge(f"{copy.keys.partition}: {copy.key} in {self._store.location}: {error}") from error
 
     def _read(self, copy: SegmentCopy, start: int, end: int, chunk_bytes: int | None) -> Iterator[RecordColumns]:
         size = copy.segment.size
@@ -93,6 +100,7 @@ class SegmentReader:
             first_position=position,
             pool=self._pool,
             aborted=self._aborted,
+            limit=self._limit,
         )
         usual = CHUNK_BYTES if end >= copy.end else _PARTIAL_CHUNK_BYTES
         body = _Body(self._store, copy, position, chunk_bytes or usual)

@@ -14,6 +14,7 @@ from ts_common.catalog import SegmentCopy
 from ts_common.log_format.arrow import projection_of, to_arrow
 from ts_common.log_format.decode import MAX_ROWS
 from ts_common.log_format.index_files import AbortedTransaction
+from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
 from ts_common.plan import ReadRange
 from ts_common.reading import SegmentReader
 from ts_common.store.contract import ObjectStore
@@ -29,6 +30,7 @@ def read_ranges(
     *,
     max_rows: int = MAX_ROWS,
     way_out: str = "",
+    limit: BatchLimit = DEFAULT_LIMIT,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of ranges of one partition, range by range, in the order of offsets, with the named columns.
 
@@ -39,13 +41,14 @@ def read_ranges(
         aborted: transactions whose records are not shown.
         max_rows: of one batch; fewer than a scan wants, where the caller may stop early.
         way_out: as of `SegmentReader`.
+        limit: how much memory one record batch may take.
 
     Raises:
-        CorruptData: naming the object and the place.
+        CorruptData, BatchTooLarge: naming the object and the place.
         ObjectNotFound: retention took an object since the ranges were planned.
         StoreUnavailable, AccessDenied: the store's.
     """
-    reader = SegmentReader(store, projection_of(names), aborted, max_rows=max_rows, way_out=way_out)
+    reader = SegmentReader(store, projection_of(names), aborted, max_rows=max_rows, way_out=way_out, limit=limit)
     for part in ranges:
         if len(part.copies) == 1:
             yield from _rows(reader, part, part.copies[0], names)

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ts_common.catalog import SegmentCopy
+from ts_common.errors import CorruptData
+from ts_common.log_format.framing import BatchHeader
 from ts_common.log_format.markers import ABORT, COMMIT, read_markers
 from ts_common.lost_markers import Batch
 from ts_common.plan import ReadRange
@@ -98,6 +100,13 @@ class Events:
         return None
 
 
+def _markers(copy: SegmentCopy, header: BatchHeader, records: bytes) -> list[tuple[int, int]]:
+    try:
+        return list(read_markers(header, records))
+    except CorruptData as error:
+        raise CorruptData(f"{copy.key}: {error}") from error
+
+
 def _events_of(
     store: ObjectStore, copy: SegmentCopy, start: int, end: int, uncounted: frozenset[Batch]
 ) -> Iterator[Event]:
@@ -114,7 +123,7 @@ def _events_of(
                 begun.add(header.producer_id)
                 yield Event(offset, header.producer_id, None)
             continue
-        for marker, kind in read_markers(header, body):
+        for marker, kind in _markers(copy, header, body):
             if kind in {ABORT, COMMIT}:
                 begun.discard(header.producer_id)
                 yield Event(marker, header.producer_id, kind)

@@ -33,8 +33,8 @@ def read_split(store: ObjectStore, split: Split, names: Sequence[str]) -> Iterat
     """The rows of a split, range by range, in the order of offsets, with the named columns.
 
     Raises:
-        CorruptData: naming the object and the place.
+        CorruptData, BatchTooLarge: naming the object and the place.
         ObjectNotFound: retention took an object since the query was planned.
         StoreUnavailable, AccessDenied: the store's.
     """
-    yield from read_ranges(store, split.ranges, names, split.aborted, way_out=WAY_OUT)
+    yield from read_ranges(store, split.ranges, names, split.aborted, way_out=WAY_OUT, limit=split.limit)

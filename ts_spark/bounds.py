@@ -102,7 +102,7 @@ def _first_offset_at(
     # It decodes, and numba takes 0.4 s to load: most queries name no timestamp.
     from ts_spark.first_offset import first_offset_of  # noqa: PLC0415
 
-    return first_offset_of(store, view, milliseconds, options.tolerance, after_hole=after_hole)
+    return first_offset_of(store, view, milliseconds, options.tolerance, options.limit, after_hole=after_hole)
 
 
 def _milliseconds(view: PartitionView, bound: Bound) -> int | None:

@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from ts_common.first_offset import Search, first_offset_at, search_for
+from ts_common.log_format.limits import BatchLimit
 from ts_common.plan import ReadRange, with_spares
 from ts_common.store.contract import ObjectStore
 from ts_common.view import PartitionView
@@ -12,23 +13,29 @@ from ts_spark.tolerant import TolerantReader
 
 
 def first_offset_of(
-    store: ObjectStore, view: PartitionView, milliseconds: int, tolerance: Tolerance, *, after_hole: bool = True
+    store: ObjectStore,
+    view: PartitionView,
+    milliseconds: int,
+    tolerance: Tolerance,
+    limit: BatchLimit,
+    *,
+    after_hole: bool = True,
 ) -> int | None:
     """As `first_offset_at`; where corrupt batches are tolerated, what is corrupt is passed over, and the copies that
     stand in for it are read.
 
     Raises:
-        CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from reading segments.
+        CorruptData, BatchTooLarge, ObjectNotFound, StoreUnavailable, AccessDenied: from reading segments.
     """
     if tolerance.fails:
-        search = search_for(store, milliseconds, way_out=WAY_OUT)
+        search = search_for(store, milliseconds, way_out=WAY_OUT, limit=limit)
     else:
-        search = _tolerant_search(store, view, milliseconds)
+        search = _tolerant_search(store, view, milliseconds, limit)
     return first_offset_at(view, search, after_hole=after_hole)
 
 
-def _tolerant_search(store: ObjectStore, view: PartitionView, milliseconds: int) -> Search:
-    reader = TolerantReader(store, ("offset", "timestamp"), silent=True)
+def _tolerant_search(store: ObjectStore, view: PartitionView, milliseconds: int, limit: BatchLimit) -> Search:
+    reader = TolerantReader(store, ("offset", "timestamp"), silent=True, limit=limit)
 
     def search(part: ReadRange, _: bool) -> tuple[int | None, int | None]:  # all is read
         first: int | None = None

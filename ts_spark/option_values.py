@@ -11,6 +11,7 @@ from ts_common.object_keys import MAX_ENTROPY_BITS
 from ts_common.store.factory import parse_location
 from ts_spark.query import Edge, Kind, Offsets, Timestamp, Timestamps
 
+_LEAST_BATCH_BYTES: Final = 1 << 20
 READ_COMMITTED: Final = "read_committed"
 # In the JSON forms, as in Kafka.
 _EDGES: Final = {-2: Edge.EARLIEST, -1: Edge.LATEST}
@@ -134,6 +135,18 @@ def timestamps(text: str) -> Timestamps:
                 raise ValueError(f"{shape}; {topic} has {json.dumps({partition: milliseconds})}")
         by_topic[topic] = {int(partition): milliseconds for partition, milliseconds in partitions.items()}
     return Timestamps(by_topic)
+
+
+def batch_bytes(text: str) -> int:
+    """Bytes that a record batch may take, 1 MiB at least.
+
+    Raises:
+        ValueError: it is less, or no number.
+    """
+    most = positive(text)
+    if most < _LEAST_BATCH_BYTES:
+        raise ValueError(f"at least {_LEAST_BATCH_BYTES} bytes are expected")
+    return most
 
 
 def positive(text: str) -> int:

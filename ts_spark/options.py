@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 from ts_common.chosen_incarnation import NEWEST, parse_incarnation
 from ts_common.errors import ConfigurationError
+from ts_common.log_format.limits import MAX_BATCH_BYTES, BatchLimit
 from ts_spark import option_values as values
 from ts_spark.cluster_config import Place, completed
 from ts_spark.modes import CORRUPT_COLUMN, Mode, Tolerance, View, parse_corrupt_column, parse_mode, parse_view
@@ -24,6 +25,7 @@ _TABLE_OPTION: Final = "option."  # before each name that CREATE TABLE hands ove
 _NO_TABLE: Final = "CREATE TABLE is not supported; use CREATE TEMPORARY VIEW ... USING kafka_segments OPTIONS (...)"
 _ISOLATION: Final = "kafka.isolation.level"
 _ENDS: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+_BATCH_BYTES: Final = "maxBatchBytes"
 _RATES: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 
 _T = TypeVar("_T")
@@ -92,6 +94,7 @@ def parse_options(given: Mapping[str, str], kind: Kind | None = Kind.BATCH) -> Q
     mode = reader.read("mode", parse_mode) or Mode.FAILFAST
     corrupt_column = reader.read("columnNameOfCorruptRecord", parse_corrupt_column) or CORRUPT_COLUMN
     view = reader.read("view", parse_view) or View.LOG
+    most = reader.read(_BATCH_BYTES, values.batch_bytes)
     if view is View.LATEST:
         reader.problems += _latest_problems(reader, start, mode, kind)
     if reader.problems or place.location is None or place.cluster is None:
@@ -116,6 +119,7 @@ def parse_options(given: Mapping[str, str], kind: Kind | None = Kind.BATCH) -> Q
         ignored=tuple(name for name in _RATES if reader.given(name)) if kind is Kind.BATCH else (),
         tolerance=Tolerance(mode, corrupt_column if mode is Mode.PERMISSIVE else None),
         view=view,
+        limit=BatchLimit(MAX_BATCH_BYTES if most is None else most, _BATCH_BYTES),
     )
 
 
@@ -211,5 +215,6 @@ _NAMES: Final = (
     "mode",
     "columnNameOfCorruptRecord",
     "view",
+    _BATCH_BYTES,
 )
 _DOCUMENTED: Final = {name.lower(): name for name in _NAMES}

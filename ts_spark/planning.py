@@ -13,7 +13,6 @@ from ts_common.errors import DataLoss
 from ts_common.parallel import in_threads
 from ts_common.plan import Hole, with_spares
 from ts_common.store.contract import ObjectStore
-from ts_common.store.options import BY_ENVIRONMENT
 from ts_common.transactions import Hidden, find_hidden, stable_end
 from ts_common.view import PartitionView, open_view
 from ts_spark.bounds import check_named_partitions, find_bounds
@@ -138,9 +137,7 @@ def splits_of(store: ObjectStore, partitions: Sequence[PartitionRanges], options
         splits = whole_partitions(store, partitions, options.tolerance)
     else:
         splits = make_splits(store, partitions, options.limits, options.tolerance)
-    if options.connection == BY_ENVIRONMENT:
-        return splits
-    return tuple(replace(split, connection=options.connection) for split in splits)
+    return tuple(replace(split, connection=options.connection, limit=options.limit) for split in splits)
 
 
 def plan_partition(

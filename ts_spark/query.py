@@ -7,6 +7,7 @@ from enum import Enum
 
 from ts_common.chosen_incarnation import NEWEST
 from ts_common.layout import keys_of
+from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
 from ts_common.object_keys import ClusterKeys
 from ts_common.store.contract import ObjectStore
 from ts_common.store.options import BY_ENVIRONMENT, Connection
@@ -106,6 +107,7 @@ class QueryOptions:
         ignored: options that mean nothing to a query of this kind, and harm nothing.
         tolerance: what is done with corrupt batches.
         view: which records are rows.
+        limit: how much memory one record batch may take.
     """
 
     location: str
@@ -127,6 +129,7 @@ class QueryOptions:
     connection: Connection = BY_ENVIRONMENT
     tolerance: Tolerance = STRICT
     view: View = View.LOG
+    limit: BatchLimit = DEFAULT_LIMIT
 
     @property
     def keys(self) -> ClusterKeys:

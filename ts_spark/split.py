@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pyspark.sql.datasource import InputPartition
 
 from ts_common.log_format.index_files import AbortedTransaction
+from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
 from ts_common.plan import ReadRange
 from ts_common.store.options import BY_ENVIRONMENT, Connection
 from ts_spark.modes import STRICT, Tolerance, View
@@ -21,6 +22,7 @@ class Split(InputPartition):
         tolerance: what is done with corrupt batches.
         view: which records are rows; of `LATEST` a split is a whole partition.
         connection: how S3 is spoken to.
+        limit: how much memory one record batch may take.
     """
 
     location: str
@@ -29,6 +31,7 @@ class Split(InputPartition):
     tolerance: Tolerance = STRICT
     view: View = View.LOG
     connection: Connection = BY_ENVIRONMENT
+    limit: BatchLimit = DEFAULT_LIMIT
 
 
 def bytes_of(part: ReadRange) -> int:

@@ -24,6 +24,7 @@ def read_task(store: ObjectStore, split: Split, names: Sequence[str]) -> Iterato
 
     Raises:
         CorruptData: naming the object and the place; not in the modes that go on.
+        BatchTooLarge: naming the same, and the option.
         ObjectNotFound: retention took an object since the query was planned.
         StoreUnavailable, AccessDenied: the store's.
     """
@@ -41,7 +42,7 @@ def _ranges_of(store: ObjectStore, split: Split) -> Read:
         if split.tolerance.fails:
             yield from read_split(store, replace(split, ranges=tuple(ranges)), names)
             return
-        reader = TolerantReader(store, names, split.aborted, silent=again)
+        reader = TolerantReader(store, names, split.aborted, silent=again, limit=split.limit)
         yield from (found for part in ranges for found in reader.read(part) if isinstance(found, pa.RecordBatch))
 
     return read
@@ -52,7 +53,7 @@ def _read_tolerantly(
 ) -> Iterator[pa.RecordBatch]:
     plain = [name for name in names if name != tolerance.column]
     place = next((place for place, name in enumerate(names) if name == tolerance.column), None)
-    reader = TolerantReader(store, plain, split.aborted)
+    reader = TolerantReader(store, plain, split.aborted, limit=split.limit)
     for part in split.ranges:
         for found in reader.read(part):
             if isinstance(found, pa.RecordBatch):

@@ -18,7 +18,7 @@ import pyarrow as pa
 import structlog
 
 from ts_common.catalog import SegmentCopy
-from ts_common.errors import CorruptData
+from ts_common.errors import BatchTooLarge, CorruptData
 from ts_common.fetch import CHUNK_BYTES, ResumableReader, explained_where_gone
 from ts_common.log_format.arrow import projection_of, to_arrow
 from ts_common.log_format.boundaries import Claim
@@ -26,6 +26,7 @@ from ts_common.log_format.columns import BufferPool, RecordColumns
 from ts_common.log_format.decode import MAX_BYTES, MAX_ROWS, SegmentDecoder
 from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, parse_header
 from ts_common.log_format.index_files import AbortedTransaction, read_offset_index
+from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
 from ts_common.log_format.survey import Damage, Stretch, Survey, survey_segment
 from ts_common.plan import ReadRange
 from ts_common.rows import union
@@ -66,6 +67,7 @@ class TolerantReader:
         names: the columns that are wanted.
         aborted: transactions whose records are not shown.
         silent: whether somebody else has told of the damages already.
+        limit: how much memory one record batch may take.
     """
 
     def __init__(
@@ -75,7 +77,9 @@ class TolerantReader:
         aborted: Sequence[AbortedTransaction] = (),
         *,
         silent: bool = False,
+        limit: BatchLimit = DEFAULT_LIMIT,
     ) -> None:
+        self._limit = limit
         self._store = store
         self._names = list(names)
         self._read_names = self._names if _OFFSET in names else [*names, _OFFSET]
@@ -95,6 +99,7 @@ class TolerantReader:
         Raises:
             ObjectNotFound: retention took an object since the query was planned.
             CorruptData: an object was replaced while it was read.
+            BatchTooLarge: a batch that is whole needs more memory than the limit allows: it is never passed over.
             StoreUnavailable, AccessDenied: the store's.
         """
         position = part.start
@@ -183,11 +188,15 @@ class TolerantReader:
             first_position=position,
             pool=self._pool,
             aborted=self._aborted,
+            limit=self._limit,
         )
         with explained_where_gone(self._store, copy.key), _Source(self._store, copy.key, stretch.end) as source:
             try:
                 with closing(source.chunks(position)) as chunks:
                     yield from decoder.decode(chunks)
+            except BatchTooLarge as error:
+                told = f"{copy.keys.partition}: {copy.key} in {self._store.location}: {error}"
+                raise BatchTooLarge(told) from error
             except CorruptData as error:
                 if source.was_replaced:
                     raise

@@ -14,6 +14,7 @@ import typer
 from ts_common.plan import Hole
 from ts_common.store.contract import ObjectStore
 from ts_common.view import PartitionView
+from tsctl.limits import batch_limit
 
 FromOption = Annotated[
     str | None,
@@ -76,7 +77,7 @@ def find_bounds(store: ObjectStore, view: PartitionView, asked: Asked) -> Bounds
     """The range of a view that is asked for.
 
     Raises:
-        CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from reading timestamps.
+        CorruptData, BatchTooLarge, ObjectNotFound, StoreUnavailable, AccessDenied: from reading timestamps.
     """
     start = _offset(store, view, asked.start, after_hole=True)
     end = _offset(store, view, asked.end, after_hole=False)
@@ -104,7 +105,7 @@ def _offset(store: ObjectStore, view: PartitionView, bound: int | Time | None, *
         case Time(milliseconds) if view.start < view.end:
             from ts_common.first_offset import first_offset_at, search_for  # noqa: PLC0415  (numba takes 0.4 s)
 
-            return first_offset_at(view, search_for(store, milliseconds), after_hole=after_hole)
+            return first_offset_at(view, search_for(store, milliseconds, limit=batch_limit()), after_hole=after_hole)
         case int():
             return bound
         case _:

@@ -15,6 +15,7 @@ import typer
 
 from ts_common.chosen_incarnation import NEWEST
 from ts_common.errors import ConfigurationError
+from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.plan import Hole, ReadRange
 from ts_common.store.contract import ObjectStore
 from ts_common.view import PartitionView, open_view
@@ -33,6 +34,7 @@ from tsctl.archive import (
 from tsctl.bounds import Asked, FromOption, Missing, ToOption, find_bounds, missing_of, parse_range
 from tsctl.decoding import Decoder, Form, decoded, decoder
 from tsctl.exit_codes import ExitCode
+from tsctl.limits import MaxBatchBytesOption, batch_limit
 from tsctl.output import Advance, Output
 
 _ROWS: Final = 1024  # made into JSON at once
@@ -62,6 +64,7 @@ def cat(
         Isolation, typer.Option(help="read_committed hides aborted transactions and what is not decided yet.")
     ] = Isolation.READ_UNCOMMITTED,
     incarnation: IncarnationOption = NEWEST,
+    max_batch_bytes: MaxBatchBytesOption = MAX_BATCH_BYTES,  # noqa: ARG001  (its callback keeps it)
     config: ConfigOption = None,
     url: UrlOption = None,
     cluster: ClusterOption = None,
@@ -176,7 +179,13 @@ class _Rows:
                 continue
             ranges = [part for part in parts if isinstance(part, ReadRange)]
             for batch in read_ranges(
-                self._store, ranges, names, hidden.transactions, max_rows=max_rows, way_out=_WAY_OUT
+                self._store,
+                ranges,
+                names,
+                hidden.transactions,
+                max_rows=max_rows,
+                way_out=_WAY_OUT,
+                limit=batch_limit(),
             ):
                 milliseconds = batch.column("timestamp").cast("int64").to_numpy() // 1000
                 rest = batch.drop_columns(["timestamp"])

@@ -12,6 +12,7 @@ from ts_common.fetch import fetch
 from ts_common.store.contract import ObjectStore
 from ts_common.view import PartitionView
 from tsctl.coverage import live_end
+from tsctl.limits import batch_limit
 
 if TYPE_CHECKING:  # numba, where records are compared only
     from ts_common.log_format.columns import BinaryColumn, RecordColumns
@@ -82,11 +83,12 @@ def digests(store: ObjectStore, copy: SegmentCopy, start: int, end: int) -> Iter
 
     Raises:
         CorruptData: a batch that cannot be read.
+        BatchTooLarge: one that takes more memory than --max-batch-bytes allows.
         ObjectNotFound, StoreUnavailable, AccessDenied: the store's.
     """
     from ts_common.log_format.decode import SegmentDecoder  # noqa: PLC0415  (as above)
 
-    decoder = SegmentDecoder(start_offset=start, end_offset=end, size=copy.segment.size)
+    decoder = SegmentDecoder(start_offset=start, end_offset=end, size=copy.segment.size, limit=batch_limit())
     for columns in decoder.decode(fetch(store, copy.key)):
         yield from _digests(columns)
 

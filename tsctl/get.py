@@ -27,6 +27,7 @@ from ts_common.catalog import SegmentCopy
 from ts_common.chosen_incarnation import NEWEST
 from ts_common.errors import ConfigurationError, CorruptData, OperatorError
 from ts_common.fetch import fetch
+from ts_common.log_format.limits import MAX_BATCH_BYTES
 from ts_common.log_format.scan import scan_segment
 from ts_common.object_keys import LOG_SUFFIX
 from ts_common.plan import Hole, ReadRange
@@ -48,6 +49,7 @@ from tsctl.archive import (
 )
 from tsctl.bounds import Bounds, FromOption, Missing, ToOption, find_bounds, missing_of, parse_range
 from tsctl.exit_codes import ExitCode
+from tsctl.limits import MaxBatchBytesOption
 from tsctl.output import Advance, Output, size
 
 RANGE_NAME: Final = "range.json"
@@ -92,6 +94,7 @@ def get(
         bool, typer.Option("--keep-damaged", help="Write objects with a wrong checksum too, with a warning.")
     ] = False,
     incarnation: IncarnationOption = NEWEST,
+    max_batch_bytes: MaxBatchBytesOption = MAX_BATCH_BYTES,  # noqa: ARG001  (its callback keeps it)
     config: ConfigOption = None,
     url: UrlOption = None,
     cluster: ClusterOption = None,

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ts_common.errors import ConfigurationError
+from ts_common.log_format.limits import MAX_BATCH_BYTES
 from tsctl.archive import (
     SOURCE,
     ClusterOption,
@@ -20,6 +21,7 @@ from tsctl.archive import (
     name_archive,
     parse_partitions,
 )
+from tsctl.limits import MaxBatchBytesOption
 from tsctl.output import Output
 from tsctl.segment_check import Depth
 from tsctl.survey import (
@@ -43,6 +45,7 @@ def report(
     requests: RequestsOption = 16,
     bootstrap_server: BootstrapOption = None,
     command_config: CommandConfigOption = None,
+    max_batch_bytes: MaxBatchBytesOption = MAX_BATCH_BYTES,  # noqa: ARG001  (its callback keeps it)
     config: ConfigOption = None,
     url: UrlOption = None,
     cluster: ClusterOption = None,

@@ -21,7 +21,15 @@ from ts_common.catalog import SegmentCopy, StoredSegment, read_incarnations
 from ts_common.chapters import CHAPTER_BYTES, Chapter, chapters_for
 from ts_common.cluster_file import STUCK_AFTER_SECONDS
 from ts_common.commit import Commit, decode_log_start
-from ts_common.errors import AccessDenied, CorruptData, NewerFormat, ObjectNotFound, SegmentChanged, StoreUnavailable
+from ts_common.errors import (
+    AccessDenied,
+    BatchTooLarge,
+    CorruptData,
+    NewerFormat,
+    ObjectNotFound,
+    SegmentChanged,
+    StoreUnavailable,
+)
 from ts_common.incarnations import Incarnations
 from ts_common.object_keys import INDEX_SUFFIXES, ClusterKeys, PartitionKeys
 from ts_common.segment_metadata import SegmentMetadata
@@ -264,6 +272,8 @@ class Verifier:
             with suppress(ObjectNotFound):  # refused too: this identity may read nothing any more
                 _patiently(lambda: get_small(self._store, keys.commit, COMMIT_BYTES))
             found = Finding(UNREADABLE, where, str(error), guess.key, guess.base, guess.end)
+        except BatchTooLarge as error:
+            found = Finding(UNREADABLE, where, f"{guess.key}: {error}", guess.key, guess.base, guess.end)
         except (CorruptData, SegmentChanged) as error:
             found = Finding(SEGMENT_DAMAGED, where, str(error), guess.key, guess.base, guess.end)
         return Checked(None, (found,))

@@ -4,6 +4,7 @@ from typing import Annotated, Final
 
 import typer
 
+from ts_common.log_format.limits import MAX_BATCH_BYTES
 from tsctl.archive import (
     ClusterOption,
     ConfigOption,
@@ -18,6 +19,7 @@ from tsctl.archive import (
 from tsctl.audit import Side
 from tsctl.exit_codes import ExitCode
 from tsctl.findings import Finding, Severity
+from tsctl.limits import MaxBatchBytesOption
 from tsctl.output import Output, size
 from tsctl.segment_check import Depth
 from tsctl.survey import (
@@ -50,6 +52,7 @@ def verify(
     requests: RequestsOption = 16,
     bootstrap_server: BootstrapOption = None,
     command_config: CommandConfigOption = None,
+    max_batch_bytes: MaxBatchBytesOption = MAX_BATCH_BYTES,  # noqa: ARG001  (its callback keeps it)
     config: ConfigOption = None,
     url: UrlOption = None,
     cluster: ClusterOption = None,

@@ -8,6 +8,7 @@ from ts_common.fetch import ResumableReader
 from ts_common.log_format.index_files import TimeIndex
 from ts_common.log_format.scan import SegmentScan, scan_segment
 from ts_common.store.contract import ObjectStore
+from tsctl.limits import batch_limit
 
 _PIECES_AHEAD = 4  # of up to 1 MiB, that the scan has read and the decoder has not
 
@@ -27,6 +28,7 @@ def read_whole(
         What the scan says; how many records came out (no control records); what the decoder could not read, or None.
 
     Raises:
+        BatchTooLarge: a batch takes more memory than --max-batch-bytes allows.
         ObjectNotFound, StoreUnavailable, AccessDenied: the store's.
     """
     with ResumableReader(store, key) as reader, _Decoding(size) as decoding:
@@ -73,7 +75,9 @@ class _Decoding:
         pieces = iter(self._pieces.get, None)
         try:
             # Lengths of keys, values and headers are checked without copying them.
-            decoder = SegmentDecoder(Projection(key=False, value=False, headers=False), size=self._size)
+            decoder = SegmentDecoder(
+                Projection(key=False, value=False, headers=False), size=self._size, limit=batch_limit()
+            )
             for columns in decoder.decode(pieces):
                 self.rows += columns.row_count
         except CorruptData as error:

@@ -1,11 +1,13 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ts_common.catalog import SegmentCopy, StoredSegment
 from ts_common.epochs import EpochLine
+from ts_common.errors import CorruptData
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys, SegmentName
-from ts_common.plan import Hole, ReadRange, unite
+from ts_common.plan import MAX_COPIES, Hole, ReadRange, unite
 from ts_common.segment_metadata import SegmentMetadata
 
 KEYS = ClusterKeys("c").partition(TopicPartition("t", 0))
@@ -74,3 +76,25 @@ def test_a_plan_covers_its_range_without_a_seam_and_without_doubles(
             assert step.copies[0].dense or {c.key for c in step.copies} == covering
         position = step.end
     assert position == end
+
+
+def test_more_copies_of_one_offset_than_elections_leave_are_refused() -> None:
+    """Thousands of small objects that claim the same offsets would take a plan's time and memory with their square."""
+    many = [copy(0, 10**9, records=1, crc=1 + number) for number in range(MAX_COPIES + 1)]
+    assert len(unite(many[:MAX_COPIES], EpochLine(), 0, 10**9)) == 1
+    with pytest.raises(CorruptData, match=f"c/t-0/: {MAX_COPIES + 1} segments answer for offset 0, and at most"):
+        unite(many, EpochLine(), 0, 10**9)
+
+
+def test_each_hole_has_the_gap_records_that_it_meets() -> None:
+    """Records before, at both ends, inside and behind, of many."""
+    gaps = [(0, 5), (8, 12), (14, 16), (18, 30), (40, 50)]
+    assert unite([copy(5, 10), copy(30, 40)], EpochLine(), 5, 45, gaps)[1:] == [
+        Hole(10, 12, recorded=True),
+        Hole(12, 14, recorded=False),
+        Hole(14, 16, recorded=True),
+        Hole(16, 18, recorded=False),
+        Hole(18, 30, recorded=True),
+        ReadRange(30, 40, (copy(30, 40),)),
+        Hole(40, 45, recorded=True),
+    ]

@@ -103,3 +103,13 @@ def test_arrow_batches_that_are_held_keep_their_rows() -> None:
     assert [row["key"] for row in rows] == [b"%d" % i for i in range(100)]
     assert [row["value"] for row in rows] == [b"value %d" % i for i in range(100)]
     assert [row["headers"][0]["value"] for row in rows] == [b"%d" % i for i in range(100)]
+
+
+@pytest.mark.parametrize("milliseconds", [18_448_444_073_709_552, 2**63 - 1, -(2**63)])
+def test_a_timestamp_that_no_microsecond_names_is_the_nearest_that_one_does(milliseconds: int) -> None:
+    """A producer may write any 64 bits. These wrapped around, and one showed as a day of 2023."""
+    data = batch(0, [record(0)], base_timestamp=milliseconds, max_timestamp=milliseconds)
+    (columns,) = SegmentDecoder().decode([data])
+    (found,) = to_arrow(columns, "t", 0, ["timestamp"]).column(0).cast("int64").to_pylist()
+    nearest = (2**63 - 1) // 1000 * 1000
+    assert found == (nearest if milliseconds > 0 else -nearest)

@@ -3,8 +3,9 @@ import struct
 import cramjam
 import pytest
 
-from ts_common.errors import CorruptData
+from ts_common.errors import BatchTooLarge, CorruptData
 from ts_common.log_format.codecs import Codec, Scratch
+from ts_common.log_format.limits import BatchLimit
 
 TEXT = b"".join(b"line %d of some text\n" % n for n in range(20_000))
 
@@ -66,11 +67,11 @@ def test_an_empty_buffer_grows_as_far_as_a_batch_takes_and_no_further(codec: Cod
         Codec.LZ4: lambda: lz4_frame(data),
         Codec.ZSTD: lambda: bytes(cramjam.zstd.compress(data)),
     }[codec]()
-    scratch = Scratch(8 << 20)
+    scratch = Scratch(BatchLimit(8 << 20))
     assert scratch.add(codec, memoryview(packed))
     assert scratch.end == len(data)
-    with pytest.raises(CorruptData, match="more than 4194304 bytes"):
-        Scratch(4 << 20).add(codec, memoryview(packed))
+    with pytest.raises(BatchTooLarge, match="more than 4194304 bytes"):
+        Scratch(BatchLimit(4 << 20)).add(codec, memoryview(packed))
 
 
 @pytest.mark.parametrize(("codec", "packed"), PACKED)
@@ -88,7 +89,7 @@ def test_r04_a_truncated_batch_is_corrupt(codec: Codec, packed: bytes) -> None:
 
 def test_r04_sizes_that_lie_ask_for_no_memory() -> None:
     """A snappy preamble of 4 GB, and blocks larger than what remains."""
-    scratch = Scratch(1 << 20)
+    scratch = Scratch(BatchLimit(1 << 20))
     with pytest.raises(CorruptData):
         scratch.add(Codec.SNAPPY, memoryview(b"\xff\xff\xff\xff\x0f" + bytes(50)))
     with pytest.raises(CorruptData, match="block of 2147483647 bytes"):

@@ -26,10 +26,11 @@ from tests.log_format.build import (
     record,
     varint,
 )
-from ts_common.errors import CorruptData
+from ts_common.errors import BatchTooLarge, CorruptData
 from ts_common.log_format.columns import BufferPool, Projection, RecordColumns, java_utf8
 from ts_common.log_format.decode import SegmentDecoder
 from ts_common.log_format.framing import Trailing
+from ts_common.log_format.limits import BatchLimit
 
 with warnings.catch_warnings():  # kafka-python reads its schemas by a deprecated function
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -358,11 +359,11 @@ def test_r04_damage_under_a_right_crc_never_crashes(seed: int) -> None:
             bad[generator.randrange(len(bad))] = generator.choice((0, 1, 2, 0x7F, 0x80, 0xFF, generator.randrange(256)))
         crc_fixed(bad)
         try:
-            for columns in SegmentDecoder(size=len(bad), max_decompressed_bytes=1 << 16).decode([bytes(bad)]):
+            for columns in SegmentDecoder(size=len(bad), limit=BatchLimit(1 << 16)).decode([bytes(bad)]):
                 offsets = columns.offsets.tolist()
                 assert offsets == sorted(set(offsets))
                 rows_of(columns)
-        except CorruptData:
+        except (BatchTooLarge, CorruptData):
             errors += 1
     assert errors > 100
 
@@ -433,8 +434,8 @@ def test_r04_memory_is_bounded_by_what_came() -> None:
             decoder = SegmentDecoder(size=size, max_rows=10, max_bytes=1000)
             assert sum(columns.row_count for columns in decoder.decode([bytes(data)])) == 1
             assert decoder.trailing is Trailing.TORN
-        with pytest.raises(CorruptData, match="more than 4194304 bytes"):
-            decoded(bomb, max_rows=10, max_bytes=1000, max_decompressed_bytes=4 << 20)
+        with pytest.raises(BatchTooLarge, match="more than 4194304 bytes"):
+            decoded(bomb, max_rows=10, max_bytes=1000, limit=BatchLimit(4 << 20))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

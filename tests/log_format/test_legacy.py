@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from tests.log_format.build import LOG_APPEND_TIME, batch, message, record
 from tests.log_format.test_codecs import lz4_frame, xerial
 from tests.log_format.test_decode import Row, decoded, decoded_to_the_damage, rows_of
-from ts_common.errors import CorruptData
+from ts_common.errors import BatchTooLarge, CorruptData
 from ts_common.log_format.columns import BufferPool, Projection
 from ts_common.log_format.decode import SegmentDecoder
 from ts_common.log_format.framing import Trailing
+from ts_common.log_format.limits import BatchLimit
 
 GZIP, SNAPPY, LZ4 = 1, 2, 3
 Inner = tuple[int, int, bytes | None, bytes | None]  # offset as stored, timestamp, key, value
@@ -340,7 +341,7 @@ def test_r06_damage_inside_a_wrapper_under_right_crcs_never_crashes(seed: int) -
         try:
             rows = decoded(message(0, 3, b"before") + wrapper(seed % 2, GZIP, bytes(bad), 11))
             assert [row[0] for row in rows] == sorted({row[0] for row in rows})
-        except CorruptData:
+        except (BatchTooLarge, CorruptData):
             errors += 1
     assert errors > 50
 
@@ -468,11 +469,11 @@ def test_r06_lengths_that_lie_ask_for_no_memory() -> None:
     tracemalloc.start()
     try:
         for data in huge:
-            decoder = SegmentDecoder(max_rows=10, max_bytes=1000, max_decompressed_bytes=4 << 20, size=len(data))
+            decoder = SegmentDecoder(max_rows=10, max_bytes=1000, limit=BatchLimit(4 << 20), size=len(data))
             try:
                 list(decoder.decode([data]))
                 assert decoder.trailing is Trailing.TORN
-            except CorruptData:
+            except (BatchTooLarge, CorruptData):
                 assert decoder.trailing is None
         peak = tracemalloc.get_traced_memory()[1]
     finally:

@@ -25,6 +25,8 @@ _TYPES: Final = {
 }
 COLUMNS: Final = tuple(name for name in _TYPES if name != HEADERS)  # without the option includeHeaders
 COLUMNS_WITH_HEADERS: Final = tuple(_TYPES)
+# Beyond the year 294,246 microseconds do not fit in 64 bits. A later timestamp is shown as the latest one that does.
+_LATEST_MILLISECONDS: Final = ((1 << 63) - 1) // 1000
 
 
 def arrow_schema(names: Sequence[str] = COLUMNS) -> pa.Schema:
@@ -66,7 +68,7 @@ def to_arrow(columns: RecordColumns, topic: str, partition: int, names: Sequence
         elif name == "partition":
             arrays.append(_partition(partition, _capacity(rows)).slice(0, rows))
         elif name == "timestamp":
-            microseconds = columns.timestamps * 1000
+            microseconds = np.clip(columns.timestamps, -_LATEST_MILLISECONDS, _LATEST_MILLISECONDS) * 1000
             arrays.append(pa.Array.from_buffers(_TYPES[name], rows, [None, pa.py_buffer(microseconds)]))
         elif name == HEADERS:
             arrays.append(_headers(columns.headers, rows))

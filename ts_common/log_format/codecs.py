@@ -15,15 +15,14 @@ import numpy as np
 
 from ts_common.errors import CorruptData
 from ts_common.log_format.compiled import Bytes
+from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
 
-# One batch decompressed. A broker takes batches up to message.max.bytes (1 MiB unless raised, seldom beyond 100 MiB);
-# ten times that is compressible JSON, a thousand times that is a bomb.
-MAX_DECOMPRESSED_BYTES: Final = 1 << 30
 _INITIAL_BYTES: Final = 1 << 20
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_SIZE: Final = 16  # the magic, a version, the lowest compatible version
 _XERIAL_BLOCK_SIZE: Final = struct.Struct(">I")
+_SNAPPY_MOST_RATIO: Final = 22  # three bytes name a copy of 64 at most: a preamble that says more lies
 _LZ4_MAGIC: Final = 0x184D2204
 _LZ4_HEADER: Final = struct.Struct("<IBB")  # magic, flags, block size id << 4; a header checksum follows
 _LZ4_HEADER_SIZE: Final = _LZ4_HEADER.size + 1
@@ -63,10 +62,10 @@ class Scratch:
         end: bytes in use.
     """
 
-    def __init__(self, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> None:
-        self._max_bytes = max_bytes
+    def __init__(self, limit: BatchLimit = DEFAULT_LIMIT) -> None:
+        self._limit = limit
         self.end = 0
-        self._allocate(min(_INITIAL_BYTES, max_bytes))
+        self._allocate(min(_INITIAL_BYTES, limit.most))
 
     def clear(self) -> None:
         """Forget what was decompressed."""
@@ -78,7 +77,8 @@ class Scratch:
         Then use what is there, `clear` and repeat: an empty scratch grows as far as it takes.
 
         Raises:
-            CorruptData: the bytes are not what the codec writes, the codec is unknown, or they are a bomb.
+            CorruptData: the bytes are not what the codec writes, or the codec is unknown.
+            BatchTooLarge: more comes out than the limit allows.
         """
         decompress = _DECOMPRESSORS.get(codec)
         if decompress is None:
@@ -89,9 +89,9 @@ class Scratch:
             except OutputFull as full:
                 if self.end:
                     return False
-                if len(self._view) >= self._max_bytes or full.needed > self._max_bytes:
-                    raise CorruptData(f"more than {self._max_bytes} bytes come out of {len(data)}") from None
-                self._allocate(min(max(2 * len(self._view), full.needed), self._max_bytes))
+                if len(self._view) >= self._limit.most or full.needed > self._limit.most:
+                    self._limit.refuse(f"its {len(data)} bytes decompress to more than {len(self._view)} bytes")
+                self._allocate(min(max(2 * len(self._view), full.needed), self._limit.most))
             except (cramjam.DecompressionError, struct.error) as error:
                 raise CorruptData(f"{Codec(codec).name.lower()}: {error}") from error
             else:
@@ -127,7 +127,7 @@ def _snappy_block(block: memoryview, output: memoryview, start: int) -> int:
         return start + int(cramjam.snappy.decompress_raw_into(block, output[start:]))
     except cramjam.DecompressionError:
         needed = int(cramjam.snappy.decompress_raw_len(block))  # refuses what has no such length
-        if needed > len(output) - start:
+        if len(output) - start < needed <= _SNAPPY_MOST_RATIO * len(block):
             raise OutputFull(needed) from None
         raise
 

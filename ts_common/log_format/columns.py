@@ -6,18 +6,27 @@ lies in them: an array keeps its buffer, and so does an Arrow array made of it. 
 
 import re
 import sys
+from codecs import getincrementaldecoder
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
+from ts_common.errors import BatchTooLarge
 from ts_common.log_format.compiled import Bytes
 from ts_common.log_format.records import STATE_SIZE, Int32s, Int64s, State
 
 POOLED_BUFFERS: Final = 3  # one being filled, one with the caller, one with whom the caller handed the last one to
 _ALL_VALID: Final = 0xFF
 _ASCII_END: Final = 0x80
+_CONTINUATION_MASK: Final = 0xC0  # of a byte inside a character of UTF-8, and what it has there
+_CONTINUATION: Final = 0x80
+_PIECE_NAMES: Final = 1 << 14
+_PIECE_BYTES: Final = 1 << 20
+_MOST_NAME_BYTES: Final = (1 << 31) - 1
+_POOLED_BYTES: Final = 64 << 20  # larger buffers, grown for one record, are not kept for the next ones
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
@@ -103,6 +112,7 @@ class ColumnBuffers:
         self.header_lists = np.zeros(max_rows * projection.headers + 1, np.int32)
         self.names = _Room(headers, header_bytes)
         self.header_values = _Room(headers, header_bytes)
+        self._first_bytes = key_bytes + value_bytes + 2 * header_bytes
         self._idle_references = 0
         self._idle_references = self._references()
 
@@ -110,6 +120,12 @@ class ColumnBuffers:
     def is_idle(self) -> bool:
         """Nobody else holds a part of it."""
         return self._references() == self._idle_references
+
+    @property
+    def is_large(self) -> bool:
+        """It grew for one large record."""
+        rooms = (self.keys, self.values, self.names, self.header_values)
+        return sum(len(room.data) + 4 * len(room.offsets) for room in rooms) > _POOLED_BYTES + self._first_bytes
 
     def clear(self) -> None:
         """Make all strings valid, as the kernel expects it."""
@@ -199,6 +215,7 @@ class BufferPool:
 
     def take(self) -> ColumnBuffers:
         """An idle one, or a new one."""
+        self._buffers = [buffers for buffers in self._buffers if not buffers.is_large]
         found = next((buffers for buffers in self._buffers if buffers.is_idle), None)
         if found is None:
             found = ColumnBuffers(*self._shape)
@@ -213,17 +230,48 @@ def new_state() -> Int64s:
 
 
 def valid_names(names: BinaryColumn) -> BinaryColumn:
-    """Header names as Java's consumer reads them: malformed UTF-8 becomes U+FFFD."""
+    """Header names as Java's consumer reads them: malformed UTF-8 becomes U+FFFD.
+
+    Names are looked at in pieces, since one record may have millions.
+
+    Raises:
+        BatchTooLarge: they are longer than an Arrow array's offsets reach, once they are valid.
+    """
     if not len(names.data) or int(names.data.max()) < _ASCII_END:
         return names
-    data, bounds = names.data.tobytes(), names.offsets.tolist()
-    strings = [data[start:end] for start, end in pairwise(bounds)]
-    decoded = [java_utf8(string).encode() for string in strings]
-    if decoded == strings:
+    data, lengths, changed = [], [], False
+    for begin in range(0, len(names.offsets) - 1, _PIECE_NAMES):
+        bounds = names.offsets[begin : begin + _PIECE_NAMES + 1]
+        piece, bounds = names.data[bounds[0] : bounds[-1]], bounds - bounds[0]
+        if not _are_valid(piece, bounds):
+            changed = True
+            decoded = [java_utf8(piece[start:end].tobytes()).encode() for start, end in pairwise(bounds.tolist())]
+            piece, bounds = np.frombuffer(b"".join(decoded), np.uint8), np.cumsum([0, *map(len, decoded)])
+        data.append(piece)
+        lengths.append(np.diff(bounds))
+    if not changed:
         return names
-    offsets = np.zeros(len(bounds), np.int32)
-    np.cumsum([len(string) for string in decoded], out=offsets[1:])
-    return BinaryColumn(offsets, np.frombuffer(b"".join(decoded), np.uint8), names.validity, 0)
+    offsets = np.zeros(len(names.offsets), np.int64)
+    np.cumsum(np.concatenate(lengths), out=offsets[1:])
+    if offsets[-1] > _MOST_NAME_BYTES:
+        raise BatchTooLarge(f"header names of {offsets[-1]} bytes as valid UTF-8, at most {_MOST_NAME_BYTES} are read")
+    return BinaryColumn(offsets.astype(np.int32), np.concatenate(data), names.validity, 0)
+
+
+def _are_valid(data: Bytes, bounds: npt.NDArray[np.integer[Any]]) -> bool:
+    """Whether each string between two bounds is UTF-8: all of them together are, and none begins inside a character."""
+    begins = bounds[1:-1]
+    begins = begins[begins < len(data)]
+    if np.any(data[begins] & _CONTINUATION_MASK == _CONTINUATION):
+        return False
+    decoder = getincrementaldecoder("utf-8")()
+    try:
+        for begin in range(0, len(data), _PIECE_BYTES):
+            decoder.decode(data[begin : begin + _PIECE_BYTES].tobytes())
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def java_utf8(data: bytes) -> str:

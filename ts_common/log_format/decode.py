@@ -12,13 +12,14 @@ caller names.
 """
 
 from collections.abc import Generator, Iterable, Iterator
+from itertools import chain
 from typing import Any, Final, cast
 
 import numpy as np
 from awscrt.checksums import crc32, crc32c
 
-from ts_common.errors import CorruptData
-from ts_common.log_format.codecs import MAX_DECOMPRESSED_BYTES, Scratch
+from ts_common.errors import BatchTooLarge, CorruptData
+from ts_common.log_format.codecs import Scratch
 from ts_common.log_format.columns import BufferPool, ColumnBuffers, Projection, RecordColumns, new_state
 from ts_common.log_format.compiled import Bytes
 from ts_common.log_format.framing import (
@@ -29,10 +30,13 @@ from ts_common.log_format.framing import (
     BatchHeader,
     Buffer,
     Trailing,
+    batch_crc,
+    crc_start,
     parse_header,
 )
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.log_format.legacy import damage, index_messages, open_set, wrapped
+from ts_common.log_format.limits import DEFAULT_LIMIT, HEADER_BYTES, BatchLimit
 from ts_common.log_format.records import (
     TABLE_WIDTH,
     Column,
@@ -49,6 +53,8 @@ GROUP_BATCHES: Final = 64  # a kernel's call costs microseconds, so it gets many
 GROUP_BYTES: Final = 1 << 18  # ... but no more than stay in the cache between decompression and copy
 _UNBOUNDED: Final = 1 << 62
 _DATA_START, _DATA_END = int(Column.DATA_START), int(Column.DATA_END)
+
+_NEEDS: Final = (State.NEED_KEY_BYTES, State.NEED_VALUE_BYTES, State.NEED_HEADER_BYTES)
 
 _DAMAGE: Final = {
     Status.BAD_LENGTH: "a record's length goes beyond the batch",
@@ -80,7 +86,7 @@ class SegmentDecoder:
         *,
         size: int | None = None,
         first_position: int = 0,
-        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+        limit: BatchLimit = DEFAULT_LIMIT,
         pool: BufferPool | None = None,
         aborted: Iterable[AbortedTransaction] = (),
     ) -> None:
@@ -94,7 +100,7 @@ class SegmentDecoder:
             max_bytes: of the keys, values and headers of one `RecordColumns`. A larger record comes alone.
             size: bytes that the chunks have in all, where known: no batch is longer.
             first_position: where in the segment the first chunk begins: a batch boundary.
-            max_decompressed_bytes: of one batch; more is a bomb.
+            limit: how much memory one batch may take.
             pool: buffers of the same projection, `max_rows` and `max_bytes`, to share among decoders in one thread.
             aborted: transactions whose records are not shown.
         """
@@ -106,7 +112,8 @@ class SegmentDecoder:
         self._end_of_stream = _UNBOUNDED if size is None else first_position + size
         rows = sorted((entry.producer_id, entry.first_offset, entry.last_offset) for entry in aborted)
         self._aborted = np.array(rows, np.int64).reshape(-1, 3)
-        self._scratch = Scratch(max_decompressed_bytes)
+        self._limit = limit
+        self._scratch = Scratch(limit)
         self._table = np.zeros((GROUP_BATCHES, TABLE_WIDTH), np.int64)
         self._cells = memoryview(cast("Any", self._table.reshape(-1)))  # quicker to set one by one
         self._pool = pool or BufferPool(projection, max_rows, max_bytes)
@@ -128,10 +135,11 @@ class SegmentDecoder:
         Raises:
             CorruptData: naming the batch's base offset and its position in the segment. What stands before that batch
                 was yielded; of it only records whose bytes have the right CRC.
+            BatchTooLarge: naming the same; likewise.
         """
         try:
             yield from self._decode(chunks)
-        except CorruptData:
+        except (CorruptData, BatchTooLarge):
             yield from self._flush()
             raise
         yield from self._flush()
@@ -139,10 +147,12 @@ class SegmentDecoder:
     def _decode(self, chunks: Iterable[Buffer]) -> Iterator[RecordColumns]:
         """All of `decode` but the rows that are pending at its end."""
         carry = bytearray()  # a batch whose end is still to come
+        chunks = iter(chunks)
         for chunk in chunks:
             view = memoryview(chunk).cast("B")
             start = 0
             while carry and start < len(view) and not self._finished:
+                self._refuse_large(carry, view[start:], chunks)
                 taken = view[start : start + self._missing(carry)]
                 carry += taken
                 start += len(taken)
@@ -199,6 +209,24 @@ class SegmentDecoder:
         header = self._look(memoryview(carry))
         return max(header.size_in_bytes - held, 0) if header else 0
 
+    def _refuse_large(self, carry: bytearray, view: memoryview, chunks: Iterator[Buffer]) -> None:
+        """Refuse a batch that is longer than the limit, once its CRC tells that it is one: nothing of it is kept."""
+        header = self._look(memoryview(carry)) if len(carry) >= HEADER_SIZE else None
+        if header is None or header.size_in_bytes <= self._limit.most:
+            return
+        named = _named(header.base_offset, self.valid_bytes)
+        start = crc_start(header.magic)
+        crc, missing = batch_crc(header.magic, memoryview(carry)[start:]), header.size_in_bytes - len(carry)
+        for chunk in chain([view], chunks):
+            piece = memoryview(chunk).cast("B")[:missing]
+            crc = batch_crc(header.magic, piece, crc)
+            missing -= len(piece)
+            if not missing:
+                break
+        if missing or crc != header.crc:
+            raise CorruptData(f"{named}: CRC {crc:08x}, its header says {header.crc:08x}")
+        self._limit.refuse(f"{named}: it has {header.size_in_bytes} bytes")
+
     def _look(self, rest: memoryview) -> BatchHeader | None:
         """What stands behind the last batch that was passed: the header of another, or None at the end."""
         place = self.valid_bytes
@@ -238,10 +266,10 @@ class SegmentDecoder:
                     cells[index * TABLE_WIDTH + _DATA_END] = scratch.end
                     if magic < 2:
                         self._open_set(index, start, magic)
-            except CorruptData as error:
+            except (CorruptData, BatchTooLarge) as error:
                 yield from self._records(data, index, origin)
                 self.valid_bytes = origin + position
-                raise CorruptData(f"{self._name(index, origin)}: {error}") from error
+                raise type(error)(f"{self._name(index, origin)}: {error}") from error
             if scratch.end >= GROUP_BYTES:
                 yield from self._records(data, index + 1, origin)
                 scratch.clear()
@@ -262,6 +290,11 @@ class SegmentDecoder:
             buffers = self._buffers = self._buffers or self._pool.take()
             status = decode_records(data, self._scratch.array, self._table, stop, state, *buffers.arrays())
             if status == Status.NO_ROOM:
+                index = int(state[State.BATCH])
+                needed = sum(int(state[each]) for each in _NEEDS) + HEADER_BYTES * int(state[State.NEED_HEADERS])
+                if needed > self._limit.most:
+                    self.valid_bytes = origin + int(self._table[index, Column.POSITION])
+                    self._limit.refuse(f"{self._name(index, origin)}: one of its records takes {needed} bytes")
                 buffers.make_room(state)
             elif status < 0:
                 index = int(state[State.BATCH])

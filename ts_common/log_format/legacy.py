@@ -17,7 +17,7 @@ that a compressed one holds, and `_pass_messages` reads both.
 """
 
 import struct
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -220,7 +220,9 @@ def open_set(data: Bytes, start: int, end: int, magic: int, wrapper_offset: int,
     """
     position, count, last = _pass_messages(data, start, end, magic, _CODEC_MASK, 0, -1, _BEYOND)
     if not _is_end(bytes(data[position : min(position + _LENGTH_END, end)]), end - position):
-        raise CorruptData(f"inside it: {_damage_inside(bytes(data[start:end]), position - start, magic, last)}")
+        raise CorruptData(
+            f"inside it: {_damage_inside(memoryview(cast('Any', data))[start:end], position - start, magic, last)}"
+        )
     if not count:
         raise CorruptData("a compressed message with no message inside")
     if last > wrapper_offset:
@@ -251,7 +253,7 @@ def damage(message: memoryview | bytes, header: BatchHeader) -> str:
 _BAD_FIELDS: Final = "the lengths of its key and value do not fit its size"
 
 
-def _damage_inside(messages: bytes, position: int, magic: int, last_offset: int) -> str:
+def _damage_inside(messages: memoryview, position: int, magic: int, last_offset: int) -> str:
     """What is wrong at a place where `_pass_messages` stopped in a set."""
     try:
         header = parse_header(messages, position, len(messages) - position)
@@ -266,4 +268,4 @@ def _damage_inside(messages: bytes, position: int, magic: int, last_offset: int)
         return f"{named}: compressed (codec {header.codec}), in a compressed one"
     if header.base_offset <= last_offset:
         return f"{named}: the messages before it reach {last_offset} already"
-    return f"{named}: {damage(messages[position:], header)}"
+    return f"{named}: {damage(messages[position : position + header.size_in_bytes], header)}"

@@ -13,6 +13,8 @@ from ts_common.log_format.framing import BatchHeader
 ABORT: Final = 0
 COMMIT: Final = 1
 _CONTROL_KEY: Final = struct.Struct(">hh")  # version, type
+# Lengths, attributes, both deltas, the key, the lengths of value and headers: each at least a byte, the key four.
+_LEAST_RECORD: Final = 11
 
 
 def read_markers(header: BatchHeader, records: bytes) -> Iterator[tuple[int, int]]:
@@ -23,23 +25,31 @@ def read_markers(header: BatchHeader, records: bytes) -> Iterator[tuple[int, int
         records: the bytes behind it.
 
     Raises:
-        CorruptData: they are compressed, end too soon, or one has no control key.
+        CorruptData: they are compressed, are not as many as the header says, or one has no control key.
     """
+    named = f"control batch of base offset {header.base_offset}"
+    count = header.record_count or 0
     if header.codec:
-        raise CorruptData(f"control batch of base offset {header.base_offset}: compressed with codec {header.codec}")
+        raise CorruptData(f"{named}: compressed with codec {header.codec}")
+    if count * _LEAST_RECORD > len(records):
+        raise CorruptData(f"{named}: {count} records said to be in {len(records)} bytes")
     position = 0
     try:
-        for _ in range(header.record_count or 0):
+        for _ in range(count):
             length, body = _varint(records, position)
             position = body + length
+            if length < _LEAST_RECORD - 1 or position > len(records):
+                raise CorruptData(f"{named}: a record of {length} bytes where {len(records) - body} remain")
             _, after_timestamp = _varint(records, body + 1)  # one byte of attributes stands before it
             offset_delta, after_offset = _varint(records, after_timestamp)
             key_length, key = _varint(records, after_offset)
-            if key_length < _CONTROL_KEY.size or position > len(records):
-                raise CorruptData(f"control batch of base offset {header.base_offset}: a record without a control key")
+            if key_length < _CONTROL_KEY.size or key + key_length > position:
+                raise CorruptData(f"{named}: a record without a control key")
             yield header.base_offset + offset_delta, _CONTROL_KEY.unpack_from(records, key)[1]
     except (IndexError, struct.error) as error:
-        raise CorruptData(f"control batch of base offset {header.base_offset}: its records end too soon") from error
+        raise CorruptData(f"{named}: its records end too soon") from error
+    if position != len(records):
+        raise CorruptData(f"{named}: {len(records) - position} bytes are left behind the last record")
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:

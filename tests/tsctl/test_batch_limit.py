@@ -1,0 +1,41 @@
+"""`--max-batch-bytes`: a batch that takes more is named with the way out, and never passed over."""
+
+import cramjam
+import pytest
+
+from tests.log_format.build import batch, record
+from tests.spark.archives import Archive, batches
+from tests.tsctl.running import Run
+
+MIB = 1 << 20
+BOMB = batch(10, body=bytes(cramjam.zstd.compress(record(0, value=bytes(3 * MIB)), 3)), count=1, attributes=4)
+
+
+@pytest.fixture
+def bomb(hand_made: Archive) -> Archive:
+    """`[0,10)`, and a batch of one record of 3 MiB at 10."""
+    hand_made.put_segment("t", 0, batches((0, 10)) + BOMB, index=b"", timeindex=b"")
+    hand_made.commit("t", 11)
+    return hand_made
+
+
+@pytest.mark.usefixtures("bomb")
+def test_cat_shows_what_comes_before_and_names_the_option(named: tuple[str, ...], run: Run) -> None:
+    """One line on standard error with partition, offset and option; code 2, as for all that an operator mends."""
+    ended = run("cat", "t", *named, "--max-batch-bytes", 2 * MIB)
+    assert [line["offset"] for line in ended.lines] == list(range(10))
+    assert f"t-0: prod/t-0/{0:020d}.log in file://" in ended.err
+    assert "batch of base offset 10" in ended.err
+    assert f"--max-batch-bytes allows {2 * MIB} bytes: raise it" in ended.err
+    assert ended.code == 2
+    assert len(run("cat", "t", *named).lines) == 11
+
+
+@pytest.mark.usefixtures("bomb")
+def test_verify_says_that_a_segment_was_not_verified(named: tuple[str, ...], run: Run) -> None:
+    """It is no damage, and not in order either: the finding names the option."""
+    small = run("verify", "t", *named, "--depth", "full", "--max-batch-bytes", 2 * MIB)
+    assert "unreadable" in small.out
+    assert "--max-batch-bytes allows" in small.out
+    assert small.code == 1
+    assert "unreadable" not in run("verify", "t", *named, "--depth", "full").out

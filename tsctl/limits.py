@@ -1,0 +1,35 @@
+"""The option that bounds how much memory one record batch takes; every command that decodes records has it.
+
+It is a setting of the process: nothing between a command and its decoders has a use for it.
+"""
+
+from typing import Annotated, Final
+
+import typer
+
+from ts_common.log_format.limits import BatchLimit
+
+_OPTION: Final = "--max-batch-bytes"
+_current = BatchLimit(option=_OPTION)
+
+
+def batch_limit() -> BatchLimit:
+    """The bound of the command that runs."""
+    return _current
+
+
+def _set(most: int) -> int:
+    global _current  # noqa: PLW0603  (see above)
+    _current = BatchLimit(most, _OPTION)
+    return most
+
+
+MaxBatchBytesOption = Annotated[
+    int,
+    typer.Option(
+        _OPTION,
+        min=1 << 20,
+        callback=_set,
+        help="Bytes that one record batch may take in memory, as stored and as decompressed.",
+    ),
+]
