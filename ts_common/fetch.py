@@ -33,7 +33,8 @@ def explained_where_gone(store: ObjectStore, key: str) -> Iterator[None]:
         yield
     except ObjectNotFound as error:
         raise ObjectNotFound(
-            f"{key} in {store.location}: gone since the query was planned (retention?); run it again"
+            f"{key} in {store.location}: gone since the query was planned (retention?); plan it again. "
+            "Spark plans a DataFrame or a view once: load it again"
         ) from error
 
 

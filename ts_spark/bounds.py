@@ -62,7 +62,8 @@ def find_bounds(store: ObjectStore, view: PartitionView, options: QueryOptions) 
     """The offsets that a query asks of a partition.
 
     Raises:
-        QueryError: no record at or after the starting timestamp, and no word on what to do then.
+        QueryError: the start is greater than the end; or no record at or after the starting timestamp, and no word on
+            what to do then.
         CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from reading timestamps.
     """
     if view.start == view.end:  # nothing is shown, so no timestamp can be found in it
@@ -70,7 +71,19 @@ def find_bounds(store: ObjectStore, view: PartitionView, options: QueryOptions) 
     else:
         start = _starting_offset(store, view, options)
         end = _ending_offset(store, view, options)
+    if start > end and not _ends_at_latest(view, options.end):
+        raise QueryError(
+            f"{view.partition}: the query starts at offset {start}, which is greater than the offset {end} "
+            "where it ends"
+        )
     return _inside(view, start, end, read_committed=options.read_committed)
+
+
+def _ends_at_latest(view: PartitionView, bound: Bound) -> bool:
+    """Whether a start beyond the end was not shipped yet, rather than asked for by mistake."""
+    if isinstance(bound, Offsets):
+        return bound.by_topic[view.partition.topic][view.partition.partition] is Edge.LATEST
+    return bound is Edge.LATEST
 
 
 def _starting_offset(store: ObjectStore, view: PartitionView, options: QueryOptions) -> int:

@@ -24,6 +24,17 @@ _SEVERAL_PATHS: Final = "paths"  # what Spark makes of .load([...])
 _TABLE_OPTION: Final = "option."  # before each name that CREATE TABLE hands over
 _NO_TABLE: Final = "CREATE TABLE is not supported; use CREATE TEMPORARY VIEW ... USING kafka_segments OPTIONS (...)"
 _ISOLATION: Final = "kafka.isolation.level"
+_CLIENT: Final = "kafka."  # before each setting of Kafka's consumer
+# Spark's `KafkaSourceProvider` and `KafkaOffsetReader`.
+_BROKERS: Final = {
+    name.lower(): name
+    for name in (
+        "groupIdPrefix",
+        "kafkaConsumer.pollTimeoutMs",
+        "fetchOffset.numRetries",
+        "fetchOffset.retryIntervalMs",
+    )
+}
 _ENDS: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _BATCH_BYTES: Final = "maxBatchBytes"
 _RATES: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
@@ -116,7 +127,7 @@ def parse_options(given: Mapping[str, str], kind: Kind | None = Kind.BATCH) -> Q
         topics_elsewhere=place.topics_elsewhere,
         connection=place.connection,
         rates=rates,
-        ignored=tuple(name for name in _RATES if reader.given(name)) if kind is Kind.BATCH else (),
+        ignored=reader.ignored(kind),
         tolerance=Tolerance(mode, corrupt_column if mode is Mode.PERMISSIVE else None),
         view=view,
         limit=BatchLimit(MAX_BATCH_BYTES if most is None else most, _BATCH_BYTES),
@@ -129,9 +140,17 @@ class _Reader:
     def __init__(self, given: Mapping[str, str]) -> None:
         self._values = {name.lower(): value for name, value in given.items()}
         known = {*_DOCUMENTED, *_PASSED_BY_SPARK, _SEVERAL_PATHS}
-        self.problems = [_unknown(name) for name in self._values if name not in known]
+        self.problems = [_unknown(name) for name in self._values if name not in known and not _is_for_brokers(name)]
         if _SEVERAL_PATHS in self._values:
             self.problems.append("path: one location is read, and several are given; union two queries")
+
+    def ignored(self, kind: Kind | None) -> str | None:
+        """One sentence for all options that have no effect; None where each has one."""
+        brokers = [_BROKERS.get(name, name) for name in self._values if _is_for_brokers(name)]
+        reasons = [f"without a broker: {', '.join(brokers)}"] if brokers else []
+        rates = [name for name in _RATES if self.given(name)] if kind is Kind.BATCH else []
+        reasons += [f"in a batch query: {', '.join(rates)}"] if rates else []
+        return f"options have no effect {'; '.join(reasons)}" if reasons else None
 
     def given(self, name: str) -> bool:
         return name.lower() in self._values
@@ -148,9 +167,12 @@ class _Reader:
             return None
 
 
+def _is_for_brokers(name: str) -> bool:
+    """Whether an option of Spark's Kafka source says how to talk to brokers; one set of options serves both sources."""
+    return name in _BROKERS or (name.startswith(_CLIENT) and name != _ISOLATION)
+
+
 def _unknown(name: str) -> str:
-    if name.startswith("kafka."):
-        return f"{name}: there is no broker in the path: drop it ({_ISOLATION} is the one that counts here)"
     close = difflib.get_close_matches(name, _DOCUMENTED, n=1)
     known = ", ".join(_NAMES[1:])
     return f"{name}: unknown option; " + (f"did you mean {_DOCUMENTED[close[0]]}?" if close else f"known: {known}")

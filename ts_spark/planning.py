@@ -23,7 +23,7 @@ from ts_spark.query import QueryOptions, settled
 from ts_spark.split import Split, bytes_of
 from ts_spark.splitting import PartitionRanges, make_splits, whole_partitions
 from ts_spark.times import in_time
-from ts_spark.topics import find_topics
+from ts_spark.topics import find_topics, where
 
 _MOST_LOSSES_TOLD: Final = 20
 _RECORDED: Final = "a gap is recorded there; an agent whose broker still holds them fills it"
@@ -103,7 +103,8 @@ def _plan(store: ObjectStore, options: QueryOptions, wanted: Wanted) -> QueryPla
     return QueryPlan(
         splits=splits_of(store, [plan.read for plan in plans], options),
         warnings=(
-            *(f"{name}: means nothing to a batch query, and is ignored" for name in options.ignored),
+            *([options.ignored] if options.ignored else []),
+            *([_no_match(options)] if not topics else []),
             *(view.warning for view in views if view.warning),
             *sorted(damaged or ()),
             *losses,
@@ -113,6 +114,11 @@ def _plan(store: ObjectStore, options: QueryOptions, wanted: Wanted) -> QueryPla
         bytes=sum(bytes_of(part) for plan in plans for part in plan.read.ranges),
         all_bytes=sum(segment.size for segment in held),
     )
+
+
+def _no_match(options: QueryOptions) -> str:
+    pattern = options.subscription.pattern
+    return f"subscribePattern={'' if pattern is None else pattern.pattern}: no topic of {where(options)} matches"
 
 
 def check_losses(losses: Sequence[str], options: QueryOptions) -> None:

@@ -60,7 +60,7 @@ class Subscription:
 
     Attributes:
         topics: whole topics, by name.
-        pattern: whole topics, by a regular expression over the whole name.
+        pattern: whole topics, by a regular expression that finds something in the name.
         assigned: single partitions by topic.
     """
 
@@ -104,7 +104,7 @@ class QueryOptions:
         connection: how S3 is spoken to for `location`.
         topics_elsewhere: other endpoints and the topics that lie there; see `ts_spark.locations`.
         rates: how large a stream's batch may be.
-        ignored: options that mean nothing to a query of this kind, and harm nothing.
+        ignored: why options that are given have no effect, one sentence at most.
         tolerance: what is done with corrupt batches.
         view: which records are rows.
         limit: how much memory one record batch may take.
@@ -122,7 +122,7 @@ class QueryOptions:
     read_committed: bool
     limits: SplitLimits
     rates: Rates
-    ignored: tuple[str, ...] = ()
+    ignored: str | None = None
     incarnation: str = NEWEST
     push_down_predicate: bool = False
     topics_elsewhere: Locations = ()

@@ -21,10 +21,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from ts_common.errors import QueryError, TieredStorageError
-from ts_spark.filters import EVERYTHING, SETTING, filters_are_handed_over, wanted_by
-from ts_spark.filters import OPTION as PUSH_DOWN
+from ts_spark.filters import EVERYTHING, filters_are_handed_over, wanted_by
 from ts_spark.options import parse_options
-from ts_spark.query import Edge, Kind, QueryOptions
+from ts_spark.query import Kind, QueryOptions
 from ts_spark.schema import full_schema, wanted_columns
 
 if TYPE_CHECKING:
@@ -33,10 +32,6 @@ if TYPE_CHECKING:
     from ts_spark.streaming.driver import StreamDriver
 
 _READ_ONLY: Final = "kafka_segments is read only"
-_HOW_TO_READ_LESS: Final = (
-    "all offsets are read: startingTimestamp, endingTimestamp, startingOffsets and endingOffsets read a range of them; "
-    f"so do filters, with {SETTING}=true in the session and the option {PUSH_DOWN}=true, where each query loads anew"
-)
 
 
 class KafkaSegmentsSource(DataSource):
@@ -109,8 +104,6 @@ class KafkaSegmentsReader(DataSourceReader):
             of_bytes=plan.all_bytes,
             splits=len(plan.splits),
         )
-        if plan.segments > 1 and not self._wanted.is_narrow and _is_unbounded(self._query):
-            log.info(_HOW_TO_READ_LESS)
         return list(plan.splits)
 
     def read(self, partition: InputPartition | None) -> "Iterator[pa.RecordBatch]":
@@ -136,10 +129,6 @@ def _read(partition: InputPartition | None, names: Sequence[str]) -> "Iterator[p
         with _message_first():
             yield from read_task(shared_store(partition.location, partition.connection), partition, names)
         settle_process()
-
-
-def _is_unbounded(query: QueryOptions) -> bool:
-    return (query.start, query.end) == (Edge.EARLIEST, Edge.LATEST)
 
 
 class KafkaSegmentsStreamReader(DataSourceStreamReader):

@@ -15,7 +15,7 @@ from ts_spark.query import QueryOptions
 
 
 def find_topics(store: ObjectStore, options: QueryOptions) -> tuple[Topic, ...]:
-    """The topics that a query asks for, with a snapshot of each of their partitions.
+    """The topics that a query asks for, with a snapshot of each of their partitions; none where a pattern has no match.
 
     Raises:
         QueryError: the store does not hold the cluster under this width, or not the topic or partition.
@@ -25,12 +25,6 @@ def find_topics(store: ObjectStore, options: QueryOptions) -> tuple[Topic, ...]:
     keys = options.keys
     known = list_known(store, options)
     asked = asked_names(options, known)
-    if not asked and options.subscription.pattern is not None:
-        raise QueryError(
-            f"subscribePattern={options.subscription.pattern.pattern}: it matches the whole name of no topic of "
-            f"{where(options)}, which holds {some(known)}"
-        )
-
     topics = read_topics(store, keys, {name: known.get(name, NO_DIRECTORIES) for name in asked}, options.incarnation)
     found = []
     for name in asked:
@@ -57,12 +51,15 @@ def list_known(store: ObjectStore, options: QueryOptions) -> dict[str, TopicDire
 
 
 def asked_names(options: QueryOptions, known: Iterable[str]) -> Mapping[str, Iterable[int] | None]:
-    """The topics that a query asks for, with the partitions where it names some."""
+    """The topics that a query asks for, with the partitions where it names some.
+
+    A pattern may match any part of a name (`java.util.regex.Matcher.find` in Spark's `SubscribePatternStrategy`).
+    """
     subscription = options.subscription
     if subscription.assigned is not None:
         return subscription.assigned
     if subscription.pattern is not None:
-        return {name: None for name in sorted(known) if subscription.pattern.fullmatch(name)}
+        return {name: None for name in sorted(known) if subscription.pattern.search(name)}
     return dict.fromkeys(subscription.topics)
 
 

@@ -38,7 +38,6 @@ def test_everything_below_the_next_offset_is_read_by_default(three: Archive) -> 
         (100, 200, range(100, 200)),
         (259, 260, range(259, 260)),
         (70, 70, range(0)),
-        (90, 80, range(0)),
         (260, -1, range(0)),
     ],
 )
@@ -46,6 +45,23 @@ def test_offsets_bound_a_query(three: Archive, start: int, end: int, expected: r
     """The start belongs to it, the end does not."""
     options = {"startingOffsets": json_of(start), "endingOffsets": json_of(end)}
     assert three.offsets(subscribe="t", **options) == list(expected)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"startingOffsets": json_of(90), "endingOffsets": json_of(80)},
+        {"startingOffsets": json_of(300), "endingOffsets": json_of(280)},
+        {"startingTimestamp": str(FIRST_TIME + 90), "endingTimestamp": str(FIRST_TIME + 80)},
+        {"startingTimestamp": str(FIRST_TIME + 90), "endingOffsets": json_of(80)},
+        {"startingTimestamp": "9999", "startingOffsetsByTimestampStrategy": "latest", "endingOffsets": json_of(80)},
+    ],
+)
+@pytest.mark.parametrize("allowed", ["true", "false"])
+def test_a_start_beyond_the_end_is_refused(three: Archive, options: dict[str, str], allowed: str) -> None:
+    """A typing mistake, not an empty range, as for Spark's Kafka source; whatever is allowed to be lost."""
+    with pytest.raises(QueryError, match=r"t-0: the query starts at offset \d+, which is greater than the offset \d+ "):
+        three.plan(subscribe="t", failOnDataLoss=allowed, **options)
 
 
 def test_only_what_a_range_needs_is_planned(three: Archive) -> None:
@@ -103,7 +119,11 @@ def test_timestamps_bound_a_query(three: Archive, start: int, end: int) -> None:
     """From the first record at or after the one to the first at or after the other."""
     options = {"startingTimestamp": str(start), "endingTimestamp": str(end)}
     expected = [offset for offset in range(260) if start <= offset + FIRST_TIME < end]
-    assert three.offsets(subscribe="t", **options) == expected
+    if max(start, FIRST_TIME) <= min(end, FIRST_TIME + 260):
+        assert three.offsets(subscribe="t", **options) == expected
+    else:
+        with pytest.raises(QueryError, match="is greater than the offset"):
+            three.offsets(subscribe="t", **options)
 
 
 def test_timestamps_that_go_back_are_found_by_offset(archive: Archive) -> None:

@@ -356,7 +356,7 @@ def test_elsewhere_a_reader_takes_no_filters(
 
 @pytest.mark.usefixtures("handed_over")
 def test_the_log_says_what_is_read_of_how_much(three: Archive) -> None:
-    """And, where a query reads everything, once how it could read less."""
+    """In one line a query."""
     reader = reader_of(three, **{OPTION: "true"})
     reader.pushFilters([LessThan(("offset",), 100)])
     with capture_logs() as logs:
@@ -367,15 +367,4 @@ def test_the_log_says_what_is_read_of_how_much(three: Archive) -> None:
     assert 0 < planned_one["bytes"] * 2 < planned_one["of_bytes"]
     with capture_logs() as logs:
         reader_of(three).partitions()
-    assert [entry["log_level"] for entry in logs] == ["info", "info"]
-    assert (logs[0]["segments"], logs[0]["of_segments"]) == (3, 3)
-    for word in (
-        "startingTimestamp",
-        "endingOffsets",
-        "spark.sql.python.filterPushdown.enabled=true",
-        f"{OPTION}=true",
-    ):
-        assert word in logs[1]["event"]
-    with capture_logs() as logs:
-        reader_of(three, endingTimestamp="1290").partitions()
-    assert len(logs) == 1
+    assert [(entry["segments"], entry["of_segments"]) for entry in logs] == [(3, 3)]

@@ -560,6 +560,19 @@ def test_options_of_a_stream() -> None:
 
 
 def test_options_of_a_stream_are_ignored_by_a_batch(two: Archive) -> None:
-    """With a warning, as by Spark's Kafka source."""
-    plan = two.plan(subscribe="t", maxOffsetsPerTrigger="5")
-    assert plan.warnings == ("maxOffsetsPerTrigger: means nothing to a batch query, and is ignored",)
+    """With one warning."""
+    plan = two.plan(subscribe="t", maxOffsetsPerTrigger="5", minOffsetsPerTrigger="2", **{"kafka.group.id": "g"})
+    assert plan.warnings == (
+        "options have no effect without a broker: kafka.group.id; "
+        "in a batch query: maxOffsetsPerTrigger, minOffsetsPerTrigger",
+    )
+
+
+def test_a_stream_warns_once_of_options_for_brokers(two: Archive) -> None:
+    """One set of options serves a stream from a broker too."""
+    with capture_logs() as logs:
+        query = Query(two, **EARLIEST, **{"kafka.group.id": "g", "groupIdPrefix": "g"})
+        query.trigger()
+        query.trigger()
+    told = [line["event"] for line in logs if line["log_level"] == "warning"]
+    assert told == ["options have no effect without a broker: kafka.group.id, groupIdPrefix"]

@@ -45,8 +45,24 @@ def test_r12b_a_topic_that_never_was_is_refused(archive: Archive) -> None:
         archive.plan(assign='{"x":[0]}')
     with pytest.raises(QueryError, match="assign: the store holds no partition 3, 9 of topic page_views, only 0"):
         archive.plan(assign='{"page_views":[9,0,3]}')
-    with pytest.raises(QueryError, match="subscribePattern=page: it matches the whole name of no topic"):
-        archive.plan(subscribePattern="page")
+
+
+def test_a_pattern_finds_as_sparks_kafka_source_does(archive: Archive) -> None:
+    """Anywhere in a name, so that an alternation is no smaller table; without a match there are no rows."""
+    for name in ("clicks", "page_views"):
+        archive.put_segment(name, 0, batches((0, 5)))
+        archive.commit(name, 5)
+    shown = {pattern: archive.offsets(subscribePattern=pattern) for pattern in ("page|clicks", "lick", "^page", "s$")}
+    assert {pattern: len(rows) for pattern, rows in shown.items()} == {
+        "page|clicks": 10,
+        "lick": 5,
+        "^page": 5,
+        "s$": 10,
+    }
+    plan = archive.plan(subscribePattern="nothing")
+    assert plan.splits == ()
+    (told,) = plan.warnings
+    assert told.startswith("subscribePattern=nothing: no topic of cluster prod in file://")
 
 
 @pytest.mark.parametrize(("bits", "named"), [(3, "prefixEntropyBits=3"), (0, "no prefixEntropyBits")])

@@ -77,6 +77,8 @@ class StreamDriver:
         self._answered = False
         self._idle_since: float | None = None  # when a look showed nothing new
         self._told: set[str] = set()
+        if options.ignored is not None:
+            self._warn(options.ignored)
 
     @cached_property
     def _options(self) -> QueryOptions:
