@@ -1,23 +1,51 @@
-"""Text for people without the credentials that stand in a URL, as in `http://name:password@proxy:3128`.
+"""Text for people without the credentials in it: `http://name:password@proxy:3128`, `https://host/blob?sig=...`.
 
-Settings that are secret are never put into a message; a URL is, since without it nobody knows which was meant.
+Messages never contain secret settings. They do contain URLs, because a URL names the store or the proxy that is meant.
 """
 
 import re
+from typing import Final
 
-# What RFC 3986 calls the userinfo; a password may be written with slashes or spaces in it by mistake.
-_USERINFO = re.compile(r"(?P<scheme>[a-z0-9+.-]*)://(?:[^\s/@'\"]*:[^\s@'\"]*|(?P<name>[^\s/@'\"]+))@", re.IGNORECASE)
-# In Azure's URLs for Hadoop the container stands there: abfss://container@account.dfs.core.windows.net.
-_CONTAINER_FIRST = {"abfs", "abfss", "wasb", "wasbs"}
-HIDDEN = "***@"
+HIDDEN: Final = "***@"
+_HIDDEN_VALUE: Final = "***"
+_MOST: Final = 1024  # characters of a password; without a bound the search of a hostile text takes quadratic time
+# RFC 3986 calls it userinfo. Parsers of URLs end it at the last `@` before the path. A password may contain `@`, and by
+# mistake a slash. So after a colon the last `@` before a quote, a space or the next URL counts.
+_PASSWORD: Final = (
+    rf"[^\s/@'\"]{{0,{_MOST}}}:(?:(?![,;|][a-z][a-z0-9+.-]{{0,30}}://)[^\s'\"]){{0,{_MOST}}}"
+)
+_NAME: Final = rf"(?P<name>[^\s/?#'\"]{{1,{_MOST}}})"
+_USERINFO: Final = re.compile(rf"(?P<scheme>[a-z0-9+.-]{{0,30}})://(?:{_PASSWORD}|{_NAME})@", re.IGNORECASE)
+# In Azure's URLs for Hadoop the container comes first: abfss://container@account.dfs.core.windows.net.
+_CONTAINER_FIRST: Final = {"abfs", "abfss", "wasb", "wasbs"}
+
+# Parameters of a query whose value lets others in: a SAS of Azure's, presigned URLs of S3 (versions 4 and 2) and Google,
+# delegation tokens of WebHDFS, tokens of OAuth. A query inside a query is percent-encoded.
+_SECRETS: Final = (
+    r"sig|signature|x-amz-signature|x-amz-security-token|x-goog-signature|x-goog-security-token"
+    r"|access_token|refresh_token|id_token|client_secret|delegation|token"
+)
+_PARAMETER: Final = re.compile(
+    rf"(?P<name>(?<![\w-])(?:{_SECRETS})|(?<=%26|%3f)(?:{_SECRETS}))(?P<equals>=|%3D)(?P<value>[^&\s'\"<>#;,]+)",
+    re.IGNORECASE,
+)
 
 
 def redacted(text: str) -> str:
-    """The same text, with `***` in place of the name and the password of each URL in it."""
-    return _USERINFO.sub(_hidden, text) if "@" in text else text
+    """Return the text with `***` in place of each URL's name and password, and of each signature and token in a query.
+
+    Args:
+        text: any; a text without credentials is returned as it is.
+    """
+    if "@" in text and "://" in text:
+        text = _USERINFO.sub(_hidden, text)
+    if "=" in text or "%3" in text:
+        text = _PARAMETER.sub(rf"\g<name>\g<equals>{_HIDDEN_VALUE}", text)
+    return text
 
 
 def _hidden(found: re.Match[str]) -> str:
-    if found["name"] and found["scheme"].lower() in _CONTAINER_FIRST:
+    name = found["name"]
+    if name and "@" not in name and found["scheme"].lower() in _CONTAINER_FIRST:
         return found[0]
     return f"{found['scheme']}://{HIDDEN}"

@@ -3,6 +3,8 @@
 import pickle
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ts_common.errors import ConfigurationError, StoreUnavailable
 from ts_common.redaction import redacted
@@ -18,11 +20,43 @@ from ts_common.redaction import redacted
         ("s3://bucket/base/a@b", "s3://bucket/base/a@b"),
         ("abfss://data@account.dfs/base, ABFSS://a:b@c", "abfss://data@account.dfs/base, ABFSS://***@c"),
         ("mail@host and http://host:80/x", "mail@host and http://host:80/x"),
+        ("http://me:p@ss@host:9/bucket", "http://***@host:9/bucket"),
+        ("https://to@ken@host/x", "https://***@host/x"),
+        ("http://a:b@c/d,http://e:f@g/h", "http://***@c/d,http://***@g/h"),
+        ("https://a.blob/c/k?sv=1&sig=a%2Bb&se=2", "https://a.blob/c/k?sv=1&sig=***&se=2"),
+        ("/k?X-Amz-Signature=ab&X-Amz-Security-Token=cd", "/k?X-Amz-Signature=***&X-Amz-Security-Token=***"),
+        ("/k?X-Goog-Signature=ab'", "/k?X-Goog-Signature=***'"),
+        ("/webhdfs/v1/x?op=OPEN&delegation=abc", "/webhdfs/v1/x?op=OPEN&delegation=***"),
+        ("u=https%3A%2F%2Fh%3Fa%3D1%26sig%3Dab", "u=https%3A%2F%2Fh%3Fa%3D1%26sig%3D***"),
+        ("design=3, continuation-token=4", "design=3, continuation-token=4"),
     ],
 )
 def test_what_stands_before_the_host_is_hidden_and_nothing_else(text: str, shown: str) -> None:
     """A name, a password, a token."""
     assert redacted(text) == shown
+
+
+_NO_BREAK = st.characters(exclude_characters="'\"", exclude_categories=["Zs", "Zl", "Zp", "Cc", "Cs"])
+
+
+@given(
+    name=st.text(_NO_BREAK).filter(lambda text: not set("/@:,;|") & set(text)),
+    password=st.text(_NO_BREAK).filter(lambda text: not set(",;|") & set(text)),
+)
+def test_no_password_of_a_url_is_shown_whatever_characters_it_has(name: str, password: str) -> None:
+    """With `@`, a slash or a colon in it too; the host and what is around the URL are still shown."""
+    secret = f"Zq7x{password}Zq7x"
+    assert redacted(f"to http://{name}:{secret}@host:9/bucket is away") == "to http://***@host:9/bucket is away"
+
+
+@given(
+    name=st.sampled_from(["sig", "Signature", "X-Amz-Signature", "x-amz-security-token", "X-Goog-Signature"]),
+    before=st.sampled_from(["?", "&", "?sv=1&", " ", ""]),
+    value=st.text("abcXYZ0189+/=%._~-", min_size=1),
+)
+def test_no_signature_of_a_query_is_shown(name: str, before: str, value: str) -> None:
+    """Whatever its value, up to the next parameter."""
+    assert redacted(f"{before}{name}={value}&se=1") == f"{before}{name}=***&se=1"
 
 
 def test_no_error_of_ours_holds_credentials_of_a_url() -> None:
