@@ -26,6 +26,7 @@ _UPLOADER = "ts.segment.uploader."
 KAFKA_CLIENT = _UPLOADER + "kafka.client."
 REPORTERS = ("graphite", "statsd")
 ENTROPY_BITS_KEY: Final = "ts.segment.uploader.s3.prefix.entropy.bits"
+ALLOWED_HOSTS_KEY: Final = "ts.segment.uploader.http.allowed.hosts"
 REPORTER = "metrics.reporter."
 _MILLISECONDS = 1000
 STUCK_AFTER_MS = 900_000  # by default
@@ -79,6 +80,14 @@ def _ionice(value: object) -> str:
     if not re.fullmatch(r"none|idle|best-effort:[0-7]", text):
         raise ValueError(f"{value!r} is none of idle, best-effort:0 to best-effort:7, none")
     return text
+
+
+def _host_names(value: object) -> tuple[str, ...]:
+    names = tuple(name for text in str(value).split(",") if (name := text.strip().lower().rstrip(".")))
+    for name in names:
+        if not re.fullmatch(r"\.?[a-z0-9_-]+(\.[a-z0-9_-]+)*", name):
+            raise ValueError(f"{name!r} is no host name; give names without a port, or .example.com for all below it")
+    return names
 
 
 def _upper(value: object) -> str:
@@ -208,6 +217,16 @@ class ClusterConfig(BaseModel):
             "false for a store that knows no conditional writes: two agents that believe to lead one partition can "
             "then overwrite each other unnoticed."
         ),
+    )
+    http_allowed_hosts: Annotated[tuple[str, ...], BeforeValidator(_host_names)] = Field(
+        (),
+        alias=ALLOWED_HOSTS_KEY,
+        description=(
+            "Comma-separated host names under which the status pages are served, besides IP addresses, localhost and "
+            "this host's own names; `.example.com` stands for every name below it. Name here what a proxy or an alias "
+            "in DNS uses. `/metrics`, `/healthz` and `/readyz` are served under any name."
+        ),
+        json_schema_extra=_CHANGEABLE,
     )
     stuck_after_ms: int = Field(
         STUCK_AFTER_MS,

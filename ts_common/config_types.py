@@ -26,6 +26,8 @@ def type_of(info: FieldInfo) -> str:
         return " or ".join(kind)
     if info.annotation == tuple[re.Pattern[str], ...]:
         return "patterns"
+    if info.annotation == tuple[str, ...]:
+        return "host names"
     if kind not in {int, float}:
         return "text"
     bounds = {name: value for each in info.metadata for name, value in _bounds(each)}

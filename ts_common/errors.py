@@ -28,18 +28,19 @@
 
 from collections.abc import Sequence
 
+from ts_common.printable import printable, printable_lines
 from ts_common.redaction import redacted
 
 
 class TieredStorageError(Exception):
     """Root of every error that this project raises on purpose.
 
-    A message often holds what a library or a user said, and ends in logs, reports and other people's tracebacks; so
-    what it has of credentials in a URL is hidden here, once for all.
+    A message often contains what a library, a user or a store returned, and ends in logs, reports, terminals and other
+    people's tracebacks. So credentials in URLs are hidden here, and unprintable characters are escaped.
     """
 
     def __init__(self, *told: object) -> None:
-        super().__init__(*(redacted(each) if isinstance(each, str) else each for each in told))
+        super().__init__(*(printable_lines(redacted(each)) if isinstance(each, str) else each for each in told))
 
 
 class RetryError(TieredStorageError):
@@ -112,10 +113,10 @@ class ConfigurationError(OperatorError):
     """
 
     def __init__(self, source: str, problems: Sequence[str]) -> None:
-        self.source = source
-        self.problems = tuple(redacted(problem) for problem in problems)
+        self.source = printable(redacted(source))
+        self.problems = tuple(printable(redacted(problem)) for problem in problems)
         count = f"{len(self.problems)} problem{'s' if len(self.problems) != 1 else ''}"
-        super().__init__("\n".join([f"{source}: {count}", *(f"  - {problem}" for problem in self.problems)]))
+        super().__init__("\n".join([f"{self.source}: {count}", *(f"  - {problem}" for problem in self.problems)]))
 
 
 class AccessDenied(OperatorError):

@@ -11,16 +11,14 @@ _HIDDEN_VALUE: Final = "***"
 _MOST: Final = 1024  # characters of a password; without a bound the search of a hostile text takes quadratic time
 # RFC 3986 calls it userinfo. Parsers of URLs end it at the last `@` before the path. A password may contain `@`, and by
 # mistake a slash. So after a colon the last `@` before a quote, a space or the next URL counts.
-_PASSWORD: Final = (
-    rf"[^\s/@'\"]{{0,{_MOST}}}:(?:(?![,;|][a-z][a-z0-9+.-]{{0,30}}://)[^\s'\"]){{0,{_MOST}}}"
-)
+_PASSWORD: Final = rf"[^\s/@'\"]{{0,{_MOST}}}:(?:(?![,;|][a-z][a-z0-9+.-]{{0,30}}://)[^\s'\"]){{0,{_MOST}}}"
 _NAME: Final = rf"(?P<name>[^\s/?#'\"]{{1,{_MOST}}})"
 _USERINFO: Final = re.compile(rf"(?P<scheme>[a-z0-9+.-]{{0,30}})://(?:{_PASSWORD}|{_NAME})@", re.IGNORECASE)
 # In Azure's URLs for Hadoop the container comes first: abfss://container@account.dfs.core.windows.net.
 _CONTAINER_FIRST: Final = {"abfs", "abfss", "wasb", "wasbs"}
 
-# Parameters of a query whose value lets others in: a SAS of Azure's, presigned URLs of S3 (versions 4 and 2) and Google,
-# delegation tokens of WebHDFS, tokens of OAuth. A query inside a query is percent-encoded.
+# Parameters of a query whose value lets others in: a SAS of Azure's, presigned URLs of S3 (versions 4 and 2) and of
+# Google, delegation tokens of WebHDFS, tokens of OAuth. A query inside a query is percent-encoded.
 _SECRETS: Final = (
     r"sig|signature|x-amz-signature|x-amz-security-token|x-goog-signature|x-goog-security-token"
     r"|access_token|refresh_token|id_token|client_secret|delegation|token"

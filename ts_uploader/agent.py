@@ -205,7 +205,9 @@ class Agent:
             stuck=lambda: self._stuck,
         )
         self._status = Status(parts)
-        self._health = HealthServer(http_address, self._metrics.registry, self._status)
+        self._health = HealthServer(
+            http_address, self._metrics.registry, self._status, lambda: self._config.http_allowed_hosts
+        )
         self._environment = environment
         self._endpoints = endpoints
         self._reread = reread

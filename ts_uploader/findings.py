@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
+from ts_common.printable import printable
 from ts_common.redaction import redacted
 
 EXIT_FINE = 0
@@ -48,7 +49,7 @@ class Finding:
 
     def __post_init__(self) -> None:
         for name in ("about", "found", "way_out"):
-            object.__setattr__(self, name, redacted(getattr(self, name)))
+            object.__setattr__(self, name, printable(redacted(getattr(self, name))))
 
 
 def ok(about: str, found: str) -> Finding:

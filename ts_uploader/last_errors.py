@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ts_common.printable import printable
 from ts_common.redaction import redacted
 from ts_uploader.events import Failed, Fenced, Result
 
@@ -56,7 +57,7 @@ class LastErrors:
         with self._lock:
             key = operation, partition
             before = self._kept.pop(key, None)
-            reason = redacted(reason)
+            reason = printable(redacted(reason))
             message = reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]} ..."
             times = 1 if before is None else before.times + 1
             self._kept[key] = LastError(self._clock(), *key, message, times)

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from importlib import metadata
 
 from ts_common.model import TopicPartition
+from ts_common.printable import printable_json
 from ts_uploader.backlog import Backlog, oldest_waiting
 from ts_uploader.environment import Environment
 from ts_uploader.last_errors import LastError, LastErrors
@@ -379,13 +380,13 @@ def status_json(status: Status) -> Iterator[bytes]:
         ],
         "last_errors": [{**asdict(error), "time": _iso(error.time)} for error in look.errors],
     }
-    yield f'{json.dumps(head)[:-1]}, "partitions": ['.encode()
+    yield f'{printable_json(json.dumps(head))[:-1]}, "partitions": ['.encode()
     totals = Totals()
     lines: list[str] = []
     before = "\n"
     for partition in status.partitions(backlog):
         totals.add(partition)
-        lines.append(json.dumps(asdict(partition)))
+        lines.append(printable_json(json.dumps(asdict(partition))))
         if len(lines) == _TOGETHER:
             yield (before + ",\n".join(lines)).encode()
             before = ",\n"

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from html import escape
 
 from ts_common.model import TopicPartition
+from ts_common.printable import printable
 from ts_uploader.backlog import Backlog
 from ts_uploader.status import Look, PartitionStatus, Status, Totals
 from ts_uploader.waiting import WAIT_REASONS
@@ -18,8 +19,7 @@ WORST = 50  # partitions on the page
 _ERRORS = 10
 _WORKS = 20
 _MESSAGE = 400  # characters
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-HEADERS: Mapping[str, str] = {"Content-Security-Policy": _POLICY, "Cache-Control": "no-store"}
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 _MISSING = {
     "store": "an object store has not answered yet, or refuses this agent (then the last error says why)",
     "log_dirs": "the log dirs have not been read yet",
@@ -66,8 +66,8 @@ def _head(look: Look) -> Iterable[str]:
     name = f"Broker {look.broker} of {look.cluster}"
     yield '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
     yield '<meta name="viewport" content="width=device-width,initial-scale=1">'
-    yield f"<title>{escape(name)}: ts-uploader</title><style>{_STYLE}</style></head>\n<body>"
-    yield f"<h1>{escape(name)}</h1>\n"
+    yield f"<title>{_escape(name)}: ts-uploader</title><style>{_STYLE}</style></head>\n<body>"
+    yield f"<h1>{_escape(name)}</h1>\n"
     yield f'<p class="soft">as of {_clock(look.now)}; <a href="/">look again</a></p>\n'
 
 
@@ -78,7 +78,7 @@ def _verdict(look: Look, totals: Totals) -> Iterable[str]:
         yield '<p class="verdict good">All is well.</p>\n'
         return
     yield f'<p class="verdict {"bad" if bad else "warn"}">{"Somebody should look." if bad else "Something waits."}</p>'
-    yield f"<ul>{''.join(f'<li>{escape(trouble)}</li>' for trouble in troubles)}</ul>\n"
+    yield f"<ul>{''.join(f'<li>{_escape(trouble)}</li>' for trouble in troubles)}</ul>\n"
 
 
 def _troubles(look: Look, totals: Totals) -> Iterator[str]:
@@ -136,7 +136,7 @@ def _totals(look: Look, totals: Totals) -> Iterable[str]:
         "Queue": queues or "empty",
         "Upload limit": limit,
     }
-    items = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts.items())
+    items = "".join(f"<div><dt>{_escape(name)}</dt><dd>{_escape(value)}</dd></div>" for name, value in facts.items())
     yield f"<h2>Totals</h2>\n<dl>{items}</dl>\n"
 
 
@@ -187,21 +187,27 @@ def _works(look: Look) -> Iterable[str]:
     yield "<h2>Work under way</h2>\n<ul>"
     for work in look.works[:_WORKS]:
         seconds = _span(time.monotonic() - work.began_at)
-        yield f"<li>{escape(work.thread)}: {escape(work.operation)}{escape(_whose(work.partition))} for {seconds}</li>"
+        what = _escape(f"{work.thread}: {work.operation}{_whose(work.partition)}")
+        yield f"<li>{what} for {seconds}</li>"
     if len(look.works) > _WORKS:
         yield f"<li>and {len(look.works) - _WORKS} more</li>"
     yield "</ul>\n" if look.works else "<li>none</li></ul>\n"
 
 
 def _foot(look: Look, backlog: Mapping[TopicPartition, Backlog]) -> Iterable[str]:
-    yield f'<p class="soft">ts-uploader {escape(look.version)}, started {_clock(look.started)}, {len(backlog):,} '
+    yield f'<p class="soft">ts-uploader {_escape(look.version)}, started {_clock(look.started)}, {len(backlog):,} '
     yield 'partitions. <a href="/status.json">status.json</a> <a href="/metrics">metrics</a> '
     yield '<a href="/healthz">healthz</a> <a href="/readyz">readyz</a></p>\n</body></html>\n'
 
 
+def _escape(text: str) -> str:
+    """Text of others for the page: no markup, no character that reorders or breaks a line."""
+    return escape(printable(text))
+
+
 def _cell(name: str, text: str, kind: str = "") -> str:
     shown = f' class="{kind}"' if kind else ""
-    return f'<td{shown} data-name="{escape(name)}">{escape(text)}</td>'
+    return f'<td{shown} data-name="{_escape(name)}">{_escape(text)}</td>'
 
 
 def _whose(partition: TopicPartition) -> str:

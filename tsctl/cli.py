@@ -17,6 +17,7 @@ import typer
 
 from ts_common.errors import GiveUpError, LookFirstError, OperatorError, RetryError
 from ts_common.logs import LogFormat, configure_logs
+from ts_common.printable import printable_lines
 from ts_common.redaction import redacted
 from tsctl.adopt import adopt_topic_id
 from tsctl.cat import cat
@@ -87,14 +88,14 @@ def run(arguments: Sequence[str]) -> ExitCode:
     except GiveUpError as error:
         return _said(error, ExitCode.FOUND)
     except Exception:  # noqa: BLE001  (the one place that says of a bug of ours that it is one)
-        print(redacted(traceback.format_exc()), file=sys.stderr)  # noqa: T201  (as below)
+        print(printable_lines(redacted(traceback.format_exc())), file=sys.stderr)  # noqa: T201  (as below)
         print("tsctl: ended by an error of its own, not of the user's", file=sys.stderr)  # noqa: T201  (the command's own voice)
         return ExitCode.BROKEN
     return ExitCode.FINE
 
 
 def _said(error: Exception, code: ExitCode) -> ExitCode:
-    print(f"tsctl: {error}", file=sys.stderr)  # noqa: T201  (the command's own voice)
+    print(printable_lines(f"tsctl: {error}"), file=sys.stderr)  # noqa: T201  (the command's own voice)
     return code
 
 

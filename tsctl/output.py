@@ -20,6 +20,8 @@ from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progres
 from rich.table import Table
 from rich.text import Text
 
+from ts_common.printable import printable, printable_json, printable_lines
+
 VERSION: Final = 1
 NOTHING: Final = "-"  # in a cell: not known, or there is none
 _DRAWN: Final = 2_000  # rows; the library takes a millisecond and 9 KB for each
@@ -55,26 +57,21 @@ class Output:
     def warn(self, warning: str) -> None:
         """Say on standard error, and in a JSON document as `warnings`, what an operator should know."""
         self._warnings.append(warning)
-        print(f"tsctl: {_printable(warning)}", file=sys.stderr)  # noqa: T201  (the command's own voice)
+        print(f"tsctl: {printable(warning)}", file=sys.stderr)  # noqa: T201  (the command's own voice)
 
     def document(self, fields: Mapping[str, object]) -> None:
         """The one JSON document of a command."""
         whole = {"version": VERSION, **fields, "warnings": self._warnings}
-        _write(json.dumps(whole, indent=1) + "\n")
+        _write(printable_json(json.dumps(whole, indent=1)) + "\n")
 
     def line(self, fields: Mapping[str, object]) -> None:
-        """One of many JSON documents, each on a line."""
-        text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
-        try:
-            text.encode()
-        except UnicodeEncodeError:  # half a surrogate pair, which JSON may hold and UTF-8 may not
-            text = json.dumps(fields, separators=(",", ":"))
-        _write(text + "\n")
+        """One of many JSON documents, each on a line; readable text is not escaped, so that people can read it."""
+        _write(printable_json(json.dumps(fields, separators=(",", ":"), ensure_ascii=False)) + "\n")
 
     def text(self, line: str) -> None:
         """A line that is no table; nothing where standard output is JSON."""
         if not self.as_json:
-            _write(line + "\n")
+            _write(printable_lines(line) + "\n")
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
         """A table; numbers stand on the right."""
@@ -181,9 +178,4 @@ def _shown(cell: Cell) -> str:
         return NOTHING
     if isinstance(cell, bool):
         return "yes" if cell else "no"
-    return _printable(str(cell))
-
-
-def _printable(text: str) -> str:
-    """The text without what would break a line or command a terminal: a bucket may hold any name."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return printable(str(cell))

@@ -8,7 +8,7 @@ where it stands in HTML, and in the charts' JSON without a character that could 
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from itertools import groupby, pairwise
 from typing import Any, Final
@@ -17,6 +17,7 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 from plotly.utils import PlotlyJSONEncoder
 
+from ts_common.printable import printable, printable_json
 from tsctl.coverage import Coverage, Ranges
 from tsctl.findings import Finding, Severity, worst_first
 from tsctl.output import iso, size
@@ -58,6 +59,8 @@ def render(
         made: seconds since the epoch.
     """
     found = worst_first(findings)
+    # The charts show names as they are in their data.
+    coverages = [replace(row, topic=printable(row.topic), where=printable(row.where)) for row in coverages]
     by_topic = {topic: list(rows) for topic, rows in groupby(sorted(coverages, key=_order), key=lambda row: row.topic)}
     # The first one stands open: what has most trouble.
     topics = dict(sorted(by_topic.items(), key=lambda entry: -max(_worst(entry[1]), Severity.INFORMATION)))
@@ -75,14 +78,19 @@ def render(
         **facts,
     }
     return PAGE.format(
-        title=escape(title),
+        title=_escape(title),
         verdict=_verdict(found, coverages),
-        facts="".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in head.items()),
+        facts="".join(f"<dt>{_escape(name)}</dt><dd>{_escape(value)}</dd>" for name, value in head.items()),
         findings=_findings_table(found),
         topics="".join(sections),
         charts=_as_script(charts),
         plotly=get_plotlyjs(),
     )
+
+
+def _escape(text: str) -> str:
+    """Text of others for the page: no markup, no character that reorders or breaks a line."""
+    return escape(printable(text))
 
 
 def _order(row: Coverage) -> tuple[str, str, int]:
@@ -96,7 +104,7 @@ def _worst(rows: Sequence[Coverage]) -> int:
 
 def _as_script(value: object) -> str:
     """JSON that cannot end the script it stands in, nor begin a comment in it."""
-    text = json.dumps(value, cls=PlotlyJSONEncoder, separators=(",", ":"))
+    text = printable_json(json.dumps(value, cls=PlotlyJSONEncoder, separators=(",", ":")))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
@@ -130,10 +138,10 @@ def _findings_table(findings: Sequence[Finding]) -> str:
             "" if finding.start is None else f"{finding.start}" + ("" if finding.end is None else f" to {finding.end}")
         )
         rows.append(
-            f'<tr data-code="{escape(finding.kind.code)}"><td><span class="chip {finding.severity.label}">'
-            f"{escape(finding.kind.code)}</span></td><td>{escape(finding.where)}</td><td>{escape(offsets)}</td>"
-            f"<td>{escape(finding.detail)}<details><summary>what to do</summary>{escape(finding.kind.meaning)} "
-            f"{escape(finding.kind.advice)}</details></td><td class=key>{escape(finding.key or '')}</td></tr>"
+            f'<tr data-code="{_escape(finding.kind.code)}"><td><span class="chip {finding.severity.label}">'
+            f"{_escape(finding.kind.code)}</span></td><td>{_escape(finding.where)}</td><td>{_escape(offsets)}</td>"
+            f"<td>{_escape(finding.detail)}<details><summary>what to do</summary>{_escape(finding.kind.meaning)} "
+            f"{_escape(finding.kind.advice)}</details></td><td class=key>{_escape(finding.key or '')}</td></tr>"
         )
     left = len(findings) - FINDINGS_SHOWN
     more = f"<p>{left:,} more are not shown; tsctl verify --json has them all.</p>" if left > 0 else ""
@@ -148,16 +156,16 @@ def _topic_section(number: int, topic: str, rows: Sequence[Coverage]) -> str:
     label = Severity(worst).label if worst >= Severity.INFORMATION else "fine"
     newest = max((row.times[-1][1] for row in rows if row.times), default=None)
     partitions = "".join(
-        f"<tr><td>{escape(row.where)}</td><td>{row.start}</td><td>{row.end}</td><td>{row.segments:,}</td>"
+        f"<tr><td>{_escape(row.where)}</td><td>{row.start}</td><td>{row.end}</td><td>{row.segments:,}</td>"
         f"<td>{size(row.bytes)}</td><td>{sum(end - start for start, end in row.holes):,}</td>"
         f"<td>{sum(end - start for start, end in row.gaps):,}</td>"
-        f"<td>{escape(iso(row.times[-1][1] if row.times else None) or '')}</td></tr>"
+        f"<td>{_escape(iso(row.times[-1][1] if row.times else None) or '')}</td></tr>"
         for row in rows
     )
     return (
-        f'<details class=topic data-number="{number}" data-name="{escape(topic)}"{" open" if number == 0 else ""}>'
-        f'<summary><span class="dot {label}"></span>{escape(topic)} <small>{len(rows)} partitions, '
-        f"{size(sum(row.bytes for row in rows))}, newest record {escape(iso(newest) or 'unknown')}</small></summary>"
+        f'<details class=topic data-number="{number}" data-name="{_escape(topic)}"{" open" if number == 0 else ""}>'
+        f'<summary><span class="dot {label}"></span>{_escape(topic)} <small>{len(rows)} partitions, '
+        f"{size(sum(row.bytes for row in rows))}, newest record {_escape(iso(newest) or 'unknown')}</small></summary>"
         f'<h4>By offset</h4><div class=chart id="offsets-{number}"></div>'
         f'<h4>By time of records</h4><div class=chart id="times-{number}"></div>'
         "<div class=wide><table><thead><tr><th>partition<th>from<th>next offset<th>segments<th>size<th>in holes"
@@ -227,7 +235,7 @@ def _add_bars(figure: go.Figure, layer: _Layer, bars: Sequence[tuple[str, float,
             x=[end - start for _, start, end, _ in bars],
             width=layer.width,
             marker={"color": layer.colour, "line": {"width": 0}},
-            hovertext=[f"{escape(where)} {layer.name} {escape(text)}" for where, _, _, text in bars],
+            hovertext=[f"{_escape(where)} {layer.name} {_escape(text)}" for where, _, _, text in bars],
             hoverinfo="text",
         )
     )
@@ -247,7 +255,7 @@ def _mark_losses(figure: go.Figure, marks: Sequence[tuple[str, float, str]]) -> 
                 "size": 11,
                 "line": {"color": "#fff", "width": 1},
             },
-            hovertext=[f"{escape(where)} {escape(text)}" for where, _, text in marks],
+            hovertext=[f"{_escape(where)} {_escape(text)}" for where, _, text in marks],
             hoverinfo="text",
         )
     )

@@ -102,3 +102,15 @@ def test_exclude_wins_over_include() -> None:
 def test_the_reference_page_is_the_generated_one() -> None:
     """The page under docs never falls behind the code."""
     assert (DOCS / "configuration.md").read_text() == reference_page()
+
+
+def test_names_of_hosts_are_taken_without_ports_and_patterns() -> None:
+    """They are compared in lower case, and a leading dot stands for all names below."""
+    key = "ts.segment.uploader.http.allowed.hosts"
+    assert parse_config({key: " Pages.example., .Internal.example ,"}, "a file")[0].http_allowed_hosts == (
+        "pages.example",
+        ".internal.example",
+    )
+    for wrong in ("a:80", "*.example", "http://a", "a b"):
+        with pytest.raises(ConfigurationError, match="is no host name"):
+            parse_config({key: wrong}, "a file")

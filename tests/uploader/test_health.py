@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import socket
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +13,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
-from tests.uploader.statuses import status_of
+from tests.hostile_text import ESCAPES, raw_in
+from tests.uploader.statuses import status_of, waiting
 from ts_common.model import TopicPartition
 from ts_uploader.backlog import Backlog
 from ts_uploader.backlog_metrics import BacklogCollector
@@ -175,3 +177,113 @@ def test_other_paths_are_told_what_is_served() -> None:
         assert asked(connection, "/healthz?verbose")[0] == 200
     assert code == 404
     assert b"/status.json" in body
+
+
+STATUS_PAGES = ("/", "/status.json")
+PUBLIC_PAGES = ("/metrics", "/healthz", "/readyz")
+
+
+def spoken(address: str, head: str) -> tuple[int, str]:
+    """Status and text of the answer to a request that is sent as it is written here."""
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(head.encode())
+        answer = http.client.HTTPResponse(connection)
+        answer.begin()
+        return answer.status, answer.read().decode()
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    """Of a server that is told of two further names."""
+    configured = lambda: ("pages.example", ".internal.example")  # noqa: E731
+    server = HealthServer("127.0.0.1:0", registry_of(dict), status_of(lambda: backlog(3))[0], configured)
+    server.start()
+    yield server.address
+    server.stop()
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1", 200),
+        ("10.1.2.3:9464", 200),
+        ("[::1]:9464", 200),
+        ("[fe80::1]", 200),
+        ("localhost:1", 200),
+        ("LocalHost.", 200),
+        (socket.gethostname(), 200),
+        (socket.getfqdn(), 200),
+        ("pages.example:443", 200),
+        ("a.b.internal.example", 200),
+        ("internal.example", 421),
+        ("attacker.example", 421),
+        ("127.0.0.1.attacker.example", 421),
+        ("localhost.attacker.example:9464", 421),
+        ("2130706433", 421),
+        ("pages.example@attacker.example", 421),
+        ("a b", 400),
+        ("[::1", 400),
+        ("", 400),
+    ],
+)
+def test_status_pages_are_served_under_addresses_and_known_names_only(address: str, host: str, status: int) -> None:
+    """A site whose name resolves to the agent gets none of them; metrics and health have no such limit."""
+    for path in STATUS_PAGES:
+        code, text = spoken(address, f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n")
+        assert code == status
+        assert status != 421 or ("ts.segment.uploader.http.allowed.hosts" in text and "attacker" not in text)
+    for path in PUBLIC_PAGES:
+        assert spoken(address, f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n")[0] == 200
+
+
+def test_several_hosts_are_refused_and_no_host_only_where_it_is_demanded(address: str) -> None:
+    """HTTP/1.0 demands none, and no browser speaks that."""
+    twice = "Host: 127.0.0.1\r\nHost: attacker.example\r\n"
+    for path in (*STATUS_PAGES, *PUBLIC_PAGES):
+        assert spoken(address, f"GET {path} HTTP/1.1\r\n{twice}\r\n")[0] == 400
+        assert spoken(address, f"GET {path} HTTP/1.0\r\n\r\n")[0] == 200
+        assert spoken(address, f"GET {path} HTTP/1.1\r\n\r\n")[0] == (400 if path in STATUS_PAGES else 200)
+    assert spoken(address, "GET / HTTP/1.0\r\nHost: attacker.example\r\n\r\n")[0] == 421
+
+
+def test_every_answer_forbids_sniffing_keeping_and_framing() -> None:
+    """Refusals too, those of the base class among them."""
+    with served(registry_of(dict)) as connection:
+        for method, path in (("GET", path) for path in (*STATUS_PAGES, *PUBLIC_PAGES, "/no")):
+            connection.request(method, path)
+            answer = connection.getresponse()
+            answer.read()
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+            assert answer.headers["Cache-Control"] == "no-store"
+            assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+            assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"]
+        connection.request("POST", "/")
+        answer = connection.getresponse()
+        assert (answer.status, answer.headers["X-Content-Type-Options"]) == (501, "nosniff")
+        answer.read()
+
+
+@pytest.mark.parametrize("path", [*STATUS_PAGES, *PUBLIC_PAGES, "/no"])
+def test_a_head_request_gets_the_head_of_the_page(address: str, path: str) -> None:
+    """As load balancers probe: status and headers of GET, and no byte of a body."""
+    host, _, port = address.rpartition(":")
+    heads = []
+    for method in ("GET", "HEAD"):
+        with socket.create_connection((host, int(port)), timeout=10) as connection:
+            connection.sendall(f"{method} {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+            head, _, body = b"".join(iter(lambda: connection.recv(1 << 16), b"")).partition(b"\r\n\r\n")
+        heads.append([line for line in head.split(b"\r\n") if not line.startswith((b"Date", b"Content-Length"))])
+        assert (body == b"") == (method == "HEAD")
+    assert heads[0] == heads[1]
+
+
+def test_pages_show_no_character_that_reorders_a_line_or_commands_a_terminal() -> None:
+    """Of what a store or a broker answered, and of what a partition waits for."""
+    status, _, errors = status_of(lambda: dict([waiting("topic", waits_for=ESCAPES)]))
+    errors.note("Ship", "topic-0", f"refused: {ESCAPES}")
+    with served(registry_of(dict), status) as connection:
+        for path in STATUS_PAGES:
+            _, body = asked(connection, path)
+            assert body.decode().count("pwned") == 2
+            assert raw_in(body.decode()) == []

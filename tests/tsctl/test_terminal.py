@@ -1,0 +1,85 @@
+"""`tsctl` on a terminal: no name, id, reason or record value of the store commands it."""
+
+import json
+from pathlib import Path
+from urllib.request import url2pathname
+
+import pytest
+
+from tests.hostile_text import ESCAPES, on_terminal, raw_in
+from tests.log_format.build import batch, record
+from tests.spark.archives import Archive
+from tests.tsctl.running import PROGRAM
+from ts_common.gaps import Gap
+from tsctl.exit_codes import ExitCode
+
+REASON = f"because {ESCAPES}"
+
+
+@pytest.fixture
+def named(tmp_path: Path) -> tuple[str, ...]:
+    """An archive with these characters in a value, a header, a gap's reason, a topic id and a directory's name."""
+    archive = Archive(tmp_path / "store")
+    value = ESCAPES.encode()
+    archive.put_segment("t", 0, batch(0, [record(0, value, value, headers=[(value, value)])]), index=b"", timeindex=b"")
+    archive.put_segment("t", 4, batch(4, [record(0)]))
+    archive.store.put(archive.partition("t").gap(1, 4), Gap(1, 4, REASON, 1, 1).encode())
+    archive.commit("t", 5, highest_base=4)
+    archive.put_segment("u", 0, batch(0, [record(0)]))
+    archive.commit("u", 1)
+    listed = {"incarnations": [{"topicId": ESCAPES, "firstSeen": 1, "directory": "u"}]}
+    archive.store.put(archive.keys.incarnations("u"), json.dumps(listed).encode())
+    archive.put_segment("v", 0, batch(0, [record(0)]))
+    archive.commit("v", 1)
+    here = Path(url2pathname(archive.location.removeprefix("file://"))) / archive.partition("v").prefix
+    (here.parent / f"v~{ESCAPES.replace('/', '')}-0").mkdir()
+    (here.parent / f"v~{ESCAPES}-0" / f"{0:020d}.log").write_bytes(b"x")
+    archive.store.close()
+    return ("--url", archive.location, "--cluster", "prod")
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("ls",), "pwned"),
+        (("ls", "t", "--depth", "segments"), "t"),
+        (("gaps", "t"), "because"),
+        (("gaps", "t", "--json"), "because"),
+        (("cat", "t"), "pwned"),
+        (("cat", "u", "--incarnation", "9"), "pwned"),
+        (("cat", "v"), "pwned"),
+        (("verify", "t", "--in-flight-hours", "0"), "because"),
+        (("verify",), "pwned"),
+        (("verify", "t", "--json"), "because"),
+        (("cat", f"absent{ESCAPES}"), "pwned"),
+        ((f"no-such-command{ESCAPES}",), "pwned"),
+    ],
+)
+def test_no_text_of_the_store_commands_the_terminal(
+    named: tuple[str, ...], command: tuple[str, ...], said: str
+) -> None:
+    """The text is shown, with its control and bidirectional characters escaped."""
+    arguments = command if command[0].startswith("no-such") else (*command, *named)
+    code, written = on_terminal([PROGRAM, *arguments])
+    assert said in written
+    assert raw_in(written) == []
+    assert code != ExitCode.BROKEN
+    assert "Traceback" not in written
+
+
+def test_escaped_records_are_equal_json(named: tuple[str, ...]) -> None:
+    """A program that reads the lines gets the value that was produced."""
+    _, written = on_terminal([PROGRAM, "cat", "t", "--max", "1", *named])
+    line = next(line for line in written.splitlines() if line.startswith("{"))
+    assert json.loads(line)["value"] == ESCAPES
+
+
+def test_the_report_shows_no_such_character(named: tuple[str, ...], tmp_path: Path) -> None:
+    """Neither in its markup nor in the data that its script draws."""
+    page = tmp_path / "report.html"
+    _, written = on_terminal([PROGRAM, "report", "--output", str(page), *named])
+    assert "because" in page.read_text()
+    assert raw_in(written + page.read_text().partition("<script>")[0]) == []
+    data = page.read_text().partition("const charts = ")[2].partition(";\n")[0]
+    assert raw_in(data) == []
+    assert "\\u001b" not in data
