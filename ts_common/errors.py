@@ -7,7 +7,8 @@
     │   ├── AddressInUse           another program listens there, perhaps an agent that is about to end
     │   ├── LineageUnsettled       an agent is between two writes of a commit that goes back
     │   └── StoreUnavailable
-    │       └── StoreThrottled     asked too fast: everybody has to ask less
+    │       ├── StoreThrottled     asked too fast: everybody has to ask less
+    │       └── WrongClock         refused for this machine's time, until somebody sets its clock
     ├── LookFirstError           read the state again, then decide
     │   ├── ObjectNotFound         nothing under that key
     │   ├── PreconditionFailed     it did not happen: somebody else was there first
@@ -66,6 +67,10 @@ class StoreUnavailable(RetryError):
 
 class StoreThrottled(StoreUnavailable):
     """The store is asked too fast and refused this request at the door; nothing was written."""
+
+
+class WrongClock(StoreUnavailable):
+    """The store refuses this machine's time. Nothing was done, and requests succeed once the clock is set."""
 
 
 class LookFirstError(TieredStorageError):

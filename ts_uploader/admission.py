@@ -1,16 +1,16 @@
 """The agent's start before stores that refuse it: it stays, asks again, and is seen to wait.
 
 A refusal of the identity (403) may pass: an outage of what decides it, a role that is granted a minute after the host
-was made, a balancer that answers in the store's place. An agent that ended on it would be gone for good, since nothing
-starts it again after exit code 2. What is certain to need a change of configuration (a bucket that does not exist, a
-key that is unknown, another entropy width) ends it with that code.
+was made, a balancer that answers in the store's place. A refusal of this host's time passes when its clock is set. An
+agent that ended on either would be gone for good, since nothing starts it again after exit code 2. What is certain to
+need a change of configuration (a bucket that does not exist, another entropy width) ends it with that code.
 """
 
 from collections.abc import Callable
 
 import structlog
 
-from ts_common.errors import AccessDenied
+from ts_common.errors import AccessDenied, WrongClock
 from ts_uploader.failures import failure_reason
 from ts_uploader.last_errors import LastErrors
 from ts_uploader.metrics import CHECK_STORES, Metrics
@@ -45,7 +45,7 @@ def wait_for_admission(
     while True:
         try:
             check()
-        except AccessDenied as refused:
+        except (AccessDenied, WrongClock) as refused:
             attempt += 1
             seconds = patience_seconds(attempt)
             metrics.errors.labels(CHECK_STORES, failure_reason(refused)).inc()

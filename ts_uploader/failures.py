@@ -16,11 +16,13 @@ from ts_common.errors import (
     StoreThrottled,
     StoreUnavailable,
     TopicIdChanged,
+    WrongClock,
 )
 
 # In order: the first that an error is an instance of counts.
 _REASONS: tuple[tuple[type[Exception], str, str], ...] = (
     (StoreThrottled, "throttled", "the store is asked too fast, and the process ends before it answered"),
+    (WrongClock, "wrong_clock", "the store refuses this host's time"),
     (StoreUnavailable, "unavailable", "the store did not serve: timed out, reset, 5xx"),
     (OutcomeUnknown, "no_answer", "no answer to a write came: it may have happened"),
     (PreconditionFailed, "conflict", "another agent was there first"),

@@ -6,7 +6,14 @@ from typing import TypeVar
 
 from ts_common.config import ClusterConfig
 from ts_common.endpoints import EndpointProvider
-from ts_common.errors import AccessDenied, ConfigurationError, RetryError, TieredStorageError
+from ts_common.errors import (
+    AccessDenied,
+    BucketMissing,
+    ConfigurationError,
+    RetryError,
+    TieredStorageError,
+    WrongClock,
+)
 from ts_common.object_keys import ClusterKeys
 from ts_common.store.allowance import Allowance
 from ts_common.store.contract import ObjectStore
@@ -21,6 +28,7 @@ from ts_uploader.store_findings import thorough
 
 _Answer = TypeVar("_Answer")
 
+_CREATE = "create it, or name another in storage.service.endpoint.url: the agent creates none"
 COMMIT_THREADS = 2  # of the agent, which write beside its upload threads
 
 
@@ -63,20 +71,22 @@ class Stores:
 
         Raises:
             ConfigurationError: all problems at once, refusals of the identity among them.
-            AccessDenied: nothing but refusals of the identity, which may pass: all of them at once.
+            AccessDenied, WrongClock: nothing but refusals of the identity or of this host's time, which may pass: all
+                of them at once.
             StoreUnavailable: a store does not answer at this moment.
         """
         problems: list[str] = []
-        refusals: list[str] = []
+        refusals: list[AccessDenied | WrongClock] = []
         for endpoint in self._all():
             try:
                 problems += self._problems(endpoint, keys)
-            except AccessDenied as refused:
-                refusals.append(_placed(endpoint, refused))
+            except (AccessDenied, WrongClock) as refused:
+                refusals.append(type(refused)(_placed(endpoint, refused)))
+        texts = list(dict.fromkeys(map(str, refusals)))
         if problems:
-            raise ConfigurationError("the object store", list(dict.fromkeys(problems + refusals)))
+            raise ConfigurationError("the object store", list(dict.fromkeys(problems + texts)))
         if refusals:
-            raise AccessDenied("; ".join(dict.fromkeys(refusals)))
+            raise type(refusals[0])("; ".join(texts))
         # Behind all else: where one store is refused, no other gets a layout.
         others = [settle_layout(self._open(endpoint), keys) for endpoint in self._all()]
         if any(others):
@@ -94,13 +104,15 @@ class Stores:
         for endpoint in self._all():
             try:
                 problems = self._problems(endpoint, keys)
-                findings += [error(endpoint.location, problem) for problem in problems]
+                findings += [error(endpoint.location, _without(endpoint, problem)) for problem in problems]
                 if not problems:
                     findings += thorough(self._open(endpoint), keys, endpoint)
+            except WrongClock as refused:  # it passes only when somebody sets the clock
+                findings.append(error(endpoint.location, _without(endpoint, str(refused))))
             except RetryError as away:
-                findings.append(unanswered(endpoint.location, str(away)))
+                findings.append(unanswered(endpoint.location, _without(endpoint, str(away))))
             except TieredStorageError as refused:
-                findings.append(error(endpoint.location, str(refused)))
+                findings.append(error(endpoint.location, _without(endpoint, str(refused))))
         return list(dict.fromkeys(findings))
 
     def _all(self) -> list[Endpoint]:
@@ -151,5 +163,11 @@ class Stores:
 
 
 def _placed(endpoint: Endpoint, refused: TieredStorageError) -> str:
-    """An error with the place that it is of."""
-    return str(refused) if endpoint.location in str(refused) else f"{endpoint.location}: {refused}"
+    """An error with the place that it is of, and with what an agent's operator does about it."""
+    way = f"; {_CREATE}" if isinstance(refused, BucketMissing) else ""
+    return f"{refused}{way}" if endpoint.location in str(refused) else f"{endpoint.location}: {refused}{way}"
+
+
+def _without(endpoint: Endpoint, text: str) -> str:
+    """A problem without the place that a finding names already."""
+    return text.removeprefix(f"{endpoint.location}: ")

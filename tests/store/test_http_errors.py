@@ -21,6 +21,7 @@ from ts_common.errors import (
     PreconditionFailed,
     StoreThrottled,
     StoreUnavailable,
+    WrongClock,
 )
 from ts_common.store.arguments import SizedBody
 from ts_common.store.contract import ByteRange, IfAbsent, IfMatch, ObjectStore
@@ -136,6 +137,39 @@ def test_u14_a_refusal_names_what_to_allow(told: Told) -> None:
         told.store.put("key", b"x")
     with pytest.raises(AccessDenied, match=r"allow this identity"):
         list(told.store.list())
+
+
+@pytest.mark.parametrize(
+    ("status", "azure", "google", "said"),
+    [
+        ("403 No", "AuthenticationFailed", "", {"az": "account's key or the SAS is wrong"}),
+        ("403 No", "AuthorizationFailure", "", {"az": "account's firewall does not allow this machine"}),
+        ("403 No", "AuthorizationSourceIPMismatch", "", {"az": "SAS does not allow this machine's address"}),
+        ("403 No", "AuthorizationPermissionMismatch", "forbidden", {"az": "allow this", "gs": "allow this"}),
+        ("403 No", "NeverHeardOf", "neverHeardOf", {"az": "gives no reason.*clock", "gs": "gives no reason.*clock"}),
+        ("401 No", "InvalidAuthenticationInfo", "authError", {"az": "renew it", "gs": "does not know who asks"}),
+        ("401 No", "", "", {"az": "renew it", "gs": "does not know who asks"}),
+    ],
+)
+def test_a_wrong_key_and_a_missing_right_are_told_apart(
+    told: Told, status: str, azure: str, google: str, said: dict[str, str]
+) -> None:
+    """By the service's own codes; a refusal without one names all that it may mean."""
+    if told.kind not in said:
+        return
+    told.server.answers = [told.refusal(status, azure, google)]
+    for ask in (told.store.check, lambda: told.store.put("key", b"x"), lambda: told.store.get("key")):
+        with pytest.raises(AccessDenied, match=said[told.kind]):
+            ask()
+
+
+def test_a_wrong_clock_is_told_where_requests_carry_it(told: Told) -> None:
+    """Azure's signatures by key do; a token of Google's does not, and there the refusal is of the identity."""
+    refusal = told.refusal("403 No", "AuthenticationFailed", "forbidden")
+    told.server.answers = [refusal.replace(b"connection:", f"date: {DATE}\r\nconnection:".encode(), 1)]
+    kind, said = (WrongClock, r"\d+ s (ahead of|behind) the store's") if told.kind == "az" else (AccessDenied, "allow")
+    with pytest.raises(kind, match=said):
+        told.store.check()
 
 
 def test_a_404_of_something_in_between_is_not_an_absent_object(told: Told) -> None:

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from email.utils import formatdate
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from ts_common.errors import (
     StoreThrottled,
     StoreUnavailable,
     TieredStorageError,
+    WrongClock,
 )
 from ts_common.store.contract import ByteRange, IfAbsent, IfMatch, ObjectStore
 from ts_common.store.factory import open_store
@@ -195,15 +197,57 @@ def test_u38_a_wrong_clock_is_no_refusal_of_the_identity(
     fake.answers = [refusal.replace(b"connection:", dated + b"connection:", 1)]
     asks: list[Callable[[], object]] = [lambda: far.put("a", b"x"), lambda: far.get("a")]
     for ask in asks if date is None else [far.check, *asks]:  # a HEAD has nothing but the date
-        with pytest.raises(StoreUnavailable, match=said):
+        with pytest.raises(WrongClock, match=said):
             ask()
 
 
-def test_a_bare_refusal_names_all_that_it_may_mean(far: ObjectStore, fake: FakeServer) -> None:
-    """A HEAD tells no reason, so that a wrong secret looks like a missing permission."""
+def test_a_refusal_without_a_reason_names_all_that_it_may_mean(far: ObjectStore, fake: FakeServer) -> None:
+    """A key, the clock and a right; not the clock where the answer's date shows that it is right."""
     fake.answers = [answer("403 Forbidden")]
-    with pytest.raises(AccessDenied, match="look at the access key and its secret, and allow this identity s3:List"):
+    for ask in (far.check, lambda: far.head("a"), lambda: far.get("a")):
+        with pytest.raises(AccessDenied, match=r"check the access key and its secret, set .* clock .*identity s3:"):
+            ask()
+    fake.answers = [answer("403 Forbidden", date=formatdate(usegmt=True))]
+    with pytest.raises(AccessDenied, match=r"check the access key and its secret, and allow this identity s3:List"):
         far.check()
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("AccessDenied", r"as told; allow this identity s3:"),
+        ("InvalidAccessKeyId", r"as told; the store does not know this access key"),
+        ("SignatureDoesNotMatch", r"as told; the secret key is not the one"),
+        ("ExpiredToken", r"as told; the credentials have expired"),
+    ],
+)
+def test_what_refuses_a_head_is_asked_for_its_reason(far: ObjectStore, fake: FakeServer, code: str, said: str) -> None:
+    """The answer to a HEAD has none: a listing of one tells it of the bucket, a GET of one byte of an object."""
+    for ask, second in ((far.check, "list-type=2"), (lambda: far.head("a"), "GET /archive/base/a ")):
+        fake.answers = [answer("403 Forbidden"), error("403 Forbidden", code)]
+        with pytest.raises(AccessDenied, match=said):
+            ask()
+        assert second in fake.requests[-1]
+
+
+def test_an_identity_that_may_list_below_its_prefix_alone_passes(far: ObjectStore, fake: FakeServer) -> None:
+    """HeadBucket asks for the right to list all of the bucket, which an agent does not need."""
+    listing = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"
+    fake.answers = [answer("403 Forbidden"), answer("200 OK", listing)]
+    far.check()
+    assert "prefix=base%2F" in fake.requests[-1]
+
+
+@pytest.mark.parametrize("ask", EVERY_CALL)
+def test_a_real_store_tells_a_wrong_secret_from_a_wrong_key(
+    open_s3: OpenStore, monkeypatch: pytest.MonkeyPatch, ask: Ask
+) -> None:
+    """With every call, a HEAD among them; neither is taken for a missing right."""
+    for name, said in (("AWS_SECRET_ACCESS_KEY", "secret key is not"), ("AWS_ACCESS_KEY_ID", "not know this access")):
+        with monkeypatch.context() as wrong, pytest.raises(AccessDenied, match=said) as raised:
+            wrong.setenv(name, "wrong")
+            ask(open_s3("s3://contract/base"))
+        assert "allow this identity" not in str(raised.value)
 
 
 def test_a_page_of_a_balancer_is_no_absent_object(far: ObjectStore, fake: FakeServer) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.store.servers import FakeServer, answer
 from ts_common.errors import (
+    AccessDenied,
     ObjectNotFound,
     OperatorError,
     OutcomeUnknown,
@@ -231,6 +232,7 @@ def remote(status: str, exception: str) -> bytes:
         (remote("403 Forbidden", "StandbyException"), StoreUnavailable),
         (remote("403 Forbidden", "SafeModeException"), StoreUnavailable),
         (remote("500 Error", "IOException"), StoreUnavailable),
+        (remote("403 Forbidden", "IOException"), StoreUnavailable),
         (remote("403 Forbidden", "DSQuotaExceededException"), OperatorError),
         (answer("200 OK", b"<html>a proxy</html>", connection="close"), StoreUnavailable),
         (answer("404 Not Found", b"<html>a proxy</html>", connection="close"), StoreUnavailable),
@@ -242,6 +244,23 @@ def test_what_a_namenode_answers_is_told_as_what_to_do(told: bytes, expected: ty
     with FakeServer() as server, closing(NameNode(server.endpoint, USER, 5, 4)) as opened:
         server.answers = [told]
         with pytest.raises(expected, match="/webhdfs/v1/a/b"):
+            opened.status("/a/b")
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (remote("403 Forbidden", "AccessControlException"), "as told; allow this user"),
+        (remote("401 Unauthorized", "InvalidToken"), "as told; allow this user"),
+        (answer("401 Unauthorized", b"<html>", connection="close"), "demands authentication"),
+        (answer("403 Forbidden", b"<html>", connection="close"), "gives no reason: check the user .* and allow this"),
+    ],
+)
+def test_a_refusal_of_the_user_says_what_is_missing(told: bytes, said: str) -> None:
+    """A right, a way of authentication that the driver lacks, or a gateway's refusal without a reason."""
+    with FakeServer() as server, closing(NameNode(server.endpoint, USER, 5, 4)) as opened:
+        server.answers = [told]
+        with pytest.raises(AccessDenied, match=said):
             opened.status("/a/b")
 
 

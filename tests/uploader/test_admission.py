@@ -2,20 +2,22 @@
 
 import json
 from http.client import HTTPException
+from pathlib import Path
 
 from tests.uploader.conftest import ArchiveOf
+from tests.wrong_clock import wrong_clock
 from ts_local.agent import AgentProcess
 from ts_local.cluster import LocalCluster, wait_for
 from ts_local.proxy.actions import Answer
 from ts_local.proxy.s3 import Rule, S3FaultProxy
 
-REFUSALS = 'ts_uploader_errors_total{operation="CheckStores",reason="access_denied"}'
+REFUSALS = 'ts_uploader_errors_total{{operation="CheckStores",reason="{}"}}'
 
 
-def refusals(agent: AgentProcess) -> float:
+def refusals(agent: AgentProcess, reason: str = "access_denied") -> float:
     """How often the agent was refused; 0 before it answers at all."""
     try:
-        return agent.metrics().get(REFUSALS, 0)
+        return agent.metrics().get(REFUSALS.format(reason), 0)
     except (OSError, HTTPException):
         return 0
 
@@ -48,6 +50,19 @@ def test_u21_an_agent_with_a_wrong_secret_says_so_until_it_is_stopped(archive_of
     wait_for(lambda: refusals(agent) >= 1, "the agent to be refused")
     (error,) = agent.status()["last_errors"]
     assert archive.location.rpartition("/")[0] in error["message"]
-    assert "look at the access key and its secret" in error["message"]
+    assert "the secret key is not the one of this access key" in error["message"]
     agent.stop()
     assert "stopping" in agent.log.read_text()
+
+
+def test_an_agent_with_a_wrong_clock_stays_and_says_by_how_much(archive_of: ArchiveOf, tmp_path: Path) -> None:
+    """It is not ready, and its last error names the clock; the clock may be set at any moment."""
+    archive = archive_of("wrong-clock")
+    environment = {**archive.s3.environment(), **wrong_clock(tmp_path, -1200)}
+    agent = archive.agent(waits=False, environment=environment)
+    wait_for(lambda: refusals(agent, "wrong_clock") >= 2, "the agent to be refused twice")
+    assert agent.alive
+    assert json.loads(agent.page("/readyz"))["store"] is False
+    (error,) = agent.status()["last_errors"]
+    assert "s behind the store's: set the clock" in error["message"]
+    agent.stop()

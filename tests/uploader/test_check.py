@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.uploader.beside import BUCKET, PREFIX
+from tests.wrong_clock import wrong_clock
 from ts_common.object_keys import PROBE_NAME
 from ts_local.agent import write_config
 from ts_local.cluster import LocalCluster
@@ -119,6 +121,25 @@ def test_a_store_that_nobody_serves_is_worth_another_try(check: Check) -> None:
     assert ended.returncode == EXIT_UNANSWERED, ended.stdout
     assert f"UNANSWERED {check.location}" in ended.stdout
     assert "is registered" in ended.stdout
+
+
+def test_a_wrong_secret_and_a_wrong_clock_are_somebodys_to_mend(check: Check) -> None:
+    """The finding names the one or the other and no permission; asking again mends neither, so the code is 2."""
+    wrong = check.run({URL: check.location}, environment={"AWS_SECRET_ACCESS_KEY": "wrong"})
+    assert wrong.returncode == EXIT_ACT, wrong.stdout
+    assert "the secret key is not the one of this access key" in wrong.stdout
+    ahead = check.run({URL: check.location}, environment=wrong_clock(check.directory, 1200))
+    assert ahead.returncode == EXIT_ACT, ahead.stdout
+    assert re.search(r"this machine's clock is 1(199|20\d) s ahead of the store's: set the clock", ahead.stdout)
+    assert "allow this identity" not in wrong.stdout + ahead.stdout
+
+
+def test_a_missing_bucket_is_named_once_with_what_an_operator_does(check: Check) -> None:
+    """Not the place twice in one line."""
+    ended = check.run({URL: "s3://nowhere-at-all/base"})
+    (line,) = [line for line in ended.stdout.splitlines() if "s3://nowhere-at-all/base" in line]
+    assert line.count("s3://nowhere-at-all/base") == 1
+    assert "create it, or name another in storage.service.endpoint.url" in line
 
 
 def test_a_zookeeper_that_nobody_serves_is_worth_another_try(monkeypatch: pytest.MonkeyPatch) -> None:

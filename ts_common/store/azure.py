@@ -60,17 +60,35 @@ _CODES: Mapping[str, type[TieredStorageError]] = {
     "AuthenticationFailed": AccessDenied,
     "AuthorizationFailure": AccessDenied,
     "AuthorizationPermissionMismatch": AccessDenied,
+    "AuthorizationProtocolMismatch": AccessDenied,
+    "AuthorizationResourceTypeMismatch": AccessDenied,
+    "AuthorizationServiceMismatch": AccessDenied,
+    "AuthorizationSourceIPMismatch": AccessDenied,
     "InsufficientAccountPermissions": AccessDenied,
+    "InvalidAuthenticationInfo": AccessDenied,
+    "KeyBasedAuthenticationNotPermitted": AccessDenied,
+    "NoAuthenticationInformation": AccessDenied,
     "BlobArchived": OperatorError,
     "BlobImmutableDueToPolicy": OperatorError,
 }
-_WHO = (
-    "allow this identity: the key or SAS is not of this account or has expired, this machine's clock is wrong, or the "
-    "account's firewall does not let it in"
-)
+_RENEW = "the token or the SAS is not valid, or has expired: renew it, and look at the tenant and the account"
+# https://learn.microsoft.com/rest/api/storageservices/common-rest-api-error-codes
+# The emulator answers a wrong key with AuthorizationFailure.
 _WAYS_OUT = {
-    "AuthenticationFailed": _WHO,
-    "AuthorizationFailure": _WHO,
+    "AuthenticationFailed": (
+        "the account's key or the SAS is wrong or has expired, or this machine's clock is wrong: set the key or the "
+        "SAS anew, and the clock (NTP)"
+    ),
+    "AuthorizationFailure": (
+        "the account's firewall does not allow this machine, a SAS lacks the right, or the key is wrong: look at the "
+        "account's network rules, then at the key or the SAS"
+    ),
+    "AuthorizationProtocolMismatch": "the SAS demands https://",
+    "AuthorizationSourceIPMismatch": "the SAS does not allow this machine's address",
+    "InvalidAuthenticationInfo": _RENEW,
+    "KeyBasedAuthenticationNotPermitted": "the account takes no keys: unset AZURE_STORAGE_KEY and use Entra ID",
+    "NoAuthenticationInformation": "the request has no credentials: set AZURE_STORAGE_KEY, a SAS, or use Entra ID",
+    "401": _RENEW,
     "BlobArchived": "the blob lies in the archive tier: rehydrate it first",
     "BlobImmutableDueToPolicy": "an immutability policy holds what is written over and over (offset.wm): drop it",
 }
@@ -95,11 +113,14 @@ class AzureService(Service):
     codes = _CODES
     ways_out = _WAYS_OUT
     permissions = _PERMISSIONS
+    credentials = "the account's key, the SAS or the token"
+    look_at_bucket = "there is no such container here: look at its name, and at the account (AZURE_STORAGE_ACCOUNT)"
     suffix_ranges = False
     wants_md5 = True
 
     def __init__(self, container: str, account: Account) -> None:
         self._account = account
+        self.looks_at_clocks = account.key is not None  # a signature of the key covers the time
         self.bucket_url = f"az://{container}"
         self.base_url = account.endpoint
         self._url = f"{account.endpoint}/{container}"

@@ -280,7 +280,7 @@ class FileStore(ObjectStore):
             with suppress(FileNotFoundError, NotADirectoryError):
                 self._root.stat()
             raise BucketMissing(
-                f"{self.location}: no such directory; create it or name another: nothing here creates one"
+                f"{self.location}: there is no such directory here: look at its name, and whether its disk is mounted"
             )
 
     @contextmanager

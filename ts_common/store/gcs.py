@@ -68,10 +68,16 @@ _CODES: Mapping[str, type[TieredStorageError]] = {
     "AccessDenied": AccessDenied,
     "AuthenticationRequired": AccessDenied,
     "forbidden": AccessDenied,
+    "insufficientPermissions": AccessDenied,
 }
+_UNKNOWN = f"the service does not know who asks, or the token has expired: {GIVE}"
 _WAYS_OUT = {
-    "authError": f"allow this identity to be known: {GIVE}",
-    "AuthenticationRequired": f"allow this identity to be known: {GIVE}",
+    "authError": _UNKNOWN,
+    "AuthenticationRequired": _UNKNOWN,
+    "required": _UNKNOWN,
+    "401": _UNKNOWN,
+    "accountDisabled": "the project's account is disabled: look at its billing",
+    "UserProjectMissing": "the bucket is Requester Pays, which is not supported: name another, or switch that off",
 }
 _PERMISSIONS = {
     _OPERATIONS.put: _WRITE,
@@ -95,6 +101,8 @@ class GcsService(Service):
     codes = _CODES
     ways_out = _WAYS_OUT
     permissions = _PERMISSIONS
+    credentials = "the account that the token is of"
+    look_at_bucket = "there is no such bucket: look at its name"
 
     def __init__(self, bucket: str, endpoint: str, token: Callable[[], str] | None) -> None:
         self.bucket_url = f"gs://{bucket}"

@@ -18,10 +18,12 @@ from ts_common.errors import (
     StoreThrottled,
     StoreUnavailable,
     TieredStorageError,
+    WrongClock,
 )
 from ts_common.store.call import Call
 from ts_common.store.contract import ByteRange, Condition, ObjectInfo
 from ts_common.store.http_client import Answer, Request
+from ts_common.store.refusals import is_refused_skew, set_the_clock, skew_of, without_reason
 
 # For answers whose code no service names. A 404 without one may come from a load balancer without a backend.
 _BY_STATUS: dict[int, type[TieredStorageError]] = {
@@ -83,7 +85,10 @@ class Service(ABC):
         bucket_url: for messages and for the proxy's choice, as in `gs://bucket`.
         operations: the service's names.
         codes: what the service's error codes mean.
-        ways_out: what to do about some of them.
+        ways_out: what to do about some of them, or about a status (`"401"`) without a code that is known here.
+        credentials: what proves the identity, for a refusal without a reason: a noun.
+        look_at_bucket: what to do where there is no such bucket.
+        looks_at_clocks: whether requests carry this machine's time, and are refused where it is far from the store's.
         permissions: what an operator has to allow for an operation.
         suffix_ranges: whether a get can ask for the last bytes of an object.
         wants_md5: whether a put carries the MD5 of its body.
@@ -95,6 +100,9 @@ class Service(ABC):
     codes: Mapping[str, type[TieredStorageError]]
     ways_out: Mapping[str, str]
     permissions: Mapping[str, str]
+    credentials: str
+    look_at_bucket: str
+    looks_at_clocks = False
     suffix_ranges = True
     wants_md5 = False
 
@@ -167,10 +175,21 @@ class Service(ABC):
         if kind is ObjectNotFound and call.writes:
             return PreconditionFailed(said)  # a condition on what is not there
         if kind is AccessDenied:
-            way = self.ways_out.get(code) or f"allow this identity {self.permissions[call.operation]}"
-            return AccessDenied(f"{said}; {way}")
+            return self._refusal(answer, call, code, said)
         if kind is BucketMissing:
-            return BucketMissing(f"{said}; create {self.bucket_url} or name another: nothing here creates one")
+            return BucketMissing(f"{said}; {self.look_at_bucket}")
         if kind is None or kind is OperatorError:
             return OperatorError(f"{said}; {self.ways_out.get(code, 'the same request will be refused again')}")
         return CorruptData(f"{said}; nothing was written") if kind is CorruptData else kind(said)
+
+    def _refusal(self, answer: Answer, call: Call, code: str, said: str) -> TieredStorageError:
+        """Our error for a refusal of the identity: what of it is wrong, as far as the service tells."""
+        skew = skew_of(answer.headers.get("date"))
+        if self.looks_at_clocks and is_refused_skew(skew):
+            return WrongClock(f"{said}; {set_the_clock(skew)}")
+        needed = self.permissions[call.operation]
+        if (way := self.ways_out.get(code)) is None and code in self.codes:
+            way = f"allow this identity {needed}"
+        return AccessDenied(
+            f"{said}; {way or self.ways_out.get(str(answer.status)) or without_reason(self.credentials, needed, skew)}"
+        )

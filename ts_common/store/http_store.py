@@ -92,8 +92,7 @@ class HttpStore(ObjectStore):
         if answer.status == 404:
             code, message = self._service.code_of(answer)
             raise BucketMissing(
-                f"{call.operation} {call.target}: {code} (HTTP 404): {message}; create it or name another: nothing "
-                "here creates one"
+                f"{call.operation} {call.target}: {code} (HTTP 404): {message[:500]}; {self._service.look_at_bucket}"
             )
         if answer.status >= 300:
             raise self._service.error(answer, call)

@@ -24,9 +24,15 @@ from ts_common.errors import (
 from ts_common.store.call import Call
 from ts_common.store.http_body import Sent
 from ts_common.store.http_client import Answer, HttpClient, Request
+from ts_common.store.refusals import skew_of, without_reason
 
 _ATTRIBUTE = "user.ts-uploader"
-_ALLOW = "allow this user (HADOOP_USER_NAME, or whoever runs this) to read and write there"
+_RIGHT = "to read there, and an agent also to write"
+_ALLOW = f"allow this user (HADOOP_USER_NAME, or the one who runs this) {_RIGHT}"
+_AUTHENTICATE = (
+    "the NameNode demands authentication (Kerberos or a token), which this driver does not do: name a cluster or a "
+    "gateway with simple authentication"
+)
 _BY_EXCEPTION: Mapping[str, type[TieredStorageError]] = {
     "FileNotFoundException": ObjectNotFound,
     "ParentNotDirectoryException": ObjectNotFound,
@@ -226,14 +232,25 @@ class NameNode:
         except (ValueError, KeyError, TypeError):
             name, message = "", answer.body.decode(errors="replace")[:500]
         told = f"{call.operation} {call.target}: {name} (HTTP {answer.status}): {message}"
-        kind = _BY_EXCEPTION.get(name) or (AccessDenied if answer.status == 401 else None)
+        # Hadoop answers 403 to every IOException that it names; what names none is a gateway's refusal.
+        refused = answer.status == 401 or (answer.status == 403 and not name)
+        kind = _BY_EXCEPTION.get(name) or (AccessDenied if refused else None)
         if kind is AccessDenied and "is not a directory" in message:
             kind = ObjectNotFound
         if kind is AccessDenied:
-            raise AccessDenied(f"{told}; {_ALLOW}")
+            raise AccessDenied(f"{told}; {_way_in(name, answer)}")
         if kind is OperatorError:
             raise OperatorError(f"{told}; the same request will be refused again")
         raise (kind or call.no_answer)(told)
+
+
+def _way_in(name: str, answer: Answer) -> str:
+    """What to do about a refusal of this user."""
+    if name in _BY_EXCEPTION:
+        return _ALLOW
+    if answer.status == 401:
+        return _AUTHENTICATE
+    return without_reason("the user (HADOOP_USER_NAME)", _RIGHT, skew_of(answer.headers.get("date")))
 
 
 def _data_node(answer: Answer, call: Call) -> str:

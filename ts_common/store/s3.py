@@ -26,6 +26,7 @@ from ts_common.errors import (
     OperatorError,
     StoreUnavailable,
     TieredStorageError,
+    WrongClock,
 )
 from ts_common.store.allowance import UNLIMITED, Allowance
 from ts_common.store.arguments import (
@@ -54,7 +55,7 @@ from ts_common.store.contract import (
 from ts_common.store.lifecycle import LifecycleRule
 from ts_common.store.listing import in_byte_order, resume_after
 from ts_common.store.options import NO_OPTIONS, StorageOptions
-from ts_common.store.s3_errors import BY_CODE, needed_permission, status_of, translated
+from ts_common.store.s3_errors import BY_CODE, is_without_reason, needed_permission, status_of, translated
 from ts_common.store.s3_lifecycle import read_rules
 from ts_common.store.s3_shared import SharedClients
 from ts_common.store.s3_writes import check_encrypted, storing_arguments
@@ -110,7 +111,18 @@ class S3Store(ObjectStore):
         self._reads, self._writes = self._clients.reads, self._clients.writes
 
     def check(self) -> None:
-        """HeadBucket."""
+        """HeadBucket. Where that is refused, a listing of one gives the reason, or succeeds below the prefix."""
+        try:
+            self._look_at_bucket()
+        except AccessDenied as refused:
+            if not is_without_reason(refused):
+                raise
+            with translated(self._call("ListObjectsV2", "")):
+                self._reads.list_objects_v2(Bucket=self._bucket, Prefix=self._base, MaxKeys=1)
+            self._bucket_seen = True
+
+    def _look_at_bucket(self) -> None:
+        """HeadBucket alone."""
         with translated(Call("HeadBucket", f"s3://{self._bucket}")):
             self._reads.head_bucket(Bucket=self._bucket)
         self._bucket_seen = True
@@ -214,9 +226,11 @@ class S3Store(ObjectStore):
                 if not self._bucket_seen:
                     # Who may list below a prefix only is refused the bucket, which is there then.
                     with suppress(AccessDenied):
-                        self.check()
+                        self._look_at_bucket()
                     self._bucket_seen = True
                 raise ObjectNotFound(f"{call.operation} {call.target}: no such object") from error
+            if is_without_reason(error):
+                self._tell_refusal(key)
             raise
         call.refuse_page(answer.get("ContentType"))
         with call.understood():
@@ -314,8 +328,21 @@ class S3Store(ObjectStore):
     def _tell_missing_bucket(self) -> None:
         """Raises BucketMissing if that is so, and nothing else."""
         try:
-            self.check()
+            self._look_at_bucket()
         except BucketMissing:
+            raise
+        except TieredStorageError:
+            return
+
+    def _tell_refusal(self, key: str) -> None:
+        """Raises what a GET of the object's first byte is refused with; nothing where it is not refused.
+
+        The answer to a HEAD has no body, and so no reason.
+        """
+        try:
+            with translated(self._call("GetObject", key)):
+                self._reads.get_object(Bucket=self._bucket, Key=self._base + key, Range="bytes=0-0")["Body"].close()
+        except (AccessDenied, WrongClock):
             raise
         except TieredStorageError:
             return

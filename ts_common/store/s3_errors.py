@@ -7,10 +7,8 @@ A connection that never came about had no effect either way.
 """
 
 import os
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 from botocore import exceptions as sdk
@@ -26,9 +24,11 @@ from ts_common.errors import (
     StoreThrottled,
     StoreUnavailable,
     TieredStorageError,
+    WrongClock,
 )
 from ts_common.store.call import Call
 from ts_common.store.http_client import never_connected
+from ts_common.store.refusals import is_refused_skew, set_the_clock, skew_of, without_reason
 
 READ = "s3:GetObject on the key, and s3:ListBucket on the bucket: without that S3 answers 403 for absent keys"
 NEEDED_PERMISSION = {
@@ -48,8 +48,10 @@ CHECK_ROLE = (
     "storage.service.endpoint.s3.role.arn cannot be assumed: allow this identity sts:AssumeRole on it, and look at its "
     "trust policy (external.id?)"
 )
+LOOK_AT_BUCKET = "there is no such bucket here: look at its name, and at the endpoint (AWS_ENDPOINT_URL_S3, region)"
 WAY_OUT = {
     "InvalidAccessKeyId": "the store does not know this access key: " + GIVE_CREDENTIALS,
+    "InvalidClientTokenId": "the store does not know this access key: " + GIVE_CREDENTIALS,
     "SignatureDoesNotMatch": "the secret key is not the one of this access key, or a proxy rewrites the Host header",
     "ExpiredToken": "the credentials have expired: renew them",
     "InvalidToken": "the session token is not valid: renew the credentials",
@@ -96,8 +98,6 @@ BY_STATUS: dict[int, type[TieredStorageError]] = {
 UNDECIDED_STATUS = {408, 409}
 UNDECIDED_CODES = {"RequestTimeout", "ConditionalRequestConflict", "OperationAborted"}
 
-# S3 refuses every request that is signed fifteen minutes from its own time, whoever signs it.
-_REFUSED_SKEW_SECONDS = 14 * 60.0
 _SKEWED = "RequestTimeTooSkewed"
 
 NEVER_CONNECTED = (sdk.EndpointConnectionError, sdk.ConnectTimeoutError)
@@ -196,12 +196,13 @@ def _answered(error: sdk.ClientError, call: Call) -> TieredStorageError:
     request_id = error.response.get("ResponseMetadata", {}).get("RequestId", "none")
     asked = call.operation if error.operation_name != ASSUME_ROLE else f"{ASSUME_ROLE} for {call.operation}"
     said = f"{asked} {call.target}: {code} (HTTP {status}, request id {request_id}): {answer.get('Message', '')}"
-    if clock := _wrong_clock(error, code, status):
-        return StoreUnavailable(f"{said}; {clock}")  # the request is refused at the door, and the clock will be set
+    skew = skew_of(error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date"))
+    if code == _SKEWED or (status in {401, 403} and is_refused_skew(skew)):  # the answer to a HEAD has only its date
+        return WrongClock(f"{said}; {set_the_clock(skew)}")  # the request is refused at the door
     if error.operation_name == ASSUME_ROLE:  # asked before the request, which never went out
         if status >= 500 or BY_CODE.get(code) is StoreThrottled:
             return StoreUnavailable(f"{said}: no role for {call.target}")
-        return AccessDenied(f"{said}; {CHECK_ROLE}")
+        return AccessDenied(f"{said}; {WAY_OUT.get(code, CHECK_ROLE)}")
     if code in UNDECIDED_CODES or status in UNDECIDED_STATUS:
         return call.no_answer(said)
     kind = BY_CODE.get(code) or BY_STATUS.get(status)
@@ -215,35 +216,27 @@ def _answered(error: sdk.ClientError, call: Call) -> TieredStorageError:
         # S3 answers an If-Match over nothing this way.
         return PreconditionFailed(said)
     if kind is AccessDenied:
-        bare = (
-            "a HEAD is refused without a reason: look at the access key and its secret, and "
-            if code == str(status)
-            else ""
-        )
-        return AccessDenied(f"{said}; {WAY_OUT.get(code) or f'{bare}allow this identity {needed_permission(call)}'}")
+        return AccessDenied(f"{said}; {_way_in(code, call, skew)}")
     if kind is BucketMissing:
-        return BucketMissing(f"{said}; create the bucket or name another: nothing here creates one")
+        return BucketMissing(f"{said}; {LOOK_AT_BUCKET}")
     if kind is None or kind is OperatorError:
         return OperatorError(f"{said}; {WAY_OUT.get(code, 'the same request will be refused again')}")
     return kind(said)
 
 
-def _wrong_clock(error: sdk.ClientError, code: str, status: int) -> str | None:
-    """What to do about a refusal that this machine's clock explains; None for any other answer.
+def is_without_reason(error: TieredStorageError) -> bool:
+    """Whether a refusal of the identity came as the answer to a HEAD does, without a code."""
+    cause = error.__cause__
+    if not isinstance(error, AccessDenied) or not isinstance(cause, sdk.ClientError):
+        return False
+    return cause.response.get("Error", {}).get("Code", "") in {"", str(status_of(cause)), "Unknown"}
 
-    The answer to a HEAD has no code, but every answer has a date.
-    """
-    headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
-    try:
-        skew = time.time() - parsedate_to_datetime(headers["date"]).timestamp()
-    except (KeyError, TypeError, ValueError):
-        skew = None
-    if code != _SKEWED and not (status in {401, 403} and skew is not None and abs(skew) >= _REFUSED_SKEW_SECONDS):
-        return None
-    if skew is None:
-        return "this machine's clock and the store's differ too much: set the clock (NTP)"
-    side = "ahead of" if skew > 0 else "behind"
-    return f"this machine's clock is {abs(skew):.0f} s {side} the store's: set the clock (NTP)"
+
+def _way_in(code: str, call: Call, skew: float | None) -> str:
+    """What to do about a refusal of the identity."""
+    if code == "AccessDenied":
+        return f"allow this identity {needed_permission(call)}"
+    return WAY_OUT.get(code) or without_reason("the access key and its secret", needed_permission(call), skew)
 
 
 def needed_permission(call: Call) -> str:

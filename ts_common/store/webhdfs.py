@@ -107,7 +107,7 @@ class WebHdfsStore(ObjectStore):
             is_directory = False
         if not is_directory:
             raise BucketMissing(
-                f"{self.location}: no such directory; create it or name another: nothing here creates one"
+                f"{self.location}: there is no such directory here: look at its name, and at the NameNode's"
             )
 
     def put(
