@@ -22,6 +22,7 @@ from ts_uploader import findings
 from ts_uploader.agent import Agent
 from ts_uploader.arenas import bound_arenas
 from ts_uploader.environment import Environment, EnvironmentProvider, ServerPropertiesEnvironment
+from ts_uploader.environment_file import DEFAULT, read_unit_environment
 from ts_uploader.findings import exit_code
 from ts_uploader.priority import step_back
 
@@ -89,20 +90,38 @@ def check(
     server_properties: _ServerProperties = None,
     cluster_id: _ClusterId = None,
     environment_provider: _EnvironmentProvider = None,
+    environment_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="The unit's environment file, - for standard input; its variables, and the options in "
+            "TS_UPLOADER_ARGUMENTS, count where the command line does not give them.  "
+            f"[default: {DEFAULT}, if it can be read]"
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="End with 1 where there are warnings.")] = False,
 ) -> None:
     """Look at everything that an agent needs, and tell all that is found at once; nothing is shipped."""
     bound_arenas()
     configure_logs(LogFormat.TEXT, logging.CRITICAL)  # what is worth saying is among the findings
+    unit = read_unit_environment(environment_file, _options_of_run())
+    os.environ.update(unit.variables)  # as systemd does, before anything looks for credentials
+    broker = server_properties or unit.server_properties(os.environ)
+    cluster_id = cluster_id or unit.arguments.get("cluster_id")
+    provider = environment_provider or unit.arguments.get("environment_provider")
 
     def load() -> Environment:
-        return _surroundings(server_properties, cluster_id, environment_provider)
+        return _surroundings(broker, cluster_id, provider)
 
-    found = checks.check(load, config_dir, cluster_id)
+    found = [*unit.findings, *checks.check(load, config_dir, cluster_id)]
     code = exit_code(found, strict=strict)
     print(findings.as_json(found, code) if as_json else findings.as_text(found), end="")  # noqa: T201
     raise typer.Exit(code)
+
+
+def _options_of_run() -> list[str]:
+    run_command = typer.main.get_command(app).commands["run"]  # type: ignore[attr-defined]  # it is a group
+    return [name for parameter in run_command.params for name in parameter.opts if name.startswith("--")]
 
 
 def _surroundings(

@@ -24,7 +24,7 @@ def reference_page() -> str:
         "| code | meaning |",
         "| --- | --- |",
         "| 0 | stopped by SIGTERM or SIGINT |",
-        "| 2 | refused: somebody must act, and the message says on what; nothing was written |",
+        "| 2 | refused: no waiting mends it, and the message says what does; nothing was written |",
         "| 75 | the store did not answer at the start, or another program listens on the HTTP address; nothing was "
         "written, and a supervisor should start it again |",
         "| 70 | ended by an error that is not the user's; a supervisor should start the agent again |",
@@ -37,6 +37,8 @@ def reference_page() -> str:
         "| 1 | with `--strict`: there are warnings |",
         "| 2 | somebody must act, and the findings say on what |",
         "| 75 | a store or the source of leadership did not answer: ask again |",
+        "",
+        "Which condition ends `check` and `run` with which code: [deploy.md](deploy.md#exit-codes).",
     ]
     return "\n".join(lines) + "\n"
 
