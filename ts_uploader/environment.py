@@ -20,6 +20,7 @@ from ts_uploader.retention import BrokerDefaults
 log = structlog.get_logger()
 
 META_PROPERTIES = "meta.properties"
+_IDS = ("node.id", "broker.id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,9 @@ class ServerPropertiesEnvironment(EnvironmentProvider):
         failed = _unreadable(log_dirs)
         if len(failed) == len(log_dirs):
             problems += failed
-        meta = _read_meta(log_dirs)
+        metas = _read_metas(log_dirs)
+        problems += _contradictions(properties, metas)
+        meta = next(iter(metas.values()), {})
         cluster_id = self.cluster_id or meta.get("cluster.id", "")
         if not cluster_id:
             problems.append(f"no {META_PROPERTIES} in log.dirs names a cluster.id; give one with --cluster-id")
@@ -137,7 +140,38 @@ class ServerPropertiesEnvironment(EnvironmentProvider):
 def _broker_id(properties: Mapping[str, str], meta: Mapping[str, str]) -> int | None:
     # A broker.id of -1 asks the broker to generate one, which it then keeps in meta.properties.
     candidates = (properties.get("node.id"), properties.get("broker.id"), meta.get("node.id"), meta.get("broker.id"))
-    return next((int(text) for text in candidates if text and text.strip().isdigit()), None)
+    return next((number for text in candidates if (number := _id(text)) is not None), None)
+
+
+def _id(text: str | None) -> int | None:
+    """An id that somebody gave, or that the broker generated; None for none and for -1, which asks for one."""
+    text = (text or "").strip()
+    return int(text) if text.isascii() and text.isdecimal() else None
+
+
+def _contradictions(properties: Mapping[str, str], metas: Mapping[Path, Mapping[str, str]]) -> list[str]:
+    """What Kafka itself refuses to start with: another broker's disk, or the disks of two brokers or clusters.
+
+    A disk that was moved would let the agent ship one broker's segments in another one's name.
+    """
+    problems = []
+    # Where each id is first said: it is the broker's, and whoever says another contradicts.
+    said = [(f"{name}={number}", number) for name in _IDS if (number := _id(properties.get(name))) is not None]
+    clusters: list[tuple[str, str]] = []
+    for log_dir, meta in metas.items():
+        where = f"in {log_dir / META_PROPERTIES}"
+        said += [(f"{name}={number} {where}", number) for name in _IDS if (number := _id(meta.get(name))) is not None]
+        if cluster := meta.get("cluster.id", "").strip():
+            clusters.append((f"cluster.id={cluster} {where}", cluster))
+    for found in (said, clusters):
+        first = next(iter(found), None)
+        others = [text for text, value in found if first is not None and value != first[1]]
+        if first is not None and others:
+            problems.append(
+                f"{first[0]}, but {' and '.join(others)}: Kafka does not start so. Is this another broker's file, or "
+                "another broker's disk? Name the file and the log.dirs of one broker"
+            )
+    return problems
 
 
 def _unreadable(log_dirs: tuple[Path, ...]) -> list[str]:
@@ -151,15 +185,17 @@ def _unreadable(log_dirs: tuple[Path, ...]) -> list[str]:
     return problems
 
 
-def _read_meta(log_dirs: tuple[Path, ...]) -> dict[str, str]:
+def _read_metas(log_dirs: tuple[Path, ...]) -> dict[Path, dict[str, str]]:
+    """The `meta.properties` of each log dir that has one; one that cannot be read says nothing."""
+    metas = {}
     for log_dir in log_dirs:
         try:
             found = _read(log_dir / META_PROPERTIES)
         except ConfigurationError:
             continue
         if found:
-            return found
-    return {}
+            metas[log_dir] = found
+    return metas
 
 
 def _read(path: Path) -> dict[str, str] | None:

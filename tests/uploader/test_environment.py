@@ -102,3 +102,35 @@ def test_no_log_dir_that_can_be_read_is_an_error(tmp_path: Path) -> None:
     assert refused.value.problems == tuple(
         f"log.dirs: {tmp_path / name} cannot be read: No such file or directory" for name in "bc"
     )
+
+
+@pytest.mark.parametrize(
+    ("own", "metas", "named"),
+    [
+        ("broker.id=2", ["broker.id=1"], ["broker.id=2", "broker.id=1"]),
+        ("process.roles=broker\nnode.id=2", ["node.id=1"], ["node.id=2", "node.id=1"]),
+        ("node.id=1\nbroker.id=2", [], ["node.id=1", "broker.id=2"]),
+        ("broker.id=1", ["broker.id=1", "broker.id=3"], ["broker.id=1", "broker.id=3"]),
+        ("broker.id=-1", ["broker.id=1", "broker.id=3"], ["broker.id=1", "broker.id=3"]),
+        ("broker.id=1", ["cluster.id=a", "cluster.id=b"], ["cluster.id=a", "cluster.id=b"]),
+    ],
+)
+def test_a_disk_of_another_broker_is_refused(tmp_path: Path, own: str, metas: list[str], named: list[str]) -> None:
+    """As Kafka refuses to start with it: both ids are named, and where they stand."""
+    dirs = [log_dir(tmp_path, str(number), f"cluster.id=xyz\n{meta}\n") for number, meta in enumerate(metas)]
+    dirs = dirs or [log_dir(tmp_path, "a", "cluster.id=xyz\n")]
+    text = f"{own}\nzookeeper.connect=z:2181\nlog.dirs={','.join(map(str, dirs))}\n"
+    with pytest.raises(ConfigurationError, match="Kafka does not start so") as raised:
+        ServerPropertiesEnvironment(broker_file(tmp_path, text), "prod").load()
+    (problem,) = raised.value.problems
+    for expected in (*named, *(str(path / "meta.properties") for path in dirs[1:])):
+        assert expected in problem
+
+
+@pytest.mark.parametrize(("own", "meta"), [("broker.id=-1", "broker.id=1001"), ("node.id=1\nbroker.id=1", "node.id=1")])
+def test_ids_that_agree_are_taken(tmp_path: Path, own: str, meta: str) -> None:
+    """One that the broker generated, and one that is given under both names; a disk without the file says nothing."""
+    dirs = [log_dir(tmp_path, "a"), log_dir(tmp_path, "b", f"cluster.id=xyz\n{meta}\n")]
+    text = f"{own}\nzookeeper.connect=z:2181\nlog.dirs={','.join(map(str, dirs))}\n"
+    loaded = ServerPropertiesEnvironment(broker_file(tmp_path, text), None).load()
+    assert loaded.broker_id == int(meta.partition("=")[2])
