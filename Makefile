@@ -64,6 +64,9 @@ lock: $(READY)
 	  $(BIN)/uv pip compile -q pyproject.toml --extra $$extra --generate-hashes --no-emit-index-url \
 	    --no-emit-find-links --no-header --python-version 3.11 --universal -o requirements/$$extra.txt || exit 1; \
 	done
+	$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'])" | \
+	  $(BIN)/uv pip compile -q - --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
+	    --python-version 3.11 --universal -o requirements/build.txt
 
 setup: $(READY)
 	@deploy/need-java

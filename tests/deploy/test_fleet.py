@@ -8,8 +8,9 @@ import pytest
 from tests.deploy.fleet import WELL, Fleet
 
 UPGRADED = [
+    "pip install --require-hashes -r requirements/build.txt",
     "pip install --require-hashes -r requirements/agent.txt",
-    "pip install --no-deps .",
+    "pip install --no-deps --no-build-isolation .",
     "ts-uploader check /etc/ts-uploader/conf --server-properties /srv/kafka/server.properties --cluster-id prod",
     "systemctl daemon-reload",
     "systemctl restart ts-uploader",
@@ -131,8 +132,8 @@ def test_what_gets_a_stores_tokens_comes_along(
         (host.opt / "0.1.0/lib/python3.11/site-packages" / name).mkdir(parents=True)
     ended = fleet.roll_out(*asked)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    pip = [f"pip install --require-hashes -r requirements/{name}.txt" for name in installed]
-    assert host.done[: len(pip) + 1] == [*pip, "pip install --no-deps ."]
+    pip = [f"pip install --require-hashes -r requirements/{name}.txt" for name in ("build", *installed)]
+    assert host.done[: len(pip) + 1] == [*pip, "pip install --no-deps --no-build-isolation ."]
 
 
 def test_a_release_in_use_that_was_installed_by_hand_is_not_removed(tmp_path: Path) -> None:

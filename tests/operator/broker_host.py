@@ -33,8 +33,8 @@ _PIP = """\
 #!/bin/bash
 case "$*" in
   "install --require-hashes -r requirements/"*.txt) test -s "$4" ;;
-  "install --no-deps .") test -e pyproject.toml && cp "$TEST_PROGRAM" "$(dirname "$0")/ts-uploader" \
-    && cp "$TEST_PROGRAM.tsctl" "$(dirname "$0")/tsctl" ;;
+  "install --no-deps --no-build-isolation .") test -e pyproject.toml \
+    && cp "$TEST_PROGRAM" "$(dirname "$0")/ts-uploader" && cp "$TEST_PROGRAM.tsctl" "$(dirname "$0")/tsctl" ;;
   *) exit 64 ;;
 esac
 """

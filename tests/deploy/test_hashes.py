@@ -1,0 +1,36 @@
+"""Nothing is installed on a broker's host that no hash holds, what builds the release among it."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[2]
+INSTALLING = [
+    *(CHECKOUT / "docs").glob("*.md"),
+    CHECKOUT / "README.md",
+    CHECKOUT / "Makefile",
+    CHECKOUT / "deploy" / "Dockerfile",
+    CHECKOUT / "deploy" / "fleet" / "on-host",
+]
+_INSTALLS = re.compile(r"\bpip\S* (?:install|wheel) [^\n`|&;]*")
+
+
+@pytest.mark.parametrize("file", INSTALLING, ids=lambda file: file.name)
+def test_every_installation_is_held_by_hashes_or_fetches_nothing(file: Path) -> None:
+    """A build in isolation would fetch setuptools from the index, whatever it is by then."""
+    for command in _INSTALLS.findall(file.read_text()):
+        words = command.split()
+        if "--require-hashes" in words or "'ts-uploader[" in command:
+            continue
+        assert "--no-deps" in words, command
+        assert "--no-build-isolation" in words or ".whl" in command, command
+
+
+def test_what_builds_a_release_is_locked() -> None:
+    """What pyproject.toml names, with hashes, and nothing else."""
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
+    locked = (CHECKOUT / "requirements" / "build.txt").read_text()
+    assert re.findall(r"^(\S+==\S+)", locked, re.MULTILINE) == project["build-system"]["requires"]
+    assert locked.count("--hash=sha256:") >= len(project["build-system"]["requires"])
