@@ -66,15 +66,16 @@ def complaints(url: str, directory: Path) -> list[str]:
     return [line for line in ended.stderr.splitlines() if "CONSOLE" in line and "favicon" not in line]
 
 
-def open_page(page: Path, directory: Path) -> str:
+def open_page(page: Path, directory: Path, *options: str) -> str:
     """The document of a file after its scripts ran, as HTML; nothing but the file can be reached.
 
     Args:
         page: the file.
         directory: for the browser's own files.
+        options: further ones of the browser.
     """
     nowhere = "--host-resolver-rules=MAP * ~NOTFOUND"
-    return _chromium(directory, nowhere, "--window-size=1200,1600", "--dump-dom", page.as_uri()).stdout
+    return _chromium(directory, nowhere, "--window-size=1200,1600", *options, "--dump-dom", page.as_uri()).stdout
 
 
 def without_scripts(document: str) -> str:

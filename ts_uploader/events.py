@@ -409,7 +409,7 @@ class Shipped(Task):
         end: end of its coverage.
         epochs: (epoch, first offset) wherever the epoch changes; -1 for batches of an old magic.
         last_stable_offset: at `end`, by the producer snapshot there; None without one.
-        bytes_sent: to the store; 0 where the store had it already.
+        bytes_sent: to the store; 0 also for a segment without bytes.
         files_sent: likewise: the `.log` and its indexes.
         closed_at: when the broker closed it, seconds since the epoch; None where its files do not say.
         variants_below: as in the task.

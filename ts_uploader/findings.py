@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from ts_common.printable import printable
 from ts_common.redaction import redacted
+from ts_common.wording import counted
 
 EXIT_FINE = 0
 EXIT_WARNINGS = 1
@@ -100,8 +101,13 @@ def as_text(findings: Sequence[Finding]) -> str:
         if finding.way_out:
             lines.append(f"{'':<11}-> {finding.way_out}")
     counts = [(sum(f.severity is severity for f in findings), severity) for severity in reversed(Severity)]
-    lines.append(", ".join(f"{count} {severity}" for count, severity in counts if count))
+    lines.append(", ".join(_counted(count, severity) for count, severity in counts if count))
     return "\n".join(lines) + "\n"
+
+
+def _counted(count: int, severity: Severity) -> str:
+    adjectives = {Severity.OK, Severity.UNANSWERED}
+    return f"{count} {severity}" if severity in adjectives else counted(count, severity)
 
 
 def as_json(findings: Sequence[Finding], code: int) -> str:

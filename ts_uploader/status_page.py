@@ -11,6 +11,7 @@ from html import escape
 
 from ts_common.model import TopicPartition
 from ts_common.printable import printable
+from ts_common.wording import counted
 from ts_uploader.backlog import Backlog
 from ts_uploader.status import Look, PartitionStatus, Status, Totals
 from ts_uploader.waiting import WAIT_REASONS
@@ -25,6 +26,7 @@ _MISSING = {
     "log_dirs": "the log dirs have not been read yet",
     "leadership": "the source of leadership has not answered yet",
 }
+_WAITING = {"uploads": "upload", "commits": "commit", "questions": "store request"}
 _STYLE = """
 :root{color-scheme:light dark;--ink:#1b1f24;--soft:#5a6370;--ground:#fff;--line:#d8dde3;--bad:#b3261e;--warn:#8a5a00;
 --good:#1a6b3a;--tint:#f5f7f9}
@@ -42,7 +44,7 @@ dl div{background:var(--tint);border:1px solid var(--line);border-radius:.4rem;p
 dt{color:var(--soft);font-size:.85rem}dd{margin:0;font-size:1.1rem;font-variant-numeric:tabular-nums}
 table{border-collapse:collapse;width:100%;font-size:.92rem}
 th,td{text-align:left;padding:.35rem .6rem .35rem 0;border-bottom:1px solid var(--line);vertical-align:top;
-overflow-wrap:anywhere}
+overflow-wrap:anywhere}td.short{overflow-wrap:break-word}
 th{color:var(--soft);font-weight:500;white-space:nowrap}td:first-child{min-width:8rem}td.number{font-variant-numeric:tabular-nums;white-space:nowrap}
 @media(max-width:44rem){thead{display:none}table,tbody,tr,td{display:block}
 tr{border:1px solid var(--line);border-radius:.4rem;padding:.4rem .6rem;margin:.5rem 0;background:var(--tint)}
@@ -57,8 +59,14 @@ def status_page(status: Status) -> Iterator[bytes]:
     """The page as HTML in UTF-8, in pieces."""
     backlog, look = status.backlog(), status.look()
     totals, worst = status.worst(backlog, WORST)
-    yield "".join([*_head(look), *_verdict(look, totals), *_errors(look)]).encode()
+    # Errors of a moment ago that stand in nobody's way come last.
+    in_the_way = any(True for _ in _troubles(look, totals))
+    yield "".join(
+        [*_head(look), *_verdict(look, totals), *(_errors(look, "Last errors") if in_the_way else ())]
+    ).encode()
     yield "".join([*_totals(look, totals), *_partitions(worst, totals), *_works(look)]).encode()
+    if not in_the_way:
+        yield "".join(_errors(look, "Earlier errors")).encode()
     yield "".join(_foot(look, backlog)).encode()
 
 
@@ -66,9 +74,10 @@ def _head(look: Look) -> Iterable[str]:
     name = f"Broker {look.broker} of {look.cluster}"
     yield '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
     yield '<meta name="viewport" content="width=device-width,initial-scale=1">'
+    yield '<meta http-equiv="refresh" content="60">'
     yield f"<title>{_escape(name)}: ts-uploader</title><style>{_STYLE}</style></head>\n<body>"
     yield f"<h1>{_escape(name)}</h1>\n"
-    yield f'<p class="soft">as of {_clock(look.now)}; <a href="/">look again</a></p>\n'
+    yield f'<p class="soft">as of {_clock(look.now)}, refreshed every 60 s. <a href="/">Refresh</a></p>\n'
 
 
 def _verdict(look: Look, totals: Totals) -> Iterable[str]:
@@ -91,11 +100,11 @@ def _troubles(look: Look, totals: Totals) -> Iterator[str]:
         since = _span(time.monotonic() - work.moved_at)
         yield f"Thread {work.thread} has stood still for {since} ({work.operation}{_whose(work.partition)})."
     if totals.holes:
-        yield f"{_count(totals.holes, 'partition')}: nothing that the broker still holds continues what is shipped."
+        yield f"{counted(totals.holes, 'partition')}: nothing that the broker still holds continues what is shipped."
     if totals.urgent:
-        yield f"{_count(totals.urgent, 'partition')}: less than half of the retention is left for what is not shipped."
+        yield f"{counted(totals.urgent, 'partition')}: less than half of the retention is left for what is not shipped."
     for reason, (partition, stuck) in look.stuck_partitions.longest_by_reason().items():
-        count = _count(look.stuck_partitions.counts()[reason], "partition")
+        count = counted(look.stuck_partitions.counts()[reason], "partition")
         yield (
             f"{count} stuck: {WAIT_REASONS[reason]}. The agent has committed nothing of {partition} for "
             f"{_span(stuck.seconds)}."
@@ -106,34 +115,34 @@ def _troubles(look: Look, totals: Totals) -> Iterator[str]:
     if look.answered["leadership"] and not look.leadership_connected:
         yield "Leadership is unknown: its source is away, and no new partition is taken up."
     if totals.waiting:
-        yield f"{_count(totals.waiting, 'partition')}: something has to be known before anything can go (see below)."
+        yield f"{counted(totals.waiting, 'partition')}: something has to be known before anything can go (see below)."
     if look.request_limit is not None:
         yield f"A store asks for fewer requests: {look.request_limit:.0f} in a second are made."
 
 
-def _errors(look: Look) -> Iterable[str]:
+def _errors(look: Look, heading: str) -> Iterable[str]:
     if not look.errors:
         return
-    yield "<h2>Last errors</h2>\n<table><thead><tr><th>Partition</th><th>When</th><th>What</th><th>Message</th></tr>"
+    yield f"<h2>{heading}</h2>\n<table><thead><tr><th>Partition</th><th>When</th><th>What</th><th>Message</th></tr>"
     yield "</thead><tbody>\n"
     for error in look.errors[:_ERRORS]:
         times = f", {error.times} times" if error.times > 1 else ""
         ago = _span(max(0.0, look.now - error.time))
         message = error.message if len(error.message) <= _MESSAGE else f"{error.message[:_MESSAGE]} ..."
-        yield f"<tr>{_cell('Partition', error.partition)}{_cell('When', f'{ago} ago')}"
-        yield f"{_cell('What', error.operation + times)}{_cell('Message', message)}</tr>\n"
+        yield f"<tr>{_cell('Partition', error.partition)}{_cell('When', f'{ago} ago', 'number')}"
+        yield f"{_cell('What', error.operation + times, 'short')}{_cell('Message', message)}</tr>\n"
     yield "</tbody></table>\n"
 
 
 def _totals(look: Look, totals: Totals) -> Iterable[str]:
-    queues = ", ".join(f"{count} {kind}" for kind, count in look.queues.items() if count)
+    queues = ", ".join(counted(count, _WAITING.get(kind, kind)) for kind, count in look.queues.items() if count)
     limit = "none" if look.upload_limit is None else f"{_bytes(look.upload_limit)}/s"
     facts = {
         "Partitions led": f"{totals.partitions:,}",
         "Not shipped yet": _bytes(totals.unshipped_bytes),
         "Closed segments not shipped": f"{totals.unshipped_segments:,}",
         "Offsets behind": f"{totals.lag_offsets:,}",
-        "Queue": queues or "empty",
+        "Tasks that wait": queues or "none",
         "Upload limit": limit,
     }
     items = "".join(f"<div><dt>{_escape(name)}</dt><dd>{_escape(value)}</dd></div>" for name, value in facts.items())
@@ -151,7 +160,7 @@ def _partitions(worst: list[PartitionStatus], totals: Totals) -> Iterable[str]:
     for one in worst:
         kind, trouble = _trouble(one)
         waits = one.unshipped_segments > 0
-        segments = _count(one.unshipped_segments, "segment")
+        segments = counted(one.unshipped_segments, "segment")
         cells = (
             _cell(names[0], f"{one.topic}-{one.partition}"),
             _cell(names[1], trouble, kind),
@@ -159,7 +168,7 @@ def _partitions(worst: list[PartitionStatus], totals: Totals) -> Iterable[str]:
             _cell(names[3], _span(one.oldest_unshipped_age_seconds) if waits else "\N{EN DASH}", "number"),
             _cell(names[4], f"{_bytes(one.unshipped_bytes)}, {segments}" if waits else "nothing", "number"),
             _cell(names[5], _number(one.lag_offsets), "number"),
-            _cell(names[6], _number(one.next_offset), "number"),
+            _cell(names[6], "unknown" if one.next_offset is None else str(one.next_offset), "number"),
         )
         yield f"<tr>{''.join(cells)}</tr>\n"
     yield "</tbody></table>\n"
@@ -212,10 +221,6 @@ def _cell(name: str, text: str, kind: str = "") -> str:
 
 def _whose(partition: TopicPartition) -> str:
     return f" {partition}" if partition.topic else ""
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _number(number: int | None) -> str:

@@ -184,7 +184,7 @@ class Performer:
         return Failed(task.partition, task.generation, task.reign, base, operation, reason)
 
     def _count(self, shipped: Shipped) -> None:
-        self._metrics.segments.labels("sent" if shipped.bytes_sent else "found").inc()
+        self._metrics.segments.labels("sent" if shipped.files_sent else "found").inc()
         self._metrics.bytes.inc(shipped.bytes_sent)
         self._metrics.files.inc(shipped.files_sent)
         self._metrics.upload_seconds.observe(shipped.seconds)
@@ -195,7 +195,7 @@ class Performer:
             "bytes": shipped.bytes_sent,
             "seconds": round(shipped.seconds, 3),
         }
-        log.info("shipped" if shipped.bytes_sent else "found in the store", **facts)
+        log.info("shipped" if shipped.files_sent else "found in the store", **facts)
         if shipped.late:
             self._metrics.late_segments.inc()
             log.warning("shipped late: tombstones or transaction markers may be missing in it", **facts)

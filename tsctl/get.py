@@ -34,6 +34,7 @@ from ts_common.plan import Hole, ReadRange
 from ts_common.segment_metadata import known_crc32c
 from ts_common.store.contract import ObjectStore
 from ts_common.view import PartitionView, open_view
+from ts_common.wording import counted
 from tsctl.archive import (
     SOURCE,
     ClusterOption,
@@ -129,7 +130,7 @@ def get(
         output.document({"cluster": name.keys.cluster, "partitions": written})
     for one in wanted:
         count = sum(copy.segment.size for copy in one.copies)
-        output.text(f"{directory / str(one.view.partition)}: {len(one.copies)} segments, {size(count)}")
+        output.text(f"{directory / str(one.view.partition)}: {counted(len(one.copies), 'segment')}, {size(count)}")
     if not is_whole:
         raise typer.Exit(ExitCode.FOUND)
 

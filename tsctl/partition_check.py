@@ -13,6 +13,7 @@ from ts_common.plan import Hole
 from ts_common.small_objects import GAP_BYTES, get_small
 from ts_common.store.contract import ObjectStore
 from ts_common.view import PartitionView, open_view
+from ts_common.wording import counted
 from tsctl.copies import Overlap, first_difference, overlaps_of
 from tsctl.coverage import Coverage, coverage_of, live_end
 from tsctl.findings import (
@@ -109,7 +110,8 @@ def _commit(listing: PartitionListing, view: PartitionView, where: str, old: flo
     if commit is None:
         written = min(listing.modified.values(), default=old)
         if catalog.segments and written < old:
-            detail = f"{len(catalog.segments)} segments, the oldest object written {_ago(old, written)}, and no commit"
+            count = counted(len(catalog.segments), "segment")
+            detail = f"{count}, the oldest object written {_ago(old, written)}, and no commit"
             yield Finding(NO_COMMIT, where, detail, keys.commit, catalog.segments[0].name.base)
         return
     if isinstance(commit, ForeignCommit):
@@ -140,7 +142,7 @@ def _missing(store: ObjectStore, listing: PartitionListing, view: PartitionView,
     for step in view.plan(view.start, view.end):
         if not isinstance(step, Hole):
             continue
-        count = f"{step.end - step.start} offsets"
+        count = counted(step.end - step.start, "offset")
         if step.recorded:
             kind, key, reason = _recorded(store, listing, step)
             yield Finding(kind, where, f"{count}: {reason}", key, step.start, step.end)
@@ -236,7 +238,7 @@ def _without_metadata(
         return
     commit = listing.catalog.commit
     is_java = not isinstance(commit, Commit) or commit.java is not None
-    detail = f"{len(found)} segments, the first of them {found[0].key}"
+    detail = f"{counted(len(found), 'segment')}, the first of them {found[0].key}"
     end = max(copy.end for copy in found)
     yield Finding(JAVA_SEGMENTS if is_java else METADATA_MISSING, where, detail, found[0].key, found[0].base, end)
 

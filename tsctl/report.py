@@ -9,6 +9,7 @@ where it stands in HTML, and in the charts' JSON without a character that could 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date, timedelta
 from html import escape
 from itertools import groupby, pairwise
 from typing import Any, Final
@@ -18,6 +19,7 @@ from plotly.offline import get_plotlyjs
 from plotly.utils import PlotlyJSONEncoder
 
 from ts_common.printable import printable, printable_json
+from ts_common.wording import counted
 from tsctl.coverage import Coverage, Ranges
 from tsctl.findings import Finding, Severity, worst_first
 from tsctl.output import iso, size
@@ -27,6 +29,9 @@ FINDINGS_SHOWN: Final = 2_000  # in the table; the counts are of all
 _RANGES_DRAWN: Final = 400  # of one kind in one partition; more lie too close together to be told apart
 _ROW_PIXELS: Final = 26
 _MILLISECONDS: Final = 1000
+_DAY_MS: Final = 86_400_000
+_FEW_DAYS: Final = 7  # up to which each day has its own label
+_TOP: Final = 44  # pixels above a chart, for its legend and the library's buttons
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,19 @@ _OVERLAP: Final = _Layer("twice in the store", "#2f6f8f", 0.3)
 _DEAD: Final = _Layer("dead tail", "#8a8a8a", 0.18)
 _GAP: Final = _Layer("recorded gap", "#e0a030", 0.72)
 _HOLE: Final = _Layer("hole", "#d00000", 0.72)
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """One kind of mark in a map."""
+
+    name: str
+    colour: str
+    symbol: str
+
+
+_HOLE_MARK: Final = _Mark("hole begins", _HOLE.colour, "triangle-down")
+_DAMAGE_MARK: Final = _Mark("damaged", "#b4500f", "x")
 _LAYERS: Final = (_HELD, _OVERLAP, _DEAD, _GAP, _HOLE)
 
 
@@ -119,7 +137,7 @@ def _verdict(findings: Sequence[Finding], coverages: Sequence[Coverage]) -> str:
         Severity.DAMAGED: "Something is damaged.",
         Severity.DATA_LOSS: "Records are missing.",
     }[worst]
-    offsets = f" {missing:,} offsets in holes, {recorded:,} in recorded gaps." if missing or recorded else ""
+    offsets = f" {counted(missing, 'offset')} in holes, {recorded:,} in recorded gaps." if missing or recorded else ""
     label = worst.label if worst else "fine"
     return f'<p id="verdict" class="verdict {label}">{said}{offsets}</p>'
 
@@ -164,7 +182,7 @@ def _topic_section(number: int, topic: str, rows: Sequence[Coverage]) -> str:
     )
     return (
         f'<details class=topic data-number="{number}" data-name="{_escape(topic)}"{" open" if number == 0 else ""}>'
-        f'<summary><span class="dot {label}"></span>{_escape(topic)} <small>{len(rows)} partitions, '
+        f'<summary><span class="dot {label}"></span>{_escape(topic)} <small>{counted(len(rows), "partition")}, '
         f"{size(sum(row.bytes for row in rows))}, newest record {_escape(iso(newest) or 'unknown')}</small></summary>"
         f'<h4>By offset</h4><div class=chart id="offsets-{number}"></div>'
         f'<h4>By time of records</h4><div class=chart id="times-{number}"></div>'
@@ -183,7 +201,10 @@ def _offset_map(rows: Sequence[Coverage]) -> dict[str, Any]:
     for layer in _LAYERS:
         bars = [(row.where, start, end) for row in rows for start, end in _drawn(_ranges(row)[layer.name])]
         _add_bars(figure, layer, [(where, start, end, f"[{start}, {end})") for where, start, end in bars])
-    _mark_losses(figure, [(row.where, start, f"hole [{start}, {end})") for row in rows for start, end in row.holes])
+    _mark(
+        figure, _HOLE_MARK, [(row.where, start, f"hole [{start}, {end})") for row in rows for start, end in row.holes]
+    )
+    _mark(figure, _DAMAGE_MARK, [(row.where, start, text) for row in rows for start, text in _damages(row)])
     return _laid_out(figure, rows, "offset", kind="linear")
 
 
@@ -203,8 +224,19 @@ def _time_map(rows: Sequence[Coverage]) -> dict[str, Any]:
         if row.times
         for start, end in row.holes
     ]
-    _mark_losses(figure, marks)
+    _mark(figure, _HOLE_MARK, marks)
+    damaged = [(row.where, _time_at(row, start), text) for row in rows if row.times for start, text in _damages(row)]
+    _mark(figure, _DAMAGE_MARK, damaged)
     return _laid_out(figure, rows, "", kind="date")
+
+
+def _damages(row: Coverage) -> list[tuple[int, str]]:
+    """Where a partition is damaged; what names no offset stands at its start."""
+    return [
+        (row.start if finding.start is None else finding.start, finding.kind.code)
+        for finding in row.findings
+        if finding.severity is Severity.DAMAGED
+    ]
 
 
 def _drawn(ranges: Ranges) -> Ranges:
@@ -241,17 +273,17 @@ def _add_bars(figure: go.Figure, layer: _Layer, bars: Sequence[tuple[str, float,
     )
 
 
-def _mark_losses(figure: go.Figure, marks: Sequence[tuple[str, float, str]]) -> None:
+def _mark(figure: go.Figure, kind: _Mark, marks: Sequence[tuple[str, float, str]]) -> None:
     """A hole of ten offsets in a billion is no pixel wide; its mark always is."""
     figure.add_trace(
         go.Scatter(
-            name="hole begins",
+            name=kind.name,
             mode="markers",
             y=[where for where, _, _ in marks],
             x=[place for _, place, _ in marks],
             marker={
-                "color": _HOLE.colour,
-                "symbol": "triangle-down",
+                "color": kind.colour,
+                "symbol": kind.symbol,
                 "size": 11,
                 "line": {"color": "#fff", "width": 1},
             },
@@ -267,7 +299,7 @@ def _laid_out(figure: go.Figure, rows: Sequence[Coverage], title: str, kind: str
         barmode="overlay",
         bargap=0.1,
         height=110 + _ROW_PIXELS * max(1, len(rows)),
-        margin={"l": 8, "r": 8, "t": 8, "b": 32},
+        margin={"l": 8, "r": 8, "t": _TOP, "b": 32},
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         xaxis={"title": {"text": title}, "type": kind, "automargin": True},
         yaxis={
@@ -296,11 +328,28 @@ def _growth(coverages: Sequence[Coverage]) -> dict[str, Any]:
         sums.append(total)
     figure = go.Figure(
         [
-            go.Bar(name="of the day", x=days, y=[by_day[day] for day in days], marker={"color": "#9cc4ad"}),
+            go.Bar(
+                name="of the day",
+                x=days,
+                y=[by_day[day] for day in days],
+                width=0.8 * _DAY_MS,
+                marker={"color": "#9cc4ad"},
+            ),
             go.Scatter(name="in all", x=days, y=sums, mode="lines+markers", line={"color": "#2f6f8f", "shape": "hv"}),
         ]
     )
-    return _small(figure, {"type": "date"}, {"title": {"text": "bytes"}, "rangemode": "tozero"})
+    return _small(figure, _days_axis(days), {"title": {"text": "bytes"}, "rangemode": "tozero"})
+
+
+def _days_axis(days: Sequence[str]) -> dict[str, Any]:
+    """An axis of whole days: by itself the library cuts one day into milliseconds."""
+    axis: dict[str, Any] = {"type": "date", "tickformat": "%Y-%m-%d"}
+    if 0 < len(days) <= _FEW_DAYS:
+        first, last = date.fromisoformat(days[0]), date.fromisoformat(days[-1])
+        if (last - first).days < _FEW_DAYS:
+            around = timedelta(days=1)
+            axis |= {"dtick": _DAY_MS, "range": [(first - around).isoformat(), (last + around).isoformat()]}
+    return axis
 
 
 def _sizes(topics: Mapping[str, Sequence[Coverage]]) -> dict[str, Any]:
@@ -323,7 +372,7 @@ def _sizes(topics: Mapping[str, Sequence[Coverage]]) -> dict[str, Any]:
 
 def _small(figure: go.Figure, xaxis: Mapping[str, Any], yaxis: Mapping[str, Any]) -> dict[str, Any]:
     figure.update_layout(
-        margin={"l": 48, "r": 8, "t": 8, "b": 40},
+        margin={"l": 48, "r": 8, "t": _TOP, "b": 40},
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         xaxis=dict(xaxis),
         yaxis={**yaxis, "fixedrange": True},

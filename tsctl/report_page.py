@@ -23,7 +23,21 @@ th, td {{ text-align: left; vertical-align: top; padding: 3px 10px 3px 0; border
 td {{ max-width: 34em; overflow-wrap: anywhere; }}
 td.key {{ font-family: monospace; font-size: .85em; min-width: 12em; }}
 .wide {{ overflow-x: auto; }}
-.tall {{ max-height: 26em; overflow-y: auto; }}
+.tall {{ max-height: 26em; overflow-y: scroll; resize: vertical; }}
+.tall {{ border: 1px solid #ddd; border-radius: 4px; padding: 0 8px; }}
+/* A shadow at the lower or upper edge shows that there is more; it is covered at the end of the list. */
+.tall {{ background: linear-gradient(#fff 30%, #fff0) top/100% 36px local no-repeat,
+  linear-gradient(#fff0, #fff 70%) bottom/100% 36px local no-repeat,
+  linear-gradient(#0003, #0000) top/100% 10px scroll no-repeat,
+  linear-gradient(#0000, #0003) bottom/100% 10px scroll no-repeat; }}
+.tall thead th {{ position: sticky; top: 0; background: #fff; }}
+#findings-table td:nth-child(4) {{ min-width: 16em; }}
+@media (max-width: 700px) {{
+  #findings-table thead {{ display: none; }}
+  #findings-table, #findings-table tbody, #findings-table tr, #findings-table td {{ display: block; }}
+  #findings-table td {{ max-width: none; border: 0; padding: 1px 0; }}
+  #findings-table tr {{ border-bottom: 1px solid #ddd; padding: 6px 0; }}
+}}
 .chip {{ border-radius: 9px; padding: 1px 8px; white-space: nowrap; color: #fff; background: #777; }}
 .dot {{ display: inline-block; width: .75em; height: .75em; border-radius: 50%; margin-right: .5em; }}
 .dot {{ background: #4c9a6a; }}

@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any, Final, NoReturn
 
@@ -23,6 +24,7 @@ from tsctl.output import Output, size
 
 DEFAULT_PORT: Final = 9464
 _ADDRESS: Final = re.compile(r"(?:(?P<scheme>https?)://)?(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::(?P<port>\d{1,5}))?/?")
+_LONGEST_REASON: Final = 500
 _LONGEST_BYTES: Final = 16 << 20  # of an answer: 10,000 partitions are 3 MB
 _PIECE_BYTES: Final = 1 << 20
 _HUGE: Final = 1e18  # what an agent counts is less
@@ -137,6 +139,8 @@ def _ask(pool: urllib3.PoolManager, address: str, url: str, timeout: float) -> A
     except urllib3.exceptions.HTTPError as error:
         return Answer(address, None, f"no answer: {error}")
     if response.status not in {200, 503}:  # one that is not well answers 503 with the same words
+        if response.status == HTTPStatus.MISDIRECTED_REQUEST:
+            return Answer(address, None, f"{url}: {body[:_LONGEST_REASON].decode(errors='replace').strip()}")
         return Answer(address, None, f"{url} answers {response.status}; is this an agent?")
     try:
         fields = json.loads(body, parse_constant=_refuse)
@@ -159,7 +163,7 @@ _COLUMNS: Final = (
 
 def _row(answer: Answer) -> Sequence[str | int | bool | None]:
     if answer.fields is None:
-        return (answer.address, *[None] * (len(_COLUMNS) - 2), answer.problem)
+        return (answer.address, *[None] * (len(_COLUMNS) - 2), "no answer")  # why, standard error says
     fields = answer.fields
     partitions = _partitions(fields)
     left = [ratio for each in partitions if (ratio := _number(each, "retention_left_ratio")) is not None]
@@ -175,7 +179,7 @@ def _row(answer: Answer) -> Sequence[str | int | bool | None]:
         sum(bool(partition.get("hole")) for partition in partitions),
         answer.stuck,
         _cell(fields, "queue_length"),
-        str(errors[-1].get("message")) if errors else None,
+        str(errors[0].get("message")) if errors else None,
     )
 
 

@@ -21,6 +21,7 @@ from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.options import Endpoint
 from ts_common.topics import nothing_under
+from ts_common.wording import counted
 from tsctl.archive import SOURCE, ArchiveName, chooser, settled
 from tsctl.audit import Side, audit, compare_records, with_cluster
 from tsctl.coverage import Coverage
@@ -216,7 +217,7 @@ class _Progress:
         if partitions:
             self._advance(partitions)
         if due:
-            line = f"tsctl: {done} of {self._total} partitions, {of_segments} segments"
+            line = f"tsctl: {done} of {counted(self._total, 'partition')}, {counted(of_segments, 'segment')}"
             print(line, file=sys.stderr)  # noqa: T201  (the command's own voice)
 
 

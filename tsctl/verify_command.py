@@ -5,6 +5,7 @@ from typing import Annotated, Final
 import typer
 
 from ts_common.log_format.limits import MAX_BATCH_BYTES
+from ts_common.wording import counted
 from tsctl.archive import (
     ClusterOption,
     ConfigOption,
@@ -97,8 +98,11 @@ def summary(found: Survey) -> str:
         for severity in reversed(Severity)
         if (count := sum(finding.severity is severity for finding in found.findings))
     ]
-    said = f"{len(found.coverages)} partitions, {segments} segments, {held}: {', '.join(counts) or 'no findings'}"
-    return said + (f"; {lost} offsets in holes, {gaps} in recorded gaps" if lost or gaps else "")
+    said = (
+        f"{counted(len(found.coverages), 'partition')}, {counted(segments, 'segment')}, {held}: "
+        f"{', '.join(counts) or 'no findings'}"
+    )
+    return said + (f"; {counted(lost, 'offset')} in holes, {gaps:,} in recorded gaps" if lost or gaps else "")
 
 
 def as_fields(found: Survey) -> dict[str, object]:

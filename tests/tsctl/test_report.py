@@ -1,15 +1,18 @@
 """The report, opened in a real browser: what it draws, and that nothing from outside is more than text to it."""
 
+import json
 import re
 import time
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.browser import open_page, without_scripts
 from tsctl.coverage import Coverage
-from tsctl.findings import FOREIGN_OBJECT, GAP, HOLE, Finding
+from tsctl.findings import FOREIGN_OBJECT, GAP, HOLE, SEGMENT_DAMAGED, Finding
 from tsctl.report import render
 
 DAY = 86_400_000
@@ -69,6 +72,72 @@ def test_the_browser_draws_holes_gaps_and_dead_tails(tmp_path: Path) -> None:
     assert "30 offsets in holes, 20 in recorded gaps" in document
     assert "<svg" in part_of(document, "growth")
     assert "<svg" in part_of(document, "sizes")
+
+
+def test_an_archive_of_one_day_has_an_axis_of_days(tmp_path: Path) -> None:
+    """Not of milliseconds; and the day's bar has a width."""
+    row = replace(coverage("orders", 0), bytes_by_day={"2023-11-14": 10_000})
+    chart = part_of(without_scripts(open_page(page_of(tmp_path, [row]), tmp_path)), "growth")
+    labels = re.findall(r'class="xtick"><text[^>]*>([^<]*)<', chart)
+    assert "2023-11-14" in labels
+    assert all(re.fullmatch(r"2023-11-1[345]", label) for label in labels)
+    (bar,) = re.findall(r'<g class="point"><path d="M([0-9.]+),[0-9.]+V[0-9.]+H([0-9.]+)V', chart)
+    assert float(bar[1]) - float(bar[0]) > 100
+
+
+def test_the_buttons_of_a_chart_stand_above_it(tmp_path: Path) -> None:
+    """They would lie over the first bar."""
+    seen = measured(page_of(tmp_path, [coverage("orders", 0)]), tmp_path, 1280)
+    assert seen["buttonsBelow"] == []
+
+
+def test_what_is_damaged_is_marked_in_the_map(tmp_path: Path) -> None:
+    """A damaged segment is in the store, so that its bar is green as any other."""
+    row = coverage("orders", 0)
+    found = (Finding(SEGMENT_DAMAGED, "orders-0", "a CRC", "key", 400), Finding(SEGMENT_DAMAGED, "orders-0", "b", "k"))
+    page = page_of(tmp_path, [replace(row, findings=found)])
+    document = without_scripts(open_page(page, tmp_path))
+    for kind in ("offsets", "times"):
+        chart = part_of(document, f"{kind}-0")
+        assert len(re.findall(r'<path class="point"[^>]*fill: rgb\(180, 80, 15\)', chart)) == 2
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_findings_can_be_read_at_any_width(tmp_path: Path, width: int) -> None:
+    """Nothing of the page stands out to the side, no text is squeezed, and a long list has a visible end."""
+    seen = measured(page_of(tmp_path, [coverage("orders", number, holes=9) for number in range(3)]), tmp_path, width)
+    assert seen["scrollWidth"] <= width
+    assert min(seen["found"]) >= 200
+    assert seen["scrolls"]
+    assert seen["border"] == "1px"
+
+
+def measured(page: Path, directory: Path, width: int) -> dict[str, Any]:
+    """What the page's own elements measure in a window of this width."""
+    script = """
+const cells = [...document.querySelectorAll("#findings-table tbody td:nth-child(4)")];
+const box = document.querySelector(".tall"), style = getComputedStyle(box);
+const below = [...document.querySelectorAll(".js-plotly-plot")].filter(one => {
+  const bar = one.querySelector(".modebar"), plot = one.querySelector(".plot");
+  const top = one.getBoundingClientRect().top + one._fullLayout._size.t;
+  return bar && plot && bar.getBoundingClientRect().bottom > top + 1;
+});
+document.title = JSON.stringify({scrollWidth: document.documentElement.scrollWidth,
+  found: cells.map(one => one.getBoundingClientRect().width), scrolls: box.scrollHeight > box.clientHeight,
+  border: style.borderTopWidth, buttonsBelow: below.map(one => one.id)});
+"""
+    text = page.read_text()
+    (directory / "measured.html").write_text(text.replace("</body>", f"<script>{script}</script></body>"))
+    frame = directory / "frame.html"
+    frame.write_text(
+        f'<iframe id=page width={width} height=2000 style="border:0" src="measured.html"></iframe><script>'
+        'document.getElementById("page").addEventListener("load", function () {'
+        "document.title = this.contentDocument.title; });</script>"
+    )
+    found = re.search("<title>(.*?)</title>", open_page(frame, directory, "--allow-file-access-from-files"))
+    assert found
+    result: dict[str, Any] = json.loads(unescape(found[1]))
+    return result
 
 
 def test_the_topic_in_most_trouble_stands_open(tmp_path: Path) -> None:

@@ -154,6 +154,32 @@ def test_one_that_does_not_answer_makes_status_75(ill: str, run: Run) -> None:
     assert len(ended.err.splitlines()) == 3
 
 
+def test_why_one_does_not_answer_is_said_once(run: Run) -> None:
+    """On standard error; its row says only that."""
+    nobody = f"127.0.0.1:{free_port()}"
+    ended = run("status", nobody)
+    assert ended.out.splitlines()[1].endswith("no answer")
+    assert "refused" not in ended.out
+    assert ended.err.count("refused") == 1
+
+
+def test_an_agent_that_is_asked_under_another_name_says_what_to_do(run: Run) -> None:
+    """The option that admits the name, in the agent's own words."""
+    with answering(
+        421, b"The request's Host is no name of this host; use one, or add it to http.allowed.hosts\n"
+    ) as other:
+        ended = run("status", other)
+    assert ended.code == 75
+    assert "add it to http.allowed.hosts" in ended.err
+
+
+def test_the_last_error_is_the_newest(run: Run) -> None:
+    """Agents tell the newest first."""
+    errors = [{"message": "new"}, {"message": "old"}]
+    with answering(200, json.dumps({**WELL, "last_errors": errors}).encode()) as address:
+        assert run("status", address).out.splitlines()[1].split()[-1] == "new"
+
+
 def test_agents_are_asked_at_once(run: Run) -> None:
     """Each of two answers only when both have been asked."""
     both = threading.Barrier(2)

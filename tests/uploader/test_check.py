@@ -15,10 +15,21 @@ from kazoo.client import KazooClient
 from tests.uploader.beside import BUCKET, PREFIX
 from tests.wrong_clock import wrong_clock
 from ts_common.object_keys import PROBE_NAME
+from ts_common.wording import counted
 from ts_local.agent import write_config
 from ts_local.cluster import LocalCluster
 from ts_uploader.environment import Environment
-from ts_uploader.findings import EXIT_ACT, EXIT_FINE, EXIT_UNANSWERED, EXIT_WARNINGS, Severity, exit_code, hint, warning
+from ts_uploader.findings import (
+    EXIT_ACT,
+    EXIT_FINE,
+    EXIT_UNANSWERED,
+    EXIT_WARNINGS,
+    Severity,
+    as_text,
+    exit_code,
+    hint,
+    warning,
+)
 from ts_uploader.leadership import zookeeper_check
 
 URL = "storage.service.endpoint.url"
@@ -90,8 +101,8 @@ def test_a_host_that_is_ready_is_told_as_such(check: Check) -> None:
 
 def test_what_is_wrong_in_several_rooms_is_told_at_once(check: Check) -> None:
     """A log dir that is not there, a broker that ZooKeeper does not know, a bucket that nobody made: one run."""
-    known = next(line for line in check.broker.read_text().splitlines() if line.startswith("log.dirs="))
-    file = check.broker_file(broker__id="77", log__dirs=known.partition("=")[2] + ",/nowhere/at/all")
+    (check.directory / "new-disk").mkdir()
+    file = check.broker_file(broker__id="77", log__dirs=f"{check.directory / 'new-disk'},/nowhere/at/all")
     ended = check.run({URL: "s3://nowhere-at-all/base"}, "--server-properties", str(file))
     assert ended.returncode == EXIT_ACT, ended.stdout + ended.stderr
     for expected in (
@@ -155,3 +166,11 @@ def test_warnings_count_only_if_asked() -> None:
     found = [hint("a", "b"), warning("c", "d", "e")]
     assert (exit_code(found, strict=False), exit_code(found, strict=True)) == (EXIT_FINE, EXIT_WARNINGS)
     assert exit_code([hint("a", "b")], strict=True) == EXIT_FINE
+
+
+def test_numbers_agree_with_their_nouns() -> None:
+    """One hint, two hints."""
+    found = [hint("a", "b"), hint("c", "d"), warning("e", "f", "g")]
+    assert as_text(found).splitlines()[-1] == "1 warning, 2 hints"
+    assert counted(1, "segment") == "1 segment"
+    assert counted(2400, "segment") == "2,400 segments"

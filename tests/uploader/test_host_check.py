@@ -46,7 +46,7 @@ def test_a_host_with_room_is_fine(environment: Environment) -> None:
     """What is shipped is counted, and what is watched."""
     findings = found(environment)
     assert {each.severity for each in findings} == {Severity.OK}
-    assert "disk-1: readable, 1 partitions to ship" in said(findings, Severity.OK)
+    assert "disk-1: readable, 1 partition to ship" in said(findings, Severity.OK)
     assert "of which the log dirs need 5" in said(findings, Severity.OK)
 
 

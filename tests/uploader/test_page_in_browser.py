@@ -61,6 +61,19 @@ def test_the_page_fits_and_can_be_read(troubled: Status, tmp_path: Path, width: 
     assert "the worst 50 of 62" in text
 
 
+def test_errors_that_stand_in_nobodys_way_come_last(tmp_path: Path) -> None:
+    """Below a green verdict an error of some minutes ago would look like trouble; no word of the table is cut."""
+    status, _, errors = status_of(lambda: dict([waiting("clicks", 3)]))
+    errors.take(Failed(TopicPartition("clicks", 3), 0, Reign(1, None, 0), 0, "WriteCommit", LONG))
+    page = b"".join(status_page(status)).decode()
+    text = look(page, tmp_path, width=DESK)["text"]
+    order = [text.index(words) for words in ("All is well.", "Totals", "Partitions (", "Earlier errors", "WriteCommit")]
+    assert order == sorted(order)
+    assert "Last errors" not in text
+    assert "2 uploads, 1 commit" in text
+    assert 'http-equiv="refresh"' in page
+
+
 def test_the_browser_has_nothing_to_complain_of(served: str, tmp_path: Path) -> None:
     """The policy that the page is served with lets its own style through, and nothing else is asked for."""
     assert complaints(served, tmp_path) == []

@@ -1,5 +1,6 @@
 """What becomes of a task: counted, told, and a result; against a real store (a directory)."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from ts_common.segment_metadata import SegmentMetadata
 from ts_common.store.contract import ObjectStore
 from ts_uploader.chapters import ChapterWriter
 from ts_uploader.commit import CommitLog
-from ts_uploader.events import AnyTask, Asked, AskStore, Failed, Led, Listing, Reign
+from ts_uploader.events import AnyTask, Asked, AskStore, Failed, Led, Listing, Reign, Ship
 from ts_uploader.metrics import Metrics
 from ts_uploader.retention import TopicRetention
 from ts_uploader.tracker import Tracker
@@ -235,3 +236,19 @@ def test_an_error_that_nobody_expects_fails_the_task_alone(
     assert failed.reason == "a defect of this agent: RecursionError: what nobody expects"
     assert parts.errors() == 1
     assert [line["partition"] for line in logs if line.get("exc_info")] == ["t-0"]
+
+
+def test_an_empty_segment_that_was_sent_is_not_counted_as_found(parts: Parts, local: LocalDirectory) -> None:
+    """It has no bytes, and it went up all the same; the second time the store has it."""
+    local.segments(0, 100)
+    local.epochs((5, 0))
+    task = Ship(TP, 0, REIGN, KEYS, local.listing(), 0, 100, seen=True)
+    told = []
+    for _ in range(2):
+        with capture_logs() as logs:
+            parts.performer.perform(replace(task, epochs=EpochLine(((5, 0),)), next_offset=100))
+        told += [line["event"] for line in logs if line.get("base") == 0]
+    assert told == ["shipped", "found in the store"]
+    (segments,) = parts.metrics.segments.collect()
+    counted = {each.labels["outcome"]: each.value for each in segments.samples if each.name.endswith("_total")}
+    assert counted == {"sent": 1, "found": 1}

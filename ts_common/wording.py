@@ -1,0 +1,13 @@
+"""Numbers in sentences for people."""
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a count with its noun: `1 segment`, `2,400 segments`.
+
+    Counts have thousands separators. Offsets have none, since people copy them into commands.
+
+    Args:
+        number: how many.
+        noun: in the singular; its plural ends in `s`.
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
