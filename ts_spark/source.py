@@ -21,6 +21,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from ts_common.errors import QueryError, TieredStorageError
+from ts_common.printable import printable
 from ts_spark.filters import EVERYTHING, filters_are_handed_over, wanted_by
 from ts_spark.options import parse_options
 from ts_spark.query import Kind, QueryOptions
@@ -91,7 +92,7 @@ class KafkaSegmentsReader(DataSourceReader):
         with _message_first():
             plan = plan_everywhere(self._query, self._wanted)
         for warning in plan.warnings:
-            log.warning(warning)
+            log.warning(printable(warning))
         log.info(
             "query planned",
             location=", ".join(

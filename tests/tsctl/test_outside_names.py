@@ -53,3 +53,13 @@ def test_what_no_topic_can_be_called_is_none(named: tuple[str, ...], run: Run) -
     ended = run("ls", *named, "--json")
     assert ended.code in {ExitCode.FINE, ExitCode.FOUND}, ended.err
     assert [topic["topic"] for topic in ended.document["topics"]] == ["t"]
+
+
+def test_a_reader_of_a_bucket_that_is_not_there_gets_readers_advice(named: tuple[str, ...], run: Run) -> None:
+    """Where to look, and not that a reader creates a bucket: an empty one would answer nothing."""
+    assert named
+    for command in (("ls",), ("verify",), ("cat", "t")):
+        ended = run(*command, "--url", "s3://nowhere-at-all/base", "--cluster", "prod")
+        assert ended.code == ExitCode.REFUSED
+        assert "look at its name, and at the endpoint" in ended.err
+        assert "create" not in ended.err

@@ -22,6 +22,7 @@ import structlog
 from ts_common.errors import QueryError
 from ts_common.object_keys import PartitionKeys
 from ts_common.parallel import in_threads
+from ts_common.printable import printable
 from ts_common.store.factory import open_store
 from ts_common.store.options import StorageOptions
 from ts_common.transactions import stable_end
@@ -266,4 +267,4 @@ class StreamDriver:
     def _warn(self, warning: str) -> None:
         if warning not in self._told:
             self._told.add(warning)
-            _log.warning(warning)
+            _log.warning(printable(warning))
