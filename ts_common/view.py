@@ -21,6 +21,7 @@ from ts_common.model import TopicPartition
 from ts_common.object_keys import PartitionKeys
 from ts_common.plan import Hole, ReadRange, unite
 from ts_common.store.contract import ObjectStore
+from ts_common.wording import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ def open_view(
         warning = None
         if catalog.segments:
             count = len(catalog.segments)
-            warning = f"{keys.partition}: {count} segments and no {keys.commit}: nothing of them is shown"
+            warning = f"{keys.partition}: {counted(count, 'segment')} and no {keys.commit}: nothing of them is shown"
         return PartitionView(keys, start, start, EpochLine(), (), (), None, warning)
     gone: list[StoredSegment] = []
     described = describe(store, keys, catalog.committed, catalog.chapters, known, damaged, gone)

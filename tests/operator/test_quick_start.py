@@ -49,7 +49,7 @@ def tsctl(capfd: pytest.CaptureFixture[str]) -> Run:
 def test_the_page_installs_checks_and_starts_the_agent(stage: Stage) -> None:
     """The check finds nothing that somebody must do, and the agent is ready; systemd was told what the page says."""
     assert re.findall(r"^ERROR.*", stage.said["check"], re.MULTILINE) == []
-    assert re.search(r"^OK .*readable, 1 partitions to ship$", stage.said["check"], re.MULTILINE)
+    assert re.search(r"^OK .*readable, 1 partition to ship$", stage.said["check"], re.MULTILINE)
     assert '{"status": "ready"' in stage.said["start"]
     assert (
         len(

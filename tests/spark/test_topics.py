@@ -132,7 +132,7 @@ def test_r12c_segments_without_a_commit_show_nothing_and_say_so(archive: Archive
     archive.put_segment("t", 0, batches((0, 5)))
     plan = archive.plan(subscribe="t")
     assert plan.splits == ()
-    assert plan.warnings == (f"t-0: 1 segments and no {CLUSTER}/t-0/offset.wm: nothing of them is shown",)
+    assert plan.warnings == (f"t-0: 1 segment and no {CLUSTER}/t-0/offset.wm: nothing of them is shown",)
 
 
 def test_r12c_a_commit_without_its_segments_is_data_loss(archive: Archive) -> None:
