@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from pyspark.sql.datasource import (
+from ts_common.model import TopicPartition
+from ts_spark.spark_versions import (
     EqualNullSafe,
     EqualTo,
     Filter,
@@ -26,8 +27,6 @@ from pyspark.sql.datasource import (
     LessThan,
     LessThanOrEqual,
 )
-
-from ts_common.model import TopicPartition
 
 OPTION: Final = "pushDownPredicate"
 SETTING: Final = "spark.sql.python.filterPushdown.enabled"

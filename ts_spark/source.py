@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from ts_common.errors import QueryError, TieredStorageError
@@ -26,6 +26,7 @@ from ts_spark.filters import EVERYTHING, filters_are_handed_over, wanted_by
 from ts_spark.options import parse_options
 from ts_spark.query import Kind, QueryOptions
 from ts_spark.schema import full_schema, wanted_columns
+from ts_spark.spark_versions import Filter, ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -132,7 +133,7 @@ def _read(partition: InputPartition | None, names: Sequence[str]) -> "Iterator[p
         settle_process()
 
 
-class KafkaSegmentsStreamReader(DataSourceStreamReader):
+class KafkaSegmentsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows the commits on the driver, and reads each batch's splits in the executors; pickled before its first use.
 
     Args:
@@ -151,10 +152,26 @@ class KafkaSegmentsStreamReader(DataSourceStreamReader):
         with _message_first():
             return self._open().initial_offset()
 
-    def latestOffset(self) -> dict[str, Any]:  # noqa: N802  (as above)
-        """How far the next batch goes."""
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit = None) -> dict[str, Any]:  # noqa: N802  (as above)
+        """How far the next batch goes.
+
+        Args:
+            start: where it begins; None before Spark 4.2.
+            limit: one that Spark made of `getDefaultReadLimit`, or none at all where the trigger lifts it.
+        """
         with _message_first():
-            return self._open().latest_offset()
+            return self._open().latest_offset(start, unlimited=isinstance(limit, ReadAllAvailable))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  (as above)
+        """The limit of one batch; asked by Spark 4.2 and later."""
+        with _message_first():
+            most = self._open().most_offsets
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  (as above)
+        """Note the end of a query with `Trigger.AvailableNow`; asked by Spark 4.2 and later."""
+        with _message_first():
+            self._open().stop_where_it_is()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The splits of a batch."""

@@ -5,7 +5,7 @@ The agent runs by the unit's own command line, a real Prometheus by the page's f
 
 import json
 import re
-import sys
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -274,9 +274,15 @@ def test_the_installation_fetches_and_builds_what_the_pages_say(stage: Stage, tm
 
 @pytest.mark.full
 def test_an_analyst_reads_the_first_table(stage: Stage, tmp_path: Path) -> None:
-    """The page's Python as it stands, but for the names of cluster, topic and bucket: every record that was shipped."""
+    """The page's commands as they stand, in an environment of their own; then its Python, with this bucket's names."""
     stage.fill()
     end = stage.archive.wait_until_shipped()
+    left_out = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "tests")
+    release = shutil.copytree(CHECKOUT, tmp_path / "release", ignore=left_out)
+    (commands,) = section(PAGE, "An analyst")
+    history = Shell(release, {"/opt/history": str(tmp_path / "history")})
+    history.run(history.here(commands.text))
+    python = tmp_path / "history/bin/python"
     (block,) = section(PAGE, "An analyst", "python")
     places = {
         '"prod"': f'"{stage.cluster.cluster_id}"',
@@ -287,9 +293,9 @@ def test_an_analyst_reads_the_first_table(stage: Stage, tmp_path: Path) -> None:
     program.write_text(Shell(tmp_path, places).here(block.text))
     environment = {
         **stage.archive.s3.environment(),
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": str(python),
         "SPARK_LOCAL_DIRS": str(tmp_path),
     }
-    printed = Shell(CHECKOUT, {}, environment=environment).run(f"{sys.executable} {program}")
+    printed = Shell(tmp_path, {}, environment=environment).run(f"{python} {program}")
     assert re.search(rf"\|\s*{TOPIC}\|\s*0\|\s*{end}\|", printed), printed
     assert len(re.findall(r"^\|\s*0\|\s*[0-4]\|", printed, re.MULTILINE)) == 5

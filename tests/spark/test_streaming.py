@@ -568,6 +568,36 @@ def test_options_of_a_stream_are_ignored_by_a_batch(two: Archive) -> None:
     )
 
 
+def test_a_query_whose_position_spark_tells_goes_on_from_there(two: Archive) -> None:
+    """Spark 4.2 hands over where each batch starts: of a restarted query, where the checkpoint ends."""
+    two.commit("t", 200, highest_base=100)
+    driver = Query(two, **EARLIEST, maxOffsetsPerTrigger="80")._driver
+    begin = driver.initial_offset()
+    first = driver.latest_offset(begin)
+    assert (begin["t"], first["t"]) == ({"0": 0}, {"0": 80})
+    restarted = Query(two, **EARLIEST, maxOffsetsPerTrigger="80")._driver
+    assert restarted.latest_offset(first)["t"] == {"0": 160}
+    assert restarted.latest_offset(first, unlimited=True)["t"] == {"0": 200}
+    assert driver.most_offsets == 80
+
+
+def test_available_now_ends_where_the_archive_was_when_it_began(two: Archive) -> None:
+    """In as many batches as the limit makes, without waiting for more; what is shipped meanwhile comes later."""
+    options = {**EARLIEST, "maxOffsetsPerTrigger": "40", "minOffsetsPerTrigger": "30"}
+    driver = Query(two, **options)._driver
+    driver.stop_where_it_is()
+    stands, ends = driver.initial_offset(), []
+    two.commit("t", 200, highest_base=100)
+    while (end := driver.latest_offset(stands)) != stands:
+        driver.plan(stands, end)
+        ends.append(end["t"]["0"])
+        stands = end
+    assert ends == [40, 80, 100]
+    again = Query(two, **options)._driver
+    again.stop_where_it_is()
+    assert again.latest_offset(stands)["t"] == {"0": 140}
+
+
 def test_a_stream_warns_once_of_options_for_brokers(two: Archive) -> None:
     """One set of options serves a stream from a broker too."""
     with capture_logs() as logs:

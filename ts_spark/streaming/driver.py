@@ -3,9 +3,9 @@
     a new query        latestOffset  initialOffset  partitions  (latestOffset  partitions  commit)...
     a restarted one    partitions(last, last)  [initialOffset]  [partitions: the last batch, again]  latestOffset ...
 
-Spark 4.1 tells a Python source neither where the query stands when it asks for the latest offset, nor a limit, nor the
-trigger. So the limits are kept here, and where the query stands is what was answered last, or the checkpoint's last
-offset, which Spark shows to a restarted source as an empty range first.
+Spark 4.0 and 4.1 tell a Python source neither where the query stands when they ask for the latest offset, nor a limit,
+nor the trigger. So the limits are kept here, and where the query stands is the last answer, or the checkpoint's last
+offset, which Spark shows to a restarted source as an empty range first. Spark 4.2 tells all three.
 
 Nothing is kept on disk: a batch that is run again is planned from its two offsets alone, and shows the same rows, since
 those below the next offset never change but by an unclean election.
@@ -32,7 +32,7 @@ from ts_spark.planning import PartitionPlan, check_losses, plan_partition, split
 from ts_spark.query import Edge, Offsets, QueryOptions, settled
 from ts_spark.rates import Patience, limited
 from ts_spark.split import Split, bytes_of
-from ts_spark.streaming.look import Observer
+from ts_spark.streaming.look import Look, Observer
 from ts_spark.streaming.offset import StreamOffset, decode_offset
 from ts_spark.streaming.progress import advance, epochs_of, living_until, losses_between, was_created_again
 from ts_spark.topics import find_topics
@@ -75,7 +75,8 @@ class StreamDriver:
         self._patience = Patience(options.rates)
         self._initial: StreamOffset | None = None
         self._position: StreamOffset | None = None  # the answer that Spark has, which it goes on from
-        self._answered = False
+        self._answered = False  # for the end, before Spark showed where the query stands
+        self._last_look: Look | None = None
         self._idle_since: float | None = None  # when a look showed nothing new
         self._told: set[str] = set()
         if options.ignored is not None:
@@ -98,29 +99,49 @@ class StreamDriver:
         """
         return self._begin().encode()
 
-    def latest_offset(self) -> dict[str, Any]:
+    @property
+    def most_offsets(self) -> int | None:
+        """Of one batch; None without a limit."""
+        return self._asked.rates.most_offsets
+
+    def stop_where_it_is(self) -> None:
+        """Go no further than the store has come by now, in as many batches as the limit makes of it.
+
+        Raises:
+            QueryError, CorruptData, StoreUnavailable, AccessDenied, BucketMissing: as `initial_offset`.
+        """
+        self._last_look = self._observer.look(is_first=False)
+
+    def latest_offset(self, start: Mapping[str, Any] | None = None, *, unlimited: bool = False) -> dict[str, Any]:
         """How far the next batch goes: never back, except where an election lost what was there.
+
+        Args:
+            start: where it begins; None where Spark does not say it.
+            unlimited: whether the limits of the options are lifted.
 
         Raises:
             DataLoss: partitions, topics or offsets that the query has come to are gone, and `failOnDataLoss` is true.
             Others: as `initial_offset`.
         """
         self._pace()
+        is_new = self._initial is not None and start == self._initial.encode()
+        if start is not None and not is_new:
+            self._position = decode_offset(start)
         stands = self._position or self._begin()
-        look = self._observer.look(is_first=False)
+        look = self._observer.look(is_first=False) if self._last_look is None else self._last_look
         furthest, losses = advance(stands, look, lambda end: self._observer.view(end.keys).start)
         self._tell([*losses, *losses_between(stands, furthest)])
-        start = {**stands.positions, **furthest.began}
-        available = sum(max(0, at - start[partition]) for partition, at in furthest.positions.items())
-        if self._patience.waits(available, self._clock() * 1000):
+        begins = {**stands.positions, **furthest.began}
+        available = sum(max(0, at - begins[partition]) for partition, at in furthest.positions.items())
+        if self._last_look is None and not unlimited and self._patience.waits(available, self._clock() * 1000):
             furthest = stands
-        elif self._options.rates.most_offsets is not None:
-            positions = limited(self._options.rates.most_offsets, start, furthest.positions)
+        elif self.most_offsets is not None and not unlimited:
+            positions = limited(self.most_offsets, begins, furthest.positions)
             furthest = replace(furthest, positions=positions)
         furthest = replace(furthest, epochs=epochs_of(stands, furthest, look))
         if self._position is None:  # the checkpoint's first offset holds where the query began
             furthest = replace(furthest, began={**stands.positions, **furthest.began})
-        self._answered = True
+        self._answered = start is None
         if self._position is not None and furthest.stands_where(self._position):
             self._idle_since = self._clock()
         else:
