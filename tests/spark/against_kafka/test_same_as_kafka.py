@@ -68,6 +68,7 @@ def fill(cluster: LocalCluster, begin: int) -> list[str]:
         producer.begin_transaction()
         for record in records(begin, 20):
             producer.produce("tx", value=record.value, key=record.key, partition=0, timestamp=record.timestamp or 0)
+        producer.flush()
         (producer.abort_transaction if number % 3 == 1 else producer.commit_transaction)(60)
     return ["clicks", "page_views", "accounts", "appended", "purged", "page_empty", "tx"]
 
