@@ -49,13 +49,14 @@ def check_named_partitions(options: QueryOptions, topics: Iterable[Topic]) -> No
         named = {TopicPartition(topic, number) for topic, partitions in bound.by_topic.items() for number in partitions}
         problems = []
         if missing := sorted(asked - named):
-            hint = " (-2 is earliest, -1 latest)" if isinstance(bound, Offsets) else ""
+            edge = "-2 is earliest" if side == "starting" else "-1 is latest"  # what a query of either kind may name
+            hint = f" ({edge})" if isinstance(bound, Offsets) else ""
             problems.append(f"nothing for {', '.join(map(str, missing))}{hint}")
         empty = {name for name, topic in by_name.items() if not topic.partitions}
         if foreign := sorted(other for other in named - asked if other.topic not in empty):
             problems.append(f"{', '.join(map(str, foreign))}, which this query does not read")
         if problems:
-            raise QueryError(f"{name}: {'; '.join(problems)}; it names every partition of the query and no other")
+            raise QueryError(f"{name}: {'; '.join(problems)}; it must name every partition of the query, and no other")
 
 
 def find_bounds(store: ObjectStore, view: PartitionView, options: QueryOptions) -> Bounds:
