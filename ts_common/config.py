@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final
 import javaproperties
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
 
+from ts_common import zookeeper_options
 from ts_common.config_types import UNIT, extra_of, type_of
 from ts_common.errors import ConfigurationError
 from ts_common.object_keys import MAX_ENTROPY_BITS
@@ -194,6 +195,8 @@ class ClusterConfig(BaseModel):
             "own file do not do."
         ),
     )
+    # Below `ts_common.zookeeper_options.PREFIX`, by its names; passwords may be among them.
+    zookeeper: dict[str, str] = Field(default_factory=dict, repr=False)
     endpoint_provider: str | None = Field(
         None,
         alias="storage.service.endpoint.provider.class",
@@ -348,7 +351,11 @@ JAVA_ONLY = (
 )
 
 KEYS: Mapping[str, str] = {info.alias: name for name, info in ClusterConfig.model_fields.items() if info.alias}
-_ALL_KEYS = (*KEYS, *(PREFIX + option.name for option in OPTIONS))
+_ALL_KEYS = (
+    *KEYS,
+    *(PREFIX + option.name for option in OPTIONS),
+    *(zookeeper_options.PREFIX + name for name in sorted(zookeeper_options.NAMES)),
+)
 
 
 def is_changeable(name: str) -> bool:
@@ -387,6 +394,7 @@ def parse_config(properties: Mapping[str, str], source: str) -> tuple[ClusterCon
     known: dict[str, Any] = {}
     storage = {key: value.strip() for key, value in properties.items() if key.startswith(PREFIX)}
     parse_options(options_of(storage), PREFIX, problems)
+    zookeeper = zookeeper_options.options_of(properties, problems)
     for key, value in properties.items():
         if key == f"{REPORTER}class" and (java := _foreign(f"{key}={value.strip()}")) is not None:
             warnings.append(f"{key} has no effect: {java.reason}")
@@ -396,7 +404,7 @@ def parse_config(properties: Mapping[str, str], source: str) -> tuple[ClusterCon
             known.setdefault(KAFKA_CLIENT + "*", {})[key.removeprefix(KAFKA_CLIENT)] = value.strip()
         elif key in KEYS:
             known[key] = value.strip()
-        elif key in storage:
+        elif key in storage or key.startswith(zookeeper_options.PREFIX):
             continue
         elif (foreign := _foreign(key)) is not None:
             if foreign.accepts(value.strip()):
@@ -407,7 +415,7 @@ def parse_config(properties: Mapping[str, str], source: str) -> tuple[ClusterCon
             problems.append(f"{key}: unknown key{nearest(key, _ALL_KEYS)}")
     config = None
     try:
-        config = ClusterConfig.model_validate({**known, "storage": storage})
+        config = ClusterConfig.model_validate({**known, "storage": storage, "zookeeper": zookeeper})
     except ValidationError as error:
         for problem in error.errors():
             key = str(problem["loc"][0])
@@ -457,6 +465,14 @@ def reference_page() -> str:
     ]
     lines += [f"| `{PREFIX}{option.name}` | {option.doc} |" for option in OPTIONS]
     lines += [
+        "",
+        "How the agent connects to ZooKeeper, where the broker's own file is not enough. A key with `ssl` replaces the",
+        "setting `zookeeper.ssl.*` of that name in the broker's file. The files that keys name are read again for each",
+        "connection, and the keys at the agent's start ([deploy.md](deploy.md#zookeeper-over-tls-and-sasl)).",
+        "",
+        "| key | meaning |",
+        "| --- | --- |",
+        *zookeeper_options.reference_rows(),
         "",
         "Keys of the Java uploader that are accepted with a warning:",
         "",

@@ -27,9 +27,13 @@ class Certificates:
 
     Args:
         directory: where the files go; it exists.
+        server_hosts: DNS names that the server's certificate has; None: those of the loopback, and its address.
+        server_expired: whether the server's certificate was valid until yesterday.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(
+        self, directory: Path, server_hosts: tuple[str, ...] | None = None, *, server_expired: bool = False
+    ) -> None:
         self._directory = directory
         self._authority_key = ec.generate_private_key(ec.SECP256R1())
         self._issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "local authority")])
@@ -47,16 +51,29 @@ class Certificates:
         )
         builder = self._begun(self._issuer, self._authority_key).add_extension(constraints, critical=True)
         self.authority = self._write("authority.pem", self._signed(builder.add_extension(usage, critical=True)))
-        self.server, self.server_key = self._issue("server", ExtendedKeyUsageOID.SERVER_AUTH)
-        self.client, self.client_key = self._issue("client", ExtendedKeyUsageOID.CLIENT_AUTH)
+        self.server, self.server_key = self.issue(
+            "server", ExtendedKeyUsageOID.SERVER_AUTH, server_hosts, expired=server_expired
+        )
+        self.client, self.client_key = self.issue("client", ExtendedKeyUsageOID.CLIENT_AUTH)
 
-    def _issue(self, name: str, purpose: x509.ObjectIdentifier) -> tuple[Path, Path]:
+    def issue(
+        self,
+        name: str,
+        purpose: x509.ObjectIdentifier,
+        hosts: tuple[str, ...] | None = None,
+        *,
+        expired: bool = False,
+    ) -> tuple[Path, Path]:
+        """Write a certificate and its key; see the class for `hosts`."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         names = x509.SubjectAlternativeName(
             [x509.IPAddress(ipaddress.ip_address(LOOPBACK)), x509.DNSName("localhost"), x509.DNSName("*.localhost")]
+            if hosts is None
+            else [x509.DNSName(host) for host in hosts]
         )
-        builder = self._begun(subject, key).add_extension(names, critical=False)
+        begun = self._begun(subject, key, expired=expired)
+        builder = begun.add_extension(names, critical=False)
         builder = builder.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
         authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._authority_key.public_key())
         certificate = self._write(f"{name}.pem", self._signed(builder.add_extension(authority, critical=False)))
@@ -65,8 +82,11 @@ class Certificates:
         )
         return certificate, self._write(f"{name}.key", private)
 
-    def _begun(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    def _begun(
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, expired: bool = False
+    ) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.UTC)
+        end = now - _LIFETIME / 2 if expired else now + _LIFETIME
         return (
             x509.CertificateBuilder()
             .subject_name(subject)
@@ -74,7 +94,7 @@ class Certificates:
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - _LIFETIME)
-            .not_valid_after(now + _LIFETIME)
+            .not_valid_after(end)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         )
 

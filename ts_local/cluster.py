@@ -42,6 +42,7 @@ from ts_local.s3 import S3Server
 from ts_local.topics import Record, Topics
 from ts_local.waiting import WaitTimedOutError, wait_for
 from ts_local.zookeeper import ZooKeeper
+from ts_local.zookeeper_security import ZooKeeperSecurity
 
 __all__ = ["LocalCluster", "Record", "WaitTimedOutError", "running_clusters", "wait_for"]
 
@@ -77,6 +78,7 @@ class LocalCluster(Topics):
         log_dirs: how many log directories each broker has.
         proxied: put a link that can be cut before ZooKeeper and before each broker, for every broker of its own; see
             `ts_local.proxy.cluster_links`. With ZooKeeper only.
+        zookeeper_security: of ZooKeeper; brokers come in without TLS unless their properties say otherwise.
         name: begins the names of the directories.
 
     Raises:
@@ -99,6 +101,7 @@ class LocalCluster(Topics):
         topic_config: Mapping[str, str] | None = None,
         log_dirs: int = 1,
         proxied: bool = False,
+        zookeeper_security: ZooKeeperSecurity | None = None,
         name: str = "cluster",
     ) -> None:
         if proxied and mode != "zookeeper":
@@ -108,7 +111,9 @@ class LocalCluster(Topics):
         self.directory = Path(tempfile.mkdtemp(prefix=f"{name}.{os.getpid()}.", dir=_TEMPORARY))
         self.logs = _LOGS / self.directory.name
         self.s3 = S3Server(self.directory / "s3", self.logs) if s3 else None
-        self.zookeeper = ZooKeeper(self.directory / "zookeeper", self.logs) if mode == "zookeeper" else None
+        self.zookeeper = (
+            ZooKeeper(self.directory / "zookeeper", self.logs, zookeeper_security) if mode == "zookeeper" else None
+        )
         self.links: dict[str, LinkProxy] = {}
         self._proxied = proxied
         self._buckets = tuple(buckets)

@@ -8,7 +8,7 @@ restart with other settings. The agent reads that file (`server_properties`).
       server_properties    path of the file
       log_dirs             list of directories
       properties           dict[str, str], as rendered at the next start
-      heap_mb              of its JVM, from the next start on
+      heap_mb, options     of its JVM, from the next start on
       partition_directory(topic, partition)   where the broker keeps it, over all log dirs
       cluster_id()         from meta.properties
     ZooKeeperBroker        also expire_session(): after kill(), leadership moves now and not at the session's time-out;
@@ -78,6 +78,7 @@ class Broker(Server):
         self.port = free_port()
         self.bootstrap = f"{LOOPBACK}:{self.port}"
         self.server_properties = directory / "server.properties"
+        self.options: list[str] = []
         self.log_dirs = [directory / f"data-{number}" for number in range(log_dirs)]
         self.properties = {
             **DEFAULTS,
@@ -102,7 +103,7 @@ class Broker(Server):
             "kafka.Kafka",
             [str(self.server_properties)],
             heap_mb=self.heap_mb,
-            options=temporary_files_in(self.directory),
+            options=[*self.options, *temporary_files_in(self.directory)],
         )
 
     def not_ready(self) -> str | None:

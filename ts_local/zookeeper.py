@@ -13,6 +13,7 @@ from kazoo.exceptions import NoNodeError
 from ts_local.jvm import java_command, temporary_files_in
 from ts_local.ports import LOOPBACK, free_port
 from ts_local.process import Server
+from ts_local.zookeeper_security import ZooKeeperSecurity
 
 _CONFIGURATION = """\
 clientPort={port}
@@ -37,19 +38,30 @@ class PartitionState:
 
 
 class ZooKeeper(Server):
-    """ZooKeeper on a free port; `connect` is what `zookeeper.connect` takes."""
+    """ZooKeeper on a free port; `connect` is what `zookeeper.connect` takes, `secure_connect` the same with TLS.
 
-    def __init__(self, directory: Path, logs: Path) -> None:
+    `security` may be changed between two starts.
+    """
+
+    def __init__(self, directory: Path, logs: Path, security: ZooKeeperSecurity | None = None) -> None:
         super().__init__("zookeeper", directory, logs / "zookeeper.log")
         self.port = free_port()
         self.connect = f"{LOOPBACK}:{self.port}"
+        self.security = security or ZooKeeperSecurity()
+        self.secure_port = free_port()
+        self.secure_connect = f"{LOOPBACK}:{self.secure_port}"
         self._configuration = directory / "zoo.cfg"
+        self._jaas = directory / "jaas.conf"
 
     def prepare(self) -> None:
         """Write `zoo.cfg`."""
         data = self.directory / "data"
         data.mkdir(exist_ok=True)
-        self._configuration.write_text(_CONFIGURATION.format(port=self.port, host=LOOPBACK, data=data))
+        self._configuration.write_text(
+            _CONFIGURATION.format(port=self.port, host=LOOPBACK, data=data)
+            + self.security.configuration(LOOPBACK, self.secure_port)
+        )
+        self._jaas.write_text(self.security.server_jaas())
 
     def command(self) -> list[str]:
         """ZooKeeper's stand-alone main."""
@@ -62,8 +74,12 @@ class ZooKeeper(Server):
             main,
             [str(self._configuration)],
             heap_mb=128,
-            options=[*options, *temporary_files_in(self.directory)],
+            options=[*options, *self._security_options(), *temporary_files_in(self.directory)],
         )
+
+    def _security_options(self) -> list[str]:
+        jaas = [f"-Djava.security.auth.login.config={self._jaas}"] if self.security.server_jaas() else []
+        return [*jaas, *self.security.options]
 
     def not_ready(self) -> str | None:
         """Asks `srvr`, one of ZooKeeper's four-letter words."""

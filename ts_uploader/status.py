@@ -148,6 +148,7 @@ class Look:
         broker: its id.
         answered: for each thing that has to answer before the agent is ready, whether it did.
         leadership_connected: whether the source of leadership is being watched now.
+        leadership_trouble: why it is not, where that is known.
         begun: whether the agent's threads run.
         answering: whether the main thread, which owns the tracker, comes round.
         led: partitions that the broker leads, as of its last round.
@@ -168,6 +169,7 @@ class Look:
     broker: int
     answered: Mapping[str, bool]
     leadership_connected: bool
+    leadership_trouble: str | None
     begun: bool
     answering: bool
     led: int
@@ -289,6 +291,7 @@ class Status:
                 "leadership": self._leadership_answered,
             },
             leadership_connected=connected,
+            leadership_trouble=None if connected else parts.leadership.trouble,
             begun=self.begun,
             answering=self.answering,
             led=self._led,
@@ -335,6 +338,7 @@ def health_facts(look: Look) -> dict[str, object]:
         "phase": "running" if look.begun else "starting",
         "tracker_answers": look.answering,
         "leadership": "watched" if look.leadership_connected else "unknown",
+        "leadership_trouble": look.leadership_trouble,
         "dead_threads": list(look.dead),
         "stuck": [work.thread for work in look.stuck],
     }

@@ -114,6 +114,8 @@ def _troubles(look: Look, totals: Totals) -> Iterator[str]:
             yield f"Not ready: {_MISSING.get(name, name)}."
     if look.answered["leadership"] and not look.leadership_connected:
         yield "Leadership is unknown: its source is away, and no new partition is taken up."
+    if look.leadership_trouble:
+        yield f"Leadership: {look.leadership_trouble}."
     if totals.waiting:
         yield f"{counted(totals.waiting, 'partition')}: something has to be known before anything can go (see below)."
     if look.request_limit is not None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
 
 from tests.uploader.beside import BUCKET, PREFIX
 from tests.wrong_clock import wrong_clock
@@ -31,6 +30,8 @@ from ts_uploader.findings import (
     warning,
 )
 from ts_uploader.leadership import zookeeper_check
+from ts_uploader.leadership.zookeeper_connection import Connection
+from ts_uploader.leadership.zookeeper_security import Security
 
 URL = "storage.service.endpoint.url"
 CHECKOUT = Path(__file__).parents[2]
@@ -157,7 +158,8 @@ def test_a_zookeeper_that_nobody_serves_is_worth_another_try(monkeypatch: pytest
     """It is told within a bounded time, although the client would try for ever."""
     monkeypatch.setattr(zookeeper_check, "_CONNECT_SECONDS", 0.2)
     environment = Environment("prod", 1, (), "127.0.0.1:9", kraft=False)
-    (finding,) = zookeeper_check.zookeeper_findings(KazooClient("127.0.0.1:9"), environment, frozenset())
+    connection, security = Connection("127.0.0.1:9", Security()), Security()
+    (finding,) = zookeeper_check.zookeeper_findings(connection, security, environment, frozenset())
     assert (finding.severity, finding.about) == (Severity.UNANSWERED, "zookeeper 127.0.0.1:9")
 
 

@@ -62,3 +62,8 @@ class LeadershipSource(ABC):
     @abstractmethod
     def connected(self) -> bool:
         """Whether what was last said is still being watched."""
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the source is not connected, for operators; None while it is, and where nothing is known."""
+        return None

@@ -10,6 +10,7 @@ from ts_uploader.environment import Environment
 from ts_uploader.leadership.contract import LeadershipSource, Said
 from ts_uploader.leadership.listener import client_settings
 from ts_uploader.leadership.zookeeper import ZookeeperLeadership
+from ts_uploader.leadership.zookeeper_security import security_of
 
 
 def open_source(environment: Environment, config: ClusterConfig, emit: Callable[[Said], None]) -> LeadershipSource:
@@ -30,4 +31,5 @@ def open_source(environment: Environment, config: ClusterConfig, emit: Callable[
         return source(environment, emit, config.leadership_poll_seconds)
     if not environment.zookeeper_connect:
         raise ConfigurationError(key, ["zookeeper is asked for, and the broker's file has no zookeeper.connect"])
-    return ZookeeperLeadership(environment, emit, config.leadership_poll_seconds)
+    security = security_of(environment.broker_properties, config.zookeeper)
+    return ZookeeperLeadership(environment, emit, config.leadership_poll_seconds, security)

@@ -6,7 +6,10 @@ Not kazoo's `DataWatch`: that starts a thread per watch after each reconnection.
 
 - The connection is lost, the session expires: kazoo drops all watches then, so everything is read after each
   connection. In between nothing is said. A request that fails is made again soon, and the others go on.
-- kazoo gives up (its thread died, or the ensemble was restored and is older than what it saw): a new client.
+- kazoo gives up (its thread died, ZooKeeper refused its credentials, or the ensemble was restored and is older than
+  what it saw): a new client, after a pause where it was refused.
+- A warning says that ZooKeeper does not answer, once an attempt failed or some seconds passed, and again for each new
+  reason (`zookeeper_connection`). Nothing is said of the first milliseconds, in which no session can be there yet.
 - Settings of topics and brokers are read last and are not worth an alarm: with `zookeeper.set.acl=true` the brokers'
   may be read by brokers only (Kafka's `ZkData.SensitiveRootPaths`). What is refused is unknown, warned of once, and
   asked for again with everything else.
@@ -21,10 +24,8 @@ from collections.abc import Callable, Set
 from typing import Any, ClassVar
 
 import structlog
-from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import AuthFailedError, ConnectionLoss, NoAuthError, NoNodeError
 from kazoo.protocol.states import WatchedEvent
-from kazoo.retry import KazooRetry
 
 from ts_common.errors import ConfigurationError, RetryError
 from ts_common.model import TopicPartition
@@ -35,11 +36,14 @@ from ts_uploader.leadership.contract import LeadershipSource, Said
 from ts_uploader.leadership.knowledge import Knowledge, Node, topic_path
 from ts_uploader.leadership.migration import Registration
 from ts_uploader.leadership.zookeeper_check import zookeeper_findings
+from ts_uploader.leadership.zookeeper_connection import Connection, Trouble
+from ts_uploader.leadership.zookeeper_security import Security
+from ts_uploader.leadership.zookeeper_tls import tls_context
 
 log = structlog.get_logger()
 
 _IN_FLIGHT = 1_000
-_RETRY_SECONDS = 2.0  # also kazoo's between attempts to connect, where its own ceiling is an hour
+_RETRY_SECONDS = 2.0
 _SLICE_SECONDS = 0.2  # between two looks whether to stop while an answer is awaited
 _CLOSE_SECONDS = 2.0
 _EVERYTHING = "/"  # noted like a path
@@ -52,18 +56,36 @@ class BrokerMigrated(RetryError):
 class ZookeeperLeadership(LeadershipSource):
     """See the module's page.
 
+    Args:
+        environment: the broker's surroundings.
+        emit: as the contract says.
+        poll_seconds: likewise.
+        security: how the connection is secured.
+
     Raises:
-        ConfigurationError: `zookeeper.connect` is not what it should be; from the constructor.
+        ConfigurationError: `zookeeper.connect` is not what it should be, or a store or a file with credentials cannot
+            be used; from the constructor.
     """
 
     session_seconds: ClassVar[float] = 10.0
+    grace_seconds: ClassVar[float] = 5.0  # without a session and without a failure, before it is worth a warning
     give_up_seconds: ClassVar[float] = 60.0  # without a connection, before kazoo is started anew
+    refused_seconds: ClassVar[float] = 10.0  # the same, where ZooKeeper refused the identity
 
-    def __init__(self, environment: Environment, emit: Callable[[Said], None], poll_seconds: float) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        emit: Callable[[Said], None],
+        poll_seconds: float,
+        security: Security | None = None,
+    ) -> None:
         super().__init__(environment, emit, poll_seconds)
-        self._client = self._new_client()
+        self._security = security or Security()
+        if self._security.tls is not None:
+            tls_context(self._security.tls)  # what is wrong with the stores ends the start
         self._stopping = threading.Event()
         self._wake = threading.Event()
+        self._connection = self._new_connection()
         self._lock = threading.Lock()  # guards the next two; the thread in `run` owns what is below them
         self._wanted: Set[TopicPartition] | None = None  # what is to be followed from now on
         self._noted: set[str] = set()
@@ -74,15 +96,27 @@ class ZookeeperLeadership(LeadershipSource):
         self._refused: set[str] = set()  # settings that were warned of
         self._retry_at = self._poll_at = 0.0
         self._lost_at: float | None = None
+        self._answered = False  # in this session
+        self._warned: set[str] = set()  # reasons, since ZooKeeper last answered
 
     @property
     def connected(self) -> bool:
         """Whether the session is up, and ZooKeeper is where the broker's leadership is told."""
-        return self._in_session and self._stale is False
+        return self._in_session and self._answered and self._stale is False
+
+    @property
+    def trouble(self) -> str | None:
+        """As the contract says."""
+        if self.connected:
+            return None
+        if self._stale:
+            return self._registration.stale
+        trouble = self._connection.trouble
+        return None if trouble is None else str(trouble)
 
     @property
     def _in_session(self) -> bool:
-        return bool(self._client.connected)
+        return self._connection.in_session
 
     def watch(self, partitions: Set[TopicPartition]) -> None:
         """As the contract says; the thread in `run` reads the new ones."""
@@ -93,25 +127,29 @@ class ZookeeperLeadership(LeadershipSource):
     def run(self) -> None:
         """As the contract says."""
         try:
-            self._client.start_async()
+            self._connection.client.start_async()
             while not self._stopping.is_set():
                 now = time.monotonic()
                 if self._in_session:
                     self._lost_at = None
                     self._read_noted(now)
                     next_look = min(self._poll_at, self._retry_at) if self._failed else self._poll_at
+                    if not self._connection.in_session:
+                        continue
                 else:
                     if self._lost_at is None:
                         self._lost_at = now
-                        self._say_away()
-                    next_look = self._lost_at + self.give_up_seconds
-                    if now >= next_look:
+                    if self._connection.ended:
+                        self._connection.close(0.0)
+                    warned = self._say_away(now, self._lost_at)
+                    next_look = self._lost_at + (self._patience if warned else self.grace_seconds)
+                    if now >= self._lost_at + self._patience:
                         self._start_anew()
                         continue
                 self._wake.wait(max(0.0, next_look - time.monotonic()))
                 self._wake.clear()
         finally:
-            _close(self._client, _CLOSE_SECONDS)
+            self._connection.close(_CLOSE_SECONDS)
 
     def stop(self) -> None:
         """As the contract says."""
@@ -120,7 +158,7 @@ class ZookeeperLeadership(LeadershipSource):
 
     def examine(self, topics: Set[str]) -> list[Finding]:
         """As the contract says."""
-        return zookeeper_findings(self._client, self.environment, topics)
+        return zookeeper_findings(self._connection, self._security, self.environment, topics)
 
     def _read_noted(self, now: float) -> None:
         with self._lock:
@@ -157,6 +195,11 @@ class ZookeeperLeadership(LeadershipSource):
             self._registration.take(path, stands=node is not None)
         if (paths - answers.keys()) | (self._failed & self._registration.paths):
             return False
+        if not self._answered:
+            self._connection.answered()
+            self._warned.clear()
+            self._answered = True
+            log.info("zookeeper connected", connect=self.environment.zookeeper_connect)
         self._judge()
         return not self._stale
 
@@ -226,13 +269,14 @@ class ZookeeperLeadership(LeadershipSource):
     def _read(self, paths: list[str]) -> tuple[dict[str, Node | None], dict[str, Exception]]:
         """What these paths hold, None where nothing stands, with a watch on each; and what failed instead."""
         failures: dict[str, Exception] = {}
-        found = self._await({path: self._client.get_async(path, self._changed) for path in paths}, failures)
+        client = self._connection.client
+        found = self._await({path: client.get_async(path, self._changed) for path in paths}, failures)
         answers: dict[str, Node | None] = {path: Node(data, at.czxid, at.mzxid) for path, (data, at) in found.items()}
         # `get` sets no watch where nothing stands, `exists` does.
         absent = [path for path, error in failures.items() if isinstance(error, NoNodeError)]
         for path in absent:
             del failures[path]
-        stats = self._await({path: self._client.exists_async(path, self._changed) for path in absent}, failures)
+        stats = self._await({path: client.exists_async(path, self._changed) for path in absent}, failures)
         answers |= {path: None for path, stat in stats.items() if stat is None}
         self._note(stats.keys() - answers.keys())  # came in between
         return answers, failures
@@ -240,7 +284,10 @@ class ZookeeperLeadership(LeadershipSource):
     def _say_failures(self, failures: dict[str, Exception]) -> None:
         if failures and not self._stopping.is_set():
             errors = sorted({repr(error) for error in failures.values()})
-            refused = any(isinstance(error, NoAuthError | AuthFailedError) for error in failures.values())
+            if any(isinstance(error, AuthFailedError) for error in failures.values()):
+                self._connection.refused()
+                return
+            refused = any(isinstance(error, NoAuthError) for error in failures.values())
             say = log.error if refused else log.warning
             say("zookeeper cannot be read, trying on", paths=sorted(failures)[:10], of=len(failures), errors=errors)
 
@@ -261,20 +308,27 @@ class ZookeeperLeadership(LeadershipSource):
         if event.path is not None:
             self._note({event.path})
 
-    def _session_changed(self, state: str) -> None:
-        # On kazoo's connection thread.
-        if state == KazooState.CONNECTED:
-            log.info("zookeeper connected", connect=self.environment.zookeeper_connect)
-        elif not self._stopping.is_set():
-            self._say_away()
-        self._note({_EVERYTHING})  # what is noted now is read with the next connection
+    @property
+    def _patience(self) -> float:
+        """Seconds without a session before another client takes over."""
+        return self.refused_seconds if self._connection.ended else self.give_up_seconds
 
-    def _say_away(self) -> None:
-        log.warning(
-            "zookeeper does not answer: leadership unknown, no new partition is taken up",
-            connect=self.environment.zookeeper_connect,
-            key="zookeeper.connect",
-        )
+    def _say_away(self, now: float, lost_at: float) -> bool:
+        """Warn of what is not warned of yet; whether there is a reason, or no answer came for a while."""
+        self._answered = False
+        trouble = self._connection.trouble
+        if trouble is None and now < lost_at + self.grace_seconds:
+            return False
+        reason = "no answer" if trouble is None else str(trouble)
+        if reason not in self._warned:
+            self._warned.add(reason)
+            log.warning(
+                "zookeeper does not answer: leadership unknown, no new partition is taken up",
+                connect=self.environment.zookeeper_connect,
+                key="zookeeper.connect",
+                reason=reason,
+            )
+        return True
 
     def _note(self, paths: Set[str]) -> None:
         if paths:
@@ -282,39 +336,22 @@ class ZookeeperLeadership(LeadershipSource):
                 self._noted |= paths
             self._wake.set()
 
-    def _new_client(self) -> KazooClient:
-        hosts = self.environment.zookeeper_connect
-        retry = KazooRetry(max_tries=-1, max_delay=_RETRY_SECONDS)
-        try:
-            client = KazooClient(hosts=hosts, timeout=self.session_seconds, connection_retry=retry)
-            for host, _ in client.hosts:
-                host.encode("idna")  # as the resolver will; there it would end kazoo's thread
-        except ValueError as error:
-            problem = f"{hosts!r} is not host:port,host:port/chroot: {error}"
-            raise ConfigurationError("zookeeper.connect", [problem]) from error
-        client.add_listener(self._session_changed)
-        return client
+    def _new_connection(self, before: Trouble | None = None) -> Connection:
+        # With each session kazoo dropped its watches.
+        hosts, noticed = self.environment.zookeeper_connect, lambda: self._note({_EVERYTHING})
+        return Connection(hosts, self._security, self.session_seconds, noticed, before)
 
     def _start_anew(self) -> None:
-        log.warning("no connection to zookeeper, starting its client anew", hosts=self.environment.zookeeper_connect)
-        self._client.remove_listener(self._session_changed)
-        _close(self._client, 0.0)
-        self._client = self._new_client()
-        self._knowledge.forget_versions()
+        if not self._connection.ended:
+            log.warning(
+                "no connection to zookeeper, starting its client anew", hosts=self.environment.zookeeper_connect
+            )
+        self._connection.close(0.0)
         self._lost_at = None
-        self._client.start_async()
-
-
-def _close(client: KazooClient, seconds: float) -> None:
-    """Close in a thread of its own and wait so long: amid a handshake with a silent server kazoo takes its time."""
-
-    def close() -> None:
         try:
-            client.stop()
-            client.close()
-        except Exception as error:  # noqa: BLE001  (nobody needs it any more; its threads are daemons)
-            log.warning("zookeeper's client did not close", error=repr(error))
-
-    thread = threading.Thread(target=close, name="zookeeper-close", daemon=True)
-    thread.start()
-    thread.join(seconds)
+            self._connection = self._new_connection(self._connection.trouble)
+        except ConfigurationError as error:  # a file with credentials is being written, or is gone
+            self._connection.unusable(error)
+            return
+        self._knowledge.forget_versions()
+        self._connection.client.start_async()
