@@ -46,15 +46,15 @@ def zookeeper_findings(
         if not _wait(connection):
             return [*said, *_why_no_session(connection, security, about)]
         return said + _findings(client, environment, topics, about)
-    except AuthFailedError as refused:
+    except AuthFailedError:
         if connection.trouble is None:
             connection.refused()
-        return [*said, error(about, str(connection.trouble or refused))]
+        return [*said, *_why_no_session(connection, security, about)]
     except NoAuthError as refused:
         way = "let it read /brokers (Kafka leaves that to all)"
         return [*said, error(about, f"refuses this identity: {refused!r}", way)]
     except (KazooTimeoutError, KazooException) as failed:
-        if connection.trouble is not None:
+        if _wait_for_trouble(connection):
             return [*said, *_why_no_session(connection, security, about)]
         return [*said, unanswered(about, f"does not answer: {failed!r}")]
     finally:
@@ -72,6 +72,14 @@ def _wait(connection: Connection) -> bool:
             return False
         time.sleep(_SLICE_SECONDS)
     return True
+
+
+def _wait_for_trouble(connection: Connection) -> bool:
+    """Whether kazoo's thread notes why it lost the session; a request of ours may fail a moment before."""
+    deadline = time.monotonic() + 1.0
+    while connection.trouble is None and time.monotonic() < deadline:
+        time.sleep(_SLICE_SECONDS)
+    return connection.trouble is not None
 
 
 def _why_no_session(connection: Connection, security: Security, about: str) -> list[Finding]:
