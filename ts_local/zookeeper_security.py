@@ -17,6 +17,12 @@ from ts_local.jars import java
 PASSWORD = "store secret"
 TYPES = ("PEM", "JKS", "PKCS12")
 _ENDINGS = {"PEM": "pem", "JKS": "jks", "PKCS12": "p12"}
+# ZooKeeper's own choice has none of TLS 1.3.
+_SUITES = (
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
+)
 _DIGEST = "org.apache.zookeeper.server.auth.DigestLoginModule"
 
 
@@ -104,6 +110,9 @@ class ZooKeeperSecurity:
                 f"ssl.keyStore.password={PASSWORD}",
                 "ssl.keyStore.type=PKCS12",
                 f"ssl.clientAuth={self.client_auth}",
+                "ssl.protocol=TLSv1.3",
+                "ssl.enabledProtocols=TLSv1.2,TLSv1.3",
+                f"ssl.ciphersuites={','.join(_SUITES)}",
             ]
         if self.trust_store is not None:
             lines += [

@@ -148,8 +148,21 @@ def test_a_zookeeper_that_nobody_serves_is_warned_of_with_its_reason(listen: Lis
     }
 
 
+def test_the_hosts_authorities_count_only_without_a_trust_store(
+    zookeeper: ZooKeeper, stores: KeyStores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A certificate that the whole host trusts is not enough where a trust store is named that does not hold it."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(stores.certificates.authority))
+    connect, own = zookeeper.secure_connect, stores.client["PKCS12"]
+    properties = broker_properties(connect, KeyStores(tmp_path).trust["PEM"], own)
+    (error,) = errors_of(connect, properties)
+    assert "its certificate is not trusted" in error
+    del properties["zookeeper.ssl.truststore.location"]
+    assert errors_of(connect, properties) == []
+
+
 def test_another_authority_is_not_trusted(zookeeper: ZooKeeper, listen: Listen, tmp_path: Path) -> None:
-    """Neither one of another store nor those of the host: the agent trusts what the trust store holds, and no more."""
+    """Neither one of another store nor those of the host; the agent has the reason, and `check` the way out."""
     others = KeyStores(tmp_path)
     connect = zookeeper.secure_connect
     for properties in (
@@ -163,15 +176,15 @@ def test_another_authority_is_not_trusted(zookeeper: ZooKeeper, listen: Listen, 
     wait_trouble(listener, "its certificate is not trusted")
 
 
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
 def test_a_client_without_a_trusted_certificate_is_refused(
-    zookeeper: ZooKeeper, stores: KeyStores, tmp_path: Path
+    zookeeper: ZooKeeper, stores: KeyStores, tmp_path: Path, version: str
 ) -> None:
-    """None at all, and one of another authority: ZooKeeper's alert is said, with the setting to look at."""
+    """None at all, and one of another authority: the alert is said, which TLS 1.3 sends after the handshake."""
     others = KeyStores(tmp_path)
     for own in (None, others.client["PKCS12"]):
-        (error, *_) = errors_of(
-            zookeeper.secure_connect, broker_properties(zookeeper.secure_connect, stores.trust["JKS"], own)
-        )
+        properties = broker_properties(zookeeper.secure_connect, stores.trust["JKS"], own)
+        (error, *_) = errors_of(zookeeper.secure_connect, properties, {"ssl.protocol": version})
         assert "it refuses the TLS connection (" in error
         assert "ssl.keystore.*" in error
 

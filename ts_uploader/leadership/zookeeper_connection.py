@@ -84,6 +84,7 @@ class Connection:
         self._last = before
         self._closing = False
         self._ended = False
+        self._refusal_known = False
         sasl = None if security.sasl is None else sasl_options(security.sasl, self._note_login)
         try:
             retry = KazooRetry(max_tries=-1, max_delay=_LONGEST_PAUSE_SECONDS)
@@ -121,12 +122,14 @@ class Connection:
 
     def refused(self) -> None:
         """Note that ZooKeeper refuses the identity; another client has to take over, later."""
-        self._ended = True
+        with self._lock:
+            known, self._refusal_known, self._ended = self._refusal_known, True, True
+        if known:  # kazoo's thread and one whose request failed may both come with it
+            return
         if self._security.sasl is None:
             way = f"it demands SASL; name the broker's JAAS file by {PREFIX}jaas.file"
         else:
             way = self._login_failed or "the user and password, or the principal, are not those that it knows"
-        self._login_failed = ""
         self._note("", f"{_REFUSED}: {way}", lasting=True)
 
     def unusable(self, error: ConfigurationError) -> None:
