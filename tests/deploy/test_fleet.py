@@ -8,8 +8,8 @@ import pytest
 from tests.deploy.fleet import WELL, Fleet
 
 UPGRADED = [
-    "pip install --require-hashes -r requirements/build.txt",
-    "pip install --require-hashes -r requirements/agent.txt",
+    "pip install --require-hashes --no-build-isolation -r requirements/build.txt",
+    "pip install --require-hashes --no-build-isolation -r requirements/agent.txt",
     "pip install --no-deps --no-build-isolation .",
     "ts-uploader check /etc/ts-uploader/conf --server-properties /srv/kafka/server.properties --cluster-id prod",
     "systemctl daemon-reload",
@@ -120,9 +120,12 @@ def test_configuration_that_the_check_refuses_goes_nowhere(tmp_path: Path) -> No
     [
         ((), ("--store", "azure"), ["agent", "azure"]),
         (("google/auth", "azure/identity"), ("--store", "gcs"), ["agent", "gcs", "azure"]),
+        ((), ("--store", "gcs", "--login", "kerberos"), ["agent", "gcs", "kerberos"]),
+        (("puresasl", "kerberos.cpython-311.so"), ("--login", "sasl"), ["agent", "sasl", "kerberos"]),
+        (("puresasl",), (), ["agent", "sasl"]),
     ],
 )
-def test_what_gets_a_stores_tokens_comes_along(
+def test_what_gets_tokens_and_logs_in_comes_along(
     tmp_path: Path, has: tuple[str, ...], asked: tuple[str, ...], installed: list[str]
 ) -> None:
     """As asked, and as the release in use has it: without, the new one would be refused."""
@@ -132,7 +135,10 @@ def test_what_gets_a_stores_tokens_comes_along(
         (host.opt / "0.1.0/lib/python3.11/site-packages" / name).mkdir(parents=True)
     ended = fleet.roll_out(*asked)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    pip = [f"pip install --require-hashes -r requirements/{name}.txt" for name in ("build", *installed)]
+    pip = [
+        f"pip install --require-hashes --no-build-isolation -r requirements/{name}.txt"
+        for name in ("build", *installed)
+    ]
     assert host.done[: len(pip) + 1] == [*pip, "pip install --no-deps --no-build-isolation ."]
 
 
@@ -261,6 +267,7 @@ def test_a_release_is_taken_only_where_a_link_says_which_one_runs(tmp_path: Path
         ("broker-1", "0.2.0", ("--conf", "/nowhere"), "holds no <clusterId>.properties"),
         ("broker-1", "0.2.0", ("--logs",), "needs a value"),
         ("broker-1", "0.2.0", ("--store", "gcs;reboot"), "--store gcs;reboot: gcs, azure or agent"),
+        ("broker-1", "0.2.0", ("--login", "sasl;reboot"), "--login sasl;reboot: sasl, kerberos or none"),
     ],
 )
 def test_a_mistake_is_told_before_any_host_is_asked(

@@ -79,8 +79,13 @@ def test_the_image_of_the_agent_is_built_from_what_is_copied_and_starts(tmp_path
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("name", "store"), [("agent", "gcs"), ("agent", "azure"), ("tsctl", "agent")])
-def test_each_image_is_built_from_the_locked_requirements_alone(tmp_path: Path, name: str, store: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "store", "login"),
+    [("agent", "gcs", "agent"), ("agent", "azure", "sasl"), ("tsctl", "agent", "agent")],
+)
+def test_each_image_is_built_from_the_locked_requirements_alone(
+    tmp_path: Path, name: str, store: str, login: str
+) -> None:
     """With a real pip and what it fetches; nothing of this checkout's own environment is in reach."""
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -89,7 +94,7 @@ def test_each_image_is_built_from_the_locked_requirements_alone(tmp_path: Path, 
         (programs / program).write_text(f"#!/bin/bash\n{text}\n")
         (programs / program).chmod(0o755)
     subprocess.run([base, "-m", "venv", tmp_path / "build"], check=True)
-    build = Build(tmp_path, CHECKOUT, STAGES, str(programs), {"STORE": store})
+    build = Build(tmp_path, CHECKOUT, STAGES, str(programs), {"STORE": store, "LOGIN": login})
     assert said(build.entry_point(name)[:1], "--version").strip()
 
 

@@ -122,5 +122,5 @@ def test_a_zookeeper_without_sasl_is_named(listen: Listen, tmp_path: Path) -> No
 def test_a_package_that_is_missing_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the command that installs it: a login is rare, and not every agent has what it needs."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "puresasl" else object())
-    with pytest.raises(ConfigurationError, match=r"--require-hashes -r requirements/sasl\.txt"):
+    with pytest.raises(ConfigurationError, match=r"--no-build-isolation -r requirements/sasl\.txt"):
         opened("127.0.0.1:9", {}, {"sasl.username": "kafka", "sasl.password": PASSWORD})

@@ -63,7 +63,7 @@ def _require(module: str, extra: str, mechanism: str) -> None:
             SOURCE,
             [
                 f"{PREFIX}sasl.*, {PREFIX}jaas.*: {mechanism} needs the package {module}, which is not installed: pip "
-                f"install --require-hashes -r requirements/{extra}.txt"
+                f"install --require-hashes --no-build-isolation -r requirements/{extra}.txt"
             ],
         )
 
