@@ -22,6 +22,7 @@ mutants: $(READY)
 	$(BIN)/python -m tests.histories.mutants
 
 test-full: test-parts
+	@$(BIN)/python -m ts_local.kerberos
 	$(BIN)/pytest --ignore tests/soak -n 3 --dist loadfile --no-loadscope-reorder
 	$(BIN)/pytest tests/soak -m full
 

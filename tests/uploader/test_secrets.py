@@ -27,8 +27,10 @@ S3 = "storage.service.endpoint.s3."
 CHECKOUT = Path(__file__).parents[2]
 SECONDS = 60.0
 # By where they stand: in URLs, in the cluster's properties, in the broker's own file, in the environment.
-PROXY, CLIENT, JAAS, KEYSTORE, AZURE = (f"Zq7x-{name}-secret" for name in ("proxy", "client", "jaas", "store", "azure"))
-SECRETS = (PROXY, CLIENT, JAAS, KEYSTORE, AZURE)
+PROXY, CLIENT, JAAS, KEYSTORE, AZURE, TRUST = (
+    f"Zq7x-{name}-secret" for name in ("proxy", "client", "jaas", "store", "azure", "trust")
+)
+SECRETS = (PROXY, CLIENT, JAAS, KEYSTORE, AZURE, TRUST)
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 PAGES = ("/", "/status.json", "/healthz", "/readyz", "/metrics")
 
@@ -50,7 +52,9 @@ class Host:
         self.broker = directory / "server.properties"
         known = cluster.brokers[1].server_properties.read_text()
         jaas = f'listener.name.secret.plain.sasl.jaas.config={LOGIN} username="me" password="{JAAS}";\n'
-        self.broker.write_text(f"{known}\n{jaas}ssl.keystore.password={KEYSTORE}\n")
+        self.broker.write_text(
+            f"{known}\n{jaas}ssl.keystore.password={KEYSTORE}\nzookeeper.ssl.keystore.password={KEYSTORE}\n"
+        )
 
     def properties(self, **more: str) -> dict[str, str]:
         """Of the cluster; a client's password beside the rest."""
@@ -58,6 +62,7 @@ class Host:
             URL: self.location,
             PREFIX + "kafka.topics.include": "hushed",
             PREFIX + "kafka.client.sasl.password": CLIENT,
+            PREFIX + "zookeeper.ssl.truststore.password": TRUST,
             **more,
         }
 

@@ -1,6 +1,6 @@
 """An agent beside a real broker that reaches ZooKeeper by TLS and SASL alone, with `zookeeper.set.acl=true`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ from tests.uploader.beside import BUCKET, PREFIX, archives
 from tests.uploader.conftest import ArchiveOf
 from tests.uploader.test_check import URL, Check
 from tests.uploader.test_kraft import records
+from tests.uploader.test_sandbox import CONFINED
 from ts_local.cluster import LocalCluster, wait_for
 from ts_local.zookeeper_security import PASSWORD, KeyStores, ZooKeeperSecurity, broker_properties, client_jaas
 from ts_uploader.findings import EXIT_ACT, EXIT_FINE
@@ -61,12 +62,14 @@ def archive_of(secured: Secured, tmp_path: Path) -> Iterator[ArchiveOf]:
         yield archive
 
 
-def shipped(secured: Secured, archive_of: ArchiveOf, topic: str, properties: Mapping[str, str]) -> str:
+def shipped(
+    secured: Secured, archive_of: ArchiveOf, topic: str, properties: Mapping[str, str], prefix: Sequence[str] = ()
+) -> str:
     """Ship a topic's closed segments with the broker's own file; the agent's log."""
     archive = archive_of(topic, properties=properties)
     secured.cluster.create_topic(topic, assignment=[[1]])
     secured.cluster.produce(topic, records(100), partition=0)
-    agent = archive.agent()
+    agent = archive.agent(prefix=prefix)
     end = archive.wait_until_shipped()
     assert end > 0
     assert archive.read() == archive.oracle(end=end)
@@ -78,11 +81,11 @@ def shipped(secured: Secured, archive_of: ArchiveOf, topic: str, properties: Map
 
 
 def test_an_agent_ships_with_the_brokers_identity(secured: Secured, archive_of: ArchiveOf) -> None:
-    """Its file and its JAAS file: the agent reads also what Kafka keeps for brokers, and warns of nothing."""
+    """Its file and its JAAS file, in the unit's sandbox; it reads what Kafka keeps for brokers, and warns of nothing."""
     assert secured.cluster.zookeeper is not None
     with secured.cluster.zookeeper.client() as stranger, pytest.raises(NoAuthError):
         stranger.set("/brokers/ids", b"")  # the ACLs are there
-    log = shipped(secured, archive_of, "as-broker", {ZOOKEEPER + "jaas.file": str(secured.jaas)})
+    log = shipped(secured, archive_of, "as-broker", {ZOOKEEPER + "jaas.file": str(secured.jaas)}, CONFINED)
     assert "warning" not in log
 
 

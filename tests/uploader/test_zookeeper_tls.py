@@ -213,6 +213,18 @@ def test_a_certificate_that_does_not_fit_its_server(made: Mapping[str, object], 
         server.kill()
 
 
+def test_check_says_what_is_less_than_it_could_be(zookeeper: ZooKeeper, stores: KeyStores) -> None:
+    """No login where brokers have one is a hint, as it may suffice; names that nobody compares are a warning."""
+    said = opened(zookeeper.connect, {"zookeeper.set.acl": "true"}).examine(frozenset())
+    assert [each.found for each in said if "log in" in each.found] == [
+        "zookeeper.set.acl=true: brokers log in to ZooKeeper, and the agent does not"
+    ]
+    properties = broker_properties(zookeeper.secure_connect, stores.trust["PEM"], stores.client["PKCS12"])
+    unnamed = {**properties, "zookeeper.ssl.endpoint.identification.algorithm": ""}
+    said = opened(zookeeper.secure_connect, unnamed).examine(frozenset())
+    assert any("a certificate of any host is accepted" in each.found for each in said)
+
+
 def test_a_port_with_tls_is_told_from_one_without(zookeeper: ZooKeeper, stores: KeyStores, listen: Listen) -> None:
     """Each spoken to as the other one: `check` knows which it is, and the agent's reason names the setting."""
     properties = broker_properties(zookeeper.connect, stores.trust["PKCS12"], stores.client["PKCS12"])

@@ -117,6 +117,7 @@ def _register() -> None:
                         login = _credentials(self._read, self._note)
                         if login.keytab:
                             os.environ["KRB5_CLIENT_KTNAME"] = login.keytab
+                            os.environ.setdefault("KRB5CCNAME", "MEMORY:ts-uploader")  # else a file in /tmp
                         super().__init__(self.sasl, principal=login.principal or None)
                     answer: bytes = super().process(challenge or b"")
                 except known.kerberos.KrbError as error:
