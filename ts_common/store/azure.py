@@ -30,6 +30,7 @@ from ts_common.errors import (
     StoreThrottled,
     TieredStorageError,
 )
+from ts_common.store.answers import parse_xml, size_of
 from ts_common.store.azure_account import API_VERSION, Account
 from ts_common.store.call import strong
 from ts_common.store.contract import ByteRange, Condition, IfAbsent, IfMatch, ObjectInfo
@@ -185,11 +186,7 @@ class AzureService(Service):
 
     def parse_page(self, answer: Answer) -> Page:
         """An EnumerationResults."""
-        try:
-            # Of a server that is trusted with the data itself; expat bounds what entities may grow to.
-            root = ElementTree.fromstring(answer.body)  # noqa: S314
-        except ElementTree.ParseError as error:
-            raise ValueError(str(error)) from error
+        root = parse_xml(answer.body.decode("utf-8-sig"))
         if root.tag != "EnumerationResults":
             raise ValueError(f"a {root.tag}, and no listing")
         infos = [_listed(blob) for blob in root.iter("Blob") if blob.findtext("Properties/ResourceType") != "directory"]
@@ -229,7 +226,7 @@ def _listed(blob: ElementTree.Element) -> ObjectInfo:
     size, etag, modified = (found.findtext(name) for name in ("Content-Length", "Etag", "Last-Modified"))
     if size is None or etag is None or modified is None:
         raise ValueError("a blob without size, ETag or date")
-    return ObjectInfo(_name(blob), int(size), etag.strip('"'), parsedate_to_datetime(modified).timestamp())
+    return ObjectInfo(_name(blob), size_of(size), etag.strip('"'), parsedate_to_datetime(modified).timestamp())
 
 
 def _name(found: ElementTree.Element) -> str:

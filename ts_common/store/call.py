@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from ts_common.errors import OutcomeUnknown, StoreUnavailable, TieredStorageError
 
+_SHOWN = 500
+
 
 def strong(etag: str) -> str:
     """An ETag without the mark of a weak one, `W/`.
@@ -60,7 +62,13 @@ class Call:
         """
         try:
             yield
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise self.no_answer(
-                f"{self.operation} {self.target}: no answer that the store gives: {error!r}"
+                f"{self.operation} {self.target}: no answer that the store gives: {_shown(error)}"
             ) from error
+
+
+def _shown(error: Exception) -> str:
+    """An error with what it says of the answer, which may be long."""
+    said = repr(error)
+    return said if len(said) <= _SHOWN else f"{said[:_SHOWN]}..."

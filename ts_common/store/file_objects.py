@@ -13,6 +13,8 @@ from pathlib import Path
 from awscrt.checksums import crc32c as crc32c_of
 
 from ts_common.errors import CorruptData, PreconditionFailed, StoreUnavailable
+from ts_common.store.answers import parse_json, text_by_name
+from ts_common.store.arguments import METADATA_BYTES
 from ts_common.store.contract import NO_METADATA, Body, Condition, IfAbsent, IfMatch, ObjectInfo
 from ts_common.store.file_names import WRITING
 
@@ -20,6 +22,7 @@ META = ".meta"
 LOCK = ".lock"
 LEFT_BEHIND_SECONDS = 3600
 PIECE = 1 << 20
+_METADATA_BYTES = 16 * METADATA_BYTES  # JSON writes a character of ASCII with six at most
 
 
 class FileStream:
@@ -219,13 +222,13 @@ def _held(path: Path) -> Iterator[os.stat_result | None]:
 
 def _read_metadata(path: Path) -> dict[str, str] | None:
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(_METADATA_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    if len(content) > _METADATA_BYTES:
+        raise CorruptData(f"{path}: more than {_METADATA_BYTES} bytes of metadata")
     try:
-        parsed = json.loads(content)
+        return dict(text_by_name(parse_json(content)))
     except ValueError as error:
-        raise CorruptData(f"{path}: not JSON: {error}") from error
-    if not isinstance(parsed, dict):
-        raise CorruptData(f"{path}: not a JSON object")
-    return {str(name): str(value) for name, value in parsed.items()}
+        raise CorruptData(f"{path}: not the metadata of an object: {error}") from error

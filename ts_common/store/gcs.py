@@ -35,6 +35,7 @@ from ts_common.errors import (
     StoreThrottled,
     TieredStorageError,
 )
+from ts_common.store.answers import parse_json, size_of, text_of
 from ts_common.store.contract import ByteRange, Condition, IfAbsent, IfMatch, ObjectInfo
 from ts_common.store.gcs_tokens import GIVE, default_tokens
 from ts_common.store.http_client import Answer, Request
@@ -149,7 +150,7 @@ class GcsService(Service):
 
     def info_of_put(self, key: str, size: int, metadata: Mapping[str, str], answer: Answer) -> ObjectInfo:
         """From its JSON."""
-        said = json.loads(answer.body)
+        said = parse_json(answer.body)
         return ObjectInfo(key, size, said["generation"], _seconds(said["updated"]), metadata)
 
     def get(self, name: str, byte_range: ByteRange | None, etag: str | None) -> Request:
@@ -187,14 +188,15 @@ class GcsService(Service):
 
     def parse_page(self, answer: Answer) -> Page:
         """From its JSON."""
-        said = json.loads(answer.body)
+        said = parse_json(answer.body)
         if said["kind"] != _KIND:  # all else may be absent: `{}` would be a listing of nothing
             raise ValueError(f"a {said['kind']!r}; {_KIND} is expected")
         infos = [
-            ObjectInfo(found["name"], int(found["size"]), found["generation"], _seconds(found["updated"]))
+            ObjectInfo(text_of(found["name"]), size_of(found["size"]), found["generation"], _seconds(found["updated"]))
             for found in said.get("items", ())
         ]
-        return Page(infos, said.get("prefixes", []), said.get("nextPageToken", ""))
+        directories = [text_of(name) for name in said.get("prefixes", ())]
+        return Page(infos, directories, text_of(said.get("nextPageToken", "")))
 
     def delete(self, name: str) -> Request:
         """objects.delete."""
@@ -204,11 +206,12 @@ class GcsService(Service):
         """The JSON API's reason, or the XML API's code."""
         body = answer.body.decode(errors="replace")
         if body.startswith("<"):
-            code, message = (re.search(rf"<{name}>([^<]*)", body) for name in ("Code", "Message"))
-            return code[1] if code else "", message[1] if message else ""
+            found = [re.search(rf"<{name}>([^<]*)", body) for name in ("Code", "Message")]
+            code, message = (each[1] if each else "" for each in found)
+            return code, message
         try:
-            error = json.loads(body)["error"]
-            reason, message = error["errors"][0]["reason"], error["message"]
+            error = parse_json(answer.body)["error"]
+            reason, message = text_of(error["errors"][0]["reason"]), text_of(error["message"])
         except (ValueError, KeyError, IndexError, TypeError):
             # The emulator's answer to a GET Object; Google's own says NoSuchKey.
             emulated = self._token is None and answer.status == 404 and body.strip() == "Not Found"

@@ -1,5 +1,6 @@
 """What a put sends over HTTP, and what a get receives."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,6 +11,11 @@ from urllib3.exceptions import HTTPError
 from ts_common.errors import CorruptData, StoreUnavailable
 from ts_common.store.call import Call
 from ts_common.store.contract import Body, ObjectInfo
+
+# The largest page that a store gives: 5,000 blobs of Azure's, with names of 1,024 characters, are 11 MB.
+MOST_BYTES = 16 << 20
+MOST_SECONDS = 120.0
+_PIECE = 1 << 17
 
 
 class Sent:
@@ -152,3 +158,25 @@ class Nothing:
     def readinto(self, _buffer: memoryview, /) -> int:
         """Nothing."""
         return 0
+
+
+def read_whole(response: BaseHTTPResponse) -> bytes:
+    """The body of an answer that is read as a whole, and not streamed.
+
+    A timeout bounds each receive; here the whole is bounded too, in bytes and in seconds.
+
+    Raises:
+        ValueError: it is longer, or takes longer, than any that a store gives.
+        urllib3.exceptions.HTTPError, OSError: the transfer broke.
+    """
+    got: list[bytes] = []
+    size = 0
+    ends = time.monotonic() + MOST_SECONDS
+    while piece := response.read1(_PIECE):
+        size += len(piece)
+        if size > MOST_BYTES:
+            raise ValueError(f"an answer of more than {MOST_BYTES} bytes")
+        if time.monotonic() > ends:
+            raise ValueError(f"an answer that takes more than {MOST_SECONDS:.0f} s")
+        got.append(piece)
+    return b"".join(got)

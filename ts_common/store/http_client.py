@@ -21,7 +21,7 @@ from urllib3 import exceptions as http
 
 from ts_common.errors import OperatorError, StoreUnavailable, TieredStorageError
 from ts_common.store.call import Call
-from ts_common.store.http_body import Sent
+from ts_common.store.http_body import Sent, read_whole
 from ts_common.store.proxies import pool_for
 
 READ_ATTEMPTS = 3
@@ -151,11 +151,13 @@ class HttpClient:
                 decode_content=False,
                 redirect=False,
             )
-            content = b"" if streams and response.status < 300 else response.read()
+            content = b"" if streams and response.status < 300 else read_whole(response)
         except (http.HTTPError, OSError) as error:
             if body is not None and body.failure is not None:
                 raise body.failure from None  # the body broke off, so that no store can have taken it
             raise no_answer(error, call) from error
+        except ValueError as error:  # a body without an end, or an address that no request can be sent to
+            raise call.no_answer(f"{call.operation} {call.target}: no answer that the store gives: {error}") from error
         headers = {name.lower(): value for name, value in response.headers.items()}
         if not streams:
             response.release_conn()

@@ -25,6 +25,7 @@ from ts_common.errors import (
     TieredStorageError,
 )
 from ts_common.store.allowance import UNLIMITED, Allowance, RationedBody
+from ts_common.store.answers import checked, size_of
 from ts_common.store.arguments import (
     SizedBody,
     body_size,
@@ -47,7 +48,7 @@ from ts_common.store.contract import (
 from ts_common.store.http_body import Nothing, Received, Sent
 from ts_common.store.http_client import Answer, HttpClient
 from ts_common.store.http_service import Page, Service
-from ts_common.store.listing import in_byte_order, resume_after
+from ts_common.store.listing import Onward, below, directory_below, each_once, in_byte_order, resume_after
 
 _DELETED_AT_ONCE = 8
 _DELETED_IN_A_ROW = 1000
@@ -125,7 +126,7 @@ class HttpStore(ObjectStore):
         answer = self._client.ask(call, replace(put.request, headers=headers), sent)
         self._check_taken(answer, call)
         with call.understood():
-            return self._service.info_of_put(key, length, dict(metadata), answer)
+            return checked(self._service.info_of_put(key, length, dict(metadata), answer))
 
     def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
         """One request; its answer's body is streamed."""
@@ -168,7 +169,7 @@ class HttpStore(ObjectStore):
             self._check_taken(answer, call)
             with call.understood():
                 length = _length(answer)
-                info = self._service.info_of(key, _whole_size(answer, byte_range, length, call), answer)
+                info = checked(self._service.info_of(key, _whole_size(answer, byte_range, length, call), answer))
             yield Received(info, response, length, call)
 
     def head(self, key: str) -> ObjectInfo:
@@ -177,7 +178,7 @@ class HttpStore(ObjectStore):
         answer = self._client.ask(call, self._service.head(self._base + key))
         self._check_taken(answer, call)
         with call.understood():
-            return self._service.info_of(key, _length(answer), answer)
+            return checked(self._service.info_of(key, _length(answer), answer))
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """Page by page."""
@@ -185,6 +186,7 @@ class HttpStore(ObjectStore):
         if start_after > prefix and not start_after.startswith(prefix):
             return iter(())
         listed = in_byte_order(self._listed(prefix, resume_after(start_after, prefix)), len(prefix))
+        listed = each_once(listed, self._call(self._service.operations.list, prefix))
         return (info for info in listed if info.key > start_after)
 
     def _listed(self, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
@@ -202,24 +204,33 @@ class HttpStore(ObjectStore):
         return self._directories(prefix)
 
     def _directories(self, prefix: str) -> Iterator[str]:
-        start = len(self._base + prefix)
-        found = {name[start:] for page in self._pages(prefix, "", delimiter="/") for name in page.directories}
+        asked = self._base + prefix
+        call = self._call(self._service.operations.list, prefix)
+        found = set()
+        for page in self._pages(prefix, "", delimiter="/"):
+            with call.understood():
+                found |= {directory_below(name, asked) for name in page.directories}
         yield from sorted(name for name in found if is_key(name.rstrip("/")))
 
     def _pages(self, prefix: str, start_after: str, *, delimiter: str = "") -> Iterator[Page]:
         call = self._call(self._service.operations.list, prefix)
+        onward = Onward(call)
+        asked = self._base + prefix
         following = ""
         while True:
-            request = self._service.list(self._base + prefix, start_after, following, delimiter=delimiter)
+            request = self._service.list(asked, start_after, following, delimiter=delimiter)
             answer = self._client.ask(call, request)
             self._check_taken(answer, call)
             with call.understood():
                 page = self._service.parse_page(answer)
+                for info in page.infos:
+                    below(checked(info).key, asked)
             yield page
             if not page.following:
                 return
             if page.following == following:
                 raise StoreUnavailable(f"{call.operation} {call.target}: there is more, and the store does not say how")
+            onward.take(max(page.infos[-1].key if page.infos else "", page.directories[-1] if page.directories else ""))
             following = page.following
 
     def delete(self, keys: Iterable[str]) -> None:
@@ -305,10 +316,7 @@ def _length(answer: Answer) -> int:
     Raises:
         KeyError, ValueError: the answer does not say.
     """
-    length = int(answer.headers["content-length"])
-    if length < 0:
-        raise ValueError(f"content-length: {length}")
-    return length
+    return size_of(answer.headers["content-length"])
 
 
 def _whole_size(answer: Answer, byte_range: ByteRange | None, length: int, call: Call) -> int:
@@ -316,9 +324,10 @@ def _whole_size(answer: Answer, byte_range: ByteRange | None, length: int, call:
 
     Raises:
         OperatorError: the store sends another range than the one asked for.
+        ValueError: as many bytes as that do not follow.
     """
     sent = answer.headers.get("content-range")
-    size = int(sent.rpartition("/")[2]) if sent else length
+    size = size_of(sent.rpartition("/")[2]) if sent else length
     start, end = 0, size
     if byte_range is not None:
         start = byte_range.start if byte_range.start >= 0 else max(0, size + byte_range.start)
@@ -327,4 +336,6 @@ def _whole_size(answer: Answer, byte_range: ByteRange | None, length: int, call:
     if (sent and sent != expected) or (not sent and (start, end) != (0, size)):
         found = sent or f"all {size} bytes"
         raise OperatorError(f"{call.operation} {call.target}: asked for {expected}, the store sends {found}")
+    if length != end - start:
+        raise ValueError(f"{length} bytes are said to follow, of {expected}")
     return size

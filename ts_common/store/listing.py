@@ -8,8 +8,12 @@ makes one of the other, and leaves alone what is in byte order already.
 import re
 from collections.abc import Iterator
 
+from ts_common.errors import StoreUnavailable
+from ts_common.store.call import Call
 from ts_common.store.contract import ObjectInfo
 
+# A page may be empty where the store left out what was deleted: many in a row, but not without an end.
+_STANDING_STILL = 1_000
 NO_BYTE_BELOW_SLASH = re.compile(r"[^\x00-.]*")
 
 
@@ -57,6 +61,79 @@ def in_byte_order(infos: Iterator[ObjectInfo], start: int) -> Iterator[ObjectInf
             directory = name
         held.append(info)
     yield from sorted(held, key=_key)
+
+
+def each_once(infos: Iterator[ObjectInfo], call: Call) -> Iterator[ObjectInfo]:
+    """A listing in byte order, each key once: whoever merges or resumes listings relies on it.
+
+    Raises:
+        StoreUnavailable: the store lists in no order that is known here.
+    """
+    last = None
+    for info in infos:
+        if last is not None and info.key <= last:
+            if info.key == last:
+                continue  # written over while it was listed
+            raise StoreUnavailable(
+                f"{call.operation} {call.target}: {info.key!r} is listed after {last!r}; the order of bytes is expected"
+            )
+        last = info.key
+        yield info
+
+
+class Onward:
+    """Notices pages that lead nowhere: a server can always say that there is more.
+
+    Args:
+        call: for messages.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._furthest = ""  # in the order of bytes, and in that of a walk through directories
+        self._walked: list[str] = []
+        self._still = 0
+
+    def take(self, last: str) -> None:
+        """Take the last name of a page after which there is more; empty for a page of nothing.
+
+        Raises:
+            StoreUnavailable: no page of the last thousand went beyond those before.
+        """
+        parts = last.split("/")
+        if last > self._furthest or parts > self._walked:
+            self._furthest, self._walked = max(self._furthest, last), max(self._walked, parts)
+            self._still = 0
+            return
+        self._still += 1
+        if self._still >= _STANDING_STILL:
+            raise StoreUnavailable(
+                f"{self._call.operation} {self._call.target}: {self._still} pages in a row name nothing new, and the "
+                "store says that there is more"
+            )
+
+
+def below(name: str, prefix: str) -> str:
+    """A name that is listed, if it is below what was asked for.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if not name.startswith(prefix):
+        raise ValueError(f"{name[:200]!r} is listed below {prefix!r}")
+    return name
+
+
+def directory_below(name: str, prefix: str) -> str:
+    """The part of a name between what was asked for and the delimiter, which it ends in.
+
+    Raises:
+        ValueError: it is another name.
+    """
+    part = below(name, prefix)[len(prefix) :]
+    if part.find("/") != len(part) - 1 or not part:
+        raise ValueError(f"{name[:200]!r} is listed as a directory below {prefix!r}")
+    return part
 
 
 def _key(info: ObjectInfo) -> str:

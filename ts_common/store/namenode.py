@@ -21,6 +21,7 @@ from ts_common.errors import (
     StoreUnavailable,
     TieredStorageError,
 )
+from ts_common.store.answers import number_of, parse_json, text_by_name, text_of
 from ts_common.store.call import Call
 from ts_common.store.http_body import Sent
 from ts_common.store.http_client import Answer, HttpClient, Request
@@ -115,10 +116,15 @@ class NameNode:
                 said = self._json("GET", "LISTSTATUS_BATCH", path, **after)["DirectoryListing"]
                 found = [_status(each) for each in said["partialListing"]["FileStatuses"]["FileStatus"]]
                 ends = not said["remainingEntries"]
+                last = after.get("startAfter", "")
+                for status in found:
+                    if not _is_name(status.name) or status.name <= last:
+                        raise ValueError(f"{status.name[:200]!r} is listed after {last[:200]!r}")
+                    last = status.name
             yield from found
             if ends or not found:
                 return
-            after = {"startAfter": found[-1].name}
+            after = {"startAfter": last}
 
     def metadata(self, path: str) -> dict[str, str]:
         """GETXATTRS: what `create` was told.
@@ -129,7 +135,7 @@ class NameNode:
         with self._call("GETXATTRS", path).understood():
             said = self._json("GET", "GETXATTRS", path, encoding="hex")["XAttrs"]
             values = [each["value"] for each in said if each["name"] == _ATTRIBUTE]
-            return dict(json.loads(bytes.fromhex(values[0].removeprefix("0x")))) if values else {}
+            return dict(text_by_name(parse_json(bytes.fromhex(values[0].removeprefix("0x"))))) if values else {}
 
     def create(self, path: str, body: Sent, metadata: Mapping[str, str]) -> Status:
         """CREATE in a directory that is there, SETXATTR; what stands there then.
@@ -143,7 +149,7 @@ class NameNode:
         answer = self._client.ask(call, self._request("PUT", "CREATE", path, query))
         if answer.status == 307:
             headers = {"content-type": "application/octet-stream", "content-length": str(body.length)}
-            sent = Request("PUT", _data_node(answer, call), headers)
+            sent = Request("PUT", self._data_node(answer, call), headers)
             try:
                 answer = self._client.ask(replace(call, writes=True), sent, body)
             except OutcomeUnknown as error:  # under a name that nobody looks for
@@ -180,7 +186,7 @@ class NameNode:
         if "PathIsNotEmptyDirectoryException" not in answer.body.decode(errors="replace"):
             self._raise_for(answer, call)
             with call.understood():
-                json.loads(answer.body)["boolean"]
+                parse_json(answer.body)["boolean"]
 
     def make_directories(self, path: str) -> None:
         """MKDIRS, with all above it."""
@@ -200,7 +206,7 @@ class NameNode:
         if answer.status != 307:
             self._raise_for(answer, call)
             raise StoreUnavailable(f"OPEN {call.target}: HTTP {answer.status}, and no DataNode is named")
-        with self._client.streaming(call, Request("GET", _data_node(answer, call))) as (answer, response):
+        with self._client.streaming(call, Request("GET", self._data_node(answer, call))) as (answer, response):
             self._raise_for(answer, call)
             yield response
 
@@ -208,12 +214,24 @@ class NameNode:
         """Close the connections."""
         self._client.close()
 
+    def _data_node(self, answer: Answer, call: Call) -> str:
+        """Where a NameNode sends one on: over TLS only to where there is TLS.
+
+        Raises:
+            StoreUnavailable: it does not say.
+        """
+        with call.understood():
+            location = answer.headers["location"]
+            if not location.lower().startswith(("https://", self._url.partition("://")[0] + "://")):
+                raise ValueError(f"a DataNode at {location[:200]!r}")
+            return location
+
     def _json(self, method: str, operation: str, path: str, **query: str) -> Any:
         call = self._call(operation, path)
         answer = self._client.ask(call, self._request(method, operation, path, query))
         self._raise_for(answer, call)
         with call.understood():
-            return json.loads(answer.body)
+            return parse_json(answer.body)
 
     def _request(self, method: str, operation: str, path: str, query: Mapping[str, str]) -> Request:
         said = urlencode({"op": operation, "user.name": self._user, **query})
@@ -227,7 +245,7 @@ class NameNode:
             call.refuse_page(answer.headers.get("content-type"))
             return
         try:
-            said = json.loads(answer.body)["RemoteException"]
+            said = parse_json(answer.body)["RemoteException"]
             name, message = str(said["exception"]), str(said["message"]).partition("\n")[0]
         except (ValueError, KeyError, TypeError):
             name, message = "", answer.body.decode(errors="replace")[:500]
@@ -253,21 +271,16 @@ def _way_in(name: str, answer: Answer) -> str:
     return without_reason("the user (HADOOP_USER_NAME)", _RIGHT, skew_of(answer.headers.get("date")))
 
 
-def _data_node(answer: Answer, call: Call) -> str:
-    """Where a NameNode sends one on.
-
-    Raises:
-        StoreUnavailable: it does not say.
-    """
-    with call.understood():
-        return answer.headers["location"]
-
-
 def _status(said: Mapping[str, Any]) -> Status:
     return Status(
-        str(said["pathSuffix"]),
-        int(said["fileId"]),
-        int(said["length"]),
-        said["modificationTime"] / 1000,
-        said["type"] == "DIRECTORY",
+        text_of(said["pathSuffix"]),
+        number_of(said["fileId"]),
+        number_of(said["length"]),
+        number_of(said["modificationTime"]) / 1000,
+        text_of(said["type"]) == "DIRECTORY",
     )
+
+
+def _is_name(name: str) -> bool:
+    """Whether it is one part of a path."""
+    return name not in {"", ".", ".."} and "/" not in name

@@ -29,6 +29,7 @@ from ts_common.errors import (
     WrongClock,
 )
 from ts_common.store.allowance import UNLIMITED, Allowance
+from ts_common.store.answers import checked, size_of
 from ts_common.store.arguments import (
     SizedBody,
     body_size,
@@ -52,8 +53,9 @@ from ts_common.store.contract import (
     ObjectStore,
     ObjectStream,
 )
+from ts_common.store.http_body import Nothing
 from ts_common.store.lifecycle import LifecycleRule
-from ts_common.store.listing import in_byte_order, resume_after
+from ts_common.store.listing import Onward, below, directory_below, each_once, in_byte_order, resume_after
 from ts_common.store.options import NO_OPTIONS, StorageOptions
 from ts_common.store.s3_errors import BY_CODE, is_without_reason, needed_permission, status_of, translated
 from ts_common.store.s3_lifecycle import read_rules
@@ -161,7 +163,7 @@ class S3Store(ObjectStore):
             raise
         headers = answer["ResponseMetadata"]["HTTPHeaders"]
         with call.understood():
-            info = ObjectInfo(key, length, strong(answer["ETag"]), _date(headers), dict(metadata))
+            info = checked(ObjectInfo(key, length, strong(answer["ETag"]), _date(headers), dict(metadata)))
         check_encrypted(self._storing, answer, call.target)
         return info
 
@@ -184,7 +186,7 @@ class S3Store(ObjectStore):
                 raise
             answer = None
         if answer is None:
-            yield _EmptyStream(self.head(key))
+            yield Nothing(self.head(key))
             return
         body: StreamingBody = answer["Body"]
         try:
@@ -205,14 +207,18 @@ class S3Store(ObjectStore):
             KeyError, ValueError: the answer does not say what S3 always says.
         """
         sent = answer.get("ContentRange")
-        size = int(sent.rpartition("/")[2]) if sent else answer["ContentLength"]
+        size = size_of(sent.rpartition("/")[2]) if sent else answer["ContentLength"]
         start, end = _resolved(byte_range, size)
         expected = f"bytes {start}-{end - 1}/{size}"
         if (sent and sent != expected) or (not sent and (start, end) != (0, size)):
             found = sent or f"all {size} bytes"
             raise OperatorError(f"{call.operation} {call.target}: asked for {expected}, the store sends {found}")
-        return ObjectInfo(
-            key, size, strong(answer["ETag"]), answer["LastModified"].timestamp(), _lower_names(answer["Metadata"])
+        if answer["ContentLength"] != end - start:
+            raise ValueError(f"{answer['ContentLength']} bytes are said to follow, of {expected}")
+        return checked(
+            ObjectInfo(
+                key, size, strong(answer["ETag"]), answer["LastModified"].timestamp(), _lower_names(answer["Metadata"])
+            )
         )
 
     def head(self, key: str) -> ObjectInfo:
@@ -235,7 +241,7 @@ class S3Store(ObjectStore):
         call.refuse_page(answer.get("ContentType"))
         with call.understood():
             etag, modified = strong(answer["ETag"]), answer["LastModified"].timestamp()
-            return ObjectInfo(key, answer["ContentLength"], etag, modified, _lower_names(answer["Metadata"]))
+            return checked(ObjectInfo(key, answer["ContentLength"], etag, modified, _lower_names(answer["Metadata"])))
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
         """ListObjectsV2, page by page."""
@@ -243,16 +249,23 @@ class S3Store(ObjectStore):
         if start_after > prefix and not start_after.startswith(prefix):
             return iter(())
         listed = in_byte_order(self._listed(prefix, resume_after(start_after, prefix)), len(prefix))
+        listed = each_once(listed, self._call("ListObjectsV2", prefix))
         return (info for info in listed if info.key > start_after)
 
     def _listed(self, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
         """As the server lists them."""
         request: dict[str, Any] = {"StartAfter": self._base + start_after} if start_after else {}
+        start, asked = len(self._base), self._base + prefix
+        call = self._call("ListObjectsV2", prefix)
         for page in self._pages(prefix, request):
-            for found in page.get("Contents", ()):
-                key = found["Key"][len(self._base) :]
-                if is_key(key):
-                    yield ObjectInfo(key, found["Size"], found["ETag"], found["LastModified"].timestamp(), NO_METADATA)
+            infos = []
+            with call.understood():
+                for found in page.get("Contents", ()):
+                    key = below(found["Key"], asked)[start:]
+                    if is_key(key):
+                        modified = found["LastModified"].timestamp()
+                        infos.append(checked(ObjectInfo(key, found["Size"], found["ETag"], modified, NO_METADATA)))
+            yield from infos
 
     def list_directories(self, prefix: str = "") -> Iterator[str]:
         """ListObjectsV2 with a delimiter."""
@@ -260,17 +273,17 @@ class S3Store(ObjectStore):
         return self._directories(prefix)
 
     def _directories(self, prefix: str) -> Iterator[str]:
-        start = len(self._base + prefix)
-        found = {
-            common["Prefix"][start:]
-            for page in self._pages(prefix, {"Delimiter": "/"})
-            for common in page.get("CommonPrefixes", ())
-        }
+        asked = self._base + prefix
+        found = set()
+        for page in self._pages(prefix, {"Delimiter": "/"}):
+            with self._call("ListObjectsV2", prefix).understood():
+                found |= {directory_below(common["Prefix"], asked) for common in page.get("CommonPrefixes", ())}
         yield from sorted(name for name in found if is_key(name.rstrip("/")))
 
     def _pages(self, prefix: str, request: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         """Page by page; the SDK's own paginator takes longer to make than a page to read."""
         call = self._call("ListObjectsV2", prefix)
+        onward = Onward(call)
         following: dict[str, Any] = {}
         while True:
             with translated(call):
@@ -283,6 +296,9 @@ class S3Store(ObjectStore):
             token = page.get("NextContinuationToken")
             if not token or token == following.get("ContinuationToken"):
                 raise StoreUnavailable(f"{call.operation} {call.target}: there is more, and the store does not say how")
+            objects, directories = page.get("Contents", ()), page.get("CommonPrefixes", ())
+            names = [*(each["Key"] for each in objects[-1:]), *(each["Prefix"] for each in directories[-1:])]
+            onward.take(max(names, default=""))
             following = {"ContinuationToken": token}
 
     def delete(self, keys: Iterable[str]) -> None:
@@ -397,21 +413,6 @@ class _Stream:
                 f"{self._call.operation} {self._call.target}: the transfer broke after byte "
                 f"{self._length - self._left} of {self._length}: {error}"
             ) from error
-
-
-class _EmptyStream:
-    """A range that lies beyond its object."""
-
-    def __init__(self, info: ObjectInfo) -> None:
-        self.info = info
-
-    def read(self, _size: int, /) -> bytes:
-        """Nothing."""
-        return b""
-
-    def readinto(self, _buffer: memoryview, /) -> int:
-        """Nothing."""
-        return 0
 
 
 def _range_header(byte_range: ByteRange) -> str:

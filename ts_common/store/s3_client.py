@@ -35,6 +35,7 @@ from ts_common.errors import ConfigurationError
 from ts_common.store.allowance import Allowance, RationedBody
 from ts_common.store.option_table import NAME_OF
 from ts_common.store.options import PREFIX, AddressingStyle, Connection
+from ts_common.store.s3_bounded import BoundedSession
 from ts_common.store.s3_parsing import QuickParsers, spare_listings
 from ts_common.store.s3_roles import assume_role
 
@@ -109,6 +110,9 @@ def open_clients(
             request.body = RationedBody(request.body, int(request.headers["Content-Length"]), allowance)
 
     writes.meta.events.register("before-send.s3.PutObject", cast("Callable[..., None]", ration))
+    for client in (reads, writes):
+        endpoint: Any = client._endpoint  # type: ignore[attr-defined]  # there is no other way to its session
+        endpoint.http_session = BoundedSession(endpoint.http_session)
     return reads, writes
 
 

@@ -125,6 +125,11 @@ def translated(call: Call) -> Iterator[None]:
         yield
     except (sdk.ClientError, sdk.BotoCoreError, ResponseParserError) as error:
         raise translate(error, call) from error
+    except RecursionError as error:  # the SDK follows each level of an error's XML, and each word of another region
+        raise call.no_answer(
+            f"{call.operation} {call.target}: no answer that the store gives: XML that is nested too deep, or one "
+            "redirection after another"
+        ) from error
 
 
 def translate(error: Exception, call: Call) -> TieredStorageError:

@@ -27,9 +27,10 @@ def read_rules(client: "S3Client", bucket: str, base: str) -> tuple[LifecycleRul
         AccessDenied: this identity may not see them.
         BucketMissing, StoreUnavailable, OperatorError: as of any request.
     """
-    with translated(Call("GetBucketLifecycleConfiguration", f"s3://{bucket}")):
+    call = Call("GetBucketLifecycleConfiguration", f"s3://{bucket}")
+    with translated(call):
         try:
-            return parse_rules(client.get_bucket_lifecycle_configuration(Bucket=bucket), base)
+            answer = client.get_bucket_lifecycle_configuration(Bucket=bucket)
         except sdk.ClientError as error:
             code = error.response.get("Error", {}).get("Code", "")
             if code == _NO_RULES:
@@ -37,3 +38,5 @@ def read_rules(client: "S3Client", bucket: str, base: str) -> tuple[LifecycleRul
             if code in _UNKNOWN or status_of(error) in {405, 501}:
                 return None
             raise
+    with call.understood():
+        return parse_rules(answer, base)

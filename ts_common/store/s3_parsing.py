@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_plus
 from xml.etree import ElementTree
 
-from botocore.handlers import _handle_200_error  # type: ignore[attr-defined]
+from botocore.handlers import _handle_200_error, decode_list_object_v2  # type: ignore[attr-defined]
 from botocore.parsers import ResponseParser, ResponseParserError, ResponseParserFactory, RestXMLParser
+
+from ts_common.store.answers import parse_xml, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,8 +66,23 @@ class _QuickParser(RestXMLParser):
             super()._parse_non_payload_attrs(  # type: ignore[misc] # not in the stubs
                 {**response, "headers": headers}, shape, member_shapes, final_parsed
             )
-        except (LookupError, TypeError, ValueError) as error:  # the SDK lets them pass
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # the SDK lets them pass
             raise ResponseParserError(f"unable to parse the headers of an answer: {error!r}") from error
+
+    def _do_error_parse(self, response: "Mapping[str, Any]", shape: "Shape | None") -> dict[str, Any]:
+        try:
+            parsed: dict[str, Any] = super()._do_error_parse(response, shape)  # type: ignore[misc] # not in the stubs
+        except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            raise ResponseParserError(f"unable to parse an error: {_shown(error)}") from error
+        # Elements within are dicts, and empty ones are None; the SDK and we look for texts.
+        found = parsed.get("Error")
+        texts = found if isinstance(found, dict) else {}
+        parsed["Error"] = {
+            "Code": "",
+            "Message": "",
+            **{name: each for name, each in texts.items() if type(each) is str},
+        }
+        return parsed
 
     def _parse_payload(
         self, response: "Mapping[str, Any]", shape: "Shape", member_shapes: Any, final_parsed: dict[str, Any]
@@ -75,13 +92,19 @@ class _QuickParser(RestXMLParser):
         else:
             if shape.name == _DELETED:
                 check_deleted(response["body"])
-            super()._parse_payload(response, shape, member_shapes, final_parsed)  # type: ignore[misc] # not in the stubs
+            try:
+                super()._parse_payload(  # type: ignore[misc] # not in the stubs
+                    response, shape, member_shapes, final_parsed
+                )
+            except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
+                raise ResponseParserError(f"unable to parse an answer: {error!r}") from error
 
 
 def spare_listings(events: "BaseEventHooks") -> None:
     """Let a listing pass the SDK's look for errors in answers that say 200, which reads all of it once more.
 
-    What does not begin as a listing is looked at as ever.
+    What does not begin as a listing is looked at as ever. The SDK's decoding of keys is left out too: it is done here,
+    and it fails on an error that looks like a listing.
     """
 
     def look(operation_model: Any, response_dict: "Mapping[str, Any]", **rest: Any) -> None:
@@ -90,6 +113,7 @@ def spare_listings(events: "BaseEventHooks") -> None:
 
     events.unregister(_LOOK, _handle_200_error)
     events.register_first(_LOOK, look)
+    events.unregister("after-call.s3.ListObjectsV2", decode_list_object_v2)
 
 
 def parse_listing(body: bytes) -> dict[str, Any]:
@@ -99,12 +123,13 @@ def parse_listing(body: bytes) -> dict[str, Any]:
         ResponseParserError: it is no listing; the SDK's own error for that.
     """
     try:
-        shell, contents = _split(body.decode()) or (body, None)
+        text = body.decode("utf-8-sig")
+        shell, contents = _split(text) or (text, None)
         root, space = _root(shell, _LISTING_ROOT)
         if contents is None:
             contents = [_entry(element, space) for element in root.iter(f"{space}Contents")]
-    except (ElementTree.ParseError, ValueError) as error:
-        raise ResponseParserError(f"unable to parse a listing: {error!r}, in {body[:200]!r}") from error
+    except (ArithmeticError, TypeError, ValueError) as error:
+        raise ResponseParserError(f"unable to parse a listing: {_shown(error)}, in {body[:200]!r}") from error
     parsed: dict[str, Any] = {}
     directories: list[dict[str, str]] = []
     for element in root:
@@ -134,22 +159,25 @@ def check_deleted(body: bytes) -> None:
         ResponseParserError: it is another document.
     """
     try:
-        _root(body, _DELETED_ROOT)
-    except (ElementTree.ParseError, ValueError) as error:
-        raise ResponseParserError(f"unable to parse an answer: {error!r}, in {body[:200]!r}") from error
+        _root(body.decode("utf-8-sig"), _DELETED_ROOT)
+    except ValueError as error:
+        raise ResponseParserError(f"unable to parse an answer: {_shown(error)}, in {body[:200]!r}") from error
 
 
-def _root(text: str | bytes, expected: str) -> tuple[ElementTree.Element, str]:
+def _shown(error: Exception) -> str:
+    """An error; what it says of the answer may be long."""
+    return repr(error)[:_HEAD_BYTES]
+
+
+def _root(text: str, expected: str) -> tuple[ElementTree.Element, str]:
     """The root of a document and what stands before its elements' names: `{namespace}`, or nothing.
 
     Servers use several namespaces, or none. A well-formed web page is a document too, so the root's name counts.
 
     Raises:
-        ParseError: it is no XML.
-        ValueError: the root has another name.
+        ValueError: it is no XML that a store writes, or the root has another name.
     """
-    # Of a server that is trusted with the data itself; expat bounds what entities may grow to.
-    root = ElementTree.fromstring(text)  # noqa: S314
+    root = parse_xml(text)
     namespace, brace, name = root.tag.rpartition("}")
     if name != expected:
         raise ValueError(f"a document {name}; {expected} is expected")
@@ -173,7 +201,9 @@ def _split(text: str) -> tuple[str, list[dict[str, Any]]] | None:
         tag = etag[1].replace("&#34;", '"').replace("&quot;", '"')
         if "&" in tag:
             return None
-        contents.append({"Key": key[1], "Size": int(size[1]), "ETag": tag, "LastModified": timestamp_of(modified[1])})
+        contents.append(
+            {"Key": key[1], "Size": size_of(size[1]), "ETag": tag, "LastModified": timestamp_of(modified[1])}
+        )
     return None if "<!" in text or "Contents" in shell else (shell, contents)
 
 
@@ -182,14 +212,14 @@ def _entry(element: ElementTree.Element, space: str) -> dict[str, Any]:
     key, size, etag, modified = (element.findtext(space + name) for name in ("Key", "Size", "ETag", "LastModified"))
     if key is None or size is None or etag is None or modified is None:
         raise ValueError("an object without key, size, ETag or date")
-    return {"Key": key, "Size": int(size), "ETag": etag, "LastModified": timestamp_of(modified)}
+    return {"Key": key, "Size": size_of(size), "ETag": etag, "LastModified": timestamp_of(modified)}
 
 
 def timestamp_of(text: str) -> datetime:
     """A date of a listing (ISO 8601) or of a header (RFC 9110), of any form the SDK would take.
 
     Raises:
-        ValueError: it is neither.
+        OverflowError, ValueError: it is neither.
     """
     try:
         found = datetime.fromisoformat(text)

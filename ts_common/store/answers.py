@@ -1,0 +1,113 @@
+"""What drivers take from a server's answer. A server may answer anything: how much of it is read, `http_body` says.
+
+Depth, numbers and texts are checked here. Whatever is not what a store answers is a `ValueError`, of which
+`Call.understood` makes the error that the caller expects.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+from xml.etree import ElementTree
+
+from ts_common.store.contract import ObjectInfo
+
+_HALVES = (b"\\ud", b"\\uD")  # how one of JSON's escapes for half of a surrogate pair begins
+_MOST_INT = (1 << 63) - 1
+
+
+def parse_json(body: bytes) -> Any:
+    """What an answer's JSON says.
+
+    Raises:
+        ValueError: it is no JSON, is nested too deep, has a number that is none or a text that no UTF-8 can hold.
+    """
+    try:
+        said = json.loads(body.decode(), parse_constant=_refuse)
+        if any(half in body for half in _HALVES):
+            json.dumps(said, ensure_ascii=False).encode()
+    except RecursionError as error:
+        raise ValueError("JSON that is nested too deep") from error
+    return said
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is no number of JSON")
+
+
+def parse_xml(text: str) -> ElementTree.Element:
+    """The root of an answer's XML.
+
+    No store declares a document type. Entities are declared there, and a few lines of them can stand for gigabytes.
+
+    Raises:
+        ValueError: it is no XML, or declares a document type.
+    """
+    if "<!DOCTYPE" in text:
+        raise ValueError("XML with a document type")
+    try:
+        return ElementTree.fromstring(text)  # noqa: S314 - without a document type there are no entities
+    except ElementTree.ParseError as error:
+        raise ValueError(str(error)) from error
+
+
+def size_of(said: str) -> int:
+    """A number of bytes, in digits.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not (said.isascii() and said.isdigit() and len(said) < 20 and int(said) <= _MOST_INT):
+        raise ValueError(f"{said[:40]!r} is no number of bytes")
+    return int(said)
+
+
+def number_of(said: object) -> int:
+    """A number of a JSON answer, from 0 to 2^63 - 1.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if type(said) is not int or not 0 <= said <= _MOST_INT:
+        raise ValueError(f"{str(said)[:40]!r} is no number from 0 on")
+    return said
+
+
+def text_of(said: object) -> str:
+    """A text of an answer.
+
+    Raises:
+        ValueError: it is none, or no UTF-8 can hold it.
+    """
+    if type(said) is not str:
+        raise ValueError(f"{str(said)[:40]!r} is no text")
+    said.encode()
+    return said
+
+
+def checked(info: ObjectInfo) -> ObjectInfo:
+    """The same, if it is what the contract says: an ETag goes into a header of the next request.
+
+    Raises:
+        ValueError: it is not.
+    """
+    text_of(info.key)
+    text_of(info.etag)
+    if not (info.etag and info.etag.isascii() and info.etag.isprintable()):
+        raise ValueError(f"{info.etag[:80]!r} is no ETag")
+    if not 0 <= info.size <= _MOST_INT:
+        raise ValueError(f"an object of {info.size} bytes")
+    if not math.isfinite(info.modified):
+        raise ValueError(f"an object of the time {info.modified}")
+    return info
+
+
+def text_by_name(said: object) -> Mapping[str, str]:
+    """A JSON object whose values are texts.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not isinstance(said, dict):
+        raise ValueError(f"{str(said)[:40]!r} is no JSON object")  # noqa: TRY004 - of the data
+    return {text_of(name): text_of(value) for name, value in said.items()}
