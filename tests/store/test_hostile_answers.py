@@ -3,14 +3,19 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.store.servers import FakeServer, answer
 from ts_common.errors import CorruptData, OutcomeUnknown, StoreUnavailable
 from ts_common.store.contract import ByteRange, ObjectStore
 from ts_common.store.factory import open_store
+from ts_common.store.gcs_tokens import default_tokens
 from ts_common.store.http_body import MOST_BYTES
+from ts_common.store.options import Connection, StorageOptions
 from ts_local.azurite import ACCOUNT, KEY
 
 DATE = "Sun, 22 Nov 2026 02:33:34 GMT"
@@ -277,3 +282,78 @@ def test_metadata_of_a_directory_that_somebody_wrote_is_corrupt(tmp_path_factory
             sidecar.write_bytes(content)
             with pytest.raises(CorruptData, match="metadata"):
                 store.head("a")
+
+
+CREDENTIALS = {"AccessKeyId": "who", "SecretAccessKey": "secret", "Token": "t", "Expiration": "2099-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"5",
+        b'"text"',
+        json.dumps({**CREDENTIALS, "Expiration": 5}).encode(),
+        json.dumps({**CREDENTIALS, "Expiration": "\ud800"}).encode(),
+        json.dumps({**CREDENTIALS, "AccessKeyId": ""}).encode(),
+        json.dumps({**CREDENTIALS, "Expiration": "1999-01-01T00:00:00Z"}).encode(),
+    ],
+    ids=["number", "text", "no date", "no text", "no key", "expired"],
+)
+def test_credentials_of_a_container_that_are_none_are_waited_for(
+    fake: FakeServer, monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    """The SDK takes for granted what it is answered; it may answer again what it should."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{fake.endpoint}/credentials")
+    fake.answers = [answer("200 OK", said)]
+
+    def look() -> None:
+        with open_store("s3://archive/base", timeout_seconds=5) as store:
+            store.head("key")
+
+    with pytest.raises(StoreUnavailable, match=r"credentials|answer") as raised:
+        look()
+    str(raised.value).encode()
+
+
+@pytest.mark.parametrize(
+    "given", ["", "<Credentials/>", "<Credentials><Expiration>yesterday</Expiration></Credentials>", "<a>" * 3_000]
+)
+def test_a_role_without_credentials_is_waited_for(
+    fake: FakeServer, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    """STS says that it gave some."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", fake.endpoint)
+    result = f"<AssumeRoleResult>{given}</AssumeRoleResult>"
+    fake.answers = [answer("200 OK", f"<AssumeRoleResponse>{result}</AssumeRoleResponse>".encode())]
+    options = StorageOptions(Connection(role_arn="arn:aws:iam::123456789012:role/reader"))
+    with open_store("s3://archive/base", options, timeout_seconds=5) as store, pytest.raises(StoreUnavailable):
+        store.head("key")
+
+
+@pytest.mark.parametrize("expires", [1e300, "\ud800", None])
+def test_a_token_of_googles_that_is_none_is_waited_for(
+    fake: FakeServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, expires: object
+) -> None:
+    """Neither a time beyond all years, nor a token that no header can carry."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    account = {
+        "type": "service_account",
+        "client_email": "who@p",
+        "token_uri": fake.endpoint,
+        "private_key": key.decode(),
+    }
+    (tmp_path / "account.json").write_text(json.dumps(account))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "account.json"))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    said = {"access_token": "a\r\nb: c" if expires is None else "a", "expires_in": expires or 3600}
+    fake.answers = [answer("200 OK", json.dumps(said).encode(), content_type="application/json")]
+    token = default_tokens("bucket")
+    with pytest.raises(StoreUnavailable, match="no token"):
+        token()
+    fake.answers = [answer("200 OK", b"x" * (MOST_BYTES + 1))]
+    with pytest.raises(StoreUnavailable, match=r"no token.*more than"):
+        token()

@@ -68,6 +68,8 @@ def entra_tokens(name: str, give: str) -> Callable[[], str]:
             if any(map(_may_pass, tried)) or (not tried and expected):
                 raise StoreUnavailable(f"no token for account {name} at this moment: {error}") from error
             raise AccessDenied(f"no token for account {name}: {error}; allow this identity, or {give}") from error
+        if not (found.isascii() and found.isprintable()):
+            raise StoreUnavailable(f"no token for account {name} at this moment: what was answered is none")
         given.set()
         return found
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from ts_common.errors import OutcomeUnknown, StoreUnavailable, TieredStorageError
 
+# What reading an answer raises that is not what it should be.
+UNFORESEEN = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _SHOWN = 500
 
 
@@ -62,7 +64,7 @@ class Call:
         """
         try:
             yield
-        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        except UNFORESEEN as error:
             raise self.no_answer(
                 f"{self.operation} {self.target}: no answer that the store gives: {_shown(error)}"
             ) from error

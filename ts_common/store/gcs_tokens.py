@@ -11,6 +11,7 @@ from typing import Any
 from urllib3.exceptions import HTTPError
 
 from ts_common.errors import AccessDenied, ConfigurationError, StoreUnavailable, TieredStorageError
+from ts_common.store.call import UNFORESEEN
 from ts_common.store.proxies import Pools
 
 SOURCE = "Google Cloud Storage"
@@ -71,9 +72,13 @@ def default_tokens(bucket: str) -> Callable[[], str]:
                     if _may_pass(error):
                         raise _unavailable(error) from error
                     raise AccessDenied(f"no token for {SOURCE}: {error}; allow this identity, or {GIVE}") from error
-                except (KeyError, TypeError, ValueError) as error:  # google-auth takes what it is answered for granted
+                except UNFORESEEN as error:  # google-auth takes what it is answered for granted
                     raise StoreUnavailable(f"no token for {SOURCE}: no answer that has one: {error!r}") from error
-            return str(credentials.token)
+            found = str(credentials.token)
+            if not (found.isascii() and found.isprintable()):
+                credentials.token = None  # else it is valid for an hour
+                raise StoreUnavailable(f"no token for {SOURCE}: what was answered is none")
+            return found
 
     return token
 

@@ -6,6 +6,7 @@ A proxy may come without a scheme (`proxy:3128` is `http://proxy:3128`), and wit
 import base64
 import ipaddress
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -15,6 +16,7 @@ import urllib3
 from urllib3 import exceptions as http
 
 from ts_common.errors import ConfigurationError
+from ts_common.store.http_body import read_whole
 
 _METADATA = "metadata.google.internal"  # on the machine's own link, as every link-local address
 _IN_BETWEEN = {502, 504}  # a gateway's word for having no answer
@@ -76,6 +78,21 @@ def pool_for(url: str, **settings: Any) -> urllib3.PoolManager:
     return urllib3.ProxyManager(proxy.url, proxy_headers=proxy.headers, **settings)
 
 
+@dataclass(frozen=True, slots=True)
+class Received:
+    """An answer, as google-auth takes it.
+
+    Attributes:
+        status: of HTTP.
+        headers: names in any case.
+        data: the body.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    data: bytes
+
+
 class Pools:
     """Connections to any server, each through its proxy: what google-auth sends its requests by."""
 
@@ -83,7 +100,7 @@ class Pools:
         self._lock = threading.Lock()
         self._opened: dict[str | None, urllib3.PoolManager] = {}
 
-    def request(self, method: str, url: str, **arguments: Any) -> urllib3.BaseHTTPResponse:
+    def request(self, method: str, url: str, **arguments: Any) -> Received:
         """One request.
 
         Raises:
@@ -96,10 +113,16 @@ class Pools:
             if key not in self._opened:
                 self._opened[key] = pool_for(url)
             pool = self._opened[key]
-        answer = pool.request(method, url, **arguments)
-        if answer.status in _IN_BETWEEN:
-            raise http.HTTPError(f"{url}: HTTP {answer.status}")
-        return answer
+        response = pool.request(method, url, preload_content=False, **arguments)
+        try:
+            body = read_whole(response)
+        except (OSError, ValueError) as error:
+            raise http.HTTPError(f"{url}: {error}") from error
+        finally:
+            response.close()
+        if response.status in _IN_BETWEEN:
+            raise http.HTTPError(f"{url}: HTTP {response.status}")
+        return Received(response.status, response.headers, body)
 
 
 def _is_on_the_link(host: str) -> bool:

@@ -101,15 +101,15 @@ class S3Store(ObjectStore):
         self._storing = options.storing
         # Asked for once: buckets do not go while they are used, and a 404 must not cost two requests each time.
         self._bucket_seen = False
-        try:
-            with translated(Call("CreateClient", self.location)):
-                connections = max(_READ_CONNECTIONS, threads)
+        with translated(Call("CreateClient", self.location)):
+            connections = max(_READ_CONNECTIONS, threads)
+            try:
                 self._clients = SharedClients(options.connection, timeout_seconds, connections, allowance)
-        except ValueError as error:
-            # botocore has no error of its own for an endpoint that is no URL.
-            raise OperatorError(
-                f"{self.location}: {error}; AWS_ENDPOINT_URL begins with http:// or https://"
-            ) from error
+            except ValueError as error:
+                # botocore has no error of its own for an endpoint that is no URL.
+                raise OperatorError(
+                    f"{self.location}: {error}; AWS_ENDPOINT_URL begins with http:// or https://"
+                ) from error
         self._reads, self._writes = self._clients.reads, self._clients.writes
 
     def check(self) -> None:

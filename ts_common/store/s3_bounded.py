@@ -14,7 +14,14 @@ from urllib3 import exceptions as http
 from ts_common.store.http_body import read_whole
 
 
-class BoundedSession:
+def bound(client: Any) -> Any:
+    """A client of the SDK's, bounded from now on."""
+    endpoint = client._endpoint  # there is no other way to its session
+    endpoint.http_session = _BoundedSession(endpoint.http_session)
+    return client
+
+
+class _BoundedSession:
     """A session that answers as the SDK's own, or not at all.
 
     Args:

@@ -28,14 +28,15 @@ import boto3.session
 import botocore
 import botocore.session
 from botocore.config import Config
-from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
+from botocore.exceptions import ConnectTimeoutError, MetadataRetrievalError, ReadTimeoutError
 from botocore.loaders import Loader, create_loader
 
 from ts_common.errors import ConfigurationError
 from ts_common.store.allowance import Allowance, RationedBody
 from ts_common.store.option_table import NAME_OF
 from ts_common.store.options import PREFIX, AddressingStyle, Connection
-from ts_common.store.s3_bounded import BoundedSession
+from ts_common.store.s3_bounded import bound
+from ts_common.store.s3_errors import SDK_UNFORESEEN
 from ts_common.store.s3_parsing import QuickParsers, spare_listings
 from ts_common.store.s3_roles import assume_role
 
@@ -63,6 +64,7 @@ def open_clients(
     parts = _session(connection)
     if connection.role_arn is not None:
         assume_role(parts, _session(connection), connection.role_arn, connection)
+    _find_credentials(parts)
     parts.register_component("response_parser_factory", QuickParsers())
     session = boto3.session.Session(botocore_session=parts)
     paths = parts.get_component("data_loader").search_paths
@@ -110,10 +112,7 @@ def open_clients(
             request.body = RationedBody(request.body, int(request.headers["Content-Length"]), allowance)
 
     writes.meta.events.register("before-send.s3.PutObject", cast("Callable[..., None]", ration))
-    for client in (reads, writes):
-        endpoint: Any = client._endpoint  # type: ignore[attr-defined]  # there is no other way to its session
-        endpoint.http_session = BoundedSession(endpoint.http_session)
-    return reads, writes
+    return bound(reads), bound(writes)
 
 
 def _session(connection: Connection) -> botocore.session.Session:
@@ -135,6 +134,19 @@ def _session(connection: Connection) -> botocore.session.Session:
 def _loader(data_path: str | None) -> Loader:
     """The SDK's descriptions of its services, which take 10 MB and are the same for every session."""
     return create_loader(data_path)
+
+
+def _find_credentials(session: botocore.session.Session) -> None:
+    """Have the SDK look for credentials, which it keeps. It takes for granted what a metadata server answers.
+
+    Raises:
+        MetadataRetrievalError: that was not what it should be.
+        BotoCoreError: others of the SDK's.
+    """
+    try:
+        session.get_credentials()
+    except SDK_UNFORESEEN as error:
+        raise MetadataRetrievalError(error_msg=f"no answer that has credentials: {error!r}") from error
 
 
 def _check_files(connection: Connection) -> None:

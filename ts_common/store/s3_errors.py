@@ -26,7 +26,7 @@ from ts_common.errors import (
     TieredStorageError,
     WrongClock,
 )
-from ts_common.store.call import Call
+from ts_common.store.call import UNFORESEEN, Call
 from ts_common.store.http_client import never_connected
 from ts_common.store.refusals import is_refused_skew, set_the_clock, skew_of, without_reason
 
@@ -115,6 +115,8 @@ CREDENTIALS = (
 # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/identify_ec2_instances.html
 _VENDOR = Path("/sys/class/dmi/id/sys_vendor")
 CERTIFICATE_ALERTS = ("ALERT_CERTIFICATE_REQUIRED", "ALERT_UNKNOWN_CA", "ALERT_BAD_CERTIFICATE")
+# What the SDK raises where it takes for granted what it is answered.
+SDK_UNFORESEEN = (*UNFORESEEN, AssertionError, RuntimeError)
 NO_ANSWER = (sdk.HTTPClientError, sdk.ConnectionError, sdk.IncompleteReadError, ResponseParserError)
 
 
@@ -130,6 +132,8 @@ def translated(call: Call) -> Iterator[None]:
             f"{call.operation} {call.target}: no answer that the store gives: XML that is nested too deep, or one "
             "redirection after another"
         ) from error
+    except SDK_UNFORESEEN as error:  # STS or a metadata server gave it
+        raise call.no_answer(f"{call.operation} {call.target}: no answer that can be used: {error!r}") from error
 
 
 def translate(error: Exception, call: Call) -> TieredStorageError:

@@ -17,6 +17,7 @@ from botocore.handlers import _handle_200_error, decode_list_object_v2  # type: 
 from botocore.parsers import ResponseParser, ResponseParserError, ResponseParserFactory, RestXMLParser
 
 from ts_common.store.answers import parse_xml, size_of
+from ts_common.store.call import UNFORESEEN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,13 +67,13 @@ class _QuickParser(RestXMLParser):
             super()._parse_non_payload_attrs(  # type: ignore[misc] # not in the stubs
                 {**response, "headers": headers}, shape, member_shapes, final_parsed
             )
-        except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # the SDK lets them pass
+        except UNFORESEEN as error:  # the SDK lets them pass
             raise ResponseParserError(f"unable to parse the headers of an answer: {error!r}") from error
 
     def _do_error_parse(self, response: "Mapping[str, Any]", shape: "Shape | None") -> dict[str, Any]:
         try:
             parsed: dict[str, Any] = super()._do_error_parse(response, shape)  # type: ignore[misc] # not in the stubs
-        except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        except UNFORESEEN as error:
             raise ResponseParserError(f"unable to parse an error: {_shown(error)}") from error
         # Elements within are dicts, and empty ones are None; the SDK and we look for texts.
         found = parsed.get("Error")
@@ -96,7 +97,7 @@ class _QuickParser(RestXMLParser):
                 super()._parse_payload(  # type: ignore[misc] # not in the stubs
                     response, shape, member_shapes, final_parsed
                 )
-            except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
+            except UNFORESEEN as error:
                 raise ResponseParserError(f"unable to parse an answer: {error!r}") from error
 
 
@@ -128,7 +129,7 @@ def parse_listing(body: bytes) -> dict[str, Any]:
         root, space = _root(shell, _LISTING_ROOT)
         if contents is None:
             contents = [_entry(element, space) for element in root.iter(f"{space}Contents")]
-    except (ArithmeticError, TypeError, ValueError) as error:
+    except UNFORESEEN as error:
         raise ResponseParserError(f"unable to parse a listing: {_shown(error)}, in {body[:200]!r}") from error
     parsed: dict[str, Any] = {}
     directories: list[dict[str, str]] = []

@@ -19,6 +19,7 @@ from botocore.exceptions import NoCredentialsError
 from botocore.session import Session
 
 from ts_common.store.options import Connection
+from ts_common.store.s3_bounded import bound
 
 
 def _in_one_line(record: logging.LogRecord) -> bool:
@@ -53,7 +54,7 @@ class _AssumedRole(CredentialProvider):
             raise NoCredentialsError
         extra = {"ExternalId": self._connection.external_id, "RoleSessionName": self._connection.role_session_name}
         fetcher: Any = AssumeRoleCredentialFetcher(
-            client_creator=self._source.create_client,
+            client_creator=lambda *names, **options: bound(self._source.create_client(*names, **options)),
             source_credentials=known,
             role_arn=self._role_arn,
             extra_args={name: value for name, value in extra.items() if value is not None},
