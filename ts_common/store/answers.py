@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 from xml.etree import ElementTree
 
+from ts_common import json_objects
+from ts_common.errors import CorruptData
 from ts_common.store.contract import ObjectInfo
 
 _HALVES = (b"\\ud", b"\\uD")  # how one of JSON's escapes for half of a surrogate pair begins
-_MOST_INT = (1 << 63) - 1
 
 
 def parse_json(body: bytes) -> Any:
@@ -23,16 +24,12 @@ def parse_json(body: bytes) -> Any:
         ValueError: it is no JSON, is nested too deep, has a number that is none or a text that no UTF-8 can hold.
     """
     try:
-        said = json.loads(body.decode(), parse_constant=_refuse)
-        if any(half in body for half in _HALVES):
-            json.dumps(said, ensure_ascii=False).encode()
-    except RecursionError as error:
-        raise ValueError("JSON that is nested too deep") from error
+        said = json_objects.parse_json(body, "the answer", len(body))
+    except CorruptData as error:
+        raise ValueError(str(error)) from error
+    if any(half in body for half in _HALVES):
+        json.dumps(said, ensure_ascii=False).encode()
     return said
-
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is no number of JSON")
 
 
 def parse_xml(text: str) -> ElementTree.Element:
@@ -57,20 +54,9 @@ def size_of(said: str) -> int:
     Raises:
         ValueError: it is none.
     """
-    if not (said.isascii() and said.isdigit() and len(said) < 20 and int(said) <= _MOST_INT):
+    if not (said.isascii() and said.isdigit() and len(said) < 20 and int(said) <= json_objects.MAX_INT64):
         raise ValueError(f"{said[:40]!r} is no number of bytes")
     return int(said)
-
-
-def number_of(said: object) -> int:
-    """A number of a JSON answer, from 0 to 2^63 - 1.
-
-    Raises:
-        ValueError: it is none.
-    """
-    if type(said) is not int or not 0 <= said <= _MOST_INT:
-        raise ValueError(f"{str(said)[:40]!r} is no number from 0 on")
-    return said
 
 
 def text_of(said: object) -> str:
@@ -80,7 +66,7 @@ def text_of(said: object) -> str:
         ValueError: it is none, or no UTF-8 can hold it.
     """
     if type(said) is not str:
-        raise ValueError(f"{str(said)[:40]!r} is no text")
+        raise ValueError(f"{json_objects.shown(said)} is no text")
     said.encode()
     return said
 
@@ -95,7 +81,7 @@ def checked(info: ObjectInfo) -> ObjectInfo:
     text_of(info.etag)
     if not (info.etag and info.etag.isascii() and info.etag.isprintable()):
         raise ValueError(f"{info.etag[:80]!r} is no ETag")
-    if not 0 <= info.size <= _MOST_INT:
+    if not 0 <= info.size <= json_objects.MAX_INT64:
         raise ValueError(f"an object of {info.size} bytes")
     if not math.isfinite(info.modified):
         raise ValueError(f"an object of the time {info.modified}")
@@ -109,5 +95,5 @@ def text_by_name(said: object) -> Mapping[str, str]:
         ValueError: it is none.
     """
     if not isinstance(said, dict):
-        raise ValueError(f"{str(said)[:40]!r} is no JSON object")  # noqa: TRY004 - of the data
+        raise ValueError(f"{json_objects.shown(said)} is no JSON object")  # noqa: TRY004 - of the data
     return {text_of(name): text_of(value) for name, value in said.items()}

@@ -21,7 +21,8 @@ from ts_common.errors import (
     StoreUnavailable,
     TieredStorageError,
 )
-from ts_common.store.answers import number_of, parse_json, text_by_name, text_of
+from ts_common.json_objects import whole_number
+from ts_common.store.answers import parse_json, text_by_name, text_of
 from ts_common.store.call import Call
 from ts_common.store.http_body import Sent
 from ts_common.store.http_client import Answer, HttpClient, Request
@@ -274,9 +275,9 @@ def _way_in(name: str, answer: Answer) -> str:
 def _status(said: Mapping[str, Any]) -> Status:
     return Status(
         text_of(said["pathSuffix"]),
-        number_of(said["fileId"]),
-        number_of(said["length"]),
-        number_of(said["modificationTime"]) / 1000,
+        whole_number(said["fileId"]),
+        whole_number(said["length"]),
+        whole_number(said["modificationTime"]) / 1000,
         text_of(said["type"]) == "DIRECTORY",
     )
 
