@@ -20,8 +20,10 @@ from ts_local.waiting import wait_for
 from ts_local.zookeeper import ZooKeeper
 from ts_uploader.environment import Environment
 from ts_uploader.events import Led, NotLed, Reign
+from ts_uploader.findings import Severity
 from ts_uploader.leadership.knowledge import Knowledge, Node, settings_path, state_path, topic_path
 from ts_uploader.leadership.zookeeper import ZookeeperLeadership
+from ts_uploader.leadership.zookeeper_check import zookeeper_findings
 from ts_uploader.retention import BrokerSettings, TopicSettings
 
 BROKER = 1
@@ -377,13 +379,15 @@ def test_settings_that_are_not_kafkas_are_survived(
 
 NO_OBJECTS = [b"", b"null", b"[]", b"{", b"\xff", b"[" * 100_000]
 STATES = [b"{}", b'{"leader": 1}', b'{"leader": "1", "leader_epoch": 1}', b'{"leader": true, "leader_epoch": 1}']
+STATES += [b'{"leader": 1, "leader_epoch": 2147483648}', b'{"leader": 1, "leader_epoch": -1}']
+TOPICS = [b'{"topic_id": 1}', b'{"topic_id": "a\\u001b[2J"}', b'{"topic_id": "%s"}' % (b"a" * 65)]
 
 
 @pytest.mark.parametrize(
     ("path", "bad"),
     [(path, bad) for path in (STATE, TOPIC) for bad in NO_OBJECTS]
     + [(STATE, bad) for bad in STATES]
-    + [(TOPIC, b'{"topic_id": 1}')],
+    + [(TOPIC, bad) for bad in TOPICS],
 )
 def test_a_node_that_is_not_kafkas_is_survived(
     zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen, path: str, bad: bytes
@@ -528,3 +532,14 @@ def test_each_topics_settings_are_followed_once() -> None:
     assert known.follow(set()) == set()
     assert known.settings == {EVERYONES, OWN}
     assert known.follow({first}) == {state_path(first), SETTINGS}
+
+
+@pytest.mark.parametrize("bad", [*NO_OBJECTS, b'{"id": 5}', b'{"id": "\\ud800"}'])
+def test_a_cluster_id_that_is_not_kafkas_ends_no_check(zookeeper: ZooKeeper, nodes: KazooClient, bad: bytes) -> None:
+    """It is a hint, and the check goes on to the broker."""
+    nodes.ensure_path("/brokers/ids")
+    nodes.ensure_path("/cluster/id")
+    nodes.set("/cluster/id", bad)
+    client = KazooClient(hosts=zookeeper.connect)
+    found = zookeeper_findings(client, Environment("c", BROKER, (), zookeeper.connect, kraft=False), frozenset())
+    assert [finding.severity for finding in found] == [Severity.HINT, Severity.ERROR]

@@ -42,6 +42,7 @@ _OURS: Mapping[str, Any] = {
     "log_level": 0,  # librdkafka writes each refused connection to stderr; the callback for errors tells of them
     "reconnect.backoff.max.ms": 1_000,
     "topic.metadata.refresh.interval.ms": -1,
+    "receive.message.max.bytes": 16 << 20,  # no answer to what is asked here comes near; librdkafka's own is 100 MB
 }
 _DYNAMIC = {
     ResourceType.TOPIC: {ConfigSource.DYNAMIC_TOPIC_CONFIG.value},

@@ -16,18 +16,21 @@
   what such a node held is never logged.
 """
 
-import json
 from collections.abc import Set
 from typing import Any, NamedTuple
 
 import structlog
 
+from ts_common.errors import CorruptData
+from ts_common.json_objects import MAX_INT32, parse_json
 from ts_common.model import TopicPartition
 from ts_uploader.events import Led, NotLed, Reign
 from ts_uploader.retention import BROKER_KEYS, TOPIC_KEYS, BrokerSettings, TopicSettings
 
 log = structlog.get_logger()
 
+_NODE_BYTES = 64 << 20  # far beyond what ZooKeeper lets stand in a node, 1 MiB unless jute.maxbuffer says otherwise
+_ID_CHARACTERS = 64  # Kafka's have 22
 _TOPIC_SETTINGS = "/config/topics/"
 _BROKER_SETTINGS = "/config/brokers/"
 
@@ -102,6 +105,9 @@ class Knowledge:
             return None
         fields = {} if node is None else _fields(path, node, leader=(int,), leader_epoch=(int,))
         if fields is None:
+            return None
+        if node is not None and fields["leader_epoch"] < 0:
+            _say_foreign(path, node, "a leader epoch below 0")
             return None
         if node is None or fields["leader"] != self._broker_id:
             self._reigns.pop(path, None)
@@ -180,14 +186,23 @@ def _pairs(overrides: dict[str, str]) -> tuple[tuple[str, str], ...]:
 def _fields(path: str, node: Node, **types: tuple[type, ...]) -> dict[str, Any] | None:
     """These fields of a node, None (and an error in the log) where it is not what Kafka writes."""
     try:
-        content = json.loads(node.data or b"")
-        if isinstance(content, dict) and all(type(content.get(name)) in types[name] for name in types):
+        content = parse_json(node.data or b"", path, _NODE_BYTES)
+        if isinstance(content, dict) and all(_is(content.get(name), types[name]) for name in types):
             return {name: content.get(name) for name in types}
         error = f"no object with {', '.join(types)}"
-    except (ValueError, RecursionError) as unreadable:
+    except CorruptData as unreadable:
         error = str(unreadable)
     _say_foreign(path, node, error)
     return None
+
+
+def _is(value: object, types: tuple[type, ...]) -> bool:
+    """Whether a field is of one of these types, and can be a broker, an epoch or an id."""
+    if type(value) not in types:
+        return False
+    if isinstance(value, int):
+        return -MAX_INT32 <= value <= MAX_INT32  # a topic that is being deleted has the leader -2
+    return not isinstance(value, str) or (len(value) <= _ID_CHARACTERS and value.isascii() and value.isprintable())
 
 
 def _say_foreign(path: str, node: Node, error: str) -> None:

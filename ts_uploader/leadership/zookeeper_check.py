@@ -1,17 +1,19 @@
 """Whether ZooKeeper is reached, lets this identity read what leadership is told by, and knows the broker."""
 
 import datetime
-import json
 import socket
 import ssl
 import time
 from collections.abc import Set
 from itertools import islice
+from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import AuthFailedError, KazooException, NoAuthError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
+from ts_common.errors import CorruptData
+from ts_common.json_objects import decoding, parse_json, text
 from ts_common.zookeeper_options import PREFIX
 from ts_uploader.environment import Environment
 from ts_uploader.findings import Finding, error, hint, ok, unanswered, warning
@@ -24,6 +26,7 @@ _SLICE_SECONDS = 0.05  # between two looks
 _PROBE_SECONDS = 5.0
 _CLOSE_SECONDS = 2.0
 _SOON = datetime.timedelta(days=14)
+_ID_BYTES = 1 << 20
 _MOST_TOPICS = 200  # one is like the other, but for those with rights of their own
 
 
@@ -180,8 +183,10 @@ def _cluster(client: KazooClient, environment: Environment, about: str) -> list[
     """The id that the cluster gave itself; another in the keys is the operator's choice (`--cluster-id`)."""
     try:
         data, _ = client.get("/cluster/id")
-        named = str(json.loads(data)["id"])
-    except (NoNodeError, ValueError, KeyError, TypeError):
+        with decoding("/cluster/id", "a cluster's id"):
+            said: Any = parse_json(data, "/cluster/id", _ID_BYTES)
+            named = text(said["id"])
+    except (NoNodeError, CorruptData):
         return [hint(about, "the cluster's own id cannot be read there")]
     if named != environment.cluster_id:
         return [hint(about, f"the cluster calls itself {named}; keys and files here say {environment.cluster_id}")]
