@@ -1,0 +1,202 @@
+"""Starts the processes that run inputs, watches them, and says what they found."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import psutil
+
+from tests.fuzz.child import Job, arguments_of
+from tests.fuzz.ledger import Ledger
+from tests.fuzz.targets import TARGETS
+
+_POLL_SECONDS = 0.05
+_OPEN_SECONDS = 240.0  # kernels are compiled
+_GRACE_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One input that failed.
+
+    Attributes:
+        target: whose.
+        kind: type and place.
+        file: the input.
+        told: how it came.
+    """
+
+    target: str
+    kind: str
+    file: Path
+    told: str
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a target.
+
+    Attributes:
+        target: its name.
+        seed: of its first process.
+        inputs: that were run.
+        seconds: of running.
+        slowest: seconds of the slowest input.
+        peak_bytes: of memory.
+        failures: by kind.
+    """
+
+    target: str
+    seed: int
+    inputs: int = 0
+    seconds: float = 0.0
+    slowest: float = 0.0
+    peak_bytes: int = 0
+    failures: dict[str, Failure] = field(default_factory=dict)
+
+    def line(self) -> str:
+        """For a reader."""
+        rate = self.inputs / self.seconds if self.seconds else 0.0
+        return (
+            f"{self.target:16} {self.inputs:>9,} inputs {rate:>9,.1f}/s  slowest {self.slowest:7.3f} s  "
+            f"peak {self.peak_bytes >> 20:>5} MiB  seed {self.seed}  failures {len(self.failures)}"
+        )
+
+
+class HarnessError(Exception):
+    """A target that could not be opened."""
+
+
+def fuzz(target: str, seconds: float, seed: int, found: Path, *, guide: bool = True) -> Outcome:
+    """Draw inputs of a target for so long.
+
+    Args:
+        target: its name.
+        seconds: of running, without what opening takes.
+        seed: decides what is drawn, where atheris does not choose.
+        found: directory for inputs that fail.
+        guide: let atheris choose, where it can.
+
+    Raises:
+        HarnessError: the target cannot be opened.
+    """
+    outcome = Outcome(target, seed)
+    restart = 0
+    while (left := seconds - outcome.seconds) > 0:
+        job = Job(target, TARGETS[target], "", str(found), seed + restart, left, guide=guide)
+        if not _watched(job, outcome, found):
+            break
+        restart += 1
+    return outcome
+
+
+def replay(target: str, files: Sequence[Path], found: Path) -> Outcome:
+    """Run these inputs.
+
+    Raises:
+        HarnessError: the target cannot be opened.
+    """
+    outcome = Outcome(target, 0)
+    left = list(files)
+    while left:
+        job = Job(target, TARGETS[target], "", str(found), files=tuple(map(str, left)))
+        ended = outcome.inputs
+        if not _watched(job, outcome, found):
+            break
+        left = left[outcome.inputs - ended + 1 :]
+    return outcome
+
+
+def minimise(failure: Failure) -> None:
+    """Make the file of a failure smaller, where that is simple."""
+    job = Job(failure.target, TARGETS[failure.target], "", str(failure.file.parent), files=(str(failure.file),))
+    kept = failure.file.read_bytes()
+    outcome = Outcome(failure.target, 0)
+    _watched(replace(job, minimise=True), outcome, failure.file.parent)
+    if failure.kind not in replay(failure.target, [failure.file], failure.file.parent).failures:
+        failure.file.write_bytes(kept)
+
+
+def _watched(job: Job, outcome: Outcome, found: Path) -> bool:
+    """Run a process to its end; True where an input ended it."""
+    found.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as directory:
+        ledger_file, log, said = (Path(directory) / name for name in ("ledger", "log", "said"))
+        ledger = Ledger(ledger_file)
+        command = [sys.executable, "-m", "tests.fuzz.child", arguments_of(replace(job, ledger=str(ledger_file)))]
+        environment = {**os.environ, "MALLOC_ARENA_MAX": "2", "PYTHONHASHSEED": "0"}
+        with log.open("wb") as errors, said.open("wb") as output:
+            process = subprocess.Popen(command, stdout=output, stderr=errors, env=environment)
+        try:
+            hung = _wait(process, ledger, job, outcome)
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        state = ledger.state
+        outcome.inputs += state.inputs
+        outcome.slowest = max(outcome.slowest, state.slowest)
+        for line in said.read_text().splitlines():
+            if line.startswith("{"):
+                told = json.loads(line)
+                failure = Failure(job.target, told["kind"], Path(told["file"]), told["told"])
+                outcome.failures.setdefault(failure.kind, failure)
+        tail = log.read_text(errors="replace")[-3000:]
+        if not state.opened:
+            raise HarnessError(f"{job.target} could not be opened:\n{tail}")
+        if state.running:
+            ended = "hang" if hung else f"died: {_ending(process.returncode)}"
+            file = _keep(job, ledger.data, found)
+            outcome.failures.setdefault(ended, Failure(job.target, ended, file, tail))
+        elif process.returncode not in {0, 3}:
+            raise HarnessError(f"{job.target} ended with {_ending(process.returncode)} between inputs:\n{tail}")
+        return state.running or process.returncode == 3
+
+
+def _keep(job: Job, data: bytes, found: Path) -> Path:
+    """The file of an input that ended its process: its own, or a new one."""
+    for path in map(Path, job.files):
+        if path.read_bytes() == data:
+            return path
+    file = found / f"{job.target}-{abs(hash(data)):x}.input"
+    file.write_bytes(data)
+    return file
+
+
+def _wait(process: "subprocess.Popen[bytes]", ledger: Ledger, job: Job, outcome: Outcome) -> bool:
+    """Wait until a process ends, or kill it; True where its input hung."""
+    watched = psutil.Process(process.pid)
+    began = time.monotonic()
+    opened_at = 0.0
+    try:
+        while process.poll() is None:
+            time.sleep(_POLL_SECONDS)
+            now, state = time.monotonic(), ledger.state
+            opened_at = state.opened_at or opened_at
+            try:
+                outcome.peak_bytes = max(outcome.peak_bytes, watched.memory_info().rss)
+            except psutil.Error:
+                continue
+            if not state.opened:
+                if now > began + _OPEN_SECONDS:
+                    return False
+                continue
+            if state.running and now - state.since > job.entry.seconds and ledger.state.since == state.since:
+                process.send_signal(signal.SIGUSR1)
+                time.sleep(_GRACE_SECONDS)
+                return True
+    finally:
+        if opened_at:
+            outcome.seconds += time.monotonic() - opened_at
+    return False
+
+
+def _ending(code: int) -> str:
+    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit {code}"

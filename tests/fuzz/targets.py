@@ -1,0 +1,36 @@
+"""Every target, and what one input of it may take."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One target.
+
+    Attributes:
+        place: `module:Class` of it.
+        seconds: after which an input hangs.
+        mib: of resident memory that its inputs may add.
+        guided: atheris may choose inputs by the code that they reach: it is pure Python and has no threads.
+        known: failures of a library that nothing here can mend; they are told, and do not count.
+    """
+
+    place: str
+    seconds: float = 10.0
+    mib: int = 256
+    guided: bool = False
+    known: tuple[str, ...] = ()
+
+
+TARGETS = {
+    "answers-s3": Entry("tests.fuzz.s3_answers:S3Answers", seconds=20.0, mib=512),
+    "answers-azure": Entry("tests.fuzz.azure_answers:AzureAnswers", seconds=20.0, mib=512),
+    "answers-google": Entry("tests.fuzz.google_answers:GoogleAnswers", seconds=20.0, mib=512),
+    "answers-hdfs": Entry("tests.fuzz.hdfs_answers:HdfsAnswers", seconds=20.0, mib=512),
+    "zookeeper": Entry("tests.fuzz.zookeeper_nodes:ZookeeperNodes", guided=True),
+    # librdkafka believes its broker: a count of -1 (rd_kafka_parse_Metadata0) or of 2^31 ends the process.
+    "broker": Entry(
+        "tests.fuzz.broker_answers:BrokerAnswers", seconds=20.0, known=("died: signal SIGSEGV", "died: signal SIGABRT")
+    ),
+    "tokens": Entry("tests.fuzz.tokens:Tokens", seconds=30.0, mib=512),
+}
