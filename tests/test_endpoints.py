@@ -148,6 +148,7 @@ def test_every_problem_of_a_table_is_told_at_once(tmp_path: Path) -> None:
     ("content", "said"),
     [
         (b"{", "is not JSON"),
+        (b"[" * 100_000, "is not JSON: it is nested more than"),
         (b"[]", "is not a JSON object"),
         (b'{"default": {"bucket": "archive"}, "topics": []}', "topics is"),
     ],

@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ts_common.errors import ConfigurationError
+from ts_common.errors import ConfigurationError, CorruptData
+from ts_common.json_objects import parse_json
 from ts_common.spelling import nearest
 from ts_common.store.factory import parse_location
 from ts_common.store.option_table import parse_options
@@ -24,6 +25,7 @@ from ts_common.store.options import Endpoint, StorageOptions
 
 JSON_PATH_KEY = "storage.service.endpoint.json.path"
 
+_MOST_BYTES = 16 << 20  # a line for each of a hundred thousand topics
 _JAVA_KEYS = {"bucket_public", "bucket_pii", "prefix", "topics"}
 _KEYS = {"default", "endpoints", "topics"}
 _NOWHERE = Endpoint("")  # where a problem stands instead
@@ -67,11 +69,13 @@ def read_endpoints(path: Path, given: Mapping[str, object]) -> tuple[Endpoint | 
 def _read_object(path: Path) -> Mapping[str, Any]:
     """A file's JSON object."""
     try:
-        content = json.loads(path.read_bytes())
+        with path.open("rb") as file:
+            content = parse_json(file.read(_MOST_BYTES + 1), "the file", _MOST_BYTES)
     except OSError as error:
         raise ConfigurationError(str(path), [f"cannot be read: {error}; {JSON_PATH_KEY} names another file"]) from error
-    except ValueError as error:
-        raise ConfigurationError(str(path), [f"is not JSON: {error}"]) from error
+    except CorruptData as error:
+        reason = str(error).removeprefix("the file: ").partition("; found ")[0]  # what is found may be a password
+        raise ConfigurationError(str(path), [f"is {reason}"]) from error
     if not isinstance(content, dict):
         raise ConfigurationError(str(path), ["is not a JSON object"])
     return content

@@ -23,6 +23,8 @@ class Entry:
 
 
 TARGETS = {
+    "parsers": Entry("tests.fuzz.parsers:Parsers", guided=True),
+    "segments": Entry("tests.fuzz.segments:Segments", guided=True),
     "answers-s3": Entry("tests.fuzz.s3_answers:S3Answers", seconds=20.0, mib=512),
     "answers-azure": Entry("tests.fuzz.azure_answers:AzureAnswers", seconds=20.0, mib=512),
     "answers-google": Entry("tests.fuzz.google_answers:GoogleAnswers", seconds=20.0, mib=512),

@@ -13,7 +13,7 @@ def test_a_frame_that_says_it_is_larger_than_any_answer_is_none(length: int) -> 
     broker.follow({3: (length, None, b"")})
     client = BrokerClient(1, {"bootstrap.servers": f"127.0.0.1:{broker.port}"}, 5.0)
     try:
-        with pytest.raises(BrokerAway, match="Bad message format|Invalid response size"):
+        with pytest.raises(BrokerAway, match=r"Bad message format|Invalid response size"):
             client.leaders("t")
     finally:
         client.close(5.0)
