@@ -254,7 +254,7 @@ PARSERS: Mapping[str, Callable[[bytes], None]] = {
 }
 _FILES: Mapping[str, Callable[[Path], object]] = {
     "endpoints": lambda path: read_endpoints(path, {}),
-    "properties": lambda path: load_config(path),
+    "properties": load_config,
 }
 
 

@@ -1,7 +1,7 @@
 """Segments as the agent and `tsctl` walk them: `scan_segment`, with transactions' markers, and `survey_segment`.
 
-An input is a line, `scan` or `survey` with a number that chooses what is claimed, and the segment. Where lengths lead to
-them, the CRCs of batches are put right first.
+An input is a line, `scan` or `survey` with a number that chooses what is claimed, and the segment. Where lengths lead
+to them, the CRCs of batches are put right first.
 """
 
 import io

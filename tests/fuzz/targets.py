@@ -24,6 +24,8 @@ class Entry:
 
 TARGETS = {
     "parsers": Entry("tests.fuzz.parsers:Parsers", guided=True),
+    "decoder": Entry("tests.fuzz.decoder:Decoder", seconds=60.0, mib=512),
+    "decompression": Entry("tests.fuzz.decompression:Decompression"),
     "segments": Entry("tests.fuzz.segments:Segments", guided=True),
     "answers-s3": Entry("tests.fuzz.s3_answers:S3Answers", seconds=20.0, mib=512),
     "answers-azure": Entry("tests.fuzz.azure_answers:AzureAnswers", seconds=20.0, mib=512),
