@@ -24,6 +24,8 @@ from ts_uploader.findings import Severity
 from ts_uploader.leadership.knowledge import Knowledge, Node, settings_path, state_path, topic_path
 from ts_uploader.leadership.zookeeper import ZookeeperLeadership
 from ts_uploader.leadership.zookeeper_check import zookeeper_findings
+from ts_uploader.leadership.zookeeper_connection import Connection
+from ts_uploader.leadership.zookeeper_security import Security
 from ts_uploader.retention import BrokerSettings, TopicSettings
 
 BROKER = 1
@@ -540,6 +542,8 @@ def test_a_cluster_id_that_is_not_kafkas_ends_no_check(zookeeper: ZooKeeper, nod
     nodes.ensure_path("/brokers/ids")
     nodes.ensure_path("/cluster/id")
     nodes.set("/cluster/id", bad)
-    client = KazooClient(hosts=zookeeper.connect)
-    found = zookeeper_findings(client, Environment("c", BROKER, (), zookeeper.connect, kraft=False), frozenset())
+    environment = Environment("c", BROKER, (), zookeeper.connect, kraft=False)
+    security = Security()
+    connection = Connection(zookeeper.connect, security)
+    found = zookeeper_findings(connection, security, environment, frozenset())
     assert [finding.severity for finding in found] == [Severity.HINT, Severity.ERROR]

@@ -81,7 +81,7 @@ def shipped(
 
 
 def test_an_agent_ships_with_the_brokers_identity(secured: Secured, archive_of: ArchiveOf) -> None:
-    """Its file and its JAAS file, in the unit's sandbox; it reads what Kafka keeps for brokers, and warns of nothing."""
+    """Its file and JAAS file, in the sandbox of the unit; it reads what Kafka keeps for brokers, without a warning."""
     assert secured.cluster.zookeeper is not None
     with secured.cluster.zookeeper.client() as stranger, pytest.raises(NoAuthError):
         stranger.set("/brokers/ids", b"")  # the ACLs are there
