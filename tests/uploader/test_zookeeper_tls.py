@@ -135,6 +135,23 @@ def test_no_first_warning_where_zookeeper_answers(zookeeper: ZooKeeper, listen: 
     assert [entry["event"] for entry in logs] == ["zookeeper connected"]
 
 
+def test_a_session_that_is_lost_is_warned_of_at_once(
+    zookeeper: ZooKeeper, listen: Listen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No grace for a ZooKeeper that has answered before, however soon it may answer again."""
+    monkeypatch.setattr(Quick, "grace_seconds", NEVER)
+    listener = listen(zookeeper.connect, {})
+    listener.wait_reign(TP, 7, "id")
+    with capture_logs() as logs:
+        zookeeper.pause()
+        try:
+            wait_for(lambda: logs, "the warning")
+        finally:
+            zookeeper.resume()
+        wait_for(lambda: listener.source.connected, "the session")
+    assert (logs[0]["log_level"], logs[0]["reason"]) == ("warning", "the session was lost")
+
+
 def test_a_zookeeper_that_nobody_serves_is_warned_of_with_its_reason(listen: Listen) -> None:
     """Once for each reason, however often it is tried, and without a wait for the grace."""
     with capture_logs() as logs:

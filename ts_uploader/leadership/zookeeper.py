@@ -9,7 +9,8 @@ Not kazoo's `DataWatch`: that starts a thread per watch after each reconnection.
 - kazoo gives up (its thread died, ZooKeeper refused its credentials, or the ensemble was restored and is older than
   what it saw): a new client, after a pause where it was refused.
 - A warning says that ZooKeeper does not answer, once an attempt failed or some seconds passed, and again for each new
-  reason (`zookeeper_connection`). Nothing is said of the first milliseconds, in which no session can be there yet.
+  reason (`zookeeper_connection`). Nothing is said of the first milliseconds, in which no session can be there yet; the
+  loss of one is said at once.
 - Settings of topics and brokers are read last and are not worth an alarm: with `zookeeper.set.acl=true` the brokers'
   may be read by brokers only (Kafka's `ZkData.SensitiveRootPaths`). What is refused is unknown, warned of once, and
   asked for again with everything else.
@@ -315,11 +316,16 @@ class ZookeeperLeadership(LeadershipSource):
 
     def _say_away(self, now: float, lost_at: float) -> bool:
         """Warn of what is not warned of yet; whether there is a reason, or no answer came for a while."""
-        self._answered = False
+        was_answered, self._answered = self._answered, False
         trouble = self._connection.trouble
-        if trouble is None and now < lost_at + self.grace_seconds:
+        if trouble is not None:
+            reason = str(trouble)
+        elif was_answered:
+            reason = "the session was lost"
+        elif now < lost_at + self.grace_seconds:
             return False
-        reason = "no answer" if trouble is None else str(trouble)
+        else:
+            reason = "no answer"
         if reason not in self._warned:
             self._warned.add(reason)
             log.warning(
