@@ -260,6 +260,13 @@ def test_a_directory_of_hdfs_that_cannot_be_is_no_listing(hdfs: ObjectStore, fak
         list(hdfs.list())
 
 
+def test_a_directory_of_hdfs_that_holds_itself_is_no_listing(hdfs: ObjectStore, fake: FakeServer) -> None:
+    """Each answer names one more directory; HDFS has none a thousand deep."""
+    fake.answers = [ROOT, listing(status("a", kind="DIRECTORY"))]
+    with pytest.raises(StoreUnavailable, match="no directory of HDFS is as deep"):
+        list(hdfs.list())
+
+
 @pytest.mark.parametrize("location", ["/root/a", "ftp://host/x", "http://host\u00e9/", "http://[::1"])
 def test_a_data_node_at_no_address_is_no_answer(hdfs: ObjectStore, fake: FakeServer, location: str) -> None:
     """The NameNode names where the bytes are."""

@@ -63,6 +63,7 @@ _Found = TypeVar("_Found")
 
 _NEXT = ".next-"
 _GONE = "what was written is gone: it was the object and was written over since, or never was"
+_DEEPEST = 1000  # HDFS's own limit (DistributedFileSystem: HdfsConstants.MAX_PATH_DEPTH)
 _LOOKS = 5  # at an object that is written over in between
 _LEFT_BEHIND_SECONDS = 86_400.0
 # Reads run on threads of the caller's, which the driver cannot count.
@@ -268,6 +269,10 @@ class WebHdfsStore(ObjectStore):
             if status is not None and not status.is_directory:
                 yield ObjectInfo(key, status.size, str(status.id), status.modified)
                 continue
+            if key.count("/") > _DEEPEST:
+                raise StoreUnavailable(
+                    f"LISTSTATUS_BATCH {self.location}: no directory of HDFS is as deep as {key[:200]}"
+                )
             found = [(key + name, each) for name, each in self._names(key)]
             pending += sorted((each for each in found if is_asked_for(each[0], prefix, start_after)), key=_key)[::-1]
 
