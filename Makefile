@@ -5,7 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-full mutants lint types imports check docs bench lock setup test-parts deploy-checks clean
+FUZZ_SECONDS ?= 300
+
+.PHONY: demo test test-full fuzz mutants lint types imports check docs bench lock setup test-parts deploy-checks clean
 
 demo: setup
 	$(BIN)/python -m ts_local.demo
@@ -25,6 +27,11 @@ test-full: test-parts
 	@$(BIN)/python -m ts_local.kerberos
 	$(BIN)/pytest --ignore tests/soak -n 3 --dist loadfile --no-loadscope-reorder
 	$(BIN)/pytest tests/soak -m full
+	$(BIN)/python -m tests.fuzz --seconds 300
+
+# Inputs that somebody made up, drawn anew each time; `make test` runs those that failed once (tests/fuzz/corpus).
+fuzz: $(READY)
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 
 check: lint types imports deploy-checks
 

@@ -34,12 +34,12 @@ def main() -> int:
             outcome = fuzz(name, given.seconds / len(names), seed, _FOUND, guide=not given.unguided)
         sys.stdout.write(f"{outcome.line()}\n")
         sys.stdout.flush()
-        known = [failure for failure in outcome.failures.values() if failure.kind in TARGETS[name].known]
+        known = [failure for failure in outcome.failures if failure.kind in TARGETS[name].known]
         for failure in known:
             sys.stdout.write(f"    {failure.kind} is known of the library below ({failure.file})\n")
-        new = [failure for failure in outcome.failures.values() if failure not in known]
+        new = [failure for failure in outcome.failures if failure not in known]
         for failure in new:
-            again = replay(name, [failure.file], _FOUND).failures
+            again = replay(name, [failure.file], _FOUND).kinds
             if not given.replay and failure.kind in again:
                 minimise(failure)
             _tell(failure, again=failure.kind in again)

@@ -82,11 +82,11 @@ class _Runner:
         return kind, told
 
     def run(self, data: bytes, name: str = "") -> None:
-        """Run an input, and tell of it where it fails in a way that none did before."""
+        """Run an input; tell of it where it fails and has a file, or where it fails in a way that none did before."""
         kind, told = self.attempt(data)
-        if kind and kind not in self._seen:
+        if kind and (name or kind not in self._seen):
             self._seen.add(kind)
-            path = self._found / (name or f"{self._target.name}-{hashlib.sha256(data).hexdigest()[:12]}.input")
+            path = Path(name or self._found / f"{self._target.name}-{hashlib.sha256(data).hexdigest()[:12]}.input")
             if not name:
                 path.write_bytes(data)
             sys.stdout.write(json.dumps({"kind": kind, "file": str(path), "told": told[-3000:]}) + "\n")

@@ -25,11 +25,13 @@ from tests.fuzz.target import Mismatch, Target, split_input
 from tests.log_format import build
 from ts_common.errors import BatchTooLarge, CorruptData
 from ts_common.log_format import columns
+from ts_common.log_format.arrow import COLUMNS_WITH_HEADERS, to_arrow
 from ts_common.log_format.columns import BinaryColumn, Projection, RecordColumns, java_utf8
 from ts_common.log_format.decode import SegmentDecoder
 from ts_common.log_format.limits import BatchLimit
 
 _MOST = 8 << 20
+_LATEST = ((1 << 63) - 1) // 1000
 _LONGEST_SEED = 20_000
 _SNAPPY: Any = pyarrow.Codec("snappy")
 _ROOMS = ((4, 64), (3, 1000), (32_768, 1 << 16), (1, 1))
@@ -79,6 +81,7 @@ class Decoder(Target):
         try:
             for found in decoder.decode(_chunks(segment, said.get("cuts", ""))):
                 rows += _rows_of(found)
+                _check_arrow(found)
         except (BatchTooLarge, CorruptData) as damage:
             error = damage
         judgement = judge(segment, _MOST)
@@ -93,6 +96,16 @@ class Decoder(Target):
             raise Mismatch("the segment is damaged, and no damage was seen")
         elif rows[: len(expected)] != expected:
             raise Mismatch("other rows before the damage")
+
+
+def _check_arrow(found: RecordColumns) -> None:
+    """Arrow takes the columns, and a time is in the column what it is in the record, as far as the type goes."""
+    batch = to_arrow(found, "t", 0, COLUMNS_WITH_HEADERS)
+    batch.validate(full=True)
+    times = batch.column("timestamp").cast(pyarrow.int64()).to_pylist()
+    for microseconds, milliseconds in zip(times, found.timestamps.tolist(), strict=True):
+        if microseconds != max(-_LATEST, min(milliseconds, _LATEST)) * 1000:
+            raise Mismatch(f"the time {milliseconds} ms is {microseconds} us")
 
 
 def _as_text(headers: tuple[Header, ...]) -> tuple[Header, ...]:

@@ -15,6 +15,7 @@ import zstandard
 
 XERIAL = b"\x82SNAPPY\0"
 _BLOCK_SIZES = {4: 1 << 16, 5: 1 << 18, 6: 1 << 20, 7: 1 << 22}
+_LITTLE = 64
 _SNAPPY: Any = pyarrow.Codec("snappy")
 
 
@@ -138,18 +139,21 @@ def _snappy_block(data: bytes, most: int) -> bytes:
 
 
 def _whole(make: Any, data: bytes, most: int) -> bytes:
-    """Frame after frame, each to its end."""
+    """Frame after frame, each to its end; a little at a time, since a little may become much."""
     out = bytearray()
     while True:
         one = make()
-        try:
-            out += one.decompress(data)
-        except (RuntimeError, zstandard.ZstdError, EOFError, ValueError, MemoryError) as error:
-            raise Bad(str(error)) from error
-        if len(out) > most:
-            raise TooLarge
-        if not one.eof:
-            raise Bad("cut off")
-        data = one.unused_data or b""
+        at = 0
+        while not one.eof:
+            if at >= len(data):
+                raise Bad("cut off")
+            try:
+                out += one.decompress(data[at : at + _LITTLE])
+            except (RuntimeError, zstandard.ZstdError, EOFError, ValueError, MemoryError) as error:
+                raise Bad(str(error)) from error
+            if len(out) > most:
+                raise TooLarge
+            at += _LITTLE
+        data = (one.unused_data or b"") + data[at:]
         if not data:
             return bytes(out)

@@ -50,7 +50,7 @@ class Outcome:
         seconds: of running.
         slowest: seconds of the slowest input.
         peak_bytes: of memory.
-        failures: by kind.
+        failures: of each kind one, or those of files that were given.
     """
 
     target: str
@@ -59,7 +59,17 @@ class Outcome:
     seconds: float = 0.0
     slowest: float = 0.0
     peak_bytes: int = 0
-    failures: dict[str, Failure] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """In which ways inputs failed."""
+        return frozenset(failure.kind for failure in self.failures)
+
+    def take(self, failure: Failure, *, is_drawn: bool) -> None:
+        """Take a failure; of those that were drawn one of each kind."""
+        if not is_drawn or failure.kind not in self.kinds:
+            self.failures.append(failure)
 
     def line(self) -> str:
         """For a reader."""
@@ -108,9 +118,8 @@ def replay(target: str, files: Sequence[Path], found: Path) -> Outcome:
     while left:
         job = Job(target, TARGETS[target], "", str(found), files=tuple(map(str, left)))
         ended = outcome.inputs
-        if not _watched(job, outcome, found):
-            break
-        left = left[outcome.inputs - ended + 1 :]
+        _watched(job, outcome, found)
+        left = left[outcome.inputs - ended :]
     return outcome
 
 
@@ -120,7 +129,7 @@ def minimise(failure: Failure) -> None:
     kept = failure.file.read_bytes()
     outcome = Outcome(failure.target, 0)
     _watched(replace(job, minimise=True), outcome, failure.file.parent)
-    if failure.kind not in replay(failure.target, [failure.file], failure.file.parent).failures:
+    if failure.kind not in replay(failure.target, [failure.file], failure.file.parent).kinds:
         failure.file.write_bytes(kept)
 
 
@@ -141,20 +150,20 @@ def _watched(job: Job, outcome: Outcome, found: Path) -> bool:
                 process.kill()
             process.wait()
         state = ledger.state
-        outcome.inputs += state.inputs
+        outcome.inputs += state.inputs + state.running
         outcome.slowest = max(outcome.slowest, state.slowest)
         for line in said.read_text().splitlines():
             if line.startswith("{"):
                 told = json.loads(line)
                 failure = Failure(job.target, told["kind"], Path(told["file"]), told["told"])
-                outcome.failures.setdefault(failure.kind, failure)
+                outcome.take(failure, is_drawn=bool(job.seconds))
         tail = log.read_text(errors="replace")[-3000:]
         if not state.opened:
             raise HarnessError(f"{job.target} could not be opened:\n{tail}")
         if state.running:
             ended = "hang" if hung else f"died: {_ending(process.returncode)}"
             file = _keep(job, ledger.data, found)
-            outcome.failures.setdefault(ended, Failure(job.target, ended, file, tail))
+            outcome.take(Failure(job.target, ended, file, tail), is_drawn=bool(job.seconds))
         elif process.returncode not in {0, 3}:
             raise HarnessError(f"{job.target} ended with {_ending(process.returncode)} between inputs:\n{tail}")
         return state.running or process.returncode == 3

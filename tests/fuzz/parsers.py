@@ -41,6 +41,7 @@ from ts_common.log_format.index_files import (
 from ts_common.log_format.snapshot import first_unstable_offset
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys, SegmentName
+from ts_common.printable import printable
 from ts_common.redaction import redacted
 from ts_common.segment_metadata import decode_metadata
 
@@ -92,6 +93,7 @@ _JSON: Mapping[str, Any] = {
 _PLAIN: Mapping[str, bytes] = {
     "metadata": "\n".join(f"{name}={value}" for name, value in _METADATA.items()).encode(),
     "names": b"00000000000000000005.e1.0000000a.log\n5-7.json\nt-0\nhttp://u:p@h/",
+    "printable": "\x1b]0;pwned\x07\x1b[2J\x9b31m\u202e".encode(),
     "indexes": bytes(range(48)) * 3,
     "snapshot": b"\0\1" + crc32c(b"\0\0\0\0").to_bytes(4, "big") + b"\0\0\0\0",
     "offset-checkpoint": b"0\n2\nt 0 5\nt 1 7\n",
@@ -193,7 +195,8 @@ def _metadata(data: bytes) -> None:
     found = decode_metadata({name: value for name, _, value in pairs}, "k")
     _sane(found)
     if found is not None:
-        _same(decode_metadata(found.encode(), "k"), found)
+        # A store may lose an empty value.
+        _same(decode_metadata(found.encode(), "k"), dataclasses.replace(found, epochs=found.epochs or None))
 
 
 def _names(data: bytes) -> None:
@@ -236,6 +239,16 @@ def _snapshot(data: bytes) -> None:
             continue
 
 
+def _printable(data: bytes) -> None:
+    """What a terminal or a page is shown."""
+    text = data.decode("utf-8", "surrogateescape")
+    if not printable(text).isprintable():
+        raise Mismatch("a character that commands a terminal")
+    message = str(TieredStorageError(text))
+    if not all(line.isprintable() for line in message.split("\n")):
+        raise Mismatch("a character that commands a terminal, in an error")
+
+
 PARSERS: Mapping[str, Callable[[bytes], None]] = {
     "commit": _commit,
     "log-start": _log_start,
@@ -250,6 +263,7 @@ PARSERS: Mapping[str, Callable[[bytes], None]] = {
     "snapshot": _snapshot,
     "offset-checkpoint": lambda data: _sane(parse_offset_checkpoint(data)),
     "epoch-checkpoint": lambda data: _sane(parse_leader_epoch_checkpoint(data)),
+    "printable": _printable,
     "partition-metadata": lambda data: _sane(parse_partition_metadata(data)),
 }
 _FILES: Mapping[str, Callable[[Path], object]] = {

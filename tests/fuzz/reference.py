@@ -20,6 +20,7 @@ _MAGIC_AT = 16
 _CRC_FROM = 21
 _CODEC, _LOG_APPEND_TIME, _CONTROL = 0x07, 0x08, 0x20
 _LZ4 = 3
+_MOST_HEADERS = 100_000
 _MOST_OFFSET = (1 << 63) - 1
 
 
@@ -153,6 +154,8 @@ def _headers(fields: _Fields) -> tuple[Header, ...]:
     count = fields.number()
     if not 0 <= count <= fields.end - fields.at:
         raise Bad("more headers than bytes")
+    if count > _MOST_HEADERS:
+        raise TooLarge  # for this reader, in which each takes a hundred bytes
     return tuple((fields.sized(null=False) or b"", fields.sized(null=True)) for _ in range(count))
 
 

@@ -105,7 +105,7 @@ class StoreAnswers(Target):
             del os.environ[name]
         os.environ["NO_PROXY"] = "127.0.0.1"
         http_client._BACKOFF_SECONDS = 0.0
-        http_body.MOST_SECONDS = 1.0
+        http_body.MOST_SECONDS = 0.5
         self.prepare()
         self.store = self.opened()
         for call in _CALLS:  # what is loaded at its first use

@@ -23,8 +23,9 @@ class Entry:
 
 
 TARGETS = {
+    "archives": Entry("tests.fuzz.archives:Archives"),
     "parsers": Entry("tests.fuzz.parsers:Parsers", guided=True),
-    "decoder": Entry("tests.fuzz.decoder:Decoder", seconds=60.0, mib=512),
+    "decoder": Entry("tests.fuzz.decoder:Decoder", seconds=60.0, mib=384),
     "decompression": Entry("tests.fuzz.decompression:Decompression"),
     "segments": Entry("tests.fuzz.segments:Segments", guided=True),
     "answers-s3": Entry("tests.fuzz.s3_answers:S3Answers", seconds=20.0, mib=512),

@@ -73,7 +73,7 @@ class Tokens(Target):
             "AWS_CONFIG_FILE": "/nonexistent",
             "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent",
         }
-        http_body.MOST_SECONDS = 1.0
+        http_body.MOST_SECONDS = 0.5
         time.sleep = lambda _: None
         backoff: Any = botocore.retries.standard.ExponentialBackoff
         backoff.delay_amount = lambda *_: 0

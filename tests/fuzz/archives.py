@@ -1,0 +1,121 @@
+"""Objects that are larger, or more, than anybody would write: in a directory store, of sparse files.
+
+An input is one line. `small SIZE` reads an object of that many bytes as a commit. `transactions SIZE` looks for
+transactions in a segment whose first batch says that it is so long. `plan COUNT STEP END GAPS` joins so many copies,
+each from its place to END, with so many recorded gaps. `epochs COUNT` reads a commit of so many leader epochs.
+"""
+
+import json
+import random
+import struct
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from tempfile import mkdtemp
+
+from tests.fuzz.target import Mismatch, Target, split_input
+from tests.log_format import build
+from ts_common.catalog import SegmentCopy, StoredSegment
+from ts_common.commit import decode_commit
+from ts_common.epochs import EpochLine
+from ts_common.errors import TieredStorageError
+from ts_common.model import TopicPartition
+from ts_common.object_keys import ClusterKeys, SegmentName
+from ts_common.plan import unite
+from ts_common.segment_metadata import SegmentMetadata
+from ts_common.small_objects import COMMIT_BYTES, get_small
+from ts_common.store.contract import ObjectStore
+from ts_common.store.factory import open_store
+from ts_common.transactional import read_transactional
+
+_KEYS = ClusterKeys("c").partition(TopicPartition("t", 0))
+_MOST_SIZE = 1 << 40  # sparse: it takes no place
+_MOST_SEGMENT = 256 << 20
+_MOST_COPIES = 5_000
+_SIZES = (0, 1, 100, 8 << 20, (8 << 20) + 1, 1 << 31, 1 << 33, 1 << 40)
+
+
+class Archives(Target):
+    """A store of a temporary directory."""
+
+    def open(self) -> None:
+        """An empty store."""
+        self._root = Path(mkdtemp(prefix="fuzz-archives-"))
+        self._store = open_store(f"file://{self._root}")
+
+    def draw(self, chance: random.Random) -> bytes:
+        """Numbers around what is allowed."""
+        match chance.randrange(4):
+            case 0:
+                return b"small %d" % chance.choice(_SIZES)
+            case 1:
+                return b"transactions %d" % chance.choice((61, 100, 1 << 20, 32 << 20))
+            case 2:
+                count, step = chance.choice((1, 10, 63, 64, 65, 1000)), chance.choice((0, 1, 10))
+                end = chance.choice((1, count * step + 1, 10**9))
+                return b"plan %d %d %d %d" % (count, step, end, chance.choice((0, 10, 1000)))
+            case _:
+                return b"epochs %d" % chance.choice((1, 1000, 100_000))
+
+    def run(self, data: bytes) -> None:
+        """Make it, and read it."""
+        (what, *words), _ = split_input(data)
+        numbers = [int(word) for word in words if word.isdecimal() and len(word) < 15]
+        try:
+            _KINDS.get(what, _small)(self._store, self._root, [*numbers, 0, 0, 0, 0])
+        except TieredStorageError as error:
+            str(error).encode()
+
+
+def _small(store: ObjectStore, root: Path, numbers: list[int]) -> None:
+    _make(store, root, "object", b"", min(numbers[0], _MOST_SIZE))
+    data, info = get_small(store, "object", COMMIT_BYTES)
+    if len(data) != info.size or info.size > COMMIT_BYTES:
+        raise Mismatch(f"{len(data)} bytes of {info.size} were read")
+
+
+def _transactions(store: ObjectStore, root: Path, numbers: list[int]) -> None:
+    size = max(100, min(numbers[0], _MOST_SEGMENT))
+    head = build.batch(0, attributes=build.TRANSACTIONAL | build.CONTROL, producer_id=5)[:61]
+    key = _KEYS.segment(SegmentName(0))
+    _make(store, root, key, head[:8] + struct.pack(">i", size - 12) + head[12:], size)
+    metadata = SegmentMetadata(1, ((0, 0),), None, None, None, 1)
+    copy = SegmentCopy(_KEYS, StoredSegment(SegmentName(0), size, frozenset()), metadata)
+    list(read_transactional(store, copy, 0, 1 << 40))
+
+
+def _plan(_store: ObjectStore, _root: Path, numbers: list[int]) -> None:
+    count, step, end, gaps = min(numbers[0], _MOST_COPIES), numbers[1], numbers[2], min(numbers[3], _MOST_COPIES)
+    copies = [
+        SegmentCopy(
+            _KEYS,
+            StoredSegment(SegmentName(at * step), 100, frozenset()),
+            SegmentMetadata(max(end, at * step + 1), ((0, 0),), None, None, None, 1),
+        )
+        for at in range(count)
+    ]
+    recorded = [(at * 10 + 2, at * 10 + 3) for at in range(gaps)]
+    whole = max(end, count * step, 1)
+    plan = unite(copies, EpochLine(((0, 0),)), 0, whole, recorded)
+    if plan[0].start != 0 or plan[-1].end != whole:
+        raise Mismatch("a plan of another range")
+
+
+def _epochs(_store: ObjectStore, _root: Path, numbers: list[int]) -> None:
+    pairs = [[at, at] for at in range(max(1, min(numbers[0], 1_000_000)))]
+    fields = {"next": 1 << 40, "epoch": len(pairs), "epochs": pairs, "broker": 1, "time": 1, "nonce": "x"}
+    decode_commit(b"0" * 20 + b"\n" + json.dumps(fields).encode(), "k")
+
+
+_KINDS: Mapping[str, Callable[[ObjectStore, Path, list[int]], None]] = {
+    "small": _small,
+    "transactions": _transactions,
+    "plan": _plan,
+    "epochs": _epochs,
+}
+
+
+def _make(store: ObjectStore, root: Path, key: str, begins: bytes, size: int) -> None:
+    """An object of so many bytes, with zeros behind its beginning."""
+    store.put(key, begins)
+    with (root / key).open("r+b") as file:
+        file.truncate(size)

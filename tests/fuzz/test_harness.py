@@ -1,0 +1,86 @@
+"""The harness notices what it is there for: otherwise a run without failures says nothing."""
+
+import ctypes
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.guard import guarded
+from tests.fuzz.parent import fuzz, minimise, replay
+from tests.fuzz.target import Target
+from tests.fuzz.targets import TARGETS, Entry
+
+NAME = "broken"
+SIZE = 100
+
+
+class Broken(Target):
+    """Fails as an input says."""
+
+    def draw(self, chance: random.Random) -> bytes:
+        """A number; one in ten fails."""
+        return b"wrong" if chance.random() < 0.1 else b"%d" % chance.randrange(1 << 30)
+
+    def run(self, data: bytes) -> None:
+        """Fail in the way that the input names."""
+        if b"hang" in data:
+            while True:
+                pass
+        if b"memory" in data:
+            bytearray(b"x" * (200 << 20))
+        if b"beyond" in data:
+            buffer = guarded(SIZE)
+            ctypes.memset(ctypes.addressof(buffer), 1, SIZE + 1)
+        if b"wrong" in data:
+            raise KeyError("wrong")
+
+
+@pytest.fixture(autouse=True)
+def broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TARGETS, NAME, Entry("tests.fuzz.test_harness:Broken", seconds=2.0, mib=100))
+
+
+def inputs(directory: Path, *contents: bytes) -> list[Path]:
+    """A file for each."""
+    files = [directory / f"{at}.input" for at in range(len(contents))]
+    for path, content in zip(files, contents, strict=True):
+        path.write_bytes(content)
+    return files
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"hang", "hang"),
+        (b"memory", "_TooMuchMemory"),
+        (b"beyond", "died: signal SIGSEGV"),
+        (b"wrong", "KeyError"),
+    ],
+)
+def test_an_input_that_fails_is_named_and_the_others_are_run(tmp_path: Path, content: bytes, kind: str) -> None:
+    """A process that hangs, ends or grows says which input it was, and another one goes on behind it."""
+    files = inputs(tmp_path, b"fine", content, b"wrong", b"fine")
+    outcome = replay(NAME, files, tmp_path)
+    assert outcome.inputs == len(files)
+    first, second = outcome.failures
+    assert (first.file, first.kind.split(" at ")[0]) == (files[1], kind)
+    assert (second.file, second.kind.split(" at ")[0]) == (files[2], "KeyError")
+
+
+def test_what_is_drawn_fails_once_for_each_kind_and_is_kept(tmp_path: Path) -> None:
+    """The seed decides what is drawn; the input is in a file, from which it fails again."""
+    first, again = (fuzz(NAME, 0.5, 7, tmp_path / directory) for directory in ("first", "again"))
+    (failure,) = first.failures
+    assert failure.file.read_bytes() == b"wrong"
+    assert first.inputs > 10
+    assert [each.file.name for each in again.failures] == [failure.file.name]
+    assert replay(NAME, [failure.file], tmp_path).kinds == first.kinds
+
+
+def test_a_failing_input_is_cut_down_to_what_fails(tmp_path: Path) -> None:
+    """What stands around it is left out, as long as it fails in the same way."""
+    (file,) = inputs(tmp_path, b"around " * 50 + b"wrong" + b" it" * 50)
+    (failure,) = replay(NAME, [file], tmp_path).failures
+    minimise(failure)
+    assert file.read_bytes() == b"wrong"
