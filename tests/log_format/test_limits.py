@@ -5,14 +5,17 @@ import tracemalloc
 from collections.abc import Iterator
 from io import BytesIO
 from itertools import pairwise
+from typing import cast
 
 import cramjam
+import lz4.frame
 import numpy as np
 import pytest
 
 from tests.log_format.build import batch, record, varint
 from ts_common.errors import BatchTooLarge, CorruptData
-from ts_common.log_format.columns import BinaryColumn, valid_names
+from ts_common.log_format.codecs import Codec, Scratch
+from ts_common.log_format.columns import BinaryColumn, java_utf8, valid_names
 from ts_common.log_format.decode import SegmentDecoder
 from ts_common.log_format.framing import BatchHeader, Trailing, parse_header
 from ts_common.log_format.limits import BatchLimit
@@ -22,6 +25,11 @@ from ts_common.log_format.scan import scan_segment
 MIB = 1 << 20
 ZSTD = 4
 ONE = batch(0, [record(0, value=b"v")])
+
+
+def lz4_frame(text: bytes) -> bytes:
+    """A frame of blocks of 4 MiB, as some writers make it."""
+    return cast("bytes", lz4.frame.compress(text, block_size=lz4.frame.BLOCKSIZE_MAX4MB, block_linked=False))
 
 
 def with_headers(count: int, name: bytes) -> bytes:
@@ -57,6 +65,25 @@ def test_a_record_with_millions_of_headers_is_refused_by_the_option() -> None:
     assert error.startswith(f"batch of base offset 1 at position {len(ONE)}: one of its records takes ")
     assert error.endswith(f", and maxBatchBytes allows {16 * MIB} bytes: raise it")
     assert peak < 64 * MIB
+
+
+@pytest.mark.parametrize("unit", [b"\xff", b"\xed\xa0\x80", b"\xff\xc3\xa9", b"\x80", "日".encode() + b"\xff"])
+def test_one_long_name_that_is_no_utf8_costs_a_few_times_the_limit(unit: bytes) -> None:
+    """Each malformed byte becomes three; a Python object of each surrogate took thirty times the limit."""
+    data = with_headers(1, unit * (3 * MIB // len(unit)))
+    peak, errors = peak_of(data, BatchLimit(4 * MIB))
+    assert errors == []
+    assert peak < 8 * 4 * MIB
+
+
+@pytest.mark.parametrize("cut", range(65_530, 65_542))
+def test_a_long_name_is_the_same_wherever_its_slices_end(cut: int) -> None:
+    """Characters of all lengths, a surrogate, and bytes that go on with nothing, at each place of a border."""
+    for tail in ("aé日😀".encode() + b"\xff", b"\xed\xa0\x80\x80\x80\x80\x80", b"\xf0\x9f\x98", b"\x80" * 9):
+        name = b"a" * cut + tail + b"b" * 70_000
+        found = valid_names(column(name, b"\xff"))
+        shown = found.data[: found.offsets[1]].tobytes().decode()
+        assert shown == java_utf8(name)
 
 
 def test_header_names_that_are_no_utf8_cost_a_few_times_the_limit() -> None:
@@ -121,6 +148,39 @@ def test_one_large_record_leaves_no_large_buffer_behind() -> None:
         del columns
     decoder._pool.take()
     assert max(len(buffers.values.data) for buffers in decoder._pool._buffers) < 64 * MIB
+
+
+@pytest.mark.parametrize("chunk", [70, 4096, MIB, 64 * MIB])
+def test_a_long_batch_is_refused_wherever_chunks_end_and_only_if_it_is_wanted(chunk: int) -> None:
+    """One that lies below the start, or from the end on, is passed over with its CRC checked."""
+    long = batch(1, [record(0, value=bytes(3 * MIB))])
+    data = ONE + long + batch(2, [record(0)])
+    limit = BatchLimit(2 * MIB, "maxBatchBytes")
+    pieces = [data[begin : begin + chunk] for begin in range(0, len(data), chunk)]
+
+    def offsets(content: list[bytes], start_offset: int = 0, end_offset: int = 3) -> list[int]:
+        decoder = SegmentDecoder(start_offset=start_offset, end_offset=end_offset, limit=limit, size=len(data))
+        return [offset for columns in decoder.decode(content) for offset in columns.offsets.tolist()]
+
+    with pytest.raises(BatchTooLarge, match=f"position {len(ONE)}: it has {len(long)} bytes"):
+        offsets(pieces)
+    assert offsets(pieces, start_offset=2) == [2]
+    assert offsets(pieces, end_offset=1) == [0]
+    damaged = bytearray(data)
+    damaged[len(ONE) + len(long) - 1] ^= 1
+    with pytest.raises(CorruptData, match=f"position {len(ONE)}: CRC"):
+        offsets([bytes(damaged[begin : begin + chunk]) for begin in range(0, len(data), chunk)])
+
+
+def test_an_lz4_block_that_is_not_full_fits() -> None:
+    """A frame of 4 MiB blocks that holds 1.5 MB passes a limit of 2 MiB, and not one of 1 MiB."""
+    text = bytes(range(256)) * 6000
+    packed = bytes(lz4_frame(text))
+    scratch = Scratch(BatchLimit(2 * MIB))
+    assert scratch.add(Codec.LZ4, memoryview(packed))
+    assert scratch.array[: scratch.end].tobytes() == text
+    with pytest.raises(BatchTooLarge):
+        Scratch(BatchLimit(MIB)).add(Codec.LZ4, memoryview(packed))
 
 
 # --- markers

@@ -167,15 +167,19 @@ def _lz4(data: memoryview, output: memoryview, start: int) -> int:
         stored, size = size & _LZ4_STORED, size & ~_LZ4_STORED
         if size > end - position - checksum:
             raise CorruptData(f"lz4: a block of {size} bytes where {end - position} remain")
-        limit = written + block_size
-        if limit > capacity:
-            raise OutputFull(limit - start)
+        limit = min(written + block_size, capacity)
         if not stored:
-            written += cramjam.lz4.decompress_block_into(
-                data[position : position + size], output[written:limit], block_size
-            )
+            try:
+                block = output[written:limit]
+                written += cramjam.lz4.decompress_block_into(data[position : position + size], block, len(block))
+            except cramjam.DecompressionError:
+                if limit == written + block_size:
+                    raise
+                raise OutputFull(limit - start + 1) from None  # the last block may be short: so it was worth a try
         elif size > block_size:
             raise CorruptData(f"lz4: a stored block of {size} bytes, at most {block_size} expected")
+        elif size > capacity - written:
+            raise OutputFull(written + size - start)
         else:
             output[written : written + size] = data[position : position + size]
             written += size

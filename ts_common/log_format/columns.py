@@ -9,7 +9,7 @@ import sys
 from codecs import getincrementaldecoder
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,8 @@ _CONTINUATION_MASK: Final = 0xC0  # of a byte inside a character of UTF-8, and w
 _CONTINUATION: Final = 0x80
 _PIECE_NAMES: Final = 1 << 14
 _PIECE_BYTES: Final = 1 << 20
+_SLICE_BYTES: Final = 1 << 16
+_LONGEST_CHARACTER: Final = 4
 _MOST_NAME_BYTES: Final = (1 << 31) - 1
 _POOLED_BYTES: Final = 64 << 20  # larger buffers, grown for one record, are not kept for the next ones
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
@@ -239,23 +241,45 @@ def valid_names(names: BinaryColumn) -> BinaryColumn:
     """
     if not len(names.data) or int(names.data.max()) < _ASCII_END:
         return names
-    data, lengths, changed = [], [], False
-    for begin in range(0, len(names.offsets) - 1, _PIECE_NAMES):
-        bounds = names.offsets[begin : begin + _PIECE_NAMES + 1]
-        piece, bounds = names.data[bounds[0] : bounds[-1]], bounds - bounds[0]
-        if not _are_valid(piece, bounds):
-            changed = True
-            decoded = [java_utf8(piece[start:end].tobytes()).encode() for start, end in pairwise(bounds.tolist())]
-            piece, bounds = np.frombuffer(b"".join(decoded), np.uint8), np.cumsum([0, *map(len, decoded)])
-        data.append(piece)
-        lengths.append(np.diff(bounds))
-    if not changed:
+    begins = range(0, len(names.offsets) - 1, _PIECE_NAMES)
+    pieces = [_piece(names, begin) for begin in begins]
+    valid = [_are_valid(*piece) for piece in pieces]
+    if all(valid):
         return names
+    data, lengths = bytearray(), np.zeros(len(names.offsets) - 1, np.int64)
+    for begin, (piece, bounds), is_valid in zip(begins, pieces, valid, strict=True):
+        if is_valid:
+            data += memoryview(cast("Any", piece))
+            lengths[begin : begin + _PIECE_NAMES] = np.diff(bounds)
+            continue
+        for number, (start, end) in enumerate(pairwise(bounds.tolist()), begin):
+            before = len(data)
+            _add_java_utf8(data, memoryview(cast("Any", piece))[start:end])
+            lengths[number] = len(data) - before
     offsets = np.zeros(len(names.offsets), np.int64)
-    np.cumsum(np.concatenate(lengths), out=offsets[1:])
+    np.cumsum(lengths, out=offsets[1:])
     if offsets[-1] > _MOST_NAME_BYTES:
         raise BatchTooLarge(f"header names of {offsets[-1]} bytes as valid UTF-8, at most {_MOST_NAME_BYTES} are read")
-    return BinaryColumn(offsets.astype(np.int32), np.concatenate(data), names.validity, 0)
+    return BinaryColumn(offsets.astype(np.int32), np.frombuffer(data, np.uint8), names.validity, 0)
+
+
+def _piece(names: BinaryColumn, begin: int) -> tuple[Bytes, npt.NDArray[np.integer[Any]]]:
+    """The bytes of some names, and the bounds of each in them."""
+    bounds = names.offsets[begin : begin + _PIECE_NAMES + 1]
+    return names.data[bounds[0] : bounds[-1]], bounds - bounds[0]
+
+
+def _add_java_utf8(to: bytearray, data: memoryview) -> None:
+    """Add a string as `java_utf8` reads it, in slices that end where no character of UTF-8 goes on."""
+    start = 0
+    while start < len(data):
+        end = min(start + _SLICE_BYTES, len(data))
+        back = 0  # a character has four bytes at most
+        while back < _LONGEST_CHARACTER and end < len(data) and data[end - back] & _CONTINUATION_MASK == _CONTINUATION:
+            back += 1
+        end -= back if back < _LONGEST_CHARACTER else 0
+        to += java_utf8(bytes(data[start:end])).encode()
+        start = end
 
 
 def _are_valid(data: Bytes, bounds: npt.NDArray[np.integer[Any]]) -> bool:

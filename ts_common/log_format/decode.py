@@ -12,7 +12,7 @@ caller names.
 """
 
 from collections.abc import Generator, Iterable, Iterator
-from itertools import chain
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import numpy as np
@@ -63,6 +63,15 @@ _DAMAGE: Final = {
     Status.BAD_OFFSET: "a record's offset does not ascend, or is beyond the batch's last offset",
     Status.BYTES_LEFT: "bytes are left behind the last record",
 }
+
+
+@dataclass(slots=True)
+class _Passing:
+    """A batch that is longer than the limit, on its way past: its header, the bytes to come, the CRC so far."""
+
+    header: BatchHeader
+    missing: int
+    crc: int
 
 
 class SegmentDecoder:
@@ -120,6 +129,7 @@ class SegmentDecoder:
         self._buffers: ColumnBuffers | None = None
         self._last_offset = -1  # of the last batch that was passed
         self._finished = False
+        self._passing: _Passing | None = None
         self._state = new_state()
         self._state[State.START_OFFSET], self._state[State.END_OFFSET] = start_offset, end_offset
         self._state[State.MAX_ROWS], self._state[State.MAX_BYTES] = max_rows, max_bytes
@@ -147,12 +157,16 @@ class SegmentDecoder:
     def _decode(self, chunks: Iterable[Buffer]) -> Iterator[RecordColumns]:
         """All of `decode` but the rows that are pending at its end."""
         carry = bytearray()  # a batch whose end is still to come
-        chunks = iter(chunks)
         for chunk in chunks:
             view = memoryview(chunk).cast("B")
             start = 0
-            while carry and start < len(view) and not self._finished:
-                self._refuse_large(carry, view[start:], chunks)
+            while (carry or self._passing is not None) and start < len(view) and not self._finished:
+                if self._passing is not None:
+                    start += self._pass(self._passing, view[start:])
+                    continue
+                if self._begin_passing(carry):
+                    carry.clear()
+                    continue
                 taken = view[start : start + self._missing(carry)]
                 carry += taken
                 start += len(taken)
@@ -167,6 +181,8 @@ class SegmentDecoder:
                 carry += rest
             if self._finished:
                 break
+        if self._passing is not None:  # the segment ends inside it
+            self.trailing, self._finished = Trailing.TORN, True
         if not self._finished:
             self._end_of_stream = self.valid_bytes + len(carry)
             rest = yield from self._batches(memoryview(carry))
@@ -209,23 +225,39 @@ class SegmentDecoder:
         header = self._look(memoryview(carry))
         return max(header.size_in_bytes - held, 0) if header else 0
 
-    def _refuse_large(self, carry: bytearray, view: memoryview, chunks: Iterator[Buffer]) -> None:
-        """Refuse a batch that is longer than the limit, once its CRC tells that it is one: nothing of it is kept."""
+    def _begin_passing(self, carry: bytearray) -> bool:
+        """Whether the carried bytes begin a batch that is longer than the limit: nothing more of it is kept."""
         header = self._look(memoryview(carry)) if len(carry) >= HEADER_SIZE else None
         if header is None or header.size_in_bytes <= self._limit.most:
-            return
+            return False
+        if header.base_offset >= self._end_offset:
+            self._finished = True
+            return False
+        crc = batch_crc(header.magic, memoryview(carry)[crc_start(header.magic) :])
+        self._passing = _Passing(header, header.size_in_bytes - len(carry), crc)
+        return True
+
+    def _pass(self, passing: "_Passing", view: memoryview) -> int:
+        """Take what `view` has of a batch that is passed; how many bytes these are.
+
+        At its end, a batch that is not wanted is passed over, if its CRC is right. Of another the option is the reason.
+        """
+        piece, header = view[: passing.missing], passing.header
+        passing.crc = batch_crc(header.magic, piece, passing.crc)
+        passing.missing -= len(piece)
+        if passing.missing:
+            return len(piece)
         named = _named(header.base_offset, self.valid_bytes)
-        start = crc_start(header.magic)
-        crc, missing = batch_crc(header.magic, memoryview(carry)[start:]), header.size_in_bytes - len(carry)
-        for chunk in chain([view], chunks):
-            piece = memoryview(chunk).cast("B")[:missing]
-            crc = batch_crc(header.magic, piece, crc)
-            missing -= len(piece)
-            if not missing:
-                break
-        if missing or crc != header.crc:
-            raise CorruptData(f"{named}: CRC {crc:08x}, its header says {header.crc:08x}")
-        self._limit.refuse(f"{named}: it has {header.size_in_bytes} bytes")
+        if passing.crc != header.crc:
+            raise CorruptData(f"{named}: CRC {passing.crc:08x}, its header says {header.crc:08x}")
+        if header.last_offset >= self._start_offset and not header.is_control:
+            self._limit.refuse(f"{named}: it has {header.size_in_bytes} bytes")
+        self._passing = None
+        self._last_offset = header.last_offset
+        self.valid_bytes += header.size_in_bytes
+        if not self._state[State.ROWS]:
+            self._advance()
+        return len(piece)
 
     def _look(self, rest: memoryview) -> BatchHeader | None:
         """What stands behind the last batch that was passed: the header of another, or None at the end."""
@@ -255,6 +287,9 @@ class SegmentDecoder:
                     actual = crc32c(view[position + ATTRIBUTES_POSITION : end])
                 if actual != crc:
                     raise CorruptData(f"CRC {actual:08x}, its header says {crc:08x}")
+                is_wanted = self._table[index, Column.LAST_OFFSET] >= self._start_offset
+                if end - position > self._limit.most and is_wanted:
+                    self._limit.refuse(f"it has {end - position} bytes")
                 if codec > 0:
                     body = view[position + HEADER_SIZE : end] if magic >= 2 else wrapped(view[position:end])
                     start = scratch.end
