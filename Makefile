@@ -68,7 +68,7 @@ bench: setup
 
 # Lock files hold versions and hashes, and no index's address.
 lock: $(READY)
-	for extra in agent spark tsctl azure gcs sasl kerberos dev; do \
+	for extra in agent pyspark spark tsctl azure gcs sasl kerberos dev; do \
 	  $(BIN)/uv pip compile -q pyproject.toml --extra $$extra --generate-hashes --no-emit-index-url \
 	    --no-emit-find-links --no-header --python-version 3.11 --universal -o requirements/$$extra.txt || exit 1; \
 	done
