@@ -27,6 +27,7 @@ from typing import Any
 from awscrt.checksums import crc32c
 
 from ts_common.json_objects import (
+    MAX_INT64,
     MAX_UINT32,
     MIN_INT64,
     decoding,
@@ -72,7 +73,7 @@ class ChapterEntry:
 def parse_chapter_name(name: str) -> int | None:
     """The first base that an object's name under `segment-metadata/` says; None for what is no chapter."""
     match = _NAME.fullmatch(name)
-    return None if match is None else int(match[1])
+    return None if match is None or int(match[1]) > MAX_INT64 else int(match[1])
 
 
 def encode_chapter(keys: PartitionKeys, entries: Iterable[ChapterEntry]) -> bytes:

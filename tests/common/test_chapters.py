@@ -107,6 +107,7 @@ def test_names_of_chapters() -> None:
         "00000000000000000100.log",
         "00000000000000000100.json.bak",
         "x/00000000000000000100.json",
+        "09223372036854775808.json",
     ):
         assert parse_chapter_name(other) is None
 
