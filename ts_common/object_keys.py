@@ -46,7 +46,7 @@ MAX_ENTROPY_BITS = 128  # of MD5
 _MAX_OFFSET = (1 << 63) - 1
 
 _SEGMENT_FILE = re.compile(
-    r"(?P<base>[0-9]{20})(?:\.e(?P<epoch>-1|[0-9]{1,10})\.(?P<crc>[0-9a-f]{8}))?(?P<suffix>\.log|\.index|\.timeindex|\.txnindex)"
+    r"(?P<base>[0-9]{20})(?:\.e(?P<epoch>-1|0|[1-9][0-9]{0,9})\.(?P<crc>[0-9a-f]{8}))?(?P<suffix>\.log|\.index|\.timeindex|\.txnindex)"
 )
 
 

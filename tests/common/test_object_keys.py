@@ -52,7 +52,10 @@ def test_a_segment_name_reads_back(name: SegmentName) -> None:
     assert SegmentName.parse(name.stem + ".log") == (name, ".log")
 
 
-@pytest.mark.parametrize("file_name", ["offset.wm", "100.log", "0" * 20 + ".snapshot", "0" * 20 + ".log.deleted"])
+@pytest.mark.parametrize(
+    "file_name",
+    ["offset.wm", "100.log", "0" * 20 + ".snapshot", "0" * 20 + ".log.deleted", "0" * 20 + ".e007.000000ab.log"],
+)
 def test_what_is_no_segment_is_not_taken_for_one(file_name: str) -> None:
     """Other objects beside segments are passed over."""
     assert SegmentName.parse(file_name) is None
