@@ -107,8 +107,14 @@ def fuzz(target: str, seconds: float, seed: int, found: Path, *, guide: bool = T
     return outcome
 
 
-def replay(target: str, files: Sequence[Path], found: Path) -> Outcome:
+def replay(target: str, files: Sequence[Path], found: Path, *, patience: float = 10.0) -> Outcome:
     """Run these inputs.
+
+    Args:
+        target: its name.
+        files: the inputs.
+        found: directory for what fails.
+        patience: how many times the target's seconds an input may take, since other tests may run on the machine.
 
     Raises:
         HarnessError: the target cannot be opened.
@@ -116,7 +122,8 @@ def replay(target: str, files: Sequence[Path], found: Path) -> Outcome:
     outcome = Outcome(target, 0)
     left = list(files)
     while left:
-        job = Job(target, TARGETS[target], "", str(found), files=tuple(map(str, left)))
+        entry = replace(TARGETS[target], seconds=TARGETS[target].seconds * patience)
+        job = Job(target, entry, "", str(found), files=tuple(map(str, left)))
         ended = outcome.inputs
         _watched(job, outcome, found)
         left = left[outcome.inputs - ended :]
