@@ -5,7 +5,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.fuzz.parent import Failure, fuzz, minimise, replay
+from tests.fuzz.parent import Failure, HarnessError, fuzz, minimise, replay
 from tests.fuzz.targets import TARGETS
 
 _FOUND = Path("build/fuzz")
@@ -27,11 +27,17 @@ def main() -> int:
         parser.error("--replay takes one target")
     seed = int(time.time()) if given.seed is None else given.seed
     failures: list[Failure] = []
+    broken = False
     for name in names:
-        if given.replay:
-            outcome = replay(name, given.replay, _FOUND)
-        else:
-            outcome = fuzz(name, given.seconds / len(names), seed, _FOUND, guide=not given.unguided)
+        try:
+            if given.replay:
+                outcome = replay(name, given.replay, _FOUND)
+            else:
+                outcome = fuzz(name, given.seconds / len(names), seed, _FOUND, guide=not given.unguided)
+        except HarnessError as error:
+            sys.stdout.write(f"{error}\n")
+            broken = True
+            continue
         sys.stdout.write(f"{outcome.line()}\n")
         sys.stdout.flush()
         known = [failure for failure in outcome.failures if failure.kind in TARGETS[name].known]
@@ -44,7 +50,7 @@ def main() -> int:
                 minimise(failure)
             _tell(failure, again=failure.kind in again)
         failures += new
-    return 1 if failures else 0
+    return 1 if failures or broken else 0
 
 
 def _tell(failure: Failure, *, again: bool) -> None:

@@ -7,6 +7,7 @@ import faulthandler
 import hashlib
 import importlib
 import json
+import os
 import random
 import resource
 import signal
@@ -25,6 +26,8 @@ from tests.fuzz.targets import Entry
 _ADDRESS_SLACK = 1 << 30  # threads' stacks and arenas, which are address space before they are memory
 _OURS = ("ts_common", "ts_uploader", "ts_spark", "tsctl", "tests/fuzz")
 _MINIMISE_SECONDS = 15.0
+FULL = 3  # the exit code after an input that took too much memory
+_NEVER = 1_000_000  # seconds; the parent looks for hangs, and 0 means at once here
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,7 @@ class _Runner:
         self._ledger = ledger
         self._found = found
         self._start = resident_bytes()
+        self.grows_itself = False  # atheris keeps inputs: each may add as much then
         self._seen: set[str] = set()
 
     def attempt(self, data: bytes) -> tuple[str, str]:
@@ -79,6 +83,8 @@ class _Runner:
         except BaseException as error:  # noqa: BLE001 - every other one than the target's own is what is looked for
             kind, told = _kind(error), traceback.format_exc()
         self._ledger.end()
+        if self.grows_itself:
+            self._start = resident_bytes()
         return kind, told
 
     def run(self, data: bytes, name: str = "") -> None:
@@ -92,12 +98,13 @@ class _Runner:
             sys.stdout.write(json.dumps({"kind": kind, "file": str(path), "told": told[-3000:]}) + "\n")
             sys.stdout.flush()
             if "TooMuchMemory" in kind or "MemoryError" in kind:
-                sys.exit(3)  # what is above the bound stays there: another process goes on
+                os._exit(FULL)  # what is above the bound stays there: another process goes on
 
 
 def resident_bytes() -> int:
-    """The most memory that this process had."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+    """The most memory that this program had; `getrusage` counts what the process had before it became this program."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split(maxsplit=1)[0]) << 10
 
 
 def main(arguments: str) -> None:
@@ -150,6 +157,7 @@ def _guided(atheris: Any, target: Target, runner: _Runner, chance: random.Random
         changed = target.drawn(own) if own.random() < 0.3 else atheris.Mutate(data, most)
         return bytes(changed[:most])
 
+    runner.grows_itself = True
     corpus = Path(job.ledger).with_suffix(".reached")
     corpus.mkdir(exist_ok=True)
     for number in range(200):
@@ -159,7 +167,7 @@ def _guided(atheris: Any, target: Target, runner: _Runner, chance: random.Random
         f"-seed={job.seed % (1 << 31) + 1}",
         "-max_len=20000",
         "-rss_limit_mb=0",
-        "-timeout=0",
+        f"-timeout={_NEVER}",
         "-handle_segv=0",
         "-handle_abrt=0",
         "-verbosity=0",

@@ -5,6 +5,7 @@ the segment's size is known, and `cuts=3,9`, where chunks end.
 """
 
 import ctypes
+import gc
 import gzip
 import itertools
 import random
@@ -32,6 +33,7 @@ from ts_common.log_format.limits import BatchLimit
 
 _MOST = 8 << 20
 _LATEST = ((1 << 63) - 1) // 1000
+_COLLECT_EACH = 20
 _LONGEST_SEED = 20_000
 _SNAPPY: Any = pyarrow.Codec("snappy")
 _ROOMS = ((4, 64), (3, 1000), (32_768, 1 << 16), (1, 1))
@@ -43,11 +45,13 @@ class Decoder(Target):
 
     def open(self) -> None:
         """What is compiled is compiled; arrays end at a page that nobody may touch."""
+        self._count = 0
         module: Any = columns
         module.np = GuardedNumpy()
         self._real = [path.read_bytes()[:_LONGEST_SEED] for path in sorted(build.DATA.glob("*.log"))]
         for segment in self._real:
             self.run(b"rows=100 bytes=1000 sized\n" + segment)
+        gc.freeze()
 
     def draw(self, chance: random.Random) -> bytes:
         """Batches of each magic and codec, most with some lie in them, CRCs right where lengths lead to them."""
@@ -66,6 +70,9 @@ class Decoder(Target):
 
     def run(self, data: bytes) -> None:
         """Decode it, and judge the rows and whether damage was seen."""
+        self._count += 1
+        if self._count % _COLLECT_EACH == 0:
+            gc.collect()  # errors hold decoders, and these guarded memory, in circles
         words, segment = split_input(data)
         said = dict(word.partition("=")[::2] for word in words)
         decoder = SegmentDecoder(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.fuzz.child import Job, arguments_of
+from tests.fuzz.child import FULL, Job, arguments_of
 from tests.fuzz.ledger import Ledger
 from tests.fuzz.targets import TARGETS
 
@@ -81,7 +81,7 @@ class Outcome:
 
 
 class HarnessError(Exception):
-    """A target that could not be opened."""
+    """A target that could not be opened, or whose process ended between two inputs."""
 
 
 def fuzz(target: str, seconds: float, seed: int, found: Path, *, guide: bool = True) -> Outcome:
@@ -171,9 +171,9 @@ def _watched(job: Job, outcome: Outcome, found: Path) -> bool:
             ended = "hang" if hung else f"died: {_ending(process.returncode)}"
             file = _keep(job, ledger.data, found)
             outcome.take(Failure(job.target, ended, file, tail), is_drawn=bool(job.seconds))
-        elif process.returncode not in {0, 3}:
+        elif process.returncode not in {0, FULL}:
             raise HarnessError(f"{job.target} ended with {_ending(process.returncode)} between inputs:\n{tail}")
-        return state.running or process.returncode == 3
+        return state.running or process.returncode == FULL
 
 
 def _keep(job: Job, data: bytes, found: Path) -> Path:

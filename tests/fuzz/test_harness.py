@@ -61,6 +61,7 @@ def inputs(directory: Path, *contents: bytes) -> list[Path]:
 def test_an_input_that_fails_is_named_and_the_others_are_run(tmp_path: Path, content: bytes, kind: str) -> None:
     """A process that hangs, ends or grows says which input it was, and another one goes on behind it."""
     files = inputs(tmp_path, b"fine", content, b"wrong", b"fine")
+    bytes(bytearray(b"x" * (300 << 20)))  # what this process had at most is none of the other's
     outcome = replay(NAME, files, tmp_path, patience=1.0 if kind == "hang" else 60.0)
     assert outcome.inputs == len(files)
     first, second = outcome.failures
