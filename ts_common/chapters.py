@@ -39,7 +39,7 @@ from ts_common.json_objects import (
     whole_number,
 )
 from ts_common.object_keys import LOG_SUFFIX, PartitionKeys, SegmentName
-from ts_common.segment_metadata import SegmentMetadata, TxnIndexState
+from ts_common.segment_metadata import MAX_EPOCHS, SegmentMetadata, TxnIndexState
 
 # 100 bytes each: what is written again whenever the newest chapter grows stays below 32 KB.
 CHAPTER_SEGMENTS = 256
@@ -162,6 +162,8 @@ def _metadata(row: list[Any]) -> SegmentMetadata | None:
     try:
         _, _, _, end, epochs, records, time_max, time_min, crc, txnindex, corruptions, timeindex, *shipped = row
         (shipped_at,) = shipped or (None,)
+        if len(epochs) > MAX_EPOCHS:  # no writer says them; each costs a reader time
+            return None
         return SegmentMetadata(
             whole_number(end),
             tuple([epoch_pair(each) for each in epochs]),

@@ -172,13 +172,18 @@ class EpochLine:
             if epoch == NO_EPOCH or last <= start:
                 continue
             begin = max(first, start)
-            for offset in (begin, *(pair_start for _, pair_start in self.pairs if begin < pair_start < last)):
-                here = self.at(offset)
-                if here is None:  # below the list nothing lives of a later epoch than its first
+            index = bisect_right(self.pairs, begin, key=itemgetter(1))
+            offset = begin
+            while True:
+                if not index:  # below the list nothing lives of a later epoch than its first
                     if self.pairs and epoch > self.pairs[0][0] != NO_EPOCH:
                         return offset
-                elif here not in {NO_EPOCH, epoch}:
+                elif self.pairs[index - 1][0] not in {NO_EPOCH, epoch}:
                     return offset
+                if index == len(self.pairs) or self.pairs[index][1] >= last:
+                    break
+                offset = self.pairs[index][1]
+                index += 1
         return end
 
     def _stretch(self, epoch: int) -> tuple[float, float]:

@@ -7,16 +7,15 @@ other format characters, separators other than the space, surrogates.
 """
 
 import json
-import re
+from collections.abc import Callable
 from typing import Final
 
-# Most text is ASCII; `isprintable` decides of the other characters one by one.
-_SUSPECT: Final = re.compile(r"[^\x20-\x7e]")
+_KEPT: Final = 1 << 16  # characters whose escape is kept: text has few that differ, and a stranger's may have them all
 
 
 def printable(text: str) -> str:
     r"""Return the text in one line, each unprintable character escaped as Python does: `\n`, `\x1b`, `\u202e`."""
-    return text if text.isprintable() else _SUSPECT.sub(_escaped, text)
+    return text if text.isprintable() else text.translate(_IN_TEXT)
 
 
 def printable_lines(text: str) -> str:
@@ -30,18 +29,27 @@ def printable_json(document: str) -> str:
     Args:
         document: valid JSON. Outside of its strings it has no unprintable character other than line breaks.
     """
-    if document.isprintable():
-        return document
-    return "\n".join(_SUSPECT.sub(_escaped_in_json, line) for line in document.split("\n"))
+    return document if document.isprintable() else document.translate(_IN_JSON)
 
 
-def _escaped(found: re.Match[str]) -> str:
-    character = found[0]
-    return character if character.isprintable() else repr(character)[1:-1]
+class _Escapes(dict[int, int | str]):
+    """What each character becomes, as `str.translate` takes it: memory for the result only, whatever the text."""
+
+    def __init__(self, escaped: Callable[[str], str], kept: str = "") -> None:
+        super().__init__((ord(character), character) for character in kept)
+        self._escaped = escaped
+
+    def __missing__(self, code: int) -> int | str:
+        character = chr(code)
+        result = code if character.isprintable() else self._escaped(character)
+        if len(self) < _KEPT:
+            self[code] = result
+        return result
 
 
-def _escaped_in_json(found: re.Match[str]) -> str:
-    character = found[0]
-    if character.isprintable():
-        return character
+def _escaped_in_json(character: str) -> str:
     return "\\u007f" if character == "\x7f" else json.dumps(character)[1:-1]
+
+
+_IN_TEXT: Final = _Escapes(lambda character: repr(character)[1:-1])
+_IN_JSON: Final = _Escapes(_escaped_in_json, "\n")

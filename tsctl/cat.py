@@ -37,7 +37,8 @@ from tsctl.exit_codes import ExitCode
 from tsctl.limits import MaxBatchBytesOption, batch_limit
 from tsctl.output import Advance, Output
 
-_ROWS: Final = 1024  # made into JSON at once
+_ROWS: Final = 1024  # made into Python objects at once
+_BYTES: Final = 4 << 20  # the same, unless one record has more
 _TIMESTAMP_TYPES: Final = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}  # as Kafka's TimestampType
 _WAY_OUT: Final = "`tsctl get` writes the object as it is"
 
@@ -189,9 +190,10 @@ class _Rows:
             ):
                 milliseconds = batch.column("timestamp").cast("int64").to_numpy() // 1000
                 rest = batch.drop_columns(["timestamp"])
-                for first in range(0, batch.num_rows, _ROWS):
-                    rows = rest.slice(first, _ROWS).to_pylist()
-                    times = milliseconds[first : first + _ROWS].tolist()
+                step = min(_ROWS, max(1, _BYTES * batch.num_rows // max(1, batch.nbytes)))
+                for first in range(0, batch.num_rows, step):
+                    rows = rest.slice(first, step).to_pylist()
+                    times = milliseconds[first : first + step].tolist()
                     yield [self._line(row, time) for row, time in zip(rows, times, strict=True)]
 
     def _line(self, row: dict[str, Any], milliseconds: int) -> dict[str, Any]:

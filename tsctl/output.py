@@ -21,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ts_common.printable import printable, printable_json, printable_lines
+from tsctl.json_lines import json_line
 
 VERSION: Final = 1
 NOTHING: Final = "-"  # in a cell: not known, or there is none
@@ -65,8 +66,9 @@ class Output:
         _write(printable_json(json.dumps(whole, indent=1)) + "\n")
 
     def line(self, fields: Mapping[str, object]) -> None:
-        """One of many JSON documents, each on a line; readable text is not escaped, so that people can read it."""
-        _write(printable_json(json.dumps(fields, separators=(",", ":"), ensure_ascii=False)) + "\n")
+        """One of many JSON documents, each on a line."""
+        for piece in json_line(fields):
+            _write(piece)
 
     def text(self, line: str) -> None:
         """A line that is no table; nothing where standard output is JSON."""

@@ -4,19 +4,19 @@ An agent answers `GET /status.json` on its HTTP address. What is shown here is w
 store.
 """
 
-import json
 import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated, Any, Final, NoReturn
+from typing import Annotated, Any, Final
 
 import typer
 import urllib3
 
-from ts_common.errors import ConfigurationError
+from ts_common.errors import ConfigurationError, CorruptData
+from ts_common.json_objects import parse_json
 from ts_common.parallel import in_threads
 from tsctl.archive import SOURCE, JsonOption
 from tsctl.exit_codes import ExitCode
@@ -129,7 +129,7 @@ def _ask(pool: urllib3.PoolManager, address: str, url: str, timeout: float) -> A
     ends = time.monotonic() + timeout
     body = bytearray()
     try:
-        with pool.request("GET", url, preload_content=False, decode_content=False) as response:
+        with pool.request("GET", url, redirect=False, preload_content=False, decode_content=False) as response:
             while piece := response.read1(_PIECE_BYTES):
                 body += piece
                 if len(body) > _LONGEST_BYTES:
@@ -143,16 +143,12 @@ def _ask(pool: urllib3.PoolManager, address: str, url: str, timeout: float) -> A
             return Answer(address, None, f"{url}: {body[:_LONGEST_REASON].decode(errors='replace').strip()}")
         return Answer(address, None, f"{url} answers {response.status}; is this an agent?")
     try:
-        fields = json.loads(body, parse_constant=_refuse)
+        fields = parse_json(bytes(body), "the answer", _LONGEST_BYTES)
         if not isinstance(fields, dict) or "healthy" not in fields:
-            raise ValueError("no status object")
-    except (ValueError, RecursionError) as error:
+            raise CorruptData("it has no field `healthy`")
+    except CorruptData as error:
         return Answer(address, None, f"{url} answers what is no status: {error}")
     return Answer(address, fields)
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
 
 
 _COLUMNS: Final = (

@@ -10,7 +10,7 @@ from ts_common.chapters import Chapter, ChapterEntry, chapters_for, encode_chapt
 from ts_common.errors import CorruptData
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys, SegmentName
-from ts_common.segment_metadata import SegmentMetadata, TxnIndexState
+from ts_common.segment_metadata import MAX_EPOCHS, SegmentMetadata, TxnIndexState
 
 KEYS = ClusterKeys("c").partition(TopicPartition("t", 0))
 KEY = KEYS.chapter(0)
@@ -45,6 +45,15 @@ def test_a_chapter_says_what_was_written(entries: list[ChapterEntry]) -> None:
     assert chapter.entries() == entries
     for entry in entries:
         assert chapter.find(entry.name, entry.size, entry.etag) == entry.metadata
+
+
+def test_an_entry_with_more_epochs_than_a_writer_says_is_not_believed() -> None:
+    """A chapter has room for tens of thousands, and a reader compares each of them with the commit's."""
+    assert ONE.metadata is not None
+    for count, is_believed in ((MAX_EPOCHS, True), (MAX_EPOCHS + 1, False)):
+        metadata = replace(ONE.metadata, epochs=tuple((at, at) for at in range(count)))
+        chapter = Chapter(encode_chapter(KEYS, [replace(ONE, metadata=metadata)]), KEYS, KEY)
+        assert chapter.find(ONE.name, ONE.size, ONE.etag) == (metadata if is_believed else None)
 
 
 @given(st.lists(st.just(ONE), min_size=1, max_size=3), st.data())

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +9,7 @@ from ts_common.epochs import EpochLine
 from ts_common.errors import CorruptData
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys, SegmentName
-from ts_common.plan import MAX_COPIES, Hole, ReadRange, unite
+from ts_common.plan import MAX_COPIES, Hole, ReadRange, unite, with_spares
 from ts_common.segment_metadata import SegmentMetadata
 
 KEYS = ClusterKeys("c").partition(TopicPartition("t", 0))
@@ -84,6 +86,37 @@ def test_more_copies_of_one_offset_than_elections_leave_are_refused() -> None:
     assert len(unite(many[:MAX_COPIES], EpochLine(), 0, 10**9)) == 1
     with pytest.raises(CorruptData, match=f"c/t-0/: {MAX_COPIES + 1} segments answer for offset 0, and at most"):
         unite(many, EpochLine(), 0, 10**9)
+
+
+def overlapping(count: int, each: int) -> list[SegmentCopy]:
+    """So many copies, of which so many answer for each offset."""
+    return [copy(base, base + each, records=1, crc=1 + base) for base in range(count)]
+
+
+def test_more_overlapping_copies_than_elections_leave_are_refused() -> None:
+    """Each offset has fewer copies than may be, but a plan would name them millions of times."""
+    many = overlapping(20_000, 900)
+    with pytest.raises(CorruptData, match="c/t-0/: its 20000 segments overlap so much that each offset has more than"):
+        unite(many, EpochLine(), 0, 20_000)
+    dense = [replace(each, metadata=replace(each.metadata, records=900)) for each in many]
+    parts = [part for part in unite(dense, EpochLine(), 0, 20_000) if isinstance(part, ReadRange)]
+    assert len(parts) == 23
+    assert {len(part.copies) for part in parts} == {1}
+    with pytest.raises(CorruptData, match="overlap so much"):
+        list(with_spares([ReadRange(at, at + 1, ()) for at in range(20_000)], dense, EpochLine()))
+
+
+def test_spares_are_the_living_copies_that_a_range_does_not_read() -> None:
+    """Cut to the range and to their live parts; those that begin inside of it too."""
+    first, second, third = copy(0, 100), copy(40, 160), copy(90, 250)
+    dead = copy(50, 200, epoch=7, crc=5)
+    epochs = EpochLine(((0, 0),))
+    plan = [ReadRange(0, 100, (first,)), ReadRange(100, 120, (second,)), ReadRange(120, 250, (third,))]
+    assert [part.spares for part in with_spares(plan, [third, dead, first, second], epochs)] == [
+        (ReadRange(40, 100, (second,)), ReadRange(90, 100, (third,))),
+        (ReadRange(100, 120, (third,)),),
+        (ReadRange(120, 160, (second,)),),
+    ]
 
 
 def test_each_hole_has_the_gap_records_that_it_meets() -> None:

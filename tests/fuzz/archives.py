@@ -2,7 +2,8 @@
 
 An input is one line. `small SIZE` reads an object of that many bytes as a commit. `transactions SIZE` looks for
 transactions in a segment whose first batch says that it is so long. `plan COUNT STEP END GAPS` joins so many copies,
-each from its place to END, with so many recorded gaps. `epochs COUNT` reads a commit of so many leader epochs.
+each from its place to END, with so many recorded gaps, and looks for their spares. `epochs COUNT OF_SEGMENT` reads a
+commit of so many leader epochs, and asks it where a segment ends that has so many.
 """
 
 import json
@@ -15,12 +16,12 @@ from tempfile import mkdtemp
 from tests.fuzz.target import Mismatch, Target, split_input
 from tests.log_format import build
 from ts_common.catalog import SegmentCopy, StoredSegment
-from ts_common.commit import decode_commit
+from ts_common.commit import Commit, decode_commit
 from ts_common.epochs import EpochLine
 from ts_common.errors import TieredStorageError
 from ts_common.model import TopicPartition
 from ts_common.object_keys import ClusterKeys, SegmentName
-from ts_common.plan import unite
+from ts_common.plan import ReadRange, unite, with_spares
 from ts_common.segment_metadata import SegmentMetadata
 from ts_common.small_objects import COMMIT_BYTES, get_small
 from ts_common.store.contract import ObjectStore
@@ -54,7 +55,7 @@ class Archives(Target):
                 end = chance.choice((1, count * step + 1, 10**9))
                 return b"plan %d %d %d %d" % (count, step, end, chance.choice((0, 10, 1000)))
             case _:
-                return b"epochs %d" % chance.choice((1, 1000, 100_000))
+                return b"epochs %d %d" % (chance.choice((1, 1000, 100_000)), chance.choice((0, 1, 16, 1000, 100_000)))
 
     def run(self, data: bytes) -> None:
         """Make it, and read it."""
@@ -98,12 +99,17 @@ def _plan(_store: ObjectStore, _root: Path, numbers: list[int]) -> None:
     plan = unite(copies, EpochLine(((0, 0),)), 0, whole, recorded)
     if plan[0].start != 0 or plan[-1].end != whole:
         raise Mismatch("a plan of another range")
+    list(with_spares([part for part in plan if isinstance(part, ReadRange)], copies, EpochLine(((0, 0),))))
 
 
 def _epochs(_store: ObjectStore, _root: Path, numbers: list[int]) -> None:
-    pairs = [[at, at] for at in range(max(1, min(numbers[0], 1_000_000)))]
+    pairs = [[1 + at, 1_000_000 + at] for at in range(max(1, min(numbers[0], 1_000_000)))]
     fields = {"next": 1 << 40, "epoch": len(pairs), "epochs": pairs, "broker": 1, "time": 1, "nonce": "x"}
-    decode_commit(b"0" * 20 + b"\n" + json.dumps(fields).encode(), "k")
+    commit = decode_commit(b"0" * 20 + b"\n" + json.dumps(fields).encode(), "k")
+    if not isinstance(commit, Commit):
+        raise Mismatch("a foreign commit")
+    of_segment = [(0, at) for at in range(min(numbers[1], 1_000_000))]
+    commit.epochs.live_end(of_segment, 0, 1 << 40)
 
 
 _KINDS: Mapping[str, Callable[[ObjectStore, Path, list[int]], None]] = {

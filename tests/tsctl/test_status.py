@@ -61,14 +61,15 @@ ILL: dict[str, Any] = {
 
 
 @contextmanager
-def answering(status: int, body: bytes) -> Iterator[str]:
+def answering(status: int, body: bytes, **headers: str) -> Iterator[str]:
     """The address of something that answers every request so."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             found = status if self.path == "/status.json" else 404
             self.send_response(found)
-            self.send_header("Content-Length", str(len(body)))
+            for name, value in {"Content-Length": str(len(body)), **headers}.items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
 

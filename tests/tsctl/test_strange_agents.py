@@ -33,7 +33,9 @@ def test_a_status_of_other_types_is_a_row_all_the_same(run: Run, fields: dict[st
 
 
 @pytest.mark.parametrize(
-    "body", [b"[" * 100_000, b'{"healthy": NaN}', b"\xff\xfe", b""], ids=["deep", "nan", "bytes", "none"]
+    "body",
+    [b"[" * 100_000, b'{"healthy": NaN}', b'{"healthy": true, "stuck": 1e999}', b"\xff\xfe", b"", b"[]"],
+    ids=["deep", "nan", "infinity", "bytes", "none", "list"],
 )
 def test_what_is_no_json_is_no_status(run: Run, body: bytes) -> None:
     """And what is written of it with --json is."""
@@ -41,6 +43,15 @@ def test_what_is_no_json_is_no_status(run: Run, body: bytes) -> None:
         ended = run("status", address, "--json")
     assert ended.code == 75
     assert "answers what is no status" in ended.document["agents"][0]["problem"]
+
+
+def test_an_answer_that_leads_elsewhere_is_a_row_and_no_other_agent_loses_its_own(run: Run) -> None:
+    """No address but the given one is asked, and one that is no address ends nothing."""
+    with answering(200, json.dumps(WELL).encode()) as other, answering(302, b"", Location="http://[::1") as address:
+        ended = run("status", address, other, "--json")
+    assert ended.code == 75
+    assert [each["answered"] for each in ended.document["agents"]] == [False, True]
+    assert "answers 302" in ended.document["agents"][0]["problem"]
 
 
 @contextmanager

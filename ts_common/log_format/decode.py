@@ -274,7 +274,7 @@ class SegmentDecoder:
 
     def _group(self, data: Bytes, view: memoryview, count: int, origin: int) -> Iterator[RecordColumns]:
         """Check, decompress and decode the batches of the table."""
-        scratch, cells = self._scratch, self._cells
+        scratch, cells, most = self._scratch, self._cells, self._limit.most
         scratch.clear()
         self._state[State.BATCH] = self._state[State.RECORD] = 0
         for index, (position, end, crc, codec, magic) in enumerate(self._table[:count, : Column.DATA_START].tolist()):
@@ -287,8 +287,7 @@ class SegmentDecoder:
                     actual = crc32c(view[position + ATTRIBUTES_POSITION : end])
                 if actual != crc:
                     raise CorruptData(f"CRC {actual:08x}, its header says {crc:08x}")
-                is_wanted = self._table[index, Column.LAST_OFFSET] >= self._start_offset
-                if end - position > self._limit.most and is_wanted:
+                if end - position > most and self._table[index, Column.LAST_OFFSET] >= self._start_offset:
                     self._limit.refuse(f"it has {end - position} bytes")
                 if codec > 0:
                     body = view[position + HEADER_SIZE : end] if magic >= 2 else wrapped(view[position:end])
