@@ -598,6 +598,18 @@ def test_available_now_ends_where_the_archive_was_when_it_began(two: Archive) ->
     assert again.latest_offset(stands)["t"] == {"0": 140}
 
 
+@pytest.mark.parametrize("starts", [{}, {"startingTimestamp": "5000", "startingOffsetsByTimestampStrategy": "latest"}])
+def test_available_now_does_not_end_below_a_beginning_that_was_found_later(
+    two: Archive, starts: dict[str, str]
+) -> None:
+    """A segment that is shipped between the two is no loss."""
+    driver = Query(two, subscribe="t", **starts)._driver
+    driver.stop_where_it_is()
+    two.commit("t", 200, highest_base=100)
+    stands = driver.initial_offset()
+    assert driver.latest_offset(stands)["t"] == stands["t"] == {"0": 200}
+
+
 def test_a_stream_warns_once_of_options_for_brokers(two: Archive) -> None:
     """One set of options serves a stream from a broker too."""
     with capture_logs() as logs:

@@ -195,6 +195,8 @@ class StreamDriver:
             self._initial = StreamOffset(self._position.began, self._position.topic_ids)
         elif self._initial is None:
             self._initial = self._find_beginning()
+            if self._last_look is not None:  # segments may have come since: the end is not to lie below the beginning
+                self.stop_where_it_is()
         return self._initial
 
     def _find_beginning(self) -> StreamOffset:
