@@ -11,6 +11,8 @@ MODULES = {"pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "yaml
 BUILTINS = {"eval", "exec", "compile", "__import__"}
 SHELLS = {"subprocess", "pty", "commands"}
 OF_OS = ("system", "popen", "exec", "spawn", "posix_spawn")
+# The one parser of JSON that programs wrote; and what an operator writes: options, and what `tsctl` takes values for.
+PARSES_JSON = {"ts_common/json_objects.py", "ts_spark/option_values.py", "tsctl/decoding.py"}
 # Classes that an operator names in a file or an option of their own: see docs/security.md.
 LOADS_CLASSES = {"ts_common/plugins.py"}
 
@@ -48,6 +50,18 @@ def test_nothing_makes_code_of_data() -> None:
     """No pickle, no eval, no YAML, no shell; and one place that loads classes, by names that the operator wrote."""
     found = {path: told for path, tree in sources() if (told := sorted(problems(tree)))}
     assert found == {path: ["import_module"] for path in LOADS_CLASSES}
+
+
+def test_one_module_parses_the_json_of_stores() -> None:
+    """So each object and each answer has the same bounds, and the same error."""
+    parsing = {
+        path
+        for path, tree in sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr in {"load", "loads", "JSONDecoder"}
+        if isinstance(node.value, ast.Name) and node.value.id == "json"
+    }
+    assert parsing == PARSES_JSON
 
 
 def test_what_is_looked_for_is_found() -> None:
