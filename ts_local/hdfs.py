@@ -55,9 +55,10 @@ class HdfsServer(Server):
         return {"HADOOP_USER_NAME": _SUPERUSER}
 
     def not_ready(self) -> str | None:
-        """Makes a directory: a NameNode in safe mode does not."""
+        """Makes a directory and asks where a file would go: without a DataNode the NameNode has no answer to that."""
         try:
             self.make_directory("/ready", "755")
+            self._ask("PUT", "/ready/file", "CREATE", noredirect="true")
         except (OSError, http.client.HTTPException, RuntimeError) as error:
             return f"{self.address}: {error}"
         return None
