@@ -96,7 +96,7 @@ def _with(value: Any, data: st.DataObject, lie: str) -> Any:
     ],
     ids=["brackets", "braces", "too deep", "NaN", "list", "number", "bytes"],
 )
-def test_what_is_no_object_is_corrupt_data_with_the_key(name: str, data: bytes) -> None:
+def test_r15_what_is_no_object_is_corrupt_data_with_the_key(name: str, data: bytes) -> None:
     """Nested 100,000 levels deep, a constant of JavaScript, or no JSON."""
     with pytest.raises(CorruptData, match=KEY):
         DECODERS[name][1](data)
@@ -104,7 +104,7 @@ def test_what_is_no_object_is_corrupt_data_with_the_key(name: str, data: bytes) 
 
 @pytest.mark.parametrize("name", DECODERS)
 @given(data=st.data())
-def test_a_lie_in_any_field_is_corrupt_data_with_the_key(name: str, data: st.DataObject) -> None:
+def test_r15_a_lie_in_any_field_is_corrupt_data_with_the_key(name: str, data: st.DataObject) -> None:
     """A decoder returns what it was given, or raises `CorruptData` or `NewerFormat`: nothing else comes out."""
     fields, decode = DECODERS[name]
     lie = data.draw(LIES)

@@ -80,7 +80,7 @@ def test_a_plan_covers_its_range_without_a_seam_and_without_doubles(
     assert position == end
 
 
-def test_more_copies_of_one_offset_than_elections_leave_are_refused() -> None:
+def test_r15_more_copies_of_one_offset_than_elections_leave_are_refused() -> None:
     """Thousands of small objects that claim the same offsets would take a plan's time and memory with their square."""
     many = [copy(0, 10**9, records=1, crc=1 + number) for number in range(MAX_COPIES + 1)]
     assert len(unite(many[:MAX_COPIES], EpochLine(), 0, 10**9)) == 1
@@ -93,7 +93,7 @@ def overlapping(count: int, each: int) -> list[SegmentCopy]:
     return [copy(base, base + each, records=1, crc=1 + base) for base in range(count)]
 
 
-def test_more_overlapping_copies_than_elections_leave_are_refused() -> None:
+def test_r15_more_overlapping_copies_than_elections_leave_are_refused() -> None:
     """Each offset has fewer copies than may be, but a plan would name them millions of times."""
     many = overlapping(20_000, 900)
     with pytest.raises(CorruptData, match="c/t-0/: its 20000 segments overlap so much that each offset has more than"):

@@ -15,7 +15,7 @@ from ts_common.printable import printable, printable_json, printable_lines
 
 
 @given(st.text())
-def test_what_is_printed_is_printable_and_readable_text_is_unchanged(text: str) -> None:
+def test_r16_what_is_printed_is_printable_and_readable_text_is_unchanged(text: str) -> None:
     """Every character that Python calls printable is kept, every other one is escaped."""
     shown = printable(text)
     assert shown.isprintable()
@@ -32,7 +32,7 @@ def test_json_without_raw_characters_means_the_same(value: object) -> None:
     assert raw_in(document) == []
 
 
-def test_no_error_holds_a_character_that_commands_a_terminal() -> None:
+def test_r16_no_error_holds_a_character_that_commands_a_terminal() -> None:
     """One problem of a configuration is one line."""
     assert raw_in(str(CorruptData(f"{ESCAPES}: damaged"))) == []
     refused = ConfigurationError(ESCAPES, [f"a\n{ESCAPES}", "b"])
@@ -41,7 +41,7 @@ def test_no_error_holds_a_character_that_commands_a_terminal() -> None:
 
 
 @pytest.mark.parametrize("form", ["TEXT", "JSON"])
-def test_no_log_line_holds_a_character_that_commands_a_terminal(form: str) -> None:
+def test_r16_no_log_line_holds_a_character_that_commands_a_terminal(form: str) -> None:
     """In an event, a fact, a list, a library's message and a traceback; each event but a traceback is one line."""
     script = (
         "from ts_common.logs import LogFormat, configure_logs\nimport logging, structlog\n"

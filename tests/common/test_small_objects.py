@@ -22,7 +22,7 @@ def store(tmp_path: Path) -> Iterator[FileStore]:
         yield made
 
 
-def test_an_object_that_is_too_large_is_not_read(store: FileStore, tmp_path: Path) -> None:
+def test_r15_an_object_that_is_too_large_is_not_read(store: FileStore, tmp_path: Path) -> None:
     """A sparse file of a terabyte costs no memory, and the error says both sizes."""
     store.put("offset.wm", b"")
     os.truncate(tmp_path / "offset.wm", 1 << 40)

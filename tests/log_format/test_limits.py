@@ -56,7 +56,7 @@ def peak_of(data: bytes, limit: BatchLimit) -> tuple[int, list[str]]:
     return peak, errors
 
 
-def test_a_record_with_millions_of_headers_is_refused_by_the_option() -> None:
+def test_r15_a_record_with_millions_of_headers_is_refused_by_the_option() -> None:
     """4 KB of zstd hold a record of ten million headers, each of which costs a reader more than its bytes."""
     data = with_headers(2_000_000, b"\xff\xff")
     peak, errors = peak_of(ONE + data, BatchLimit(16 * MIB, "maxBatchBytes"))
@@ -93,7 +93,7 @@ def test_header_names_that_are_no_utf8_cost_a_few_times_the_limit() -> None:
     assert peak < 6 * 4 * MIB
 
 
-def test_a_batch_that_decompresses_to_more_is_refused_by_the_option() -> None:
+def test_r15_a_batch_that_decompresses_to_more_is_refused_by_the_option() -> None:
     """31 KB can hold a gigabyte. What stands before it is shown."""
     bomb = batch(1, body=bytes(cramjam.zstd.compress(bytes(64 * MIB), 3)), count=1, attributes=ZSTD)
     shown = []
@@ -110,7 +110,7 @@ def in_pieces(data: bytes) -> Iterator[bytes]:
         yield data[begin : begin + MIB]
 
 
-def test_a_batch_that_is_longer_is_refused_without_being_held() -> None:
+def test_r15_a_batch_that_is_longer_is_refused_without_being_held() -> None:
     """Its CRC is computed as it passes: only of a batch that is whole the option is the reason."""
     long = batch(1, [record(0, value=bytes(24 * MIB))])
     limit = BatchLimit(4 * MIB, "maxBatchBytes")
@@ -208,7 +208,7 @@ def marker_body(length: int | None = None) -> bytes:
         (marker_body(), 2, "2 records said to be in"),
     ],
 )
-def test_markers_that_lie_about_their_length_or_number_end_at_once(body: bytes, count: int, reason: str) -> None:
+def test_r15_markers_that_lie_about_their_length_or_number_end_at_once(body: bytes, count: int, reason: str) -> None:
     """72 bytes with a record of -1 bytes, repeated two billion times, kept a driver busy for seven hours."""
     data = control(body, count)
     header = parse_header(data, 0, len(data))

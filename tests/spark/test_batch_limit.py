@@ -22,7 +22,7 @@ def bomb(archive: Archive) -> Archive:
 
 
 @pytest.mark.parametrize("mode", ["FAILFAST", "DROPMALFORMED", "PERMISSIVE"])
-def test_a_batch_beyond_the_limit_ends_the_query_in_every_mode(bomb: Archive, mode: str) -> None:
+def test_r15_a_batch_beyond_the_limit_ends_the_query_in_every_mode(bomb: Archive, mode: str) -> None:
     """It is not damaged, so it is not passed over: partition, offset, and the option that shows it."""
     place = rf"batch of base offset 10 at position {len(SHOWN)}: .*, and maxBatchBytes allows {2 * MIB} "
     with pytest.raises(BatchTooLarge, match=rf"^t-0: .*\.log in file://.*{place}"):
@@ -50,7 +50,7 @@ def test_a_limit_that_is_none_is_refused(bomb: Archive, text: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["FAILFAST", "DROPMALFORMED"])
-def test_72_bytes_of_markers_end_a_query_at_once(archive: Archive, mode: str) -> None:
+def test_r15_72_bytes_of_markers_end_a_query_at_once(archive: Archive, mode: str) -> None:
     """A record of -1 bytes, two billion times: `read_committed` looked for its end for hours."""
     body = b"\1\0\0\0\10\0\0\0\0\0\0"
     evil = batch(0, body=body, count=2**31 - 1, last_offset_delta=0, attributes=0x30, producer_id=5)

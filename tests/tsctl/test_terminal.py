@@ -55,7 +55,7 @@ def named(tmp_path: Path) -> tuple[str, ...]:
         ((f"no-such-command{ESCAPES}",), "pwned"),
     ],
 )
-def test_no_text_of_the_store_commands_the_terminal(
+def test_r16_no_text_of_the_store_commands_the_terminal(
     named: tuple[str, ...], command: tuple[str, ...], said: str
 ) -> None:
     """The text is shown, with its control and bidirectional characters escaped."""
@@ -74,7 +74,7 @@ def test_escaped_records_are_equal_json(named: tuple[str, ...]) -> None:
     assert json.loads(line)["value"] == ESCAPES
 
 
-def test_the_report_shows_no_such_character(named: tuple[str, ...], tmp_path: Path) -> None:
+def test_r16_the_report_shows_no_such_character(named: tuple[str, ...], tmp_path: Path) -> None:
     """Neither in its markup nor in the data that its script draws."""
     page = tmp_path / "report.html"
     _, written = on_terminal([PROGRAM, "report", "--output", str(page), *named])

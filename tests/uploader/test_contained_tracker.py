@@ -42,7 +42,7 @@ def stopped(*, log: list[Any] | None = None) -> ContainedTracker:
     return tracker
 
 
-def test_the_partition_waits_with_a_reason_and_the_log_has_the_traceback() -> None:
+def test_u42_the_partition_waits_with_a_reason_and_the_log_has_the_traceback() -> None:
     """An operator sees which partition, and what to report; the other one ships."""
     logs: list[Any] = []
     tracker = stopped(log=logs)
@@ -57,7 +57,7 @@ def test_the_partition_waits_with_a_reason_and_the_log_has_the_traceback() -> No
     assert line["exc_info"]
 
 
-def test_it_is_left_alone_for_five_minutes_and_then_starts_over() -> None:
+def test_u42_it_is_left_alone_for_five_minutes_and_then_starts_over() -> None:
     """Its listings come all the time; each of them would meet the same object."""
     tracker = stopped()
     assert tracker.observe(listing(0, 100, 200, taken_at=200)) == []

@@ -14,7 +14,7 @@ PROPERTIES = "".join(character if " " <= character <= "~" else f"\\u{ord(charact
 
 
 @pytest.mark.parametrize("command", [("check",), ("check", "--json"), ("run",), ("run", "--log-format", "json")])
-def test_no_text_of_a_file_commands_the_terminal(tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_r16_no_text_of_a_file_commands_the_terminal(tmp_path: Path, command: tuple[str, ...]) -> None:
     """Log dirs, a cluster id, an unknown key and a path are shown, with their control characters escaped."""
     logs = tmp_path / f"logs{VALUE}"
     conf = tmp_path / "conf"

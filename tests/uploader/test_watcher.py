@@ -168,7 +168,7 @@ def test_a_directory_that_cannot_be_read_does_not_hide_the_one_that_can(
         assert not any(isinstance(said, DirectoryGone) for said in [*heard, *watched.scan()])
 
 
-def test_a_directory_that_meets_a_defect_stops_no_other(healthy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_u42_a_directory_that_meets_a_defect_stops_no_other(healthy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error that is none of the system's ends no thread."""
 
     def list_or_fail(partition: TopicPartition, *arguments: Any) -> Listing | None:

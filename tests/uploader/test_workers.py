@@ -207,7 +207,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_object_fails_the_question_of_its_partition(
+def test_u42_a_hostile_object_fails_the_question_of_its_partition(
     name: str, parts: Parts, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """One of these ended the process, and the next one met it again: the partition waits, with the object's key."""
@@ -220,7 +220,7 @@ def test_a_hostile_object_fails_the_question_of_its_partition(
     assert failed.reason.startswith(f"CorruptData: {key}: ")
 
 
-def test_an_error_that_nobody_expects_fails_the_task_alone(
+def test_u42_an_error_that_nobody_expects_fails_the_task_alone(
     parts: Parts, local: LocalDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is counted, logged with its traceback, and becomes the reason of the partition."""
