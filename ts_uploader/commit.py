@@ -220,7 +220,7 @@ class CommitLog:
         task: AskStore,
         listing: Listing,
     ) -> Asked:
-        """The position of a commit of ours, taken back to where it and this broker's log are still one (rule 5)."""
+        """The position of a commit of ours, taken back to where it and this broker's log agree (protocol rule 5)."""
         if self._is_of_another_life(store, commit, task):
             raise CorruptData(
                 f"{keys.commit} is of topic id {commit.topic_id}, this reign of {task.reign.topic_id}: "

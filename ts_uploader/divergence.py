@@ -138,10 +138,10 @@ def is_compacted_away(position: Position, end: int, listing: Listing, reign: Rei
     """Whether a log that seems to part from the run at `end` only lacks what compaction took.
 
     Of a compacted topic all batches of the run's last epoch can be gone. A replica that was filled since then does not
-    know that epoch, and where it is elected, its checkpoint looks like that of one that lost it (rule 5 goes by epochs
-    only). It is the same log all the same if this reign is the very next one, began at or above the next offset, and
-    nothing stands in between here. What follows must not be of an older epoch than the run's last: a log whose cleaner
-    emptied the very range that another reign rewrote would look the same.
+    know that epoch, and where it is elected, its checkpoint looks like that of one that lost it (protocol rule 5
+    compares epochs only). It is the same log all the same if this reign is the very next one, began at or above the
+    next offset, and nothing stands in between here. What follows must not be of an older epoch than the
+    run's last: a log whose cleaner emptied the very range that another reign rewrote would look the same.
 
     Raises:
         SegmentChanged: a segment is gone: look again.
@@ -211,10 +211,10 @@ def first_disagreement(epochs: EpochLine, end: int, listing: Listing) -> int | N
 def contradicted_from(store: ObjectStore, position: Position, listing: Listing) -> int | None:
     """The lowest offset below the next one at which this log has another record than the run; None where none is seen.
 
-    Rule 5 compares ends: whose last epoch agrees, agrees below it too, as long as the run was one line's. It is not
-    where a leader had to take it over whose own log began above: what an unclean election had killed there, that one
-    could not tell. One who holds those offsets can. Only a copy without a missing record is evidence: elsewhere lists
-    of epochs differ because compaction left nothing of one.
+    Protocol rule 5 compares ends. If the last epoch agrees, all below it agrees, as long as one line wrote the run. A
+    leader whose own log began above cannot tell what an unclean election killed there. A leader that holds those
+    offsets can. Only a copy without a missing record is evidence: elsewhere lists of epochs differ because compaction
+    left nothing of one.
 
     Epochs never fall along a log, and its list names none before its first batch. So no batch at an offset bears an
     epoch below the one that this log's list gives it, or above that of this log's first batch from there on.

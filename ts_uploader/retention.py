@@ -191,7 +191,7 @@ def fraction_left(retention: TopicRetention, age_seconds: float, bytes_behind: i
     - age, where Kafka compacts: a tombstone or a transaction marker may go `delete.retention.ms` after the cleaner met
       it first (KIP-534), which is no sooner than that long after it was written.
 
-    The delay before the unlink is not counted: it is what rule 10 of the design has left when all this is spent.
+    The delay before the unlink is not counted: it is what protocol rule 10 has left when all this is spent.
 
     Args:
         retention: the topic's.

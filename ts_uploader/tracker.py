@@ -8,12 +8,12 @@ A partition is worked on while four things are known, each from its own source:
 - a position (store): where the archive's run ends.
 
 Then the segments from the one that contains the next offset on go up, several at once, up to the high watermark; the
-commit moves along the run only, whatever later segments did (protocol rules 1 to 4 and 8 of the design).
+commit moves along the run only, whatever later segments did (protocol rules 1 to 4 and 8).
 
 A segment that retention took still goes up, as long as its files are there under their `.deleted` names, if it was
 seen live in this leadership or hangs on what lives (`ts_uploader.hanging`). What is gone for good becomes a gap, once
 two whole listings a checkpoint interval apart agree on it; a recorded gap that this log holds after all is filled
-(rule 10).
+(protocol rule 10).
 
 Whatever goes wrong, the position is forgotten and read from the store again; what was shipped in the same reign stays
 shipped. The one thread that calls `observe` and `conclude` owns all state here.
@@ -312,7 +312,7 @@ class Tracker:
         return self._advance(state)
 
     def _doubt(self, state: PartitionState) -> None:
-        """Ask again whether the run is this log's past, where what is committed here ends below it (rule 5)."""
+        """Ask again whether the run is this log's past: what is committed here ends below it (protocol rule 5)."""
         here, position = state.high_watermark, state.position
         below = here is not None and position is not None and here < position.next_offset
         if below and here != state.doubted and not (state.asking or state.committing):

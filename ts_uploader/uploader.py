@@ -6,10 +6,10 @@ its neighbour and the reign may all have changed meanwhile, and then nothing cou
 was found out is a fact about these bytes, whatever the log cleaner does while they are under way.
 
 What the reader holds open cannot be lost to an unlink, so a segment that retention takes meanwhile is shipped all the
-same (rule 10).
+same (protocol rule 10).
 
-Retrying never ends (rule 9), so it may not cost the disk: what a segment's bytes say is remembered until it is shipped,
-and an attempt that the store refuses at the door reads none of them again.
+Retrying never ends (protocol rule 9), so it may not cost the disk: what a segment's bytes say is remembered until it
+is shipped, and an attempt that the store refuses at the door reads none of them again.
 """
 
 import time

@@ -133,29 +133,31 @@ class Checks:
         assert isinstance(task, Task)
         metadata = decode_metadata(put.metadata, put.key)
         assert metadata is not None
-        assert isinstance(put.condition, IfAbsent), f"{put.key} was put without a condition (rule 6)"
-        assert work.topic is archive.topic, f"{put.key} is of another topic id (rule 1)"
+        assert isinstance(put.condition, IfAbsent), f"{put.key} was put without a condition (protocol rule 6)"
+        assert work.topic is archive.topic, f"{put.key} is of another topic id (protocol rule 1)"
         for suffix in (".index", ".timeindex"):
             beside = put.key.removesuffix(".log") + suffix
-            assert any(info.key == beside for info in self._store.list(beside)), f"{put.key} without {suffix} (rule 3)"
+            assert any(info.key == beside for info in self._store.list(beside)), (
+                f"{put.key}: no {suffix} (protocol rule 3)"
+            )
         committed = self._committed_since(archive, task.reign.epoch)
-        assert metadata.end <= committed, f"{put.key} ends at {metadata.end}, committed is {committed} (rule 1)"
+        assert metadata.end <= committed, f"{put.key} ends at {metadata.end} above {committed} (protocol rule 1)"
         whole = tuple(archive.topic.codec.decode(put.body))
-        assert whole in archive.topic.codec.closed, f"{put.key} is no closed segment of any log (rule 1)"
+        assert whole in archive.topic.codec.closed, f"{put.key} is no closed segment of any log (protocol rule 1)"
         content = {offset: held.batch for held in whole for offset in held.kept}
         assert metadata.records in {None, len(content)}, f"{put.key}: {metadata.records} is not its number of records"
         lacking = [offset for offset in range(name.base, metadata.end) if offset not in content]
         untrue = [offset for offset in lacking if offset not in work.replica.cleaned]
-        assert not untrue, f"{put.key} answers up to {metadata.end} and lacks {untrue}, not by compaction (rule 2)"
+        assert not untrue, f"{put.key} ends at {metadata.end}, and not by compaction lacks {untrue} (protocol rule 2)"
         if isinstance(task, Ship) and task.hangs is not None and self._leads(archive, task, work):
             line = self._cluster.line_of(archive.topic, task.reign.epoch)
             dead = [offset for offset, batch in content.items() if line[offset] is not batch]
-            assert not dead, f"{put.key} is a .deleted file of another line: {dead} (rule 10)"
+            assert not dead, f"{put.key} is a .deleted file of another line: {dead} (protocol rule 10)"
         if name.epoch is not None:
-            assert name.epoch == task.reign.epoch, f"{put.key} was shipped in epoch {task.reign.epoch} (rule 6)"
+            assert name.epoch == task.reign.epoch, f"{put.key} is of epoch {task.reign.epoch} (protocol rule 6)"
         elif isinstance(task, Ship):
             lineage = task.variants_below
-            assert name.base >= lineage, f"{put.key} is a plain name below the lineage's {lineage} (rule 5)"
+            assert name.base >= lineage, f"{put.key} is a plain name below the lineage's {lineage} (protocol rule 5)"
         archive.copies[put.key] = Copy(name.base, metadata.end, content, work.replica)
 
     def _leads(self, archive: Archive, task: Task, work: Work) -> bool:
@@ -172,26 +174,26 @@ class Checks:
         if not self._leads(archive, work.task, work):
             return  # it leads no more; the commit that follows is refused
         held = sorted(work.replica.offsets() & set(range(*parsed)))
-        assert not held, f"gap {parsed} over what the leader holds: {held} (rule 10)"
+        assert not held, f"gap {parsed} over what the leader holds: {held} (protocol rule 10)"
         since = [at for at, lowest in work.agent.listed if lowest > parsed[0]]
         apart = max(since, default=0) - min(since, default=0)
-        assert apart >= CHECKPOINT_SECONDS * 1e9, f"gap {parsed} after one listing (rule 10)"
+        assert apart >= CHECKPOINT_SECONDS * 1e9, f"gap {parsed} after one listing (protocol rule 10)"
 
     def _log_start(self, archive: Archive, put: Put, work: Work) -> None:
         start = decode_log_start(put.body, put.key)
-        assert work.topic is archive.topic, f"{put.key} is of another topic id (rule 1)"
+        assert work.topic is archive.topic, f"{put.key} is of another topic id (protocol rule 1)"
         if archive.start is None:
             # LATEST: the active segment as it was listed, which the log may have rolled beyond by now.
             lowest = work.replica.active if self._reset is OffsetReset.LATEST else max(work.starts)
-            assert start.offset <= lowest, f"log.start {start.offset} above the log's {lowest} (rule 8)"
+            assert start.offset <= lowest, f"log.start {start.offset} above the log's {lowest} (protocol rule 8)"
             archive.start = start.offset
         if archive.stood and archive.stood != (start.lineage,) and start.lineage is not None:
             # Retention may have gone on since the commit landed: the lowest that the leader holds by now.
             archive.start = max(archive.start, min(archive.stood_at, max(start.lineage.begin, *work.starts)))
         same = archive.stood == (start.lineage,) and start.offset != archive.start
-        assert not same, f"log.start went to {start.offset} from {archive.start} within a lineage (rule 5)"
+        assert not same, f"log.start went to {start.offset} from {archive.start} within a lineage (protocol rule 5)"
         archive.stood = (start.lineage,)
-        assert start.offset <= archive.start, f"log.start {start.offset} above {archive.start} (rule 5)"
+        assert start.offset <= archive.start, f"log.start {start.offset} above {archive.start} (protocol rule 5)"
         archive.start = archive.stood_at = start.offset
         if (commit := self.commit(archive)) is not None:
             self.check_view(archive, commit, work.known)
@@ -199,31 +201,32 @@ class Checks:
     def _commit(self, archive: Archive, put: Put, work: Work) -> None:
         commit = decode_commit(put.body, put.key)
         assert isinstance(commit, Commit)
-        assert work.topic is archive.topic, f"{put.key} is of another topic id (rule 1)"
+        assert work.topic is archive.topic, f"{put.key} is of another topic id (protocol rule 1)"
         went = (commit.epoch, commit.next_offset)
-        assert went >= archive.furthest, f"the commit went from {archive.furthest} back to {went} (rule 7)"
+        assert went >= archive.furthest, f"the commit went from {archive.furthest} back to {went} (protocol rule 7)"
         if commit.lineage != archive.lineage:
-            assert commit.lineage is not None, "the commit lost its lineage (rule 5)"
-            assert archive.lineage is None or commit.lineage.epoch > archive.lineage.epoch, "lineages fall (rule 5)"
-            assert archive.start is not None, "a commit before log.start (rule 8)"
+            assert commit.lineage is not None, "the commit lost its lineage (protocol rule 5)"
+            newer = archive.lineage is None or commit.lineage.epoch > archive.lineage.epoch
+            assert newer, "lineages fall (protocol rule 5)"
+            assert archive.start is not None, "a commit before log.start (protocol rule 8)"
             archive.start = min(archive.start, max(commit.lineage.begin, *work.starts))
             archive.lineage = commit.lineage
         elif archive.furthest[1] < commit.next_offset:
             start = read_catalog(self._store, archive.keys).stored_log_start
             assert start is not None
             theirs = start.content.lineage
-            assert theirs == commit.lineage, f"the commit moves on, and log.start is of {theirs} (rule 5)"
+            assert theirs == commit.lineage, f"the commit moves on, and log.start is of {theirs} (protocol rule 5)"
         later = [pair for pair in commit.epochs if pair[0] > commit.epoch]
-        assert not later, f"a commit of epoch {commit.epoch} names {later} (rule 7)"
+        assert not later, f"a commit of epoch {commit.epoch} names {later} (protocol rule 7)"
         if archive.furthest == (-1, -1) and commit.lineage is None and self._reset is OffsetReset.EARLIEST:
             lowest = work.agent.asked.get(commit.epoch, max(work.starts))
             assert archive.start is None or archive.start <= lowest, (
-                f"the first commit leaves log.start at {archive.start}, and the log began at {lowest} (rule 5)"
+                f"the first commit leaves log.start at {archive.start}, and the log began at {lowest} (protocol rule 5)"
             )
         archive.furthest = went
         archive.commits.append((commit.epoch, commit.epochs))
         led = archive.topic.codec.magic < 2 or commit.epoch in work.epochs or isinstance(work.task, WriteCommit)
-        assert led, f"a commit of epoch {commit.epoch}, and the broker's checkpoint ends with {work.epochs} (rule 1)"
+        assert led, f"a commit of epoch {commit.epoch}, the broker's checkpoint has {work.epochs} (protocol rule 1)"
         committed = self._committed_since(archive, commit.epoch)
         # With LATEST an archive begins with the active segment, wherever the high watermark is, and shows nothing.
         begins = not archive.copies and commit.lineage is not None and commit.lineage.begin == commit.next_offset
@@ -373,7 +376,7 @@ class Checks:
                 continue
             marker = next((end for producer, first, end in ended if _is_in(batch, producer, first, end)), None)
             if marker is not None and id(marker) in superseded:
-                continue  # what is shipped that late is marked and reported (rule 9)
+                continue  # what is shipped that late is marked and reported (protocol rule 9)
             is_hidden = any(
                 entry.producer_id == batch.producer and entry.first_offset <= offset <= entry.last_offset
                 for entry in hidden.transactions

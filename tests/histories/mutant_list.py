@@ -248,7 +248,7 @@ MUTANTS = (
     ),
     _mutant(
         "names-above-only",
-        "An agent goes on with names above the next offset, not with the segment that holds it (rule 4).",
+        "An agent goes on with names above the next offset, not with the segment that holds it (protocol rule 4).",
         (PartitionState.held, "max(0, bisect_right(bases, offset) - 1)", "max(0, bisect_right(bases, offset - 1))"),
     ),
     _mutant(

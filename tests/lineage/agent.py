@@ -70,7 +70,7 @@ class Rules(NamedTuple):
                 return None
 
     def _begin(self, epoch: int, moment: int, store: Store) -> Step:
-        """Rule 7: an agent steps back from a commit of a higher epoch."""
+        """Protocol rule 7: an agent steps back from a commit of a higher epoch."""
         commit = store.commit
         if commit is None or isinstance(commit, JavaCommit):
             return Step(f"GET offset.wm: {commit or 'absent'}", store, Agent(Do.FIND_START, moment, replaces=commit))
@@ -78,7 +78,7 @@ class Rules(NamedTuple):
             return Step(f"GET offset.wm: epoch {commit.epoch}, steps back", store, STEPPED_BACK)
         return Step(f"GET offset.wm: {commit}", store, Agent(Do.READ_LOG_START, moment, commit, replaces=commit))
 
-    # ---------------------------------------------------------------- a commit that was read (rule 5)
+    # ---------------------------------------------------------------- a commit that was read (protocol rule 5)
 
     def _read_log_start(self, epoch: int, agent: Agent, store: Store) -> Step:
         if self._steps_back(epoch, store.log_start):
@@ -142,7 +142,7 @@ class Rules(NamedTuple):
         lineage = Lineage(epoch, back_to, max(highest))
         return agent._replace(do=Do.GO_BACK, commit=Commit(back_to, epoch, epochs, lineage, 0))
 
-    # ---------------------------------------------------------------- a commit that is lost or foreign (rules 5, 8, 12)
+    # ------------------------------------------------- a commit that is lost or foreign (protocol rules 5, 8, 12)
 
     def _find_start(self, epoch: int, agent: Agent, store: Store) -> Step:
         log = self.history[agent.seen].log
@@ -205,7 +205,7 @@ class Rules(NamedTuple):
         return Agent(Do.AGAIN, agent.seen) if Habit.PERSISTS in self.habits else BEGIN
 
     def _commit(self, agent: Agent, store: Store) -> Step:
-        """Rule 7; after going back `log.start` follows, and else where it names another lineage."""
+        """Protocol rule 7; after going back `log.start` follows, and else where it names another lineage."""
         draft, going_back = agent.commit, agent.do == Do.GO_BACK
         assert draft is not None
         if store.commit != agent.replaces:
@@ -247,7 +247,7 @@ class Rules(NamedTuple):
         return LogStart(min(read.offset, held) if read else held, commit.lineage)
 
     def _write_log_start(self, agent: Agent, store: Store) -> Step:
-        """Rule 5: on the ETag that was read."""
+        """Protocol rule 5: on the ETag that was read."""
         if store.log_start != agent.log_start:
             return Step("PUT log.start: refused", store, self._again(agent))
         written = self._log_start(agent)
@@ -255,7 +255,7 @@ class Rules(NamedTuple):
         return Step(f"PUT log.start: {written}", moved, agent._replace(do=Do.SHIP, log_start=written))
 
     def _ship(self, epoch: int, moment: int, agent: Agent, store: Store) -> Step | None:
-        """Rules 4, 6 and 10: the segment that holds the next offset, or a gap record up to the lowest base."""
+        """Protocol rules 4, 6 and 10: the segment that holds the next offset, or a gap record up to the lowest base."""
         seen = moment if self.history[moment].epoch == epoch else agent.seen
         log, commit = self.history[seen].log, agent.commit
         assert commit is not None
@@ -302,7 +302,7 @@ def _moved_on(agent: Agent, epoch: int, log: Log, start: int, end: int) -> Commi
 
 
 def walked(store: Store, start: int, highest_base: int | None) -> tuple[int, Epochs]:
-    """The run from `start` on, where no commit names it: its end, and its epochs, which never fall (rule 12).
+    """The run from `start` on, where no commit names it: its end, and its epochs, which never fall (protocol rule 12).
 
     Args:
         start: where it begins.

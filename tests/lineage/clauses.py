@@ -19,7 +19,7 @@ class Clause(StrEnum):
 
     HIGHEST_NEXT = (
         "hinext",
-        """Rule 5: the third element of a lineage is not below the next offset of the commit that it replaces.
+        """Protocol rule 5: the third element of a lineage is not below the next offset of the commit that it replaces.
         Without it, C1 (S3): an agent goes back before a collector's PUT of `log.start` succeeds, so the third element
         is too low. A later leader takes a plain name for done that a plan of the old lineage names, and the plan
         deletes it.""",
@@ -33,39 +33,39 @@ class Clause(StrEnum):
     )
     VARIANT_BY_LEADER = (
         "vleader",
-        """Rule 6: the epoch in a variant's name is the leader epoch of the agent that ships it, never the batches'.
+        """Protocol rule 6: the epoch in a variant's name is the leader epoch of its agent, never that of a batch.
         Without it, C3 (S3): a dead line's variant is in a plan. The broker of that line leads again, ships equal
         bytes under the equal name, counts that as done, and the plan deletes it.""",
     )
     REBUILT_GOES_BACK = (
         "rebuildnew",
-        """Rule 5: a commit that is rebuilt always goes back, and D heeds the local log.
+        """Protocol rule 5: a commit that is rebuilt always goes back, and D heeds the local log.
         Without it, C4 (S2): the rebuilt commit takes the lineage of `log.start`, and with it the number that a
         collector wrote for a dead line. C5 (S1): the walk mixes two lines, and the commit names a dead record.""",
     )
     LATER_LOG_START = (
         "older",
-        """Rule 5: where `log.start` names a lineage of a higher epoch than the commit, the leader goes back on that
-        commit. An agent whose epoch is below that of the lineage of `log.start` steps back.
+        """Protocol rule 5: where `log.start` names a lineage of a higher epoch than the commit, the leader goes back on
+        that commit. An agent whose epoch is below that of the lineage of `log.start` steps back.
         Without it, C6 (S4): a late agent creates the lost commit with an old lineage, and no leader can go on.
         C7 (S5): the late agent writes `log.start` of a lower lineage.""",
     )
     EMPTY_GOES_BACK = (
         "downback",
-        """Rule 5: without a commit and without segments, an agent that holds offsets below `log.start` goes back,
-        commit first.
+        """Protocol rule 5: without a commit and without segments, an agent that holds offsets below `log.start` goes
+        back, commit first.
         Without it, C8 (S3): a late agent writes `log.start` down on the ETag, and the leader's commit has a hole.""",
     )
     LOG_START_ABOVE_NEXT = (
         "lsnext",
-        """Rule 5: where `log.start` of the commit's own lineage lies above its next offset, the leader goes back on
-        that commit.
+        """Protocol rule 5: if `log.start` of the commit's own lineage is above its next offset, the leader goes back
+        on that commit.
         Without it, C9 (S2): a late agent creates the lost commit in the lineage of `log.start`, and new records are
         hidden.""",
     )
     NUMBER_STAYS = (
         "number",
-        """Rule 5: after going back the leader writes `log.start` also if its number stays.
+        """Protocol rule 5: after going back the leader writes `log.start` also if its number stays.
         Without it (S2): a collector moved `log.start` on the old line after the leader read it. The leader goes back
         below that number and does not write, so that nothing shows it the new number: the records in between stay
         hidden.""",

@@ -11,7 +11,7 @@ A script is text. `|` separates its stages; between two stages everything else m
 | `wipe=1` | broker 1 loses its log |
 | `retain=0` | broker 0 deletes its lowest closed segment (local retention) |
 
-The high watermark is the leader's log end: rule 1 is taken as right. A record is one batch, named by its epoch.
+The high watermark is the leader's log end: protocol rule 1 is not modelled. A record is one batch, named by its epoch.
 """
 
 from bisect import bisect_right

@@ -507,7 +507,7 @@ def test_u30_a_commit_that_this_agent_knew_is_not_forgotten_with_its_object(
 def test_a_foreign_commit_whose_segment_is_gone_begins_with_a_gap(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """Nothing stands of what it names: the archive begins there, and what this broker lacks is told (rule 12)."""
+    """Nothing is left of what it names: the archive begins there, and the gap is reported (protocol rule 12)."""
     store.put(KEYS.commit, b"00000000000000000200")
     local.segments(300, 400)
     local.epochs((5, 300))

@@ -1,0 +1,77 @@
+"""The pages of the rules and the faults: what code, tests and pages cite exists, and each fault has its test."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+from tests.docs.commands import CHECKOUT
+
+PROTOCOL = CHECKOUT / "docs/protocol.md"
+FAULTS = CHECKOUT / "docs/faults.md"
+_ROOMS = ("bench", "deploy", "docs", "tests", "ts_common", "ts_local", "ts_spark", "ts_uploader", "tsctl")
+_CITED = re.compile(r"\b(?:(protocol|reading|retention)[ -])?rules? (\d+(?:(?:, | and | to )\d+)*)", re.IGNORECASE)
+
+
+@cache
+def texts() -> dict[str, str]:
+    """Code, tests and pages by their names in the checkout, a run of blanks and comment signs as one blank."""
+    files = [CHECKOUT / "README.md", *(file for room in _ROOMS for file in (CHECKOUT / room).rglob("*"))]
+    kept = [file for file in files if file.suffix in {".py", ".md", ".yml", ".yaml"} and file != Path(__file__)]
+    return {str(file.relative_to(CHECKOUT)): re.sub(r"\n[\s#]*", " ", file.read_text()) for file in kept}
+
+
+def faults() -> dict[str, str]:
+    """Each fault of the page with the rest of its row."""
+    return dict(re.findall(r"^\| ([A-Z]\d\d[a-z]?) \| (.*)$", FAULTS.read_text(), re.MULTILINE))
+
+
+def named_after_faults() -> dict[str, set[str]]:
+    """Each fault that the name of a test carries, with those tests as the page names them."""
+    found: dict[str, set[str]] = {}
+    for file in (CHECKOUT / "tests").rglob("test_*.py"):
+        for name in re.findall(r"^ *def (test_\w+)", file.read_text(), re.MULTILINE):
+            for letter, number in re.findall(r"(?<=_)([a-z])(\d\d[a-z]?)(?=_)", name):
+                found.setdefault(letter.upper() + number, set()).add(f"{file.relative_to(CHECKOUT)}::{name}")
+    return found
+
+
+def test_each_rule_that_is_cited_exists() -> None:
+    """`protocol rule 5` leads to a heading; a number alone does not say of which rules it is."""
+    known = set(re.findall(r"^### (\w+) rule (\d+)", PROTOCOL.read_text(), re.MULTILINE))
+    wrong = []
+    for name, text in texts().items():
+        if name == "docs/protocol.md":
+            continue
+        cited = [(kind, number) for kind, several in _CITED.findall(text) for number in re.findall(r"\d+", several)]
+        wrong += [f"{name}: {kind} rule {number}" for kind, number in cited if (kind.capitalize(), number) not in known]
+    assert wrong == []
+
+
+def test_each_rule_of_uploading_and_reading_is_cited_by_the_code_that_it_names() -> None:
+    """A rule that no module knows of would be a promise of the page alone."""
+    sections = re.split(r"^### ", PROTOCOL.read_text(), flags=re.MULTILINE)[1:]
+    unnamed = [
+        section.partition("\n")[0]
+        for section in sections
+        if not section.startswith("Retention") and not re.search(r"^Code: `", section, re.MULTILINE)
+    ]
+    assert unnamed == []
+
+
+def test_each_fault_that_is_cited_is_on_the_page() -> None:
+    """In names of tests, in docstrings and on other pages."""
+    known = set(faults())
+    cited = {(name, one) for name, text in texts().items() for one in re.findall(r"\b[UR]\d\d[bc]?\b", text)}
+    assert {(name, one) for name, one in cited if one not in known} == set()
+    assert set(named_after_faults()) - known == set()
+
+
+def test_each_fault_has_the_test_that_the_page_names() -> None:
+    """Faults of what is not built yet have no test, and the page says so by where they stand."""
+    named, planned = named_after_faults(), FAULTS.read_text().partition("## Planned")[2]
+    assert [
+        fault
+        for fault, row in faults().items()
+        if not (f"| {fault} |" in planned and fault not in named)
+        if (re.findall(r"`(tests/[^`]*)`", row) or [""])[-1] not in named.get(fault, set())
+    ] == []
