@@ -54,10 +54,10 @@ deploy-checks: $(READY)
 
 # The reference pages are generated from the descriptions in the code; tests hold them to it.
 docs: $(READY)
-	$(BIN)/python -m ts_common.config > docs/configuration.md
-	$(BIN)/python -m ts_uploader.metrics_page > docs/metrics.md
+	$(BIN)/python -m ts_common.config.cluster_config > docs/configuration.md
+	$(BIN)/python -m ts_uploader.metrics.metrics_page > docs/metrics.md
 	$(BIN)/python -m ts_uploader.cli_page > docs/cli.md
-	$(BIN)/python -m tsctl.findings_page > docs/findings.md
+	$(BIN)/python -m tsctl.verify.findings_page > docs/findings.md
 	$(BIN)/python -m tsctl.cli_page > docs/tsctl-cli.md
 
 # All of them, also where one misses its goals.

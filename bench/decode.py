@@ -22,9 +22,9 @@ from awscrt.checksums import crc32c
 from kafka.record.memory_records import MemoryRecords as KafkaPythonRecords
 
 from bench.records import json_value, key
-from ts_common.log_format.codecs import Codec
-from ts_common.log_format.columns import BufferPool, Projection
-from ts_common.log_format.decode import MAX_BYTES, MAX_ROWS, SegmentDecoder
+from ts_common.decode.codecs import Codec
+from ts_common.decode.columns import BufferPool, Projection
+from ts_common.decode.segment_decoder import MAX_BYTES, MAX_ROWS, SegmentDecoder
 from ts_common.log_format.framing import HEADER_SIZE
 
 SEGMENT_BYTES = 64 << 20

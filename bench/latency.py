@@ -24,9 +24,9 @@ from bench.agent_runs import CLUSTER, AgentLog, bench_agent, wait_committed
 from bench.pairs import Goal, print_goals, print_table, quantile
 from bench.records import json_value, key
 from bench.topics import closed_parts
-from ts_common.commit import Commit, decode_commit
+from ts_common.archive.commit import Commit, decode_commit
+from ts_common.archive.object_keys import ClusterKeys
 from ts_common.model import TopicPartition
-from ts_common.object_keys import ClusterKeys
 from ts_local.cluster import LocalCluster
 from ts_local.ports import LOOPBACK
 from ts_local.s3 import S3Server

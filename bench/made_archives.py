@@ -14,13 +14,13 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from awscrt.checksums import crc32c
 
 from bench.records import json_value, key
-from ts_common.commit import Commit, encode_log_start
-from ts_common.epochs import EpochLine
+from ts_common.archive.commit import Commit, encode_log_start
+from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.object_keys import ClusterKeys, SegmentName
+from ts_common.archive.segment_inspection import metadata_of
 from ts_common.log_format.index_files import TimeIndex
 from ts_common.log_format.scan import scan_segment
 from ts_common.model import TopicPartition
-from ts_common.object_keys import ClusterKeys, SegmentName
-from ts_common.probe import metadata_of
 from ts_common.store.contract import ObjectStore
 
 CLUSTER: Final = "bench"

@@ -32,12 +32,12 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from bench.pairs import Goal, print_goals, print_table
 from bench.processes import ProcessWatch
 from bench.raw_puts import RawPuts
-from ts_common.commit import Commit, encode_log_start
-from ts_common.epochs import EpochLine
+from ts_common.archive.commit import Commit, encode_log_start
+from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.object_keys import ClusterKeys, SegmentName
+from ts_common.archive.segment_inspection import metadata_of
 from ts_common.log_format.scan import scan_segment
 from ts_common.model import TopicPartition
-from ts_common.object_keys import ClusterKeys, SegmentName
-from ts_common.probe import metadata_of
 from ts_local.s3 import S3Server
 
 BUCKET = "bench"
@@ -129,11 +129,11 @@ def write_chapters(url: str, partitions: int, segments: int) -> None:
     The agent's own code writes them; only what it asks each object is answered here, which saves minutes.
     """
     # The SDK is loaded by those who use it.
-    from ts_common.chapters import CHAPTER_SEGMENTS  # noqa: PLC0415
+    from ts_common.archive.metadata_cache import CHAPTER_SEGMENTS  # noqa: PLC0415
     from ts_common.store.contract import ObjectInfo  # noqa: PLC0415
     from ts_common.store.factory import open_store  # noqa: PLC0415
-    from ts_common.store.wrapped import WrappedStore  # noqa: PLC0415
-    from ts_uploader.chapters import SEGMENTS_PER_CHAPTER_WRITE, write_chapter  # noqa: PLC0415
+    from ts_common.store.wrappers.wrapped import WrappedStore  # noqa: PLC0415
+    from ts_uploader.shipping.metadata_cache_writer import SEGMENTS_PER_CHAPTER_WRITE, write_chapter  # noqa: PLC0415
 
     keys = ClusterKeys(CLUSTER)
     metadata = {
@@ -158,9 +158,9 @@ def write_chapters(url: str, partitions: int, segments: int) -> None:
 def plan_here(url: str) -> Planned:
     """Plan a query on everything, in this process, which has done nothing else."""
     began = time.perf_counter()
-    from ts_common.store.s3 import S3Store  # noqa: PLC0415
-    from ts_spark.options import parse_options  # noqa: PLC0415
-    from ts_spark.planning import plan_query  # noqa: PLC0415
+    from ts_common.store.s3.driver import S3Store  # noqa: PLC0415
+    from ts_spark.options.parse import parse_options  # noqa: PLC0415
+    from ts_spark.planning.plan_query import plan_query  # noqa: PLC0415
 
     loading = time.perf_counter() - began
     requests: Counter[str] = Counter()

@@ -27,11 +27,11 @@ from bench.made_archives import CLUSTER, RECORDS_A_BATCH, TIME, ship, small_reco
 from bench.pairs import Goal, print_goals, print_table
 from ts_common.store.contract import ByteRange, ObjectStore, ObjectStream
 from ts_common.store.factory import open_store
-from ts_common.store.wrapped import WrappedStore
-from ts_spark.batches import read_split
-from ts_spark.filters import wanted_by
-from ts_spark.options import parse_options
-from ts_spark.planning import plan_query
+from ts_common.store.wrappers.wrapped import WrappedStore
+from ts_spark.executor.process_cache import read_split
+from ts_spark.options.filters import wanted_by
+from ts_spark.options.parse import parse_options
+from ts_spark.planning.plan_query import plan_query
 
 SHARE: Final = 2.0  # percent
 MINUTES: Final = 1440

@@ -15,8 +15,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from bench.records import json_value, key
-from ts_common.log_format.arrow import arrow_schema
-from ts_spark.schema import full_schema
+from ts_common.decode.arrow import arrow_schema
+from ts_spark.options.schema import full_schema
 
 ROWS = 32_768
 

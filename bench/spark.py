@@ -37,8 +37,8 @@ from bench.java_parts import JavaConsumer, spark_kafka_jars
 from bench.pairs import Goal, median_ratio, print_goals, print_table, rounds
 from bench.ready_batches import ReadyBatches
 from bench.topics import SEGMENT_BYTES, ClosedPart, close_last, produce
+from ts_common.archive.object_keys import ClusterKeys
 from ts_common.model import TopicPartition
-from ts_common.object_keys import ClusterKeys
 from ts_common.store.factory import open_store
 from ts_local.cluster import LocalCluster
 

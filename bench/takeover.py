@@ -30,14 +30,14 @@ from bench.agent_runs import CLUSTER, AgentLog, bench_agent, wait_committed
 from bench.pairs import Goal, print_goals, print_table, quantile
 from bench.topics import closed_parts
 from ts_common import model
-from ts_common.catalog import read_commit
-from ts_common.commit import Commit
-from ts_common.object_keys import ClusterKeys
+from ts_common.archive.catalog import read_commit
+from ts_common.archive.commit import Commit
+from ts_common.archive.object_keys import ClusterKeys
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_local.agent import AgentProcess
 from ts_local.cluster import LocalCluster, Mode, Record, wait_for
-from ts_uploader.local_log import local_epochs
+from ts_uploader.log_dirs.local_log import local_epochs
 
 TOPIC = "bench"
 BUCKET = "bench"

@@ -30,7 +30,7 @@ from bench.pairs import Goal, median_ratio, print_goals, print_table, rounds
 from bench.planning import CLUSTER, fill, write_chapters
 from bench.processes import ProcessWatch
 from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectStream
-from ts_common.store.wrapped import WrappedStore
+from ts_common.store.wrappers.wrapped import WrappedStore
 
 GOAL_RATIO = 5.0
 GOAL_MIB = 300.0
@@ -71,7 +71,7 @@ class Files:
         self._root = root
 
     def put(self, key: str, body: bytes, metadata: Mapping[str, str] | None = None) -> None:
-        """One object, as `ts_common.store.file` lays it out."""
+        """One object, as `ts_common.store.directory.driver` lays it out."""
         path = self._root / key
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(body)
@@ -115,7 +115,7 @@ class Counting(WrappedStore):
 def look_here(url: str, what: str) -> Looked:
     """Look once, in this process, which has done nothing else."""
     # Loading is no part of what is measured, and a bare listing needs less of it.
-    from ts_common.object_keys import ClusterKeys  # noqa: PLC0415
+    from ts_common.archive.object_keys import ClusterKeys  # noqa: PLC0415
     from ts_common.store.factory import open_store  # noqa: PLC0415
 
     segments = findings = 0
@@ -125,8 +125,8 @@ def look_here(url: str, what: str) -> Looked:
             for _ in store.list():
                 pass
         else:
-            from tsctl.segment_check import Depth  # noqa: PLC0415
-            from tsctl.verify import Scope, Verifier  # noqa: PLC0415
+            from tsctl.verify.segment_check import Depth  # noqa: PLC0415
+            from tsctl.verify.verifier import Scope, Verifier  # noqa: PLC0415
 
             cpu, began = time.process_time(), time.perf_counter()
             verifier = Verifier(store, ClusterKeys(CLUSTER), Scope(Depth.LISTING, in_flight_seconds=0))

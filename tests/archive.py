@@ -2,15 +2,15 @@
 
 from datetime import UTC, datetime
 
-from ts_common.catalog import read_catalog, read_incarnations
-from ts_common.fetch import fetch
-from ts_common.log_format.arrow import COLUMNS_WITH_HEADERS, projection_of, to_arrow
-from ts_common.log_format.decode import SegmentDecoder
+from ts_common.archive.catalog import read_catalog, read_incarnations
+from ts_common.archive.fetch import fetch
+from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.plan import ReadRange
+from ts_common.archive.view import open_view
+from ts_common.decode.arrow import COLUMNS_WITH_HEADERS, projection_of, to_arrow
+from ts_common.decode.segment_decoder import SegmentDecoder
 from ts_common.model import TopicPartition
-from ts_common.object_keys import ClusterKeys
-from ts_common.plan import ReadRange
 from ts_common.store.contract import ObjectStore
-from ts_common.view import open_view
 from ts_local.oracle import OracleRecord
 
 _EPOCH = datetime.fromtimestamp(0, UTC)

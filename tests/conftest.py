@@ -32,7 +32,7 @@ settings.load_profile("patient")
 settings.register_profile("repeatable", parent=settings(), derandomize=True)
 
 # In this order: what takes longest must not come last, when one process works alone.
-_FIRST = ("spark", "faults", "uploader", "test_demo.py", "local_cluster", "log_format", "histories")
+_FIRST = ("spark", "faults", "uploader", "test_demo.py", "local_cluster", "common", "histories")
 # Tests below go to one process: one that came back to it would pay a minute for another session with its broker.
 _TOGETHER = "tests/spark/session"
 _WORTH_TELLING_SECONDS = 60  # a run of a few tests needs no account

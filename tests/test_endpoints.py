@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ts_common.endpoints import EndpointProvider, open_provider
+from ts_common.endpoints import EndpointProvider
+from ts_common.endpoints.provider import open_provider
 from ts_common.errors import ConfigurationError
 from ts_common.store.options import Connection, Encryption, Endpoint, StorageOptions, Storing
 
@@ -221,7 +222,7 @@ def test_an_operators_class_is_given_cluster_directory_and_properties(tmp_path: 
     ("name", "said"),
     [
         ("ByTeam", "KeyError: 'team.bucket'"),
-        ("NotDerived", "is no ts_common.endpoints.EndpointProvider"),
+        ("NotDerived", "is no ts_common.endpoints.provider.EndpointProvider"),
         ("Absent", "cannot be loaded"),
         ("NamesNoStore", "write s3://bucket/base"),
     ],

@@ -12,9 +12,9 @@ BUILTINS = {"eval", "exec", "compile", "__import__"}
 SHELLS = {"subprocess", "pty", "commands"}
 OF_OS = ("system", "popen", "exec", "spawn", "posix_spawn")
 # The one parser of JSON that programs wrote; and what an operator writes: options, and what `tsctl` takes values for.
-PARSES_JSON = {"ts_common/json_objects.py", "ts_spark/option_values.py", "tsctl/decoding.py"}
+PARSES_JSON = {"ts_common/json_objects.py", "ts_spark/options/option_values.py", "tsctl/commands/decoding.py"}
 # Classes that an operator names in a file or an option of their own: see docs/security.md.
-LOADS_CLASSES = {"ts_common/plugins.py"}
+LOADS_CLASSES = {"ts_common/config/plugins.py"}
 
 
 def sources() -> Iterator[tuple[str, ast.Module]]:

@@ -19,8 +19,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from ts_common.store.azure_account import API_VERSION, account_of
-from ts_common.store.http_client import Request
+from ts_common.store.azure.account import API_VERSION, account_of
+from ts_common.store.http.client import Request
 from ts_local.jars import BUILD, PACKAGE, BuildFailedError, build_once, run
 from ts_local.ports import LOOPBACK, free_port
 from ts_local.process import Server

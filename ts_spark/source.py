@@ -3,13 +3,13 @@
 1. `KafkaSegmentsSource(options)` and `schema()`, at `.load()`: options are checked, the store is not asked.
    With a schema of the user's, which Spark takes unasked, they are checked in step 2, and so is what only a batch or
    only a stream refuses. A query that writes is told so first.
-2. `reader(schema)` and `partitions()`, on the driver, when the query is planned: see `ts_spark.planning`.
+2. `reader(schema)` and `partitions()`, on the driver, when the query is planned: see `ts_spark.planning.plan_query`.
    Of a stream: `streamReader(schema)`, and its methods again and again, see `ts_spark.streaming.driver`.
-3. `read(split)`, in a Python worker of an executor: see `ts_spark.tasks`.
+3. `read(split)`, in a Python worker of an executor: see `ts_spark.executor.tasks`.
 
 Each happens in a Python process of its own, with pickled copies of these objects; Spark loads this module whenever it
 looks for data sources, so what is heavy (numba, the store's SDK) is loaded where it is used. Filters come between
-`reader` and `partitions`, where the session hands them over and the query takes them: see `ts_spark.filters`.
+`reader` and `partitions`, where the session hands them over and the query takes them: see `ts_spark.options.filters`.
 """
 
 import os
@@ -22,11 +22,17 @@ from pyspark.sql.types import StructType
 
 from ts_common.errors import QueryError, TieredStorageError
 from ts_common.printable import printable
-from ts_spark.filters import EVERYTHING, filters_are_handed_over, wanted_by
-from ts_spark.options import parse_options
-from ts_spark.query import Kind, QueryOptions
-from ts_spark.schema import full_schema, wanted_columns
-from ts_spark.spark_versions import Filter, ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from ts_spark.options.filters import EVERYTHING, filters_are_handed_over, wanted_by
+from ts_spark.options.parse import parse_options
+from ts_spark.options.query import Kind, QueryOptions
+from ts_spark.options.schema import full_schema, wanted_columns
+from ts_spark.options.spark_versions import (
+    Filter,
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,7 +93,7 @@ class KafkaSegmentsReader(DataSourceReader):
         """The splits; Spark reads nothing where there are none."""
         import structlog  # noqa: PLC0415  (heavy parts are loaded where they are used)
 
-        from ts_spark.locations import plan_everywhere  # noqa: PLC0415
+        from ts_spark.planning.locations import plan_everywhere  # noqa: PLC0415
 
         log = structlog.get_logger("ts_spark")
         with _message_first():
@@ -123,9 +129,9 @@ class _FilteredReader(KafkaSegmentsReader):
 
 
 def _read(partition: InputPartition | None, names: Sequence[str]) -> "Iterator[pa.RecordBatch]":
-    from ts_spark.batches import settle_process, shared_store  # noqa: PLC0415  (as above)
+    from ts_spark.executor.process_cache import settle_process, shared_store  # noqa: PLC0415  (as above)
+    from ts_spark.executor.tasks import read_task  # noqa: PLC0415
     from ts_spark.split import Split  # noqa: PLC0415
-    from ts_spark.tasks import read_task  # noqa: PLC0415
 
     if isinstance(partition, Split):
         with _message_first():

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from pyspark.sql.datasource import InputPartition
 
+from ts_common.archive.plan import ReadRange
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
-from ts_common.plan import ReadRange
 from ts_common.store.options import BY_ENVIRONMENT, Connection
-from ts_spark.modes import STRICT, Tolerance, View
+from ts_spark.options.modes import STRICT, Tolerance, View
 
 
 @dataclass(frozen=True)

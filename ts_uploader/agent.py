@@ -21,18 +21,12 @@ from dataclasses import dataclass
 
 import structlog
 
-from ts_common.config import ClusterConfig
-from ts_common.endpoints import EndpointProvider
+from ts_common.archive.object_keys import ClusterKeys
+from ts_common.config.cluster_config import ClusterConfig
+from ts_common.endpoints.provider import EndpointProvider
 from ts_common.model import TopicPartition
-from ts_common.object_keys import ClusterKeys
-from ts_common.store.unconditional import WHAT_IS_LOST
-from ts_uploader.admission import wait_for_admission
-from ts_uploader.backlog import Backlog, retention_left
-from ts_uploader.backlog_metrics import BacklogCollector
-from ts_uploader.chapters import ChapterWriter
-from ts_uploader.commit import CommitLog
-from ts_uploader.contained_tracker import ContainedTracker
-from ts_uploader.ends import EndsWriter
+from ts_common.store.wrappers.unconditional import WHAT_IS_LOST
+from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.environment import Environment
 from ts_uploader.events import (
     AnyTask,
@@ -47,24 +41,30 @@ from ts_uploader.events import (
     SeveralDirectories,
     Ship,
 )
-from ts_uploader.health import HealthServer
-from ts_uploader.last_errors import LastErrors
 from ts_uploader.leadership.factory import open_source
-from ts_uploader.metrics import COMMITS, GAP_WRITTEN_OVER, QUESTIONS, UPLOADS, CountedElsewhere, Metrics
-from ts_uploader.neighbours import announce
+from ts_uploader.log_dirs.segment_sizes import SegmentSizes
+from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
+from ts_uploader.metrics.backlog_metrics import BacklogCollector
+from ts_uploader.metrics.counters import COMMITS, GAP_WRITTEN_OVER, QUESTIONS, UPLOADS, CountedElsewhere, Metrics
+from ts_uploader.process.peer_agents import announce
+from ts_uploader.process.reload import Reread, reload
 from ts_uploader.progress import Progress
-from ts_uploader.reload import Reread, reload
 from ts_uploader.reporters.contract import Reporting
 from ts_uploader.reporters.factory import open_reporter
-from ts_uploader.retention import BrokerSettings, TopicSettings
-from ts_uploader.segment_sizes import SegmentSizes
-from ts_uploader.settings import Settings
-from ts_uploader.status import Parts, Status
-from ts_uploader.stores import COMMIT_THREADS, Stores
-from ts_uploader.stuck import StuckPartitions, StuckWatch
-from ts_uploader.uploader import Uploader
-from ts_uploader.waiting import WAIT_REASONS, Wait, WaitReason, Waits
-from ts_uploader.watch.watcher import LogDirectoryWatcher
+from ts_uploader.retention.known_settings import Settings
+from ts_uploader.retention.topic_retention import BrokerSettings, TopicSettings
+from ts_uploader.shipping.ends_writer import EndsWriter
+from ts_uploader.shipping.metadata_cache_writer import ChapterWriter
+from ts_uploader.shipping.uploader import Uploader
+from ts_uploader.status.http_server import HealthServer
+from ts_uploader.status.last_errors import LastErrors
+from ts_uploader.status.snapshot import Parts, Status
+from ts_uploader.stores.admission import wait_for_admission
+from ts_uploader.stores.topic_stores import COMMIT_THREADS, Stores
+from ts_uploader.tracking.backlog import Backlog, retention_left
+from ts_uploader.tracking.blocked import WAIT_REASONS, Wait, WaitReason, Waits
+from ts_uploader.tracking.contained_tracker import ContainedTracker
+from ts_uploader.tracking.stuck import StuckPartitions, StuckWatch
 from ts_uploader.work_queue import WorkQueue
 from ts_uploader.workers import Performer, patience_seconds, told_of_losses
 
@@ -117,7 +117,7 @@ class Agent:
         environment: the broker's surroundings.
         config: the cluster's settings.
         endpoints: where each topic's objects go.
-        http_address: where `ts_uploader.health` serves its pages, `host:port`.
+        http_address: where `ts_uploader.status.http_server` serves its pages, `host:port`.
         reread: reads the cluster's settings and where its topics go again.
 
     Raises:

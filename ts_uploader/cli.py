@@ -11,20 +11,20 @@ from typing import Annotated
 import structlog
 import typer
 
-from ts_common.config import ClusterConfig, load_config
-from ts_common.endpoints import EndpointProvider, open_provider
+from ts_common.config.cluster_config import ClusterConfig, load_config
+from ts_common.config.plugins import load_class
+from ts_common.endpoints.provider import EndpointProvider, open_provider
 from ts_common.errors import ConfigurationError, OperatorError, RetryError
 from ts_common.logs import LogFormat, LogLevel, configure_logs
 from ts_common.model import is_cluster_id
-from ts_common.plugins import load_class
-from ts_uploader import check as checks
 from ts_uploader import findings
 from ts_uploader.agent import Agent
-from ts_uploader.arenas import bound_arenas
 from ts_uploader.environment import Environment, EnvironmentProvider, ServerPropertiesEnvironment
 from ts_uploader.environment_file import DEFAULT, read_unit_environment
 from ts_uploader.findings import exit_code
-from ts_uploader.priority import step_back
+from ts_uploader.preflight import check as checks
+from ts_uploader.process.malloc import bound_arenas
+from ts_uploader.process.priority import step_back
 
 EXIT_REFUSED = 2  # somebody must act: the message says on what
 EXIT_BROKEN = 70  # EX_SOFTWARE: the supervisor should start the agent again

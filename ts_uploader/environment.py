@@ -15,7 +15,7 @@ import structlog
 
 from ts_common.errors import ConfigurationError
 from ts_common.model import is_cluster_id
-from ts_uploader.retention import BrokerDefaults
+from ts_uploader.retention.topic_retention import BrokerDefaults
 
 log = structlog.get_logger()
 

@@ -14,7 +14,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Final
 
-from ts_common.spelling import nearest
+from ts_common.suggestions import nearest
 from ts_uploader.findings import Finding, error, hint, ok, warning
 
 DEFAULT: Final = Path("/etc/ts-uploader/environment")

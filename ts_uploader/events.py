@@ -16,11 +16,11 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import NamedTuple
 
-from ts_common.commit import Commit, ForeignCommit
-from ts_common.epochs import EpochLine
-from ts_common.lineage import Lineage
+from ts_common.archive.commit import Commit, ForeignCommit
+from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.lineage import Lineage
+from ts_common.archive.object_keys import PartitionKeys
 from ts_common.model import TopicPartition
-from ts_common.object_keys import PartitionKeys
 
 FileStatus = tuple[int, int, int]
 """Inode, time of modification (ns) and time of change (ns): what tells one file of a name from the one before it."""

@@ -2,7 +2,7 @@
 
 Each partition has its own line, and the lines are served in turn, so that one partition that is far behind does not
 keep another waiting. A task can be given a time before which it is not due, and an urgency: the fraction of its
-topic's retention that is left (`ts_uploader.retention.fraction_left`).
+topic's retention that is left (`ts_uploader.retention.topic_retention.fraction_left`).
 
 - A line is urgent while a task in it has less left than `URGENT_BELOW`. Its order stays: what stands before that task
   has to go first anyhow, as the run has no holes.

@@ -12,8 +12,7 @@ import structlog
 
 from ts_common.errors import PreconditionFailed, SegmentChanged, TieredStorageError
 from ts_common.model import TopicPartition
-from ts_uploader.chapters import ChapterWriter
-from ts_uploader.commit import CommitLog
+from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.events import (
     AnyTask,
     AskStore,
@@ -32,12 +31,13 @@ from ts_uploader.events import (
     Task,
     WriteCommit,
 )
-from ts_uploader.failures import failure_reason
-from ts_uploader.hanging import look_below
-from ts_uploader.metrics import GAP_BY_REQUEST, GAP_DELETED, Metrics
-from ts_uploader.reign import ReignOver
-from ts_uploader.uploader import Uploader
-from ts_uploader.watch.watcher import LogDirectoryWatcher
+from ts_uploader.log_dirs.hanging import look_below
+from ts_uploader.log_dirs.leader_epoch import ReignOver
+from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
+from ts_uploader.metrics.counters import GAP_BY_REQUEST, GAP_DELETED, Metrics
+from ts_uploader.metrics.failure_reasons import failure_reason
+from ts_uploader.shipping.metadata_cache_writer import ChapterWriter
+from ts_uploader.shipping.uploader import Uploader
 
 log = structlog.get_logger()
 

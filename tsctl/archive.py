@@ -16,19 +16,19 @@ from typing import Annotated, Final
 
 import typer
 
-from ts_common.chosen_incarnation import NEWEST, parse_incarnation
-from ts_common.cluster_file import STUCK_AFTER_SECONDS, SUFFIX, ClusterFile, read_cluster_file
-from ts_common.config import ENTROPY_BITS_KEY
-from ts_common.directories import TopicDirectories, list_topics
+from ts_common.archive.directories import TopicDirectories, list_topics
+from ts_common.archive.layout import check_layout, keys_of
+from ts_common.archive.object_keys import MAX_ENTROPY_BITS, ClusterKeys
+from ts_common.config.cluster_config import ENTROPY_BITS_KEY
 from ts_common.errors import ConfigurationError, QueryError
-from ts_common.layout import check_layout, keys_of
 from ts_common.model import is_cluster_id, is_topic_name
-from ts_common.object_keys import MAX_ENTROPY_BITS, ClusterKeys
-from ts_common.spelling import nearest
+from ts_common.reading.cluster_file import STUCK_AFTER_SECONDS, SUFFIX, ClusterFile, read_cluster_file
+from ts_common.reading.incarnation_option import NEWEST, parse_incarnation
+from ts_common.reading.topics import Topic, nothing_under, read_topics, some
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store, parse_location
 from ts_common.store.options import Endpoint
-from ts_common.topics import Topic, nothing_under, read_topics, some
+from ts_common.suggestions import nearest
 
 SOURCE: Final = "command line"
 _PARTITIONS: Final = re.compile(r"\d{1,10}(-\d{1,10})?(,\d{1,10}(-\d{1,10})?)*", re.ASCII)

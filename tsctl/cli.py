@@ -19,16 +19,16 @@ from ts_common.errors import GiveUpError, LookFirstError, OperatorError, RetryEr
 from ts_common.logs import LogFormat, configure_logs
 from ts_common.printable import printable_lines
 from ts_common.redaction import redacted
-from tsctl.adopt import adopt_topic_id
-from tsctl.cat import cat
+from tsctl.commands.adopt import adopt_topic_id
+from tsctl.commands.cat import cat
+from tsctl.commands.gaps import gaps
+from tsctl.commands.get import get
+from tsctl.commands.ls import ls
+from tsctl.commands.report import report
+from tsctl.commands.status import status
+from tsctl.commands.verify import verify
 from tsctl.exit_codes import ExitCode
-from tsctl.gaps import gaps
-from tsctl.get import get
-from tsctl.ls import ls
 from tsctl.output import ReaderGone, flush
-from tsctl.report_command import report
-from tsctl.status import status
-from tsctl.verify_command import verify
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True)
 

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from awscrt.checksums import crc32c
 
-from ts_common.chapters import Chapter, ChapterEntry, encode_chapter
-from ts_common.commit import Commit, LogStart, decode_commit, decode_log_start, encode_log_start
-from ts_common.epochs import EpochLine
+from ts_common.archive.commit import Commit, LogStart, decode_commit, decode_log_start, encode_log_start
+from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.gap_records import Gap
+from ts_common.archive.incarnations import Incarnation, Incarnations, decode_incarnations
+from ts_common.archive.lineage import Lineage
+from ts_common.archive.metadata_cache import Chapter, ChapterEntry, encode_chapter
+from ts_common.archive.object_keys import ClusterKeys, SegmentName
+from ts_common.archive.segment_metadata import SegmentMetadata, TxnIndexState, decode_metadata
 from ts_common.errors import CorruptData, NewerFormat
-from ts_common.gaps import Gap
-from ts_common.incarnations import Incarnation, Incarnations, decode_incarnations
-from ts_common.lineage import Lineage
 from ts_common.model import TopicPartition
-from ts_common.object_keys import ClusterKeys, SegmentName
-from ts_common.segment_metadata import SegmentMetadata, TxnIndexState, decode_metadata
 
 KEYS = ClusterKeys("c").partition(TopicPartition("t", 0))
 KEY = "the/key"

@@ -9,17 +9,17 @@ from awscrt.checksums import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ts_common.chapters import Chapter
-from ts_common.commit import decode_commit, decode_log_start
-from ts_common.ends import decode_ends
+from ts_common.archive.commit import decode_commit, decode_log_start
+from ts_common.archive.ends import decode_ends
+from ts_common.archive.gap_records import decode_gap
+from ts_common.archive.incarnations import decode_incarnations
+from ts_common.archive.layout import decode_layout
+from ts_common.archive.metadata_cache import Chapter
+from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.segment_metadata import decode_metadata
 from ts_common.errors import CorruptData, NewerFormat
-from ts_common.gaps import decode_gap
-from ts_common.incarnations import decode_incarnations
 from ts_common.json_objects import MAX_DEPTH, parse_json
-from ts_common.layout import decode_layout
 from ts_common.model import TopicPartition
-from ts_common.object_keys import ClusterKeys
-from ts_common.segment_metadata import decode_metadata
 
 KEYS = ClusterKeys("c").partition(TopicPartition("t", 0))
 KEY = "some/key.json"

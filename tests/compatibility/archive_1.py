@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Final
 
 from tests.archive import record_of
-from ts_common.catalog import read_catalog, read_incarnations
-from ts_common.log_format.arrow import COLUMNS_WITH_HEADERS
+from ts_common.archive.catalog import read_catalog, read_incarnations
+from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.plan import Hole, ReadRange
+from ts_common.archive.view import PartitionView, open_view
+from ts_common.decode.arrow import COLUMNS_WITH_HEADERS
 from ts_common.model import TopicPartition
-from ts_common.object_keys import ClusterKeys
-from ts_common.plan import Hole, ReadRange
-from ts_common.rows import read_ranges
+from ts_common.reading.rows import read_ranges
+from ts_common.reading.transactions import find_hidden, stable_end
 from ts_common.store.contract import NO_METADATA, ObjectStore
-from ts_common.transactions import find_hidden, stable_end
-from ts_common.view import PartitionView, open_view
 from ts_local.oracle import Isolation, OracleRecord
 
 KEYS: Final = ClusterKeys("archive-1", 5)

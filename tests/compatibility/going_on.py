@@ -8,17 +8,17 @@ from typing import Final
 
 from tests.compatibility.archive_1 import KEYS, Leader
 from tests.histories.agents import ChaptersAtOnce
-from ts_common.config import OffsetReset
+from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
-from ts_uploader.commit import CommitLog
+from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.events import AnyTask, Led, LookDue, Observation, Reign, Rescan
-from ts_uploader.high_watermarks import OTHER_FILES
-from ts_uploader.metrics import Metrics
-from ts_uploader.retention import TopicRetention
-from ts_uploader.tracker import CHECKPOINT_SECONDS, Tracker
-from ts_uploader.uploader import Uploader
-from ts_uploader.watch.scan import list_partition, read_high_watermarks
+from ts_uploader.log_dirs.directory_scan import list_partition, read_high_watermarks
+from ts_uploader.metrics.counters import Metrics
+from ts_uploader.retention.topic_retention import TopicRetention
+from ts_uploader.shipping.uploader import Uploader
+from ts_uploader.tracking.high_watermarks import OTHER_FILES
+from ts_uploader.tracking.tracker import CHECKPOINT_SECONDS, Tracker
 from ts_uploader.workers import Performer
 
 _NANOSECONDS: Final = 1_000_000_000

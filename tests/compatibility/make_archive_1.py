@@ -31,9 +31,9 @@ from tests.every_field import TIME, every_field
 from tests.faults.java_uploader import JavaUploader
 from tests.faults.leaders import bases, die, high_watermark, state, wait_in_sync, wait_led, zookeeper_of
 from tests.uploader.beside import BUCKET, PREFIX, archives
-from ts_common.catalog import read_commit
-from ts_common.commit import ForeignCommit
-from ts_common.object_keys import CHAPTERS_DIRECTORY
+from ts_common.archive.catalog import read_commit
+from ts_common.archive.commit import ForeignCommit
+from ts_common.archive.object_keys import CHAPTERS_DIRECTORY
 from ts_local.cluster import LocalCluster, Record, wait_for
 
 

@@ -26,14 +26,14 @@ from tests.compatibility.archive_1 import (
 )
 from tests.compatibility.going_on import GoingOn
 from tests.histories.world import directory_in_memory
+from ts_common.archive.object_keys import LOG_SUFFIX
+from ts_common.archive.plan import Hole
 from ts_common.model import TopicPartition
-from ts_common.object_keys import LOG_SUFFIX
-from ts_common.plan import Hole
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_local.oracle import Isolation, OracleRecord
-from tsctl.segment_check import Depth
-from tsctl.verify import Scope, Verifier
+from tsctl.verify.segment_check import Depth
+from tsctl.verify.verifier import Scope, Verifier
 
 PLACES = sorted(expected("archive", "read_uncommitted"))
 GAP = Place("gap", 1, 0)

@@ -74,7 +74,7 @@ def test_the_image_of_the_agent_is_built_from_what_is_copied_and_starts(tmp_path
     assert re.fullmatch(r"ts-uploader \d+\.\d+\.\d+\n", said(program[:1], "--version"))
     assert "--server-properties" in said(program[:2], "--help")
     python = [str(tmp_path / "agent" / "opt" / "venv" / "bin" / "python")]
-    place = said(python, "-c", "import ts_common.store.s3, ts_uploader.agent as agent; print(agent.__file__)")
+    place = said(python, "-c", "import ts_common.store.s3.driver, ts_uploader.agent as agent; print(agent.__file__)")
     assert place.startswith(str(tmp_path / "agent"))
 
 

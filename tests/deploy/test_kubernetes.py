@@ -11,13 +11,13 @@ import typer
 import yaml
 
 from tests.deploy.image import stages_of
-from ts_common.config import load_config
-from ts_common.endpoints import open_provider
+from ts_common.config.cluster_config import load_config
+from ts_common.endpoints.provider import open_provider
 from ts_common.logs import LogFormat
 from ts_uploader.cli import app as agent_cli
 from ts_uploader.environment import ServerPropertiesEnvironment
 from tsctl.cli import app as tsctl_cli
-from tsctl.segment_check import Depth
+from tsctl.verify.segment_check import Depth
 
 CHECKOUT = Path(__file__).parents[2]
 KUBERNETES = CHECKOUT / "deploy" / "kubernetes"

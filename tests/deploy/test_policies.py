@@ -14,19 +14,19 @@ import pytest
 from botocore import xform_name
 from botocore.exceptions import ClientError
 
+from tests.common.log_format.build import batch, record
 from tests.docs.commands import blocks, commands
-from tests.log_format.build import batch, record
 from tests.spark.archives import Archive
+from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.errors import AccessDenied
-from ts_common.object_keys import ClusterKeys, SegmentName
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.options import Endpoint, StorageOptions
 from ts_local.moto import MotoServer
 from ts_local.ports import LOOPBACK
 from ts_uploader.findings import Severity
-from ts_uploader.store_check import problems_of
-from ts_uploader.store_findings import thorough
+from ts_uploader.stores.store_check import problems_of
+from ts_uploader.stores.store_findings import thorough
 from tsctl.cli import run as run_tsctl
 from tsctl.exit_codes import ExitCode
 

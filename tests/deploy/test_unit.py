@@ -1,4 +1,4 @@
-"""deploy/ts-uploader.service, as systemd's own tools read it. An agent inside it: tests/uploader/test_sandbox.py."""
+"""deploy/ts-uploader.service, as systemd's own tools read it; `tests/uploader/process/test_sandbox.py` runs it."""
 
 import re
 from pathlib import Path

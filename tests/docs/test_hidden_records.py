@@ -10,11 +10,11 @@ import pytest
 
 from tests.docs.commands import CHECKOUT, Shell, blocks, commands
 from tests.spark.archives import Archive, batches
-from tests.tsctl.test_verify import codes, verify
-from ts_common.commit import Commit, LogStart, decode_commit, decode_log_start
-from ts_common.epochs import EpochLine
-from ts_common.lineage import Lineage
-from tsctl.segment_check import Depth
+from tests.tsctl.verify.test_verify import codes, verify
+from ts_common.archive.commit import Commit, LogStart, decode_commit, decode_log_start
+from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.lineage import Lineage
+from tsctl.verify.segment_check import Depth
 
 PAGE = CHECKOUT / "docs" / "runbook.md"
 SECTION = "Records hidden below log.start"

@@ -18,7 +18,7 @@ import pytest
 from tests.docs.commands import CHECKOUT, CommandFailedError, Shell, blocks, commands
 from tests.docs.conftest import TOPIC, Beside
 from ts_local.jvm import java_command
-from ts_uploader.metrics_page import families
+from ts_uploader.metrics.metrics_page import families
 
 PAGE = CHECKOUT / "docs" / "runbook.md"
 # Kafka's scripts are one line each: the class that they run.

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from tests.docs.conftest import Beside, produce
-from ts_common.object_keys import CHAPTERS_DIRECTORY
+from ts_common.archive.object_keys import CHAPTERS_DIRECTORY
 from ts_local.cluster import wait_for
 from ts_local.proxy.journal import Request
 

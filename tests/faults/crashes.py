@@ -9,7 +9,7 @@ from typing import Literal
 
 from tests.faults.store_faults import key_of
 from tests.uploader.beside import Archive
-from ts_common.object_keys import CLUSTER_DIRECTORY, PROBE_NAME
+from ts_common.archive.object_keys import CLUSTER_DIRECTORY, PROBE_NAME
 from ts_local.agent import AgentProcess
 from ts_local.process import ServerNotRunningError
 from ts_local.proxy.s3 import DropRequest, Request, S3FaultProxy

@@ -11,19 +11,19 @@ from typing import cast
 
 from tests.archive import record_of
 from tests.uploader.beside import Archive
-from ts_common.catalog import SegmentCopy, read_catalog, read_incarnations
+from ts_common.archive.catalog import SegmentCopy, read_catalog, read_incarnations
+from ts_common.archive.fetch import fetch
+from ts_common.archive.gap_records import parse_gap_name
+from ts_common.archive.object_keys import LOG_SUFFIX, PartitionKeys
+from ts_common.archive.plan import Hole
+from ts_common.archive.segment_metadata import SegmentMetadata
+from ts_common.archive.view import PartitionView, open_view
+from ts_common.decode.arrow import COLUMNS_WITH_HEADERS, projection_of, to_arrow
+from ts_common.decode.segment_decoder import SegmentDecoder
 from ts_common.errors import ObjectNotFound
-from ts_common.fetch import fetch
-from ts_common.gaps import parse_gap_name
-from ts_common.log_format.arrow import COLUMNS_WITH_HEADERS, projection_of, to_arrow
-from ts_common.log_format.decode import SegmentDecoder
 from ts_common.log_format.index_files import AbortedTransaction, read_transaction_index
 from ts_common.log_format.scan import Readable, SegmentScan, scan_segment
 from ts_common.model import TopicPartition
-from ts_common.object_keys import LOG_SUFFIX, PartitionKeys
-from ts_common.plan import Hole
-from ts_common.segment_metadata import SegmentMetadata
-from ts_common.view import PartitionView, open_view
 from ts_local.agent import AgentProcess
 from ts_local.cluster import Record, wait_for
 from ts_local.oracle import OracleRecord

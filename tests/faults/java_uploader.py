@@ -12,9 +12,9 @@ from math import inf
 
 from tests.faults.leaders import PATIENCE, Background, zookeeper_of
 from tests.uploader.beside import Archive
-from ts_common.commit import Commit
+from ts_common.archive.commit import Commit
+from ts_common.archive.object_keys import SegmentName
 from ts_common.errors import ObjectNotFound
-from ts_common.object_keys import SegmentName
 from ts_local.cluster import wait_for
 
 _FILES = (".index", ".log", ".timeindex")  # in no order that means anything

@@ -15,12 +15,12 @@ from confluent_kafka import KafkaError, Message
 from kazoo.client import KazooClient
 
 from tests.uploader.beside import Archive
-from ts_common.epochs import EpochLine
-from ts_common.log_format.checkpoints import parse_leader_epoch_checkpoint
+from ts_common.archive.epoch_history import EpochLine
 from ts_local.cluster import LocalCluster, Record, wait_for
 from ts_local.oracle import OracleRecord
 from ts_local.zookeeper import PartitionState, ZooKeeper
-from ts_uploader.watch.scan import read_high_watermarks
+from ts_uploader.log_dirs.checkpoints import parse_leader_epoch_checkpoint
+from ts_uploader.log_dirs.directory_scan import read_high_watermarks
 
 T = TypeVar("T")
 

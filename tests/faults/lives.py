@@ -26,7 +26,7 @@ from tests.faults.store_faults import (
     unexplained_variants,
 )
 from tests.uploader.beside import Archive
-from ts_common.object_keys import CHAPTERS_DIRECTORY
+from ts_common.archive.object_keys import CHAPTERS_DIRECTORY
 from ts_local.cluster import LocalCluster, wait_for
 from ts_local.oracle import OracleRecord
 from ts_local.proxy.s3 import S3FaultProxy
@@ -98,7 +98,8 @@ def record(cluster: LocalCluster, directory: Path) -> Past:
         assert_complete(archive, ends, oracle)
         steps = [step for request in proxy.requests() if (step := step_of(archive, request)) is not None]
     # Two partitions may both try to open the incarnation. Chapters are no step of the protocol, and come when a life
-    # has passed enough segments and finds the time; tests/uploader/test_chapters.py kills at them.
+    # has passed enough segments and finds the time; tests/uploader/shipping/test_metadata_cache_writer.py kills at
+    # them.
     return Past(oracle, ends, tuple(dict.fromkeys(step for step in steps if step.directory != CHAPTERS)))
 
 

@@ -8,11 +8,11 @@ from http.client import HTTPException
 
 from tests.faults.files import SECONDS, live_bases, records, sample
 from tests.uploader.beside import BUCKET, Archive
-from ts_common.catalog import read_catalog, read_commit
-from ts_common.commit import Commit
+from ts_common.archive.catalog import read_catalog, read_commit
+from ts_common.archive.commit import Commit
+from ts_common.archive.plan import Hole
+from ts_common.archive.view import open_view
 from ts_common.errors import ObjectNotFound
-from ts_common.plan import Hole
-from ts_common.view import open_view
 from ts_local.agent import AgentProcess
 from ts_local.cluster import LocalCluster, Record, wait_for
 from ts_local.oracle import OracleRecord, dump

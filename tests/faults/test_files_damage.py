@@ -28,12 +28,12 @@ from tests.faults.files import (
     wait_for_backlog,
     wait_until_said,
 )
+from ts_common.archive.segment_metadata import TxnIndexState
 from ts_common.errors import CorruptData
-from ts_common.log_format.checkpoints import parse_offset_checkpoint
 from ts_common.log_format.framing import HEADER_SIZE, Trailing, parse_header
 from ts_common.log_format.index_files import txnindex_is_complete
-from ts_common.segment_metadata import TxnIndexState
 from ts_local.cluster import LocalCluster, wait_for
+from ts_uploader.log_dirs.checkpoints import parse_offset_checkpoint
 
 SMALL = {"segment.bytes": "20000"}
 # Root without these is refused by the bits of a file's mode, as everybody else is.

@@ -14,7 +14,7 @@ from tests.faults.files import (
     wait_for_backlog,
     wait_until_said,
 )
-from ts_common.plan import Hole
+from ts_common.archive.plan import Hole
 from ts_local.agent import AgentProcess
 from ts_local.cluster import LocalCluster, wait_for
 

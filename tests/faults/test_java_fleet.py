@@ -21,10 +21,10 @@ from tests.faults.leaders import (
 )
 from tests.faults.store_faults import variants
 from tests.uploader.beside import Archive
-from ts_common.catalog import read_catalog, read_commit
-from ts_common.commit import ForeignCommit
-from ts_common.plan import Hole, ReadRange
-from ts_common.view import open_view
+from ts_common.archive.catalog import read_catalog, read_commit
+from ts_common.archive.commit import ForeignCommit
+from ts_common.archive.plan import Hole, ReadRange
+from ts_common.archive.view import open_view
 from ts_local.cluster import LocalCluster, wait_for
 
 pytestmark = pytest.mark.usefixtures("mended")

@@ -30,8 +30,8 @@ from ts_local.agent import AgentProcess
 from ts_local.cluster import LocalCluster, wait_for
 from ts_local.proxy.actions import Hold
 from ts_local.proxy.s3 import Rule, S3FaultProxy
-from ts_uploader.leadership.zookeeper import ZookeeperLeadership
-from ts_uploader.watch.scan import HIGH_WATERMARK_CHECKPOINT
+from ts_uploader.leadership.zookeeper.source import ZookeeperLeadership
+from ts_uploader.log_dirs.directory_scan import HIGH_WATERMARK_CHECKPOINT
 
 pytestmark = pytest.mark.usefixtures("mended")
 

@@ -12,12 +12,12 @@ from confluent_kafka import KafkaError, Message
 
 from tests.faults.test_load import exit_status
 from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES, Archive, archives
-from ts_common.catalog import read_incarnations
-from ts_common.log_format.checkpoints import parse_partition_metadata
+from ts_common.archive.catalog import read_incarnations
 from ts_local.agent import AgentProcess
 from ts_local.cluster import LocalCluster, wait_for
 from ts_local.migration import Migration
 from ts_uploader.cli import EXIT_TRY_AGAIN
+from ts_uploader.log_dirs.checkpoints import parse_partition_metadata
 
 TOPIC = "migrating"
 # Whatever restarts: what is produced is acknowledged in the end, once, and in order.

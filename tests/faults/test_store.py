@@ -28,9 +28,9 @@ from tests.faults.store_faults import (
 )
 from tests.matrix import cases
 from tests.uploader.beside import Archive
-from ts_common.catalog import read_catalog
+from ts_common.archive.catalog import read_catalog
+from ts_common.archive.view import open_view
 from ts_common.errors import ObjectNotFound
-from ts_common.view import open_view
 from ts_local.agent import AgentProcess
 from ts_local.cluster import LocalCluster, wait_for
 from ts_local.oracle import OracleRecord

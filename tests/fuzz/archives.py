@@ -13,20 +13,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import mkdtemp
 
+from tests.common.log_format import build
 from tests.fuzz.target import Mismatch, Target, split_input
-from tests.log_format import build
-from ts_common.catalog import SegmentCopy, StoredSegment
-from ts_common.commit import Commit, decode_commit
-from ts_common.epochs import EpochLine
+from ts_common.archive.catalog import SegmentCopy, StoredSegment
+from ts_common.archive.commit import Commit, decode_commit
+from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.object_keys import ClusterKeys, SegmentName
+from ts_common.archive.plan import ReadRange, unite, with_spares
+from ts_common.archive.segment_metadata import SegmentMetadata
+from ts_common.archive.small_objects import COMMIT_BYTES, get_small
 from ts_common.errors import TieredStorageError
 from ts_common.model import TopicPartition
-from ts_common.object_keys import ClusterKeys, SegmentName
-from ts_common.plan import ReadRange, unite, with_spares
-from ts_common.segment_metadata import SegmentMetadata
-from ts_common.small_objects import COMMIT_BYTES, get_small
+from ts_common.reading.transactional_batches import read_transactional
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
-from ts_common.transactional import read_transactional
 
 _KEYS = ClusterKeys("c").partition(TopicPartition("t", 0))
 _MOST_SIZE = 1 << 40  # sparse: it takes no place

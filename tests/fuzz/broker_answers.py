@@ -20,7 +20,7 @@ from tests.fuzz.mutate import NUMBERS, NUMERALS, TEXTS, mutate_bytes
 from tests.fuzz.target import Mismatch, Target, split_input
 from ts_common.errors import RetryError
 from ts_common.model import TopicPartition
-from ts_uploader.leadership.broker_client import BrokerClient, NotKnown, Refused
+from ts_uploader.leadership.kraft.broker_client import BrokerClient, NotKnown, Refused
 
 PORT = 0x9998
 _PORT = struct.pack(">i", PORT)

@@ -17,18 +17,18 @@ import pyarrow
 import zstandard
 from awscrt.checksums import crc32
 
+from tests.common.log_format import build
 from tests.fuzz.guard import GuardedNumpy, guarded
 from tests.fuzz.independent import XERIAL
 from tests.fuzz.mutate import mutate_bytes
 from tests.fuzz.reference import Header, Row, judge
 from tests.fuzz.segments import with_crcs
 from tests.fuzz.target import Mismatch, Target, split_input
-from tests.log_format import build
+from ts_common.decode import columns
+from ts_common.decode.arrow import COLUMNS_WITH_HEADERS, to_arrow
+from ts_common.decode.columns import BinaryColumn, Projection, RecordColumns, java_utf8
+from ts_common.decode.segment_decoder import SegmentDecoder
 from ts_common.errors import BatchTooLarge, CorruptData
-from ts_common.log_format import columns
-from ts_common.log_format.arrow import COLUMNS_WITH_HEADERS, to_arrow
-from ts_common.log_format.columns import BinaryColumn, Projection, RecordColumns, java_utf8
-from ts_common.log_format.decode import SegmentDecoder
 from ts_common.log_format.limits import BatchLimit
 
 _MOST = 8 << 20

@@ -16,8 +16,8 @@ import zstandard
 from tests.fuzz.independent import XERIAL, Bad, TooLarge, as_blocks, decompressed
 from tests.fuzz.mutate import mutate_bytes
 from tests.fuzz.target import Mismatch, Target, split_input
+from ts_common.decode.codecs import Codec, Scratch
 from ts_common.errors import BatchTooLarge, CorruptData
-from ts_common.log_format.codecs import Codec, Scratch
 from ts_common.log_format.limits import BatchLimit
 
 _MOST = 4 << 20

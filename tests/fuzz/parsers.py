@@ -17,20 +17,17 @@ from awscrt.checksums import crc32c
 
 from tests.fuzz.mutate import NUMERALS, TEXTS, json_text, mutate_bytes
 from tests.fuzz.target import Mismatch, Target, split_input
-from ts_common.chapters import Chapter, encode_chapter, parse_chapter_name
-from ts_common.commit import Commit, decode_commit, decode_log_start
-from ts_common.config import load_config
-from ts_common.endpoints_file import read_endpoints
-from ts_common.ends import decode_ends
+from ts_common.archive.commit import Commit, decode_commit, decode_log_start
+from ts_common.archive.ends import decode_ends
+from ts_common.archive.gap_records import decode_gap, parse_gap_name
+from ts_common.archive.incarnations import decode_incarnations
+from ts_common.archive.layout import decode_layout
+from ts_common.archive.metadata_cache import Chapter, encode_chapter, parse_chapter_name
+from ts_common.archive.object_keys import ClusterKeys, SegmentName
+from ts_common.archive.segment_metadata import decode_metadata
+from ts_common.config.cluster_config import load_config
+from ts_common.endpoints.json_file import read_endpoints
 from ts_common.errors import TieredStorageError
-from ts_common.gaps import decode_gap, parse_gap_name
-from ts_common.incarnations import decode_incarnations
-from ts_common.layout import decode_layout
-from ts_common.log_format.checkpoints import (
-    parse_leader_epoch_checkpoint,
-    parse_offset_checkpoint,
-    parse_partition_metadata,
-)
 from ts_common.log_format.index_files import (
     TimeIndex,
     read_offset_index,
@@ -38,12 +35,15 @@ from ts_common.log_format.index_files import (
     read_transaction_index,
     txnindex_is_complete,
 )
-from ts_common.log_format.snapshot import first_unstable_offset
 from ts_common.model import TopicPartition
-from ts_common.object_keys import ClusterKeys, SegmentName
 from ts_common.printable import printable
 from ts_common.redaction import redacted
-from ts_common.segment_metadata import decode_metadata
+from ts_uploader.log_dirs.checkpoints import (
+    parse_leader_epoch_checkpoint,
+    parse_offset_checkpoint,
+    parse_partition_metadata,
+)
+from ts_uploader.log_dirs.producer_snapshot import first_unstable_offset
 
 KEYS = ClusterKeys("c").partition(TopicPartition("t", 0))
 _OFFSET = b"0" * 19 + b"5\n"

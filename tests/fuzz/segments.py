@@ -10,14 +10,14 @@ import struct
 
 from awscrt.checksums import crc32c
 
+from tests.common.log_format import build
 from tests.fuzz.mutate import mutate_bytes
 from tests.fuzz.target import Mismatch, Target, split_input
-from tests.log_format import build
+from ts_common.decode.batch_boundaries import Claim
+from ts_common.decode.salvage import survey_segment
 from ts_common.errors import TieredStorageError
-from ts_common.log_format.boundaries import Claim
 from ts_common.log_format.index_files import TimeIndex
 from ts_common.log_format.scan import scan_segment
-from ts_common.log_format.survey import survey_segment
 
 _CRC_FROM, _CRC_AT, _LENGTH_AT, _HEADER = 21, 17, 8, 61
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tests.fuzz.target import Mismatch
-from ts_common.store.arguments import is_key
 from ts_common.store.contract import ByteRange, Condition, IfAbsent, IfMatch, ObjectInfo, ObjectStore
+from ts_common.store.validation import is_key
 
 _BODY = b"0123456789"
 

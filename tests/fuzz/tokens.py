@@ -23,10 +23,10 @@ from tests.fuzz.scripted_server import BETWEEN, ScriptedServer
 from tests.fuzz.store_answers import Reply, change, reply, word
 from tests.fuzz.target import Mismatch, Target, split_input
 from ts_common.errors import TieredStorageError
-from ts_common.store import http_body
-from ts_common.store.azure_tokens import entra_tokens
+from ts_common.store.azure.tokens import entra_tokens
 from ts_common.store.factory import open_store
-from ts_common.store.gcs_tokens import default_tokens
+from ts_common.store.gcs.tokens import default_tokens
+from ts_common.store.http import bodies as http_body
 from ts_common.store.options import Connection, StorageOptions
 
 _KINDS = ("google", "google", "azure", "aws-container", "aws-machine", "aws-role")

@@ -16,9 +16,16 @@ from tests.fuzz.target import Mismatch, Target, split_input
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment
 from ts_uploader.events import Led
-from ts_uploader.leadership import zookeeper_check
-from ts_uploader.leadership.knowledge import Knowledge, Node, settings_path, state_path, topic_path
-from ts_uploader.retention import BrokerDefaults, BrokerSettings, TopicSettings, fraction_left, is_late, retention_of
+from ts_uploader.leadership.zookeeper import check as zookeeper_check
+from ts_uploader.leadership.zookeeper.state import Knowledge, Node, settings_path, state_path, topic_path
+from ts_uploader.retention.topic_retention import (
+    BrokerDefaults,
+    BrokerSettings,
+    TopicSettings,
+    fraction_left,
+    is_late,
+    retention_of,
+)
 
 _PARTITION = TopicPartition("t", 0)
 _STATE = state_path(_PARTITION)

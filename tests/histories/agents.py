@@ -12,19 +12,19 @@ from typing import TypeVar
 from tests.histories.clock import Clock
 from tests.histories.cluster import Cluster, Topic
 from tests.histories.replica import Replica
-from ts_common.config import OffsetReset
+from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
+from ts_common.config.cluster_config import OffsetReset
 from ts_common.errors import TieredStorageError
 from ts_common.model import TopicPartition
-from ts_common.object_keys import ClusterKeys, PartitionKeys
 from ts_common.store.contract import ObjectStore
-from ts_uploader.chapters import write_chapter
-from ts_uploader.commit import CommitLog
+from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.events import AnyTask, Asked, AskStore, Led, Listing, LookDue, NotLed, Observation, Reign, Rescan, Task
-from ts_uploader.metrics import Metrics
-from ts_uploader.retention import TopicRetention
-from ts_uploader.tracker import Tracker
-from ts_uploader.uploader import Uploader
-from ts_uploader.watch.scan import list_partition, read_high_watermarks
+from ts_uploader.log_dirs.directory_scan import list_partition, read_high_watermarks
+from ts_uploader.metrics.counters import Metrics
+from ts_uploader.retention.topic_retention import TopicRetention
+from ts_uploader.shipping.metadata_cache_writer import write_chapter
+from ts_uploader.shipping.uploader import Uploader
+from ts_uploader.tracking.tracker import Tracker
 from ts_uploader.workers import Performer
 
 TP = TopicPartition("t", 0)

@@ -14,21 +14,21 @@ from tests.histories.cluster import Cluster, Topic
 from tests.histories.faults import Put
 from tests.histories.records import Batch, Kind, transactions
 from tests.histories.replica import Replica
-from ts_common.catalog import read_catalog, read_incarnations
-from ts_common.commit import Commit, decode_commit, decode_log_start
-from ts_common.config import OffsetReset
-from ts_common.epochs import EpochLine
-from ts_common.gaps import parse_gap_name
-from ts_common.lineage import Lineage
+from ts_common.archive.catalog import read_catalog, read_incarnations
+from ts_common.archive.commit import Commit, decode_commit, decode_log_start
+from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.gap_records import parse_gap_name
+from ts_common.archive.lineage import Lineage
+from ts_common.archive.object_keys import PartitionKeys, SegmentName
+from ts_common.archive.plan import Hole
+from ts_common.archive.segment_metadata import decode_metadata
+from ts_common.archive.view import PartitionView, open_view
+from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
-from ts_common.object_keys import PartitionKeys, SegmentName
-from ts_common.plan import Hole
-from ts_common.segment_metadata import decode_metadata
+from ts_common.reading.transactions import find_hidden, stable_end
 from ts_common.store.contract import IfAbsent, ObjectStore
-from ts_common.transactions import find_hidden, stable_end
-from ts_common.view import PartitionView, open_view
 from ts_uploader.events import AskStore, FillGap, PassGap, Ship, Task, WriteCommit
-from ts_uploader.tracker import CHECKPOINT_SECONDS
+from ts_uploader.tracking.tracker import CHECKPOINT_SECONDS
 
 
 @dataclass(frozen=True)

@@ -9,5 +9,5 @@ import pytest
 def no_ticks() -> Iterator[None]:
     """The model's one thread changes nothing while a directory is listed, so nothing is waited for."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ts_uploader.watch.scan.TICK_SECONDS", 0.0)
+        patch.setattr("ts_uploader.log_dirs.directory_scan.TICK_SECONDS", 0.0)
         yield

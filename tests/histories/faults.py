@@ -24,7 +24,7 @@ from ts_common.store.contract import (
     ObjectInfo,
     ObjectStream,
 )
-from ts_common.store.wrapped import WrappedStore
+from ts_common.store.wrappers.wrapped import WrappedStore
 
 PUT_FAULTS = ("refused", "lost answer", "late", "late", "conflict")
 

@@ -15,9 +15,10 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.histories.clock import Clock
-from ts_common import catalog, fetch
-from ts_uploader import scans, segment_file
-from ts_uploader.watch import scan
+from ts_common.archive import catalog, fetch
+from ts_uploader.log_dirs import directory_scan as scan
+from ts_uploader.log_dirs import scan_cache as scans
+from ts_uploader.log_dirs import segment_file
 
 Pause = Callable[[str], None]
 

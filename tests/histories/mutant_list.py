@@ -4,26 +4,17 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
-from ts_common.commit import LogStart
-from ts_common.epochs import EpochLine
-from ts_uploader import (
-    commit,
-    coverage,
-    divergence,
-    going_back,
-    hanging,
-    local_log,
-    log_start,
-    next_commit,
-    reign,
-    uploader,
-)
-from ts_uploader.commit import CommitLog
-from ts_uploader.high_watermarks import Counting
-from ts_uploader.partition_state import PartitionState
-from ts_uploader.tracker import Tracker
-from ts_uploader.uploader import Uploader
-from ts_uploader.watch import scan
+from ts_common.archive.commit import LogStart
+from ts_common.archive.epoch_history import EpochLine
+from ts_uploader.committing import commit_log, divergence, going_back, log_start, next_commit
+from ts_uploader.log_dirs import hanging, leader_epoch, local_log
+from ts_uploader.shipping import coverage, uploader
+from ts_uploader.committing.commit_log import CommitLog
+from ts_uploader.log_dirs import directory_scan as scan
+from ts_uploader.shipping.uploader import Uploader
+from ts_uploader.tracking.high_watermarks import Counting
+from ts_uploader.tracking.partition_state import PartitionState
+from ts_uploader.tracking.tracker import Tracker
 
 
 @dataclass(frozen=True)
@@ -63,7 +54,7 @@ MUTANTS = (
     _mutant(
         "m2",
         "The broker's own leader epoch is not compared with the leadership source's.",
-        (reign.check_reign, "if local is not None and", "if False and"),
+        (leader_epoch.check_reign, "if local is not None and", "if False and"),
     ),
     _mutant(
         "m3",
@@ -113,7 +104,7 @@ MUTANTS = (
     _mutant(
         "m11",
         "An archive begins one segment too high.",
-        (commit._first_log_start, "return min([task.first_base, *named])", "return task.listing.bases[:2][-1]"),
+        (commit_log._first_log_start, "return min([task.first_base, *named])", "return task.listing.bases[:2][-1]"),
     ),
     _mutant(
         "m12",

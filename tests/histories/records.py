@@ -12,7 +12,7 @@ from enum import Enum
 
 from awscrt.checksums import crc32c
 
-from tests.log_format import build
+from tests.common.log_format import build
 
 NO_PRODUCER = -1
 NO_EPOCH = -1

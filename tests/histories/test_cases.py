@@ -15,14 +15,14 @@ from tests.histories.cluster import Cluster
 from tests.histories.interrupts import installed
 from tests.histories.memory_store import MemoryStore
 from tests.histories.world import directory_in_memory
-from ts_common.catalog import read_catalog, read_commit
-from ts_common.commit import Commit
-from ts_common.config import OffsetReset
-from ts_common.object_keys import SegmentName
-from ts_common.plan import Hole, ReadRange
-from ts_common.view import open_view
-from ts_uploader.gaps import record_gaps
-from ts_uploader.tracker import CHECKPOINT_SECONDS
+from ts_common.archive.catalog import read_catalog, read_commit
+from ts_common.archive.commit import Commit
+from ts_common.archive.object_keys import SegmentName
+from ts_common.archive.plan import Hole, ReadRange
+from ts_common.archive.view import open_view
+from ts_common.config.cluster_config import OffsetReset
+from ts_uploader.committing.gap_recording import record_gaps
+from ts_uploader.tracking.tracker import CHECKPOINT_SECONDS
 
 KEYS = CLUSTER.partition(TP)
 _TASKS = 1_000

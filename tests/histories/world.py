@@ -21,7 +21,7 @@ from tests.histories.faults import FaultyStore, Put, Weather
 from tests.histories.interrupts import installed
 from tests.histories.memory_store import MemoryStore
 from tests.histories.plots import PLOTS
-from ts_common.config import OffsetReset
+from ts_common.config.cluster_config import OffsetReset
 
 NESTED = 2  # how deep others act inside tasks
 _MOST_TOPICS = 3

@@ -13,7 +13,7 @@ from tests.lineage.model import Model
 from tests.lineage.scenarios import SCENARIOS
 from tests.lineage.search import Result, search
 from tests.lineage.state import State
-from ts_common.epochs import EpochLine
+from ts_common.archive.epoch_history import EpochLine
 
 # A run of minutes on this machine may be ten times slower on another.
 full = [pytest.mark.full, pytest.mark.timeout(7200)]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ts_local.prometheus import program
-from ts_uploader.metrics_page import families
-from ts_uploader.waiting import WaitReason
+from ts_uploader.metrics.metrics_page import families
+from ts_uploader.tracking.blocked import WaitReason
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PROMETHEUS = CHECKOUT / "deploy" / "prometheus"

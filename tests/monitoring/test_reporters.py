@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from structlog.testing import capture_logs
 
 from tests.monitoring.receivers import datagrams, graphite, hanging_up, statsd
-from ts_common.config import parse_config
+from ts_common.config.cluster_config import parse_config
 from ts_common.errors import ConfigurationError
 from ts_local.ports import LOOPBACK, free_port
 from ts_local.waiting import wait_for

@@ -3,7 +3,7 @@
 Blocks of a page run in bash as they stand, but that `/opt` and `/etc` are directories of the test. `python3 -m venv`
 makes a virtual environment whose `pip install .` installs this checkout, unless the host is to install for real;
 `systemctl` asks this process, which starts the agent by the unit that was installed. Nobody becomes another user: which
-rights an agent needs, `tests/uploader/test_guest.py` shows.
+rights an agent needs, `tests/uploader/log_dirs/test_guest.py` shows.
 """
 
 import os

@@ -21,17 +21,17 @@ from kazoo.client import KazooClient
 from tests.browser import look, open_page, without_scripts
 from tests.docs.commands import CHECKOUT, Shell, blocks, commands
 from tests.faults.leaders import bases, die, move_leader, produce, wait_in_sync, wait_led, wait_reign_shipped
+from tests.tsctl.report.test_report import bars, part_of
 from tests.tsctl.running import Ended, Run, runner
-from tests.tsctl.test_report import bars, part_of
 from tests.uploader.beside import BUCKET, PREFIX, SMALL_FETCHES, Archive, archives
-from ts_common.catalog import StoredSegment, read_catalog
+from ts_common.archive.catalog import StoredSegment, read_catalog
+from ts_common.archive.object_keys import SegmentName
+from ts_common.archive.segment_inspection import metadata_of
 from ts_common.log_format.framing import LENGTH_END, LENGTH_POSITION, BatchHeader, parse_header
 from ts_common.log_format.scan import scan_segment
-from ts_common.object_keys import SegmentName
-from ts_common.probe import metadata_of
 from ts_common.store.contract import ObjectStore
 from ts_local.cluster import LocalCluster, Record, wait_for
-from tsctl.segment_check import Depth, Filling
+from tsctl.verify.segment_check import Depth, Filling
 
 PAGE = CHECKOUT / "docs" / "verify.md"
 STORE_ALONE, BESIDE_CLUSTER, _ = commands(blocks(PAGE, "", language="sh")[0])

@@ -19,7 +19,7 @@ from tests.monitoring.test_files import DASHBOARD, alert_names
 from tests.operator.stage import DEPLOY, PAGE, SCRAPED, TOPIC, Stage, host_of, section, stage_of
 from tests.tsctl.running import Run, runner
 from tests.uploader.beside import archives
-from tests.uploader.test_shipping import records
+from tests.uploader.shipping.test_shipping import records
 from ts_local.agent import AgentProcess
 from ts_local.cluster import wait_for
 from ts_local.ports import free_port

@@ -14,8 +14,8 @@ from functools import partial
 from tests.soak.load import Ledger
 from tests.soak.rows import Reader, View
 from tests.soak.stage import COMPACTED, PARTITIONS, STRICT, Stage
-from ts_common.catalog import read_commit
-from ts_common.commit import Commit
+from ts_common.archive.catalog import read_commit
+from ts_common.archive.commit import Commit
 from ts_common.errors import RetryError
 from ts_common.model import TopicPartition
 

@@ -3,15 +3,15 @@
 from dataclasses import dataclass, field
 
 from tests.soak.load import id_of
-from ts_common.catalog import SegmentCopy, read_catalog, read_incarnations
-from ts_common.fetch import fetch
-from ts_common.log_format.arrow import projection_of, to_arrow
-from ts_common.log_format.decode import SegmentDecoder
+from ts_common.archive.catalog import SegmentCopy, read_catalog, read_incarnations
+from ts_common.archive.fetch import fetch
+from ts_common.archive.object_keys import ClusterKeys
+from ts_common.archive.plan import Hole
+from ts_common.archive.view import open_view
+from ts_common.decode.arrow import projection_of, to_arrow
+from ts_common.decode.segment_decoder import SegmentDecoder
 from ts_common.model import TopicPartition
-from ts_common.object_keys import ClusterKeys
-from ts_common.plan import Hole
 from ts_common.store.contract import ObjectStore
-from ts_common.view import open_view
 
 _COLUMNS = ("offset", "value")
 

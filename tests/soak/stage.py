@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from ts_common.catalog import read_commit
-from ts_common.commit import Commit
+from ts_common.archive.catalog import read_commit
+from ts_common.archive.commit import Commit
+from ts_common.archive.object_keys import ClusterKeys
 from ts_common.errors import TieredStorageError
 from ts_common.model import TopicPartition
-from ts_common.object_keys import ClusterKeys
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_local.agent import AgentProcess, write_config

@@ -11,25 +11,25 @@ from typing import Any
 from awscrt.checksums import crc32c
 from pyspark.sql.datasource import Filter
 
-from tests.log_format.build import batch, record
-from ts_common.commit import Commit, encode_log_start
-from ts_common.epochs import EpochLine
-from ts_common.incarnations import Incarnations
+from tests.common.log_format.build import batch, record
+from ts_common.archive.commit import Commit, encode_log_start
+from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.incarnations import Incarnations
+from ts_common.archive.object_keys import ClusterKeys, PartitionKeys, SegmentName
+from ts_common.archive.segment_inspection import metadata_of
+from ts_common.archive.segment_metadata import SegmentMetadata, TxnIndexState
 from ts_common.log_format.index_files import TimeIndex
 from ts_common.log_format.scan import scan_segment
-from ts_common.log_format.snapshot import first_unstable_offset
 from ts_common.model import TopicPartition
-from ts_common.object_keys import ClusterKeys, PartitionKeys, SegmentName
-from ts_common.probe import metadata_of
-from ts_common.segment_metadata import SegmentMetadata, TxnIndexState
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_local.oracle import OracleRecord
-from ts_spark.filters import wanted_by
-from ts_spark.options import parse_options
-from ts_spark.planning import QueryPlan, plan_query
-from ts_spark.schema import full_schema
-from ts_spark.tasks import read_task
+from ts_spark.executor.tasks import read_task
+from ts_spark.options.filters import wanted_by
+from ts_spark.options.parse import parse_options
+from ts_spark.options.schema import full_schema
+from ts_spark.planning.plan_query import QueryPlan, plan_query
+from ts_uploader.log_dirs.producer_snapshot import first_unstable_offset
 
 CLUSTER = "prod"
 _EPOCH = datetime.fromtimestamp(0, UTC)

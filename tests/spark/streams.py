@@ -4,11 +4,11 @@ import json
 from typing import Any
 
 from tests.spark.archives import Archive
-from ts_spark.options import parse_options
-from ts_spark.query import Kind
-from ts_spark.schema import full_schema
+from ts_spark.executor.tasks import read_task
+from ts_spark.options.parse import parse_options
+from ts_spark.options.query import Kind
+from ts_spark.options.schema import full_schema
 from ts_spark.streaming.driver import StreamDriver
-from ts_spark.tasks import read_task
 
 
 class Query:

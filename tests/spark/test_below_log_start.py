@@ -6,20 +6,20 @@ from itertools import pairwise
 
 import pytest
 
-from tests.log_format.build import TRANSACTIONAL, batch, marker, record
+from tests.common.log_format.build import TRANSACTIONAL, batch, marker, record
 from tests.spark.archives import Archive, batches
 from tests.spark.test_chapters import Counting, write_all
-from ts_common.catalog import read_catalog
+from ts_common.archive.catalog import read_catalog
+from ts_common.archive.object_keys import SegmentName
+from ts_common.archive.view import open_view
 from ts_common.errors import ObjectNotFound
-from ts_common.object_keys import SegmentName
+from ts_common.reading.transactional_batches import read_transactional
 from ts_common.store.contract import ObjectInfo, ObjectStore
-from ts_common.store.wrapped import WrappedStore
-from ts_common.transactional import read_transactional
-from ts_common.view import open_view
-from ts_spark.batches import read_split
-from ts_spark.options import parse_options
-from ts_spark.planning import plan_query
-from ts_uploader.gaps import fillable
+from ts_common.store.wrappers.wrapped import WrappedStore
+from ts_spark.executor.process_cache import read_split
+from ts_spark.options.parse import parse_options
+from ts_spark.planning.plan_query import plan_query
+from ts_uploader.committing.gap_recording import fillable
 
 
 class Collected(WrappedStore):

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.spark.archives import Archive, batches
-from ts_common.chapters import CHAPTER_BYTES, CHAPTER_SEGMENTS
-from ts_common.object_keys import SegmentName
+from ts_common.archive.metadata_cache import CHAPTER_BYTES, CHAPTER_SEGMENTS
+from ts_common.archive.object_keys import SegmentName
 from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectStream
-from ts_common.store.wrapped import WrappedStore
-from ts_spark.options import parse_options
-from ts_spark.planning import plan_query
-from ts_uploader.chapters import write_chapter
+from ts_common.store.wrappers.wrapped import WrappedStore
+from ts_spark.options.parse import parse_options
+from ts_spark.planning.plan_query import plan_query
+from ts_uploader.shipping.metadata_cache_writer import write_chapter
 
 SEGMENTS = 12
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from tests.spark.archives import CLUSTER, Archive, batches
-from ts_common.endpoints import EndpointProvider
+from ts_common.endpoints.provider import EndpointProvider
 from ts_common.errors import ConfigurationError, QueryError
 from ts_common.store.options import AddressingStyle, Connection, Endpoint
 from ts_local.moto import MotoServer
-from ts_spark.filters import EVERYTHING
-from ts_spark.locations import by_location, plan_everywhere
-from ts_spark.options import parse_options
-from ts_spark.planning import plan_query
-from ts_spark.query import Kind, QueryOptions
-from ts_spark.schema import full_schema
+from ts_spark.options.filters import EVERYTHING
+from ts_spark.options.parse import parse_options
+from ts_spark.options.query import Kind, QueryOptions
+from ts_spark.options.schema import full_schema
+from ts_spark.planning.locations import by_location, plan_everywhere
+from ts_spark.planning.plan_query import plan_query
 from ts_spark.source import KafkaSegmentsSource
 from ts_spark.streaming.driver import StreamDriver
 

@@ -6,19 +6,19 @@ import threading
 import cramjam
 import pytest
 
-from tests.log_format.build import batch, message, record
+from tests.common.log_format.build import batch, message, record
 from tests.spark.archives import Archive, batches, steps
-from ts_common.catalog import SegmentCopy, StoredSegment
-from ts_common.commit import Commit, encode_log_start
-from ts_common.epochs import EpochLine
+from ts_common.archive.catalog import SegmentCopy, StoredSegment
+from ts_common.archive.commit import Commit, encode_log_start
+from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.fetch import ResumableReader
+from ts_common.archive.object_keys import SegmentName
+from ts_common.archive.plan import ReadRange
+from ts_common.archive.segment_metadata import SegmentMetadata
+from ts_common.decode.columns import Projection
 from ts_common.errors import CorruptData, ObjectNotFound
-from ts_common.fetch import ResumableReader
-from ts_common.log_format.columns import Projection
-from ts_common.object_keys import SegmentName
-from ts_common.plan import ReadRange
-from ts_common.reading import SegmentReader
-from ts_common.segment_metadata import SegmentMetadata
-from ts_spark.batches import read_split
+from ts_common.reading.segment_reader import SegmentReader
+from ts_spark.executor.process_cache import read_split
 
 
 def index(*entries: tuple[int, int]) -> bytes:

@@ -3,11 +3,11 @@
 import pytest
 
 from tests.spark.archives import Archive, batches
-from ts_common.commit import encode_log_start
+from ts_common.archive.commit import encode_log_start
+from ts_common.archive.incarnations import Incarnation, Incarnations
 from ts_common.errors import ConfigurationError, CorruptData, QueryError
-from ts_common.incarnations import Incarnation, Incarnations
 from ts_common.model import TopicPartition
-from ts_spark.options import parse_options
+from ts_spark.options.parse import parse_options
 
 IDS = ("AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAA-g", "1234567890123456789012")  # the last is all digits
 SEEN = 1_700_000_000_000

@@ -7,8 +7,8 @@ import pytest
 from awscrt.checksums import crc32c
 
 from tests.spark.archives import Archive, batches
+from ts_common.archive.object_keys import PartitionKeys, SegmentName
 from ts_common.errors import NewerFormat
-from ts_common.object_keys import PartitionKeys, SegmentName
 
 TOPIC = "t"
 

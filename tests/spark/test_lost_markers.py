@@ -11,11 +11,11 @@ from itertools import pairwise
 
 import pytest
 
-from tests.log_format.build import TRANSACTIONAL, batch, marker, record
+from tests.common.log_format.build import TRANSACTIONAL, batch, marker, record
 from tests.spark.archives import Archive
-from ts_common.catalog import read_catalog
-from ts_common.transactions import stable_end
-from ts_common.view import open_view
+from ts_common.archive.catalog import read_catalog
+from ts_common.archive.view import open_view
+from ts_common.reading.transactions import stable_end
 
 ABORT, COMMIT = 0, 1
 COMMITTED = {"subscribe": "t", "kafka.isolation.level": "read_committed"}

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.log_format.build import batch
+from tests.common.log_format.build import batch
 from tests.spark.archives import Archive, batches, steps
 from ts_common.errors import CorruptData, DataLoss, QueryError
 

@@ -6,9 +6,9 @@ import pytest
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from ts_common.errors import ConfigurationError, QueryError
-from ts_spark.options import parse_options
-from ts_spark.query import Edge, Offsets, Timestamp
-from ts_spark.schema import full_schema, wanted_columns
+from ts_spark.options.parse import parse_options
+from ts_spark.options.query import Edge, Offsets, Timestamp
+from ts_spark.options.schema import full_schema, wanted_columns
 
 GIVEN = {"path": "s3://bucket/base", "cluster": "prod", "subscribe": "t"}
 

@@ -23,15 +23,15 @@ from pyspark.sql.datasource import (
 )
 from structlog.testing import capture_logs
 
-from tests.log_format.build import batch, record
+from tests.common.log_format.build import batch, record
 from tests.spark.archives import Archive, batches, steps
+from ts_common.archive.object_keys import SegmentName
+from ts_common.archive.segment_metadata import decode_metadata
 from ts_common.errors import DataLoss
 from ts_common.model import TopicPartition
-from ts_common.object_keys import SegmentName
-from ts_common.segment_metadata import decode_metadata
-from ts_spark.filters import EVERYTHING, OPTION, filters_are_handed_over, wanted_by
-from ts_spark.planning import QueryPlan
-from ts_spark.schema import full_schema
+from ts_spark.options.filters import EVERYTHING, OPTION, filters_are_handed_over, wanted_by
+from ts_spark.options.schema import full_schema
+from ts_spark.planning.plan_query import QueryPlan
 from ts_spark.source import KafkaSegmentsSource
 
 EPOCH = datetime.fromtimestamp(0, UTC)

@@ -7,16 +7,16 @@ from structlog.testing import capture_logs
 
 from tests.spark.archives import CLUSTER, Archive, batches, steps
 from tests.spark.streams import Query
-from ts_common.catalog import read_incarnations
-from ts_common.commit import Commit, LogStart
-from ts_common.epochs import EpochLine
+from ts_common.archive.catalog import read_incarnations
+from ts_common.archive.commit import Commit, LogStart
+from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.lineage import Lineage
 from ts_common.errors import ConfigurationError, DataLoss, QueryError, StoreUnavailable
-from ts_common.lineage import Lineage
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectInfo
-from ts_spark.options import parse_options
-from ts_spark.query import Edge, Kind, Offsets
-from ts_spark.rates import Patience, Rates, limited, parse_duration
+from ts_spark.options.batch_limits import Patience, Rates, limited, parse_duration
+from ts_spark.options.parse import parse_options
+from ts_spark.options.query import Edge, Kind, Offsets
 
 ID_ONE, ID_TWO = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAA-g"
 EARLIEST = {"subscribe": "t", "startingOffsets": "earliest"}

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from tests.spark.archives import CLUSTER, Archive, batches
+from ts_common.archive.layout import Layout
+from ts_common.archive.object_keys import LOG_START_NAME
 from ts_common.errors import BucketMissing, QueryError
-from ts_common.layout import Layout
-from ts_common.object_keys import LOG_START_NAME
 from ts_common.store.contract import ByteRange, ObjectStream
-from ts_common.store.wrapped import WrappedStore
-from ts_spark.options import parse_options
-from ts_spark.planning import plan_query
+from ts_common.store.wrappers.wrapped import WrappedStore
+from ts_spark.options.parse import parse_options
+from ts_spark.planning.plan_query import plan_query
 
 ID_ONE, ID_TWO = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAA-g"
 

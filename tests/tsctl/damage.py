@@ -12,10 +12,10 @@ from random import Random
 from typing import Final
 
 from tests.tsctl.made_up import TOPIC, Copy, MadeUp
-from ts_common.commit import encode_log_start
+from ts_common.archive.commit import encode_log_start
+from ts_common.archive.object_keys import SegmentName
 from ts_common.log_format.index_files import position_for_offset, read_offset_index
-from ts_common.object_keys import SegmentName
-from tsctl.findings import Finding
+from tsctl.verify.findings import Finding
 
 WRONG: Final = frozenset({"segment-damaged", "metadata-wrong"})
 

@@ -14,15 +14,15 @@ from random import Random
 
 from awscrt.checksums import crc32c
 
-from tests.log_format.build import TRANSACTIONAL, batch, marker, record
+from tests.common.log_format.build import TRANSACTIONAL, batch, marker, record
 from tests.spark.archives import Archive, _Reader
-from ts_common.chapters import ChapterEntry, encode_chapter
-from ts_common.gaps import Gap
+from ts_common.archive.gap_records import Gap
+from ts_common.archive.metadata_cache import ChapterEntry, encode_chapter
+from ts_common.archive.object_keys import SegmentName
+from ts_common.archive.segment_inspection import metadata_of
+from ts_common.archive.segment_metadata import SegmentMetadata, TxnIndexState, decode_metadata
 from ts_common.log_format.index_files import TimeIndex
 from ts_common.log_format.scan import scan_segment
-from ts_common.object_keys import SegmentName
-from ts_common.probe import metadata_of
-from ts_common.segment_metadata import SegmentMetadata, TxnIndexState, decode_metadata
 
 TOPIC = "t"
 GZIP = 1

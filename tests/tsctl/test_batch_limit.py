@@ -3,7 +3,7 @@
 import cramjam
 import pytest
 
-from tests.log_format.build import batch, record
+from tests.common.log_format.build import batch, record
 from tests.spark.archives import Archive, batches
 from tests.tsctl.running import Run
 

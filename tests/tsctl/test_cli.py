@@ -12,9 +12,9 @@ from tests.tsctl.conftest import FIELDS, Shipped
 from tests.tsctl.running import PROGRAM, Run
 from ts_local.ports import free_port
 from tsctl import cli, cli_page
-from tsctl.cat import cat
+from tsctl.commands.cat import cat
+from tsctl.commands.ls import ls
 from tsctl.exit_codes import MEANINGS, ExitCode
-from tsctl.ls import ls
 
 DOCS = Path(__file__).parents[2] / "docs"
 

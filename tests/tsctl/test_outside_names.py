@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.log_format.build import batch, record
+from tests.common.log_format.build import batch, record
 from tests.spark.archives import Archive
 from tests.tsctl.running import Run
 from ts_local.moto import MotoServer

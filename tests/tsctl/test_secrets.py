@@ -94,7 +94,7 @@ def test_an_error_of_its_own_shows_a_traceback_without_credentials(
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError(f"unforeseen at http://{AWAY}")
 
-    monkeypatch.setattr("tsctl.ls.open_archive", broken)
+    monkeypatch.setattr("tsctl.commands.ls.open_archive", broken)
     assert run_here(["ls", "--url", "s3://bucket/base", "--cluster", "prod"]) == ExitCode.BROKEN
     said = capfd.readouterr().err
     assert f"unforeseen at http://***@{LOOPBACK}" in said

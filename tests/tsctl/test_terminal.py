@@ -6,11 +6,11 @@ from urllib.request import url2pathname
 
 import pytest
 
+from tests.common.log_format.build import batch, record
 from tests.hostile_text import ESCAPES, on_terminal, raw_in
-from tests.log_format.build import batch, record
 from tests.spark.archives import Archive
 from tests.tsctl.running import PROGRAM
-from ts_common.gaps import Gap
+from ts_common.archive.gap_records import Gap
 from tsctl.exit_codes import ExitCode
 
 REASON = f"because {ESCAPES}"

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tests.archive import read_archive
-from ts_common.catalog import read_commit
-from ts_common.commit import Commit
+from ts_common.archive.catalog import read_commit
+from ts_common.archive.commit import Commit
+from ts_common.archive.object_keys import CHAPTERS_DIRECTORY, CLUSTER_DIRECTORY, PROBE_NAME, ClusterKeys, PartitionKeys
 from ts_common.model import TopicPartition
-from ts_common.object_keys import CHAPTERS_DIRECTORY, CLUSTER_DIRECTORY, PROBE_NAME, ClusterKeys, PartitionKeys
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_local.agent import AgentProcess, write_config

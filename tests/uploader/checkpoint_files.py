@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ts_uploader.events import AnyTask, HighWatermarks
-from ts_uploader.high_watermarks import OTHER_FILES
-from ts_uploader.tracker import Tracker
+from ts_uploader.tracking.high_watermarks import OTHER_FILES
+from ts_uploader.tracking.tracker import Tracker
 
 _INODES = itertools.count(1)
 

@@ -6,9 +6,9 @@ For `--environment-provider tests.uploader.later_release:Later`.
 import json
 from collections.abc import Callable
 
-from ts_common.commit import Commit
-from ts_common.incarnations import Incarnations
-from ts_common.segment_metadata import SegmentMetadata
+from ts_common.archive.commit import Commit
+from ts_common.archive.incarnations import Incarnations
+from ts_common.archive.segment_metadata import SegmentMetadata
 from ts_uploader.environment import Environment, ServerPropertiesEnvironment
 
 MARK = "colour"  # a field that no release has

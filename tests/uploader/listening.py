@@ -7,7 +7,7 @@ from ts_common.model import TopicPartition
 from ts_local.waiting import wait_for
 from ts_uploader.events import Led, NotLed, Reign
 from ts_uploader.leadership.contract import LeadershipSource, Said
-from ts_uploader.retention import BrokerSettings, TopicSettings
+from ts_uploader.retention.topic_retention import BrokerSettings, TopicSettings
 
 
 class Listener:

@@ -2,7 +2,7 @@
 
 import threading
 
-from ts_common.endpoints import UrlEndpointProvider
+from ts_common.endpoints.provider import UrlEndpointProvider
 from ts_common.store.options import Endpoint
 from ts_local.waiting import wait_for
 from ts_uploader import progress

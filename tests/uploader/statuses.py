@@ -5,16 +5,16 @@ from collections.abc import Callable, Mapping, Set
 from pathlib import Path
 
 from ts_common.model import TopicPartition
-from ts_uploader.backlog import Backlog
 from ts_uploader.environment import Environment
 from ts_uploader.events import Listing
-from ts_uploader.last_errors import LastErrors
 from ts_uploader.leadership.contract import LeadershipSource
 from ts_uploader.progress import Progress
-from ts_uploader.retention import TopicRetention
-from ts_uploader.status import Parts, Status
-from ts_uploader.stuck import StuckPartitions
-from ts_uploader.waiting import Wait, WaitReason
+from ts_uploader.retention.topic_retention import TopicRetention
+from ts_uploader.status.last_errors import LastErrors
+from ts_uploader.status.snapshot import Parts, Status
+from ts_uploader.tracking.backlog import Backlog
+from ts_uploader.tracking.blocked import Wait, WaitReason
+from ts_uploader.tracking.stuck import StuckPartitions
 
 
 class Source(LeadershipSource):

@@ -5,7 +5,7 @@ from structlog.testing import capture_logs
 
 from ts_common.errors import ConfigurationError
 from ts_uploader.environment import Environment, ServerPropertiesEnvironment
-from ts_uploader.retention import BrokerDefaults, TopicRetention
+from ts_uploader.retention.topic_retention import BrokerDefaults, TopicRetention
 
 
 def broker_file(directory: Path, text: str) -> Path:

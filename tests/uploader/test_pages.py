@@ -1,6 +1,7 @@
 from pathlib import Path
 
-from ts_uploader import cli_page, metrics_page
+from ts_uploader import cli_page
+from ts_uploader.metrics import metrics_page
 
 DOCS = Path(__file__).parents[2] / "docs"
 

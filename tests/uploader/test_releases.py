@@ -10,14 +10,14 @@ from tests.uploader.beside import Archive
 from tests.uploader.conftest import ArchiveOf
 from tests.uploader.later_release import MARK
 from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
-from tests.uploader.test_shipping import records
-from ts_common.chapters import encode_chapter
+from tests.uploader.shipping.test_shipping import records
+from ts_common.archive.metadata_cache import encode_chapter
 from ts_common.errors import NewerFormat
 from ts_common.store.contract import ObjectStore
 from ts_local.cluster import LocalCluster, wait_for
-from ts_uploader.chapters import write_chapter
-from ts_uploader.commit import CommitLog
+from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.events import AskStore, Reign, Shipped, WriteCommit
+from ts_uploader.shipping.metadata_cache_writer import write_chapter
 
 PATIENCE = 90.0
 CHECKOUT = Path(__file__).parents[2]
@@ -115,7 +115,7 @@ def test_incarnations_of_a_later_version_are_not_written_over(store: ObjectStore
 def test_a_chapter_of_a_later_version_stands(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Agents of two releases do not write each other's chapters over in turns."""
     with monkeypatch.context() as later:
-        later.setattr("ts_common.chapters.json.dumps", lambda *_, **__: '{"version":2,"of":"t-0"}')
+        later.setattr("ts_common.archive.metadata_cache.json.dumps", lambda *_, **__: '{"version":2,"of":"t-0"}')
         text = encode_chapter(KEYS, [])
     store.put(KEYS.chapter(0), text)
     with pytest.raises(NewerFormat, match="version 2"):

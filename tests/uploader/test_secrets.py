@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from tests.uploader.beside import BUCKET, PREFIX
-from tests.uploader.test_shipping import records
+from tests.uploader.shipping.test_shipping import records
 from ts_common.model import TopicPartition
 from ts_local.agent import AgentProcess, write_config
 from ts_local.cluster import LocalCluster, wait_for
 from ts_uploader.events import Failed, Reign
 from ts_uploader.findings import as_text, error
-from ts_uploader.last_errors import LastErrors
+from ts_uploader.status.last_errors import LastErrors
 
 URL = "storage.service.endpoint.url"
 S3 = "storage.service.endpoint.s3."

@@ -6,28 +6,28 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from tests.log_format import build
+from tests.common.log_format import build
 from tests.uploader.checkpoint_files import until_they_count
+from tests.uploader.committing.test_lineage import Dying
 from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
-from tests.uploader.test_lineage import Dying
-from ts_common.catalog import read_commit
-from ts_common.commit import Commit, encode_log_start
-from ts_common.config import OffsetReset
-from ts_common.directories import TopicDirectories, list_topics
-from ts_common.epochs import EpochLine
+from ts_common.archive.catalog import read_commit
+from ts_common.archive.commit import Commit, encode_log_start
+from ts_common.archive.directories import TopicDirectories, list_topics
+from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.object_keys import ClusterKeys, SegmentName
+from ts_common.archive.segment_metadata import SegmentMetadata
+from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
-from ts_common.object_keys import ClusterKeys, SegmentName
-from ts_common.segment_metadata import SegmentMetadata
 from ts_common.store.contract import ObjectStore
-from ts_uploader.chapters import ChapterWriter
-from ts_uploader.commit import CommitLog
+from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.events import AnyTask, Asked, AskStore, Failed, Led, Listing, Reign, Ship
-from ts_uploader.metrics import Metrics
-from ts_uploader.retention import TopicRetention
-from ts_uploader.tracker import Tracker
-from ts_uploader.uploader import Uploader
-from ts_uploader.watch.scan import list_partition
-from ts_uploader.watch.watcher import LogDirectoryWatcher
+from ts_uploader.log_dirs.directory_scan import list_partition
+from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
+from ts_uploader.metrics.counters import Metrics
+from ts_uploader.retention.topic_retention import TopicRetention
+from ts_uploader.shipping.metadata_cache_writer import ChapterWriter
+from ts_uploader.shipping.uploader import Uploader
+from ts_uploader.tracking.tracker import Tracker
 from ts_uploader.workers import Performer, told_of_losses
 
 REIGN = Reign(5, ID, 0)

@@ -18,7 +18,7 @@ from awscrt.checksums import crc32c as crc32c_of
 from awscrt.checksums import crc64nvme as crc64nvme_of
 
 from ts_common.errors import CorruptData
-from ts_common.store.arguments import SizedBody
+from ts_common.store.validation import SizedBody
 
 _BLOCK = 1 << 20
 

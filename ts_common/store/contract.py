@@ -1,7 +1,7 @@
 """The contract that every object store driver keeps.
 
 Keys are relative to the location that the driver was opened with (`s3://bucket/base/prefix` or `file:///dir`),
-use ``/`` as separator and never begin with one. `tests/store/test_contract.py` holds every driver to this page.
+use ``/`` as separator and never begin with one. `tests/common/store/test_contract.py` holds every driver to this page.
 
 What a caller may rely on:
 

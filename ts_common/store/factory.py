@@ -16,11 +16,11 @@ from enum import StrEnum
 from pathlib import Path
 
 from ts_common.errors import ConfigurationError
-from ts_common.store.allowance import UNLIMITED, Allowance
-from ts_common.store.arguments import check_key
 from ts_common.store.contract import ObjectStore
 from ts_common.store.options import NO_OPTIONS, StorageOptions, refuse_for_others
-from ts_common.store.unconditional import UnconditionalStore
+from ts_common.store.validation import check_key
+from ts_common.store.wrappers.bandwidth import UNLIMITED, Allowance
+from ts_common.store.wrappers.unconditional import UnconditionalStore
 
 SOURCE = "storage location"
 ACCEPTED = (
@@ -94,7 +94,8 @@ def open_store(
         options: of S3; no other takes any.
         timeout_seconds: how long a request may stand still. A directory knows no such thing.
         threads: how many asynchronous puts run at once.
-        conditional_writes: False for a store that knows none; see `ts_common.store.unconditional` for what is lost.
+        conditional_writes: False for a store that knows none; see `ts_common.store.wrappers.unconditional` for what is
+        lost.
         allowance: what the bodies of puts are taken from; the stores of a process share one.
 
     Raises:
@@ -113,7 +114,7 @@ def _open(
 ) -> ObjectStore:
     match location.scheme:
         case Scheme.S3:
-            from ts_common.store.s3 import S3Store  # noqa: PLC0415 - boto3 takes half a second and 40 MB
+            from ts_common.store.s3.driver import S3Store  # noqa: PLC0415 - boto3 takes half a second and 40 MB
 
             return S3Store(
                 location.bucket,
@@ -124,24 +125,24 @@ def _open(
                 allowance=allowance,
             )
         case Scheme.GCS:
-            from ts_common.store.gcs import gcs_service  # noqa: PLC0415 - as its sibling
-            from ts_common.store.http_store import HttpStore  # noqa: PLC0415 - as its sibling
+            from ts_common.store.gcs.service import gcs_service  # noqa: PLC0415 - as its sibling
+            from ts_common.store.http.driver import HttpStore  # noqa: PLC0415 - as its sibling
 
             google = gcs_service(location.bucket, os.environ)
             return HttpStore(
                 google, location.path, timeout_seconds=timeout_seconds, threads=threads, allowance=allowance
             )
         case Scheme.AZURE:
-            from ts_common.store.azure import AzureService  # noqa: PLC0415 - as its sibling
-            from ts_common.store.azure_account import account_of  # noqa: PLC0415 - as its sibling
-            from ts_common.store.http_store import HttpStore  # noqa: PLC0415 - as its sibling
+            from ts_common.store.azure.account import account_of  # noqa: PLC0415 - as its sibling
+            from ts_common.store.azure.service import AzureService  # noqa: PLC0415 - as its sibling
+            from ts_common.store.http.driver import HttpStore  # noqa: PLC0415 - as its sibling
 
             azure = AzureService(location.bucket, account_of(os.environ))
             return HttpStore(
                 azure, location.path, timeout_seconds=timeout_seconds, threads=threads, allowance=allowance
             )
         case Scheme.WEBHDFS | Scheme.SWEBHDFS:
-            from ts_common.store.webhdfs import WebHdfsStore  # noqa: PLC0415 - as its sibling
+            from ts_common.store.hdfs.driver import WebHdfsStore  # noqa: PLC0415 - as its sibling
 
             url = f"{'http' if location.scheme is Scheme.WEBHDFS else 'https'}://{location.bucket}"
             return WebHdfsStore(
@@ -153,7 +154,7 @@ def _open(
                 allowance=allowance,
             )
         case Scheme.FILE:
-            from ts_common.store.file import FileStore  # noqa: PLC0415 - as its sibling
+            from ts_common.store.directory.driver import FileStore  # noqa: PLC0415 - as its sibling
 
             return FileStore(Path(location.path), threads=threads, allowance=allowance)
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
-from ts_common.spelling import nearest
 from ts_common.store.checksums import ChecksumAlgorithm
 from ts_common.store.options import (
     PREFIX,
@@ -17,6 +16,7 @@ from ts_common.store.options import (
     StorageOptions,
     Storing,
 )
+from ts_common.suggestions import nearest
 
 # Objects there must be restored before they can be read, which takes minutes to days.
 _ARCHIVES = {"GLACIER", "DEEP_ARCHIVE"}

@@ -8,8 +8,8 @@ from contextlib import ExitStack, closing
 
 from confluent_kafka import KafkaException
 
+from ts_common.archive.object_keys import LOG_SUFFIX, ClusterKeys
 from ts_common.errors import TieredStorageError
-from ts_common.object_keys import LOG_SUFFIX, ClusterKeys
 from ts_common.store.factory import open_store
 from ts_local.agent import AgentProcess, write_config
 from ts_local.cluster import LocalCluster, WaitTimedOutError

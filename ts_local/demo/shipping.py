@@ -4,10 +4,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ts_common.catalog import read_catalog
-from ts_common.commit import Commit
+from ts_common.archive.catalog import read_catalog
+from ts_common.archive.commit import Commit
+from ts_common.archive.object_keys import LOG_SUFFIX, ClusterKeys, SegmentName
 from ts_common.model import TopicPartition
-from ts_common.object_keys import LOG_SUFFIX, ClusterKeys, SegmentName
 from ts_common.store.contract import ObjectStore
 from ts_local.demo.journal import Journal
 from ts_local.demo.screen import Bars

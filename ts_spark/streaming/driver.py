@@ -19,23 +19,23 @@ from typing import Any, Final
 
 import structlog
 
+from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.view import PartitionView
 from ts_common.errors import QueryError
-from ts_common.object_keys import PartitionKeys
-from ts_common.parallel import in_threads
 from ts_common.printable import printable
+from ts_common.reading.parallel import in_threads
+from ts_common.reading.transactions import stable_end
 from ts_common.store.factory import open_store
 from ts_common.store.options import StorageOptions
-from ts_common.transactions import stable_end
-from ts_common.view import PartitionView
-from ts_spark.bounds import check_named_partitions, find_bounds
-from ts_spark.planning import PartitionPlan, check_losses, plan_partition, splits_of
-from ts_spark.query import Edge, Offsets, QueryOptions, settled
-from ts_spark.rates import Patience, limited
+from ts_spark.options.batch_limits import Patience, limited
+from ts_spark.options.query import Edge, Offsets, QueryOptions, settled
+from ts_spark.planning.bounds import check_named_partitions, find_bounds
+from ts_spark.planning.plan_query import PartitionPlan, check_losses, plan_partition, splits_of
+from ts_spark.planning.topics import find_topics
 from ts_spark.split import Split, bytes_of
-from ts_spark.streaming.look import Look, Observer
+from ts_spark.streaming.commit_snapshot import Look, Observer
 from ts_spark.streaming.offset import StreamOffset, decode_offset
 from ts_spark.streaming.progress import advance, epochs_of, living_until, losses_between, was_created_again
-from ts_spark.topics import find_topics
 
 # Spark asks again 10 ms after an answer without news, unless a trigger says otherwise; each look is some requests.
 _IDLE_SECONDS: Final = 1.0

@@ -6,9 +6,9 @@ is gone keeps its position, so that nothing is read twice should it come back. L
 
 from collections.abc import Callable
 
-from ts_common.epochs import EpochLine
+from ts_common.archive.epoch_history import EpochLine
 from ts_common.model import TopicPartition
-from ts_spark.streaming.look import Look, PartitionEnd, TopicLook
+from ts_spark.streaming.commit_snapshot import Look, PartitionEnd, TopicLook
 from ts_spark.streaming.offset import StreamOffset
 
 

@@ -17,7 +17,7 @@ from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment
 from ts_uploader.events import Led, NotLed
 from ts_uploader.findings import Finding, hint
-from ts_uploader.retention import BrokerSettings, TopicSettings
+from ts_uploader.retention.topic_retention import BrokerSettings, TopicSettings
 
 Said = Led | NotLed | TopicSettings | BrokerSettings
 

@@ -3,14 +3,14 @@
 import socket
 from collections.abc import Callable
 
-from ts_common.config import ClusterConfig
+from ts_common.config.cluster_config import ClusterConfig
+from ts_common.config.plugins import load_class
 from ts_common.errors import ConfigurationError
-from ts_common.plugins import load_class
 from ts_uploader.environment import Environment
 from ts_uploader.leadership.contract import LeadershipSource, Said
-from ts_uploader.leadership.listener import client_settings
-from ts_uploader.leadership.zookeeper import ZookeeperLeadership
-from ts_uploader.leadership.zookeeper_security import security_of
+from ts_uploader.leadership.kraft.listener import client_settings
+from ts_uploader.leadership.zookeeper.security import security_of
+from ts_uploader.leadership.zookeeper.source import ZookeeperLeadership
 
 
 def open_source(environment: Environment, config: ClusterConfig, emit: Callable[[Said], None]) -> LeadershipSource:
@@ -22,7 +22,7 @@ def open_source(environment: Environment, config: ClusterConfig, emit: Callable[
     name = config.leadership or ("kraft" if environment.kraft else "zookeeper")
     key = "ts.segment.uploader.leadership.watcher.class"
     if name == "kraft":
-        from ts_uploader.leadership.kraft import KraftLeadership  # noqa: PLC0415  (librdkafka, only where it is used)
+        from ts_uploader.leadership.kraft.source import KraftLeadership  # noqa: PLC0415  (librdkafka, only where it is used)
 
         client = client_settings(environment.broker_properties, config.kafka_client, socket.getfqdn())
         return KraftLeadership(environment, emit, config.leadership_poll_seconds, client)

@@ -2,8 +2,8 @@
 
 import re
 
-from ts_common.config import ClusterConfig
-from ts_common.plugins import load_class
+from ts_common.config.cluster_config import ClusterConfig
+from ts_common.config.plugins import load_class
 from ts_uploader.environment import Environment
 from ts_uploader.reporters.contract import MetricsReporter, ReporterConfig
 from ts_uploader.reporters.graphite import GraphiteReporter

@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 
 from ts_common.errors import QueryError
 from ts_common.store.factory import open_store
-from ts_spark.options import parse_options
-from ts_spark.planning import QueryPlan, plan_query
+from ts_spark.options.parse import parse_options
+from ts_spark.planning.plan_query import QueryPlan, plan_query
 
 LOCATION = (Path(__file__).parents[2] / "data/java-uploader/bucket-archive/kafka").as_uri()
 

@@ -8,15 +8,15 @@ import pytest
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
-from tests.log_format.build import batch, record
-from tests.log_format.test_legacy import wrapper
+from tests.common.decode.test_legacy import wrapper
+from tests.common.log_format.build import batch, record
 from tests.spark.archives import Archive, batches, steps
 from tests.spark.streams import Query
 from tests.spark.test_copies import from_offset, index
+from ts_common.archive.object_keys import SegmentName
 from ts_common.errors import CorruptData, DataLoss
-from ts_common.object_keys import SegmentName
-from ts_spark import splitting
-from ts_spark.tasks import RAW_BYTES
+from ts_spark.executor.tasks import RAW_BYTES
+from ts_spark.planning import splitting
 
 LOG = batches(*steps(0, 50))
 BEGIN = len(batches((0, 10), (10, 20)))  # of the batch [20, 30)

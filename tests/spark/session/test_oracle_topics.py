@@ -16,15 +16,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.common.log_format.old_brokers import CODECS as OLD_CODECS
+from tests.common.log_format.old_brokers import FORMATS, OLD_PROTOCOL, closed, headers, produce_as_of_old, write_in
 from tests.every_field import TIME, every_field
-from tests.log_format.old_brokers import CODECS as OLD_CODECS
-from tests.log_format.old_brokers import FORMATS, OLD_PROTOCOL, closed, headers, produce_as_of_old, write_in
 from tests.spark.archives import oracle_records
-from ts_common.catalog import read_commit
-from ts_common.commit import Commit
+from ts_common.archive.catalog import read_commit
+from ts_common.archive.commit import Commit
+from ts_common.archive.object_keys import ClusterKeys
 from ts_common.log_format.framing import BatchHeader
 from ts_common.model import TopicPartition
-from ts_common.object_keys import ClusterKeys
 from ts_common.store.factory import open_store
 from ts_local.agent import AgentProcess, write_config
 from ts_local.cluster import LocalCluster, Record, wait_for

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.archives import CLUSTER, Archive, batches, steps
-from ts_spark.filters import OPTION, SETTING
+from ts_spark.options.filters import OPTION, SETTING
 
 TIME = 1_700_000_000_000  # 2023-11-14 22:13:20 UTC; the record at offset `o` is `o` milliseconds later
 DAMAGED = "CorruptData"
@@ -97,7 +97,8 @@ def test_a_query_without_a_filter_reads_all_with_the_setting_on(
 def test_without_the_option_a_table_answers_any_number_of_queries(
     spark_with_filters: SparkSession, archive: Archive
 ) -> None:
-    """Spark keeps a filtered plan beside its table: with the option, a table is for one query. See ts_spark.filters.
+    """Spark keeps a filtered plan beside its table: with the option, a table is for one query. See
+    ts_spark.options.filters.
 
     Where the last line fails, Spark has mended that, and the option can be on by default.
     """

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from tests.spark.archives import Archive, batches, oracle_records, steps
 from tests.spark.session.conftest import CODECS, Shipped
-from ts_common.catalog import read_catalog
+from ts_common.archive.catalog import read_catalog
 from ts_local.oracle import OracleRecord
 from ts_local.waiting import wait_for
 

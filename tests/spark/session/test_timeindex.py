@@ -10,13 +10,13 @@ from tests.spark.archives import Archive, batches, steps
 from tests.spark.session.conftest import Shipped
 from tests.spark.test_pushdown import at, offsets, planned
 from tests.spark.test_splits import index_of
+from ts_common.archive.object_keys import SegmentName
+from ts_common.archive.view import open_view
 from ts_common.errors import DataLoss
-from ts_common.object_keys import SegmentName
 from ts_common.store.contract import ByteRange, ObjectStream
-from ts_common.store.file import FileStore
-from ts_common.view import open_view
-from ts_spark.options import parse_options
-from ts_spark.topics import find_topics
+from ts_common.store.directory.driver import FileStore
+from ts_spark.options.parse import parse_options
+from ts_spark.planning.topics import find_topics
 
 RECORDS = 4000
 TIME = 10_000  # of the record at offset 0; each later one is a millisecond later

@@ -16,9 +16,9 @@ from pyspark.sql.datasource import In
 
 from tests.spark.archives import Archive, oracle_records
 from tests.spark.streams import Query
+from ts_common.archive.object_keys import SegmentName
+from ts_common.archive.segment_metadata import TxnIndexState
 from ts_common.log_format.index_files import read_transaction_index
-from ts_common.object_keys import SegmentName
-from ts_common.segment_metadata import TxnIndexState
 from ts_local.cluster import LocalCluster, Record
 from ts_local.oracle import OracleRecord, dump
 

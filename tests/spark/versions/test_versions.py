@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.log_format.build import TRANSACTIONAL, batch, marker, record
+from tests.common.log_format.build import TRANSACTIONAL, batch, marker, record
 from tests.spark.archives import Archive, batches, steps
 from tests.spark.versions import process
 from ts_local.jars import BUILD, java

@@ -1,0 +1,75 @@
+"""The layout of a cluster's keys: what it says, and what it is not believed."""
+
+from pathlib import Path
+
+import pytest
+
+from ts_common.archive.layout import Layout, decode_layout, keys_of, read_layout
+from ts_common.archive.object_keys import ClusterKeys
+from ts_common.errors import CorruptData, NewerFormat
+from ts_common.store.factory import open_store
+
+KEYS = ClusterKeys("prod", 5)
+TEXT = b'{"version":1,"entropyBits":5,"cluster":"prod","time":1700000000000}\n'
+
+
+def test_a_layout_is_one_line_that_says_what_was_written() -> None:
+    """Fields that a later release adds are passed over."""
+    layout = Layout(5, "prod", 1700000000000)
+    assert layout.encode() == TEXT
+    assert decode_layout(TEXT, "prod", KEYS.layout) == layout
+    assert decode_layout(TEXT.replace(b"{", b'{"more":[1],'), "prod", KEYS.layout) == layout
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"<html>maintenance</html>",
+        b"[]",
+        b"5",
+        b"{}",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        TEXT.replace(b"5,", b"-1,"),
+        TEXT.replace(b"5,", b"129,"),
+        TEXT.replace(b"5,", b"5.0,"),
+        TEXT.replace(b"5,", b"true,"),
+        TEXT.replace(b"5,", b'"5",'),
+        TEXT.replace(b"5,", b"9" * 5000 + b","),
+        TEXT.replace(b"1700000000000", b"null"),
+        TEXT.replace(b"prod", b"test"),
+        TEXT.replace(b'"prod"', b'["prod"]'),
+        TEXT.replace(b'"version":1', b'"version":0'),
+        TEXT.replace(b'"version":1', b'"version":"1"'),
+    ],
+)
+def test_what_is_no_layout_is_corrupt(data: bytes) -> None:
+    """Whatever stands there, its name is in the message."""
+    with pytest.raises(CorruptData, match=r"ts-uploader~cluster~prod/layout\.json"):
+        decode_layout(data, "prod", KEYS.layout)
+
+
+def test_a_layout_of_a_later_release_is_refused_as_that() -> None:
+    """It may mean something else by the number."""
+    with pytest.raises(NewerFormat, match="version 2"):
+        decode_layout(TEXT.replace(b'"version":1', b'"version":2'), "prod", KEYS.layout)
+
+
+def test_an_object_that_is_far_too_large_is_not_read(tmp_path: Path) -> None:
+    """Somebody put something else there."""
+    with open_store(tmp_path.as_uri()) as store:
+        store.put(KEYS.layout, bytes(1 << 20))
+        with pytest.raises(CorruptData, match="1048576 bytes; at most 65536 are expected"):
+            read_layout(store, KEYS)
+
+
+def test_a_reader_takes_the_width_that_it_is_told_or_the_layouts_or_none(tmp_path: Path) -> None:
+    """In this order; without a layout it is 0, as ever."""
+    with open_store(tmp_path.as_uri()) as store:
+        assert keys_of(store, "prod", None) == ClusterKeys("prod", 0)
+        store.put(KEYS.layout, TEXT)
+        assert keys_of(store, "prod", None) == KEYS
+        assert keys_of(store, "prod", 3) == ClusterKeys("prod", 3)
+        assert keys_of(store, "other", None) == ClusterKeys("other", 0)

@@ -1,0 +1,79 @@
+import csv
+from pathlib import Path
+
+import pytest
+
+from ts_common.archive.object_keys import ClusterKeys, SegmentName, entropy
+from ts_common.model import TopicPartition
+
+VECTORS = Path(__file__).parents[2] / "data" / "entropy.csv"
+
+
+def vectors() -> list[dict[str, str]]:
+    with VECTORS.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("row", vectors(), ids=lambda row: f"{row['cluster']}-{row['topic']}-{row['partition']}")
+def test_entropy_is_what_the_java_original_computed(row: dict[str, str]) -> None:
+    """Keys land where the Java uploader put them."""
+    partition = TopicPartition(row["topic"], int(row["partition"]))
+    for bits in (1, 5, 20):
+        assert entropy(row["cluster"], partition, bits) == row[f"bits{bits}"]
+
+
+@pytest.mark.parametrize("bits", [0, -1])
+def test_no_entropy_bits_leave_no_part_in_the_key(bits: int) -> None:
+    """A width below 1 means that the cluster stands first."""
+    keys = ClusterKeys("prod", bits).partition(TopicPartition("clicks", 3))
+    assert keys.commit == "prod/clicks-3/offset.wm"
+
+
+def test_a_segment_lies_under_entropy_cluster_and_partition() -> None:
+    """The layout is exactly the design's."""
+    keys = ClusterKeys("my-cluster", 5).partition(TopicPartition("my-topic", 1))
+    assert keys.segment(SegmentName(100)) == "10001/my-cluster/my-topic-1/00000000000000000100.log"
+    assert keys.segment(SegmentName(100), ".txnindex").endswith("/00000000000000000100.txnindex")
+    assert keys.log_start == "10001/my-cluster/my-topic-1/log.start"
+
+
+def test_a_later_incarnation_keeps_the_entropy_bits_of_the_plain_name() -> None:
+    """A re-created topic lives beside the old one, under the same bits."""
+    cluster = ClusterKeys("my-cluster", 5)
+    directory = cluster.later_incarnation("my-topic", "AbC")
+    keys = cluster.partition(TopicPartition("my-topic", 1), directory)
+    assert keys.commit == "10001/my-cluster/my-topic~AbC-1/offset.wm"
+    assert cluster.incarnations("my-topic") == "11111/my-cluster/my-topic/incarnations.json"
+
+
+@pytest.mark.parametrize("name", [SegmentName(0), SegmentName(7, 3, 0xAB), SegmentName(2**63 - 1, 0, 0xFFFFFFFF)])
+def test_a_segment_name_reads_back(name: SegmentName) -> None:
+    """Plain names and variants survive the way through a key."""
+    assert SegmentName.parse(name.stem + ".log") == (name, ".log")
+
+
+@pytest.mark.parametrize(
+    "file_name",
+    ["offset.wm", "100.log", "0" * 20 + ".snapshot", "0" * 20 + ".log.deleted", "0" * 20 + ".e007.000000ab.log"],
+)
+def test_what_is_no_segment_is_not_taken_for_one(file_name: str) -> None:
+    """Other objects beside segments are passed over."""
+    assert SegmentName.parse(file_name) is None
+
+
+@pytest.mark.parametrize(
+    ("directory", "expected"),
+    [
+        ("clicks-0", TopicPartition("clicks", 0)),
+        ("a-b-12", TopicPartition("a-b", 12)),
+        ("__consumer_offsets-3", TopicPartition("__consumer_offsets", 3)),
+        ("clicks-0.aabbcc-delete", None),
+        ("clicks-0.aabbcc-future", None),
+        ("clicks-0.aabbcc-stray", None),
+        ("clicks", None),
+        ("clicks-01", None),
+    ],
+)
+def test_only_live_directories_are_partitions(directory: str, expected: TopicPartition | None) -> None:
+    """The topic ends at the last dash, and a directory with a suffix is no partition."""
+    assert TopicPartition.parse(directory) == expected

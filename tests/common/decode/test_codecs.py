@@ -1,0 +1,126 @@
+import struct
+
+import cramjam
+import pytest
+
+from ts_common.decode.codecs import Codec, Scratch
+from ts_common.errors import BatchTooLarge, CorruptData
+from ts_common.log_format.limits import BatchLimit
+
+TEXT = b"".join(b"line %d of some text\n" % n for n in range(20_000))
+
+
+def lz4_frame(data: bytes, *, flags: int = 0x60, block: int = 1 << 16, stored: bool = False) -> bytes:
+    out = bytearray(struct.pack("<IBB", 0x184D2204, flags, 0x40))
+    if flags & 0x08:
+        out += struct.pack("<Q", len(data))
+    out += b"\xaa"  # a header checksum that is wrong, as Kafka wrote it in magic 0
+    for start in range(0, len(data), block):
+        piece = data[start : start + block]
+        packed = piece if stored else bytes(cramjam.lz4.compress_block(piece, store_size=False))
+        out += struct.pack("<I", len(packed) | (0x80000000 if stored else 0)) + packed
+        out += b"sum!" if flags & 0x10 else b""
+    return bytes(out + bytes(4) + (b"sum!" if flags & 0x04 else b""))
+
+
+def xerial(data: bytes) -> bytes:
+    out = b"\x82SNAPPY\0\0\0\0\1\0\0\0\1"
+    for start in range(0, len(data), 32 << 10):
+        packed = bytes(cramjam.snappy.compress_raw(data[start : start + (32 << 10)]))
+        out += struct.pack(">I", len(packed)) + packed
+    return out
+
+
+PACKED = [
+    (Codec.GZIP, bytes(cramjam.gzip.compress(TEXT))),
+    (Codec.SNAPPY, xerial(TEXT)),
+    (Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(TEXT))),
+    (Codec.LZ4, bytes(cramjam.lz4.compress(TEXT))),
+    (Codec.LZ4, lz4_frame(TEXT)),
+    (Codec.LZ4, lz4_frame(TEXT, flags=0x7C)),
+    (Codec.LZ4, lz4_frame(TEXT, stored=True)),
+    (Codec.ZSTD, bytes(cramjam.zstd.compress(TEXT))),
+]
+
+
+@pytest.mark.parametrize(("codec", "packed"), PACKED)
+def test_a_batch_is_decompressed_behind_the_one_before(codec: Codec, packed: bytes) -> None:
+    """Several in one buffer, until it is full; then it says so, and takes the same one when it is empty."""
+    scratch, count = Scratch(), 0
+    while scratch.add(codec, memoryview(packed)):
+        count += 1
+        assert scratch.end == count * len(TEXT)
+    assert count >= 2
+    assert bytes(scratch.array[: scratch.end]) == TEXT * count
+    scratch.clear()
+    assert scratch.add(codec, memoryview(packed))
+    assert bytes(scratch.array[: scratch.end]) == TEXT
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_an_empty_buffer_grows_as_far_as_a_batch_takes_and_no_further(codec: Codec) -> None:
+    """6 MB of one byte pass a cap of 8 MB, and not one of 4 MB."""
+    data = bytes(6_000_000)
+    packed = {
+        Codec.GZIP: lambda: bytes(cramjam.gzip.compress(data)),
+        Codec.SNAPPY: lambda: xerial(data),
+        Codec.LZ4: lambda: lz4_frame(data),
+        Codec.ZSTD: lambda: bytes(cramjam.zstd.compress(data)),
+    }[codec]()
+    scratch = Scratch(BatchLimit(8 << 20))
+    assert scratch.add(codec, memoryview(packed))
+    assert scratch.end == len(data)
+    with pytest.raises(BatchTooLarge, match="more than 4194304 bytes"):
+        Scratch(BatchLimit(4 << 20)).add(codec, memoryview(packed))
+
+
+@pytest.mark.parametrize(("codec", "packed"), PACKED)
+def test_r04_a_truncated_batch_is_corrupt(codec: Codec, packed: bytes) -> None:
+    """Cut short anywhere, it never passes as a shorter one."""
+    for length in (0, 3, 7, 16, 20, 100, len(packed) // 2, len(packed) - 9):
+        scratch = Scratch()
+        if packed[:7] == b"\x82SNAPPY" and length == 16:
+            assert scratch.add(codec, memoryview(packed[:length]))  # a whole stream of no blocks
+            assert scratch.end == 0
+            continue
+        with pytest.raises(CorruptData):
+            scratch.add(codec, memoryview(packed[:length]))
+
+
+def test_r04_sizes_that_lie_ask_for_no_memory() -> None:
+    """A snappy preamble of 4 GB, and blocks larger than what remains."""
+    scratch = Scratch(BatchLimit(1 << 20))
+    with pytest.raises(CorruptData):
+        scratch.add(Codec.SNAPPY, memoryview(b"\xff\xff\xff\xff\x0f" + bytes(50)))
+    with pytest.raises(CorruptData, match="block of 2147483647 bytes"):
+        scratch.add(Codec.SNAPPY, memoryview(b"\x82SNAPPY\0\0\0\0\1\0\0\0\1\x7f\xff\xff\xff1234"))
+    with pytest.raises(CorruptData, match="block of 2147483647 bytes"):
+        scratch.add(Codec.LZ4, memoryview(lz4_frame(b"")[:-4] + b"\xff\xff\xff\x7f1234"))
+
+
+def test_frames_of_linked_blocks_and_several_frames_are_read() -> None:
+    """What some other clients write; the general decoder takes these."""
+    linked, scratch = bytes(cramjam.lz4.compress(TEXT)), Scratch()
+    assert not linked[4] & 0x20
+    for packed, expected in (
+        (linked, TEXT),
+        (linked + linked, TEXT * 2),
+        (lz4_frame_with_checksum(b"one") * 2, b"oneone"),
+    ):
+        scratch.clear()
+        assert scratch.add(Codec.LZ4, memoryview(packed))
+        assert bytes(scratch.array[: scratch.end]) == expected
+
+
+def lz4_frame_with_checksum(data: bytes) -> bytes:
+    """A frame whose header checksum is right, for independent blocks."""
+    frame = bytearray(lz4_frame(data))
+    frame[6] = 0x82
+    return bytes(frame)
+
+
+@pytest.mark.parametrize("codec", [5, 6, 7])
+def test_an_unknown_codec_is_named(codec: int) -> None:
+    """Kafka has no more than five."""
+    with pytest.raises(CorruptData, match=f"codec {codec}"):
+        Scratch().add(codec, memoryview(b"data"))

@@ -1,0 +1,512 @@
+import random
+import struct
+import tracemalloc
+import warnings
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import cramjam
+import numpy as np
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder as AiokafkaBuilder
+from aiokafka.record.memory_records import MemoryRecords as AiokafkaRecords
+from awscrt.checksums import crc32c
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.common.log_format.build import (
+    CONTROL,
+    DATA,
+    DELETE_HORIZON,
+    LOG_APPEND_TIME,
+    SEGMENTS,
+    batch,
+    marker,
+    record,
+    varint,
+)
+from ts_common.decode.columns import BufferPool, Projection, RecordColumns, java_utf8
+from ts_common.decode.segment_decoder import SegmentDecoder
+from ts_common.errors import BatchTooLarge, CorruptData
+from ts_common.log_format.framing import Trailing
+from ts_common.log_format.limits import BatchLimit
+
+with warnings.catch_warnings():  # kafka-python reads its schemas by a deprecated function
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
+
+Row = tuple[int, int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
+
+
+def strings(column: Any) -> list[bytes | None]:
+    data, bounds = column.data.tobytes(), column.offsets.tolist()
+    valid = np.unpackbits(column.validity, bitorder="little")[: len(bounds) - 1].tolist()
+    assert valid.count(0) == column.null_count
+    assert (bounds[0], bounds[-1]) == (0, len(data))
+    return [data[a:b] if ok else None for a, b, ok in zip(bounds, bounds[1:], valid, strict=False)]
+
+
+def rows_of(columns: RecordColumns) -> list[Row]:
+    count = columns.row_count
+    keys = strings(columns.keys) if columns.keys else [None] * count
+    values = strings(columns.values) if columns.values else [None] * count
+    headers: list[tuple[tuple[str, bytes | None], ...]] = [()] * count
+    if columns.headers:
+        names, data = strings(columns.headers.names), strings(columns.headers.values)
+        pairs = [((name or b"").decode(), value) for name, value in zip(names, data, strict=True)]
+        bounds = columns.headers.offsets.tolist()
+        headers = [tuple(pairs[a:b]) for a, b in pairwise(bounds)]
+    plain = (columns.offsets.tolist(), columns.timestamps.tolist(), columns.timestamp_types.tolist())
+    return list(zip(*plain, keys, values, headers, strict=True))
+
+
+def decoded(data: bytes, chunk: int = 1 << 30, **options: Any) -> list[Row]:
+    decoder = SegmentDecoder(**options)
+    chunks = (data[start : start + chunk] for start in range(0, len(data), chunk))
+    return [row for columns in decoder.decode(chunks) for row in rows_of(columns)]
+
+
+def expected_of_java() -> list[Row]:
+    """What Kafka's own classes read from the golden batches: see data/JavaBatches.java."""
+
+    def field(text: str) -> bytes | None:
+        return None if text == "-" else bytes.fromhex(text[1:])
+
+    rows: list[Row] = []
+    for line in (DATA / "java.records").read_text().splitlines():
+        offset, timestamp, kind, key, value, *headers = line.split(" ")
+        names = [(field(name) or b"").decode() for name in headers[::2]]
+        pairs = tuple(zip(names, map(field, headers[1::2]), strict=True))
+        rows.append((int(offset), int(timestamp), int(kind), field(key), field(value), pairs))
+    return rows
+
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("chunk", [1 << 30, 1000, 1])
+def test_r06_r07_batches_of_kafkas_own_classes_read_as_they_read_them(codec: str, chunk: int) -> None:
+    """Every codec: nulls, empty strings, repeated and non-ASCII header names, LogAppendTime, gaps between offsets."""
+    data, expected = (DATA / f"java-{codec}.log").read_bytes(), expected_of_java()
+    if chunk == 1:  # each byte alone, over the last three batches
+        data, expected = data[int.from_bytes(data[8:12], "big") + 12 :], expected[400:]
+    assert decoded(data, chunk) == expected
+
+
+def test_a_segment_of_a_real_broker_reads_as_aiokafka_reads_it() -> None:
+    """Golden segments: lz4, LogAppendTime, against an independent decoder."""
+    for path in SEGMENTS:
+        data, expected = path.read_bytes(), []
+        reader = AiokafkaRecords(data)
+        while reader.has_next():
+            expected += [
+                (r.offset, r.timestamp, r.timestamp_type, r.key, r.value, tuple(r.headers)) for r in reader.next_batch()
+            ]
+        decoder = SegmentDecoder()
+        assert [row for columns in decoder.decode([data]) for row in rows_of(columns)] == expected
+        assert (decoder.position, decoder.trailing) == (expected[-1][0] + 1, Trailing.NONE)
+        assert decoder.valid_bytes == len(data)
+
+
+binary = st.none() | st.binary(max_size=40) | st.binary(min_size=120, max_size=140)
+contents = st.lists(
+    st.tuples(
+        st.integers(0, 1 << 41),
+        binary,
+        binary,
+        st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=9)), max_size=3),
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+def encoded(builder_class: Any, codec: int, records: Sequence[Any], base_offset: int) -> bytes:
+    builder = builder_class(
+        magic=2,
+        compression_type=codec,
+        is_transactional=0,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        batch_size=1 << 30,
+    )
+    for index, (timestamp, key, value, headers) in enumerate(records):
+        builder.append(index, timestamp, key, value, headers)
+    data = bytearray(builder.build())
+    data[:8] = base_offset.to_bytes(8, "big")
+    return bytes(data)
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.lists(contents, min_size=1, max_size=4),
+    st.integers(0, 4),
+    st.integers(1, 3000),
+    st.integers(1, 40),
+    st.integers(60, 2000),
+)
+def test_any_records_in_any_chunks_come_back(
+    batches: list[Any], codec: int, chunk: int, max_rows: int, max_bytes: int
+) -> None:
+    """Round trips through aiokafka's encoder, and kafka-python's where it needs no library of its own."""
+    for builder in (AiokafkaBuilder, KafkaPythonBuilder) if codec < 2 else (AiokafkaBuilder,):
+        data, expected, base = b"", [], 5
+        for records in batches:
+            data += encoded(builder, codec, records, base)
+            for index, (timestamp, key, value, headers) in enumerate(records):
+                expected.append((base + index, timestamp, 0, key, value, tuple(headers)))
+            base += len(records) + 3
+        decoder = SegmentDecoder(max_rows=max_rows, max_bytes=max_bytes)
+        rows: list[Row] = []
+        for columns in decoder.decode([data[start : start + chunk] for start in range(0, len(data), chunk)]):
+            assert 0 < columns.row_count <= max_rows
+            found = rows_of(columns)
+            size = sum(len(k or b"") + len(v or b"") for _, _, _, k, v, _ in found)
+            assert columns.row_count == 1 or size <= max_bytes
+            rows += found
+            assert decoder.position == rows[-1][0] + 1
+        assert rows == expected
+        assert decoder.position == base - 3
+
+
+@settings(deadline=None, max_examples=60)
+@given(contents, st.integers(0, 40), st.integers(0, 40), st.booleans(), st.booleans(), st.booleans())
+def test_ranges_and_projections_show_a_part_of_the_same_rows(
+    records: list[Any], start: int, end: int, key: bool, value: bool, headers: bool
+) -> None:
+    """Only offsets in the range; what is not asked for is absent, and changes nothing else."""
+    data = encoded(AiokafkaBuilder, 3, records, 0) + encoded(AiokafkaBuilder, 0, records, len(records))
+    projection = Projection(key=key, value=value, headers=headers)
+    decoder = SegmentDecoder(projection, start, end)
+    found = list(decoder.decode([data]))
+    for columns in found:
+        assert (columns.keys is not None, columns.values is not None, columns.headers is not None) == (
+            key,
+            value,
+            headers,
+        )
+    expected = [
+        (offset, timestamp, kind, k if key else None, v if value else None, h if headers else ())
+        for offset, timestamp, kind, k, v, h in decoded(data)
+        if start <= offset < end
+    ]
+    assert [row for columns in found for row in rows_of(columns)] == expected
+    assert decoder.position == max(start, min(end, 2 * len(records)))
+
+
+def test_r01_what_compaction_leaves_is_progress() -> None:
+    """Missing offsets, an empty batch, and a batch whose last offset is above its last record's."""
+    data = (
+        batch(10, [record(2), record(5)], last_offset_delta=9)
+        + batch(20, [], last_offset_delta=4)
+        + batch(30, [record(0)], last_offset_delta=6)
+        + batch(40, [], last_offset_delta=9)
+    )
+    decoder = SegmentDecoder()
+    assert [row[0] for columns in decoder.decode([data]) for row in rows_of(columns)] == [12, 15, 30]
+    assert decoder.position == 50
+    empty = SegmentDecoder(start_offset=3)
+    assert list(empty.decode([batch(20, [], last_offset_delta=4)])) == []
+    assert empty.position == 25
+
+
+def test_control_batches_are_progress_and_never_shown() -> None:
+    """Markers in the middle and at the end; of any control type."""
+    data = batch(0) + marker(1, 5, 0) + batch(2) + marker(3, 5, 1) + batch(4, attributes=CONTROL)
+    decoder = SegmentDecoder()
+    assert [row[0] for columns in decoder.decode([data]) for row in rows_of(columns)] == [0, 2]
+    assert decoder.position == 5
+
+
+def test_timestamps_keep_their_type() -> None:
+    """LogAppendTime takes the batch's maximum; deltas count from the base, which may be a delete horizon; -1 stays."""
+    two = [record(0, timestamp_delta=-5), record(1, timestamp_delta=7)]
+    data = (
+        batch(0, two, base_timestamp=1000, max_timestamp=1007)
+        + batch(2, two, base_timestamp=1000, max_timestamp=5555, attributes=LOG_APPEND_TIME)
+        + batch(4, two, base_timestamp=9000, max_timestamp=9007, attributes=DELETE_HORIZON)
+        + batch(6, [record(0)], base_timestamp=-1, max_timestamp=-1)
+    )
+    assert [row[1:3] for row in decoded(data)] == [
+        (995, 0), (1007, 0), (5555, 1), (5555, 1), (8995, 0), (9007, 0), (-1, 0)
+    ]  # fmt: skip
+
+
+def test_nothing_behind_the_end_offset_is_read() -> None:
+    """The chunks are not even asked for; the decoder cannot say how the segment ends."""
+
+    def chunks() -> Iterator[bytes]:
+        yield batch(0) + batch(1) + batch(2)[:70]
+        raise AssertionError("asked for more")
+
+    decoder = SegmentDecoder(end_offset=2)
+    assert [row[0] for columns in decoder.decode(chunks()) for row in rows_of(columns)] == [0, 1]
+    assert (decoder.position, decoder.trailing) == (2, None)
+    damaged = bytearray(batch(7))
+    damaged[-1] ^= 1
+    assert len(decoded(batch(0) + damaged, end_offset=5)) == 1
+
+
+def test_u13_the_end_of_a_segment_is_reported() -> None:
+    """Zeros and a torn batch end it, whatever the chunks; where the good part ends is known."""
+    good = batch(0) + batch(1)
+    for tail, trailing in ((b"", Trailing.NONE), (bytes(5000), Trailing.ZEROS), (batch(2)[:-3], Trailing.TORN),
+                           (batch(2)[:20], Trailing.TORN), (bytes(3), Trailing.ZEROS)):  # fmt: skip
+        for chunk in (1, 50, 10_000):
+            decoder, data = SegmentDecoder(), good + tail
+            rows = [
+                r for c in decoder.decode(data[i : i + chunk] for i in range(0, len(data), chunk)) for r in rows_of(c)
+            ]
+            assert [row[0] for row in rows] == [0, 1]
+            assert (decoder.trailing, decoder.valid_bytes, decoder.position) == (trailing, len(good), 2)
+
+
+def test_r04_a_wrong_crc_names_the_batch_and_what_stands_before_it_is_read() -> None:
+    """Base offset and position; rows before it come first."""
+    first, second = batch(7), bytearray(batch(8))
+    second[-1] ^= 1
+    decoder = SegmentDecoder(first_position=1000)
+    rows: list[Row] = []
+    with pytest.raises(CorruptData, match=rf"base offset 8 at position {1000 + len(first)}: CRC"):
+        rows += [row for columns in decoder.decode([first + second + batch(9)]) for row in rows_of(columns)]
+    columns_before = SegmentDecoder().decode([first + second])
+    assert [row[0] for row in rows_of(next(columns_before))] == [7]
+    assert decoder.position == 8
+
+
+SMALL = (
+    batch(3, [record(0, b"k1", b"v1", [(b"h", b"x"), (b"n", None)]), record(1, None, b"v2", timestamp_delta=-4)])
+    + encoded(AiokafkaBuilder, 3, [(1000 + i, b"same key", b"same value" * 3, []) for i in range(6)], 10)
+    + encoded(AiokafkaBuilder, 4, [(1000 + i, b"same key", b"same value" * 3, []) for i in range(6)], 20)
+    + encoded(AiokafkaBuilder, 2, [(1000 + i, b"same key", b"same value" * 3, []) for i in range(6)], 30)
+    + encoded(AiokafkaBuilder, 1, [(1000 + i, b"same key", b"same value" * 3, []) for i in range(6)], 40)
+)
+
+
+def test_r04_every_truncation_gives_a_prefix_of_the_rows() -> None:
+    """No crash, no wrong row, and the decoder says that the segment is torn."""
+    rows = decoded(SMALL)
+    assert len(rows) == 26
+    for length in range(len(SMALL)):
+        decoder = SegmentDecoder()
+        found = [row for columns in decoder.decode([SMALL[:length]]) for row in rows_of(columns)]
+        assert found == rows[: len(found)]
+        assert len(found) < len(rows)
+        assert (decoder.trailing is Trailing.NONE) == (decoder.valid_bytes == length)
+
+
+def crc_fixed(data: bytearray) -> None:
+    """Make each batch's CRC right again, as a hostile producer would."""
+    position = 0
+    while position + 61 <= len(data):
+        size = 12 + int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
+        if size < 61 or position + size > len(data):
+            return
+        data[position + 17 : position + 21] = crc32c(bytes(data[position + 21 : position + size])).to_bytes(4, "big")
+        position += size
+
+
+def test_r04_every_flipped_bit_under_a_crc_is_found() -> None:
+    """Everything but base offset, length and leader epoch (those the object's own CRC covers)."""
+    rows, position = decoded(SMALL), 0
+    while position < len(SMALL):
+        size = 12 + int.from_bytes(SMALL[position + 8 : position + 12], "big")
+        for at in range(position + 16, position + size):
+            bad = bytearray(SMALL)
+            bad[at] ^= 1 << at % 8
+            found: list[Row] = []
+            with pytest.raises(CorruptData, match=rf"position {position}\b"):
+                for columns in SegmentDecoder().decode([bytes(bad)]):
+                    found += rows_of(columns)
+            assert found == rows[: len(found)]
+        position += size
+
+
+def test_r04_flips_outside_the_crc_never_crash() -> None:
+    """A flipped offset or length gives other offsets or an error, but always whole records."""
+    fields, errors = {row[3:] for row in decoded(SMALL)}, 0
+    for at in (*range(16), *range(len(batch(3)), len(batch(3)) + 16)):
+        for bit in range(8):
+            bad = bytearray(SMALL)
+            bad[at] ^= 1 << bit
+            found, damaged = decoded_to_the_damage(bytes(bad))
+            errors += damaged
+            assert {row[3:] for row in found} <= fields
+    assert errors > 20
+
+
+def decoded_to_the_damage(data: bytes) -> tuple[list[Row], bool]:
+    """The rows before the first damage, and whether there is any."""
+    found: list[Row] = []
+    try:
+        for columns in SegmentDecoder(size=len(data)).decode([data]):
+            found += rows_of(columns)
+    except CorruptData:
+        return found, True
+    return found, False
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_r04_damage_under_a_right_crc_never_crashes(seed: int) -> None:
+    """Random bytes behind a good CRC: some rows or an error; memory outside the batch is never read."""
+    generator, errors = random.Random(seed), 0
+    for _ in range(400):
+        bad = bytearray(SMALL)
+        for _ in range(generator.randint(1, 4)):
+            bad[generator.randrange(len(bad))] = generator.choice((0, 1, 2, 0x7F, 0x80, 0xFF, generator.randrange(256)))
+        crc_fixed(bad)
+        try:
+            for columns in SegmentDecoder(size=len(bad), limit=BatchLimit(1 << 16)).decode([bytes(bad)]):
+                offsets = columns.offsets.tolist()
+                assert offsets == sorted(set(offsets))
+                rows_of(columns)
+        except (BatchTooLarge, CorruptData):
+            errors += 1
+    assert errors > 100
+
+
+def damaged_record(*, length: bytes | None = None, body: bytes) -> bytes:
+    return batch(0, [(varint(len(body)) if length is None else length) + body])
+
+
+FIXED = b"\0" + varint(0) + varint(0)  # attributes, timestamp delta, offset delta
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (damaged_record(length=varint(500), body=FIXED), "record's length"),
+        (damaged_record(length=varint(-3), body=FIXED), "record's length"),
+        (damaged_record(length=varint(2**31 - 1), body=FIXED), "record's length"),
+        (damaged_record(length=b"\xff" * 11, body=FIXED), "record's length"),
+        (damaged_record(body=b"\0"), "field's length"),
+        (damaged_record(body=FIXED), "field's length"),
+        (damaged_record(body=FIXED + varint(2**31 - 1) + b"k"), "field's length"),
+        (damaged_record(body=FIXED + varint(2**62) + b"k"), "field's length"),
+        (damaged_record(body=FIXED + varint(-2) + b"k"), "field's length"),
+        (damaged_record(body=FIXED + varint(0) + varint(2**31 - 1)), "field's length"),
+        (damaged_record(body=FIXED + varint(0) + varint(0)), "headers"),
+        (damaged_record(body=FIXED + varint(0) + varint(0) + varint(-1)), "headers"),
+        (damaged_record(body=FIXED + varint(0) + varint(0) + varint(2**31 - 1)), "headers"),
+        (damaged_record(body=FIXED + varint(0) + varint(0) + varint(1) + varint(-1) + varint(0)), "headers"),
+        (damaged_record(body=FIXED + varint(0) + varint(0) + varint(1) + varint(0) + varint(9)), "headers"),
+        (damaged_record(body=FIXED + varint(0) + varint(0) + varint(0) + b"more"), "headers"),
+        (batch(0, [record(0), record(0)]), "offset"),
+        (batch(0, [record(0), record(7)]), "offset"),
+        (batch(5, [record(-1)]), "offset"),
+        (batch(0, [record(0), b"more"], count=1, last_offset_delta=0), "bytes are left"),
+        (batch(0, [record(0)], count=2), "record's length"),
+        (batch(0, [record(0)], count=2**31 - 1), "record's length"),
+        (batch(0, attributes=5), "codec 5"),
+        (batch(0, attributes=4, body=b"no zstd"), "zstd"),
+        (batch(0, attributes=3, body=b"no lz4 frame"), "lz4"),
+        (batch(0, attributes=3, body=b""), "lz4"),
+        (batch(0, attributes=2, body=b"\xff" * 20), "snappy"),
+        (batch(0, attributes=2, body=b"\x82SNAPPY\0\0\0\0\1\0\0\0\1\x7f\xff\xff\xff"), "snappy"),
+        (batch(0, attributes=1, body=b"no gzip"), "gzip"),
+    ],
+)
+def test_r04_damage_under_a_right_crc_is_named(data: bytes, reason: str) -> None:
+    """Each check of the kernel and of the codecs, with base offset and position."""
+    with pytest.raises(CorruptData, match=rf"base offset \d at position \d+: .*{reason}"):
+        decoded(data)
+
+
+def test_r04_a_batch_that_repeats_offsets_is_corrupt() -> None:
+    """In one chunk or at a seam."""
+    for chunk in (10, 1000):
+        with pytest.raises(CorruptData, match=r"base offset 1 at position \d+: the batches before it reach 2"):
+            decoded(batch(0, [record(0), record(1), record(2)]) + batch(1), chunk)
+
+
+def test_r04_memory_is_bounded_by_what_came() -> None:
+    """A length of 2 GB without a known size waits for bytes, with one it is a torn tail; a bomb stops at the cap."""
+    data = bytearray(batch(0) + batch(1))
+    struct.pack_into(">i", data, len(batch(0)) + 8, 2**31 - 1)
+    bomb = batch(0, attributes=4, body=bytes(cramjam.zstd.compress(bytes(1 << 26))), count=1)
+    decoded(bytes(data))
+    tracemalloc.start()
+    try:
+        for size in (None, len(data)):
+            decoder = SegmentDecoder(size=size, max_rows=10, max_bytes=1000)
+            assert sum(columns.row_count for columns in decoder.decode([bytes(data)])) == 1
+            assert decoder.trailing is Trailing.TORN
+        with pytest.raises(BatchTooLarge, match="more than 4194304 bytes"):
+            decoded(bomb, max_rows=10, max_bytes=1000, limit=BatchLimit(4 << 20))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 12 << 20
+
+
+def test_with_a_known_size_a_torn_tail_is_not_waited_for() -> None:
+    """A length beyond the segment ends it at once: nothing more is fetched."""
+    data = bytearray(batch(0) + batch(1))
+    struct.pack_into(">i", data, len(batch(0)) + 8, 1 << 20)
+
+    def chunks() -> Iterator[bytes]:
+        yield bytes(data)
+        raise AssertionError("asked for more")
+
+    decoder = SegmentDecoder(size=len(data) + 500)
+    assert sum(columns.row_count for columns in decoder.decode(chunks())) == 1
+    assert decoder.trailing is Trailing.TORN
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        record(1, b"x" * 3_000_000),
+        record(1, b"k", b"x" * 3_000_000),
+        record(1, headers=[(b"h", b"x" * 3_000_000)]),
+        record(1, headers=[(b"h", b"v")] * 100_000),
+    ],
+    ids=["key", "value", "header", "headers"],
+)
+def test_one_record_larger_than_the_bounds_comes_alone(large: bytes) -> None:
+    """3 MB with bounds of 1 KB; smaller ones before and after it keep their rows."""
+    data = batch(0, [record(0), large, record(2)])
+    found = [rows_of(columns) for columns in SegmentDecoder(max_rows=100, max_bytes=1000).decode([data])]
+    assert [len(rows) for rows in found] == [1, 1, 1]
+    assert [row for rows in found for row in rows] == decoded(data)
+    _, _, _, key, value, headers = found[1][0]
+    assert len(key or b"") + len(value or b"") + sum(len(name) + len(data or b"") for name, data in headers) > 190_000
+
+
+def test_columns_that_are_held_are_never_written_to_again() -> None:
+    """Buffers are used again only when nobody holds a part of them: each held batch keeps its rows."""
+    data = b"".join(batch(i * 3, [record(j, b"%d" % (i * 3 + j)) for j in range(3)]) for i in range(200))
+    pool = BufferPool(Projection(), 10, 1 << 16)
+    kept = list(SegmentDecoder(max_rows=10, max_bytes=1 << 16, pool=pool).decode([data]))
+    keys_only = [c.keys for c in SegmentDecoder(max_rows=10, max_bytes=1 << 16, pool=pool).decode([data])]
+    assert [row for columns in kept for row in rows_of(columns)] == decoded(data)
+    assert [key for column in keys_only for key in strings(column)] == [b"%d" % i for i in range(600)]
+
+
+def test_buffers_that_nobody_holds_are_used_again() -> None:
+    """A loop that drops each batch runs in a few sets of buffers."""
+    data = b"".join(batch(i * 3, [record(j) for j in range(3)]) for i in range(200))
+    seen = set()
+    for columns in SegmentDecoder(max_rows=10).decode([data]):
+        assert columns.offsets.base is not None
+        seen.add(columns.offsets.base.ctypes.data)
+    assert len(seen) <= 3
+
+
+def test_r07_header_names_that_are_no_utf8_read_as_java_reads_them() -> None:
+    """200 byte strings and what `new String(.., UTF_8)` made of them."""
+    for line in (DATA / "java-utf8.txt").read_text().splitlines():
+        data, expected = (bytes.fromhex(part) for part in line.split(" "))
+        assert java_utf8(data) == expected.decode("utf-16-be")
+    data = batch(0, [record(0, headers=[(b"\xff\xc3", b"1"), (b"\xbc", b"2")]), record(1, headers=[(b"ok", None)])])
+    assert [row[5] for row in decoded(data)] == [(("\ufffd\ufffd", b"1"), ("\ufffd", b"2")), (("ok", None),)]
+
+
+def test_chunks_may_be_any_bytes_like() -> None:
+    """bytes, bytearray, memoryview and NumPy arrays are the same to the kernels."""
+    data = SEGMENTS[0].read_bytes()
+    for convert in (bytes, bytearray, memoryview, lambda d: np.frombuffer(d, np.uint8).data):
+        assert sum(c.row_count for c in SegmentDecoder().decode([convert(data[:5000]), convert(data[5000:])])) == 50

@@ -1,0 +1,160 @@
+import struct
+
+import pytest
+
+from tests.common.log_format.build import (
+    CONTROL,
+    DELETE_HORIZON,
+    LOG_APPEND_TIME,
+    SEGMENTS,
+    TRANSACTIONAL,
+    batch,
+    message,
+    record,
+)
+from ts_common.errors import CorruptData
+from ts_common.log_format.framing import (
+    HEADER_SIZE,
+    MINIMUM_SIZE,
+    BatchHeader,
+    Trailing,
+    batch_crc,
+    crc_start,
+    frame_size,
+    parse_header,
+)
+
+
+def header_of(data: bytes) -> BatchHeader:
+    header = parse_header(data, 0, len(data))
+    assert isinstance(header, BatchHeader)
+    return header
+
+
+def test_a_header_of_a_real_broker_is_read_field_by_field() -> None:
+    """The first batch of the golden segment, against its bytes as a hex dump shows them."""
+    header = header_of(SEGMENTS[0].read_bytes())
+    assert header == BatchHeader(
+        base_offset=0,
+        length=0x1945,
+        leader_epoch=0,
+        magic=2,
+        crc=0xD248A436,
+        attributes=0x0B,
+        last_offset=0x24,
+        base_timestamp=0x018BCFE55478,
+        max_timestamp=0x01A1FBDB438F,
+        producer_id=-1,
+        record_count=0x25,
+    )
+    assert (header.codec, header.is_log_append_time, header.size_in_bytes) == (3, True, 0x1945 + 12)
+    assert [header.is_control, header.is_transactional, header.has_delete_horizon] == [False] * 3
+
+
+def test_each_attribute_bit_has_its_own_meaning() -> None:
+    """Setting one bit changes exactly one property."""
+    names = ["is_log_append_time", "is_transactional", "is_control", "has_delete_horizon"]
+    for bit, name in zip((LOG_APPEND_TIME, TRANSACTIONAL, CONTROL, DELETE_HORIZON), names, strict=True):
+        header = header_of(batch(attributes=bit))
+        assert [n for n in names if getattr(header, n)] == [name]
+        assert header.codec == 0
+    assert [header_of(batch(attributes=codec)).codec for codec in range(5)] == list(range(5))
+
+
+def test_a_segment_of_a_real_broker_is_a_chain_of_batches_with_right_crcs() -> None:
+    """Walking by size ends exactly at the end of the file, and each CRC is as stored."""
+    for path in SEGMENTS:
+        data, position, next_offset = path.read_bytes(), 0, int(path.stem)
+        while position < len(data):
+            header = parse_header(data, position, len(data) - position)
+            assert isinstance(header, BatchHeader)
+            end = position + header.size_in_bytes
+            assert batch_crc(2, data[position + crc_start(2) : end]) == header.crc
+            assert header.base_offset == next_offset
+            next_offset, position = header.last_offset + 1, end
+        assert position == len(data)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_message_of_an_old_magic_has_no_epoch_and_one_record(magic: int) -> None:
+    """Plain messages: one offset, epoch -1, and a timestamp only in magic 1."""
+    data = message(magic, 42, b"value", b"key", timestamp=99)
+    header = header_of(data)
+    assert (header.base_offset, header.last_offset, header.leader_epoch, header.magic) == (42, 42, -1, magic)
+    assert (header.record_count, header.max_timestamp, header.producer_id) == (1, 99 if magic else -1, -1)
+    assert header.size_in_bytes == len(data)
+    assert batch_crc(magic, data[crc_start(magic) :]) == header.crc
+
+
+def test_a_compressed_wrapper_does_not_tell_its_record_count() -> None:
+    """What it wraps is known only after decompression; bits that v2 gives a meaning have none here."""
+    header = header_of(message(1, 9, b"compressed", attributes=0x0A))
+    assert (header.record_count, header.codec, header.is_log_append_time) == (None, 2, True)
+    old = header_of(message(0, 9, b"compressed", attributes=0x7A))
+    assert [old.is_transactional, old.is_control, old.has_delete_horizon, old.is_log_append_time] == [False] * 4
+
+
+def test_the_end_of_a_segment_is_told_apart() -> None:
+    """Nothing left, zeros (any number of them), and a torn batch (cut at any byte)."""
+    assert parse_header(b"", 0, 0) is Trailing.NONE
+    for count in (1, 11, 12, 16, 17, 60, 61, 100):
+        assert parse_header(bytes(count), 0, count) is Trailing.ZEROS
+    for whole in (batch(1), message(0, 1, b"v"), message(1, 1, b"v")):
+        for length in range(8, len(whole)):
+            assert parse_header(whole[:length], 0, length) is Trailing.TORN
+
+
+def test_r04_a_length_of_two_gigabytes_is_a_torn_tail_and_allocates_nothing() -> None:
+    """More than what remains is never taken as a size."""
+    data = bytearray(batch())
+    struct.pack_into(">i", data, 8, 2**31 - 1)
+    assert parse_header(data, 0, len(data)) is Trailing.TORN
+    assert frame_size(data, 0, len(data)) is None
+
+
+@pytest.mark.parametrize("length", [-(2**31), -1, 0, 13, 48])
+def test_r04_a_length_below_an_empty_batch_names_the_position(length: int) -> None:
+    """No batch is that small; the message says where."""
+    data = bytearray(b"....." + batch())
+    struct.pack_into(">i", data, 5 + 8, length)
+    with pytest.raises(CorruptData, match=r"position 1005\b"):
+        parse_header(data, 5, len(data) - 5, file_position=1005)
+
+
+@pytest.mark.parametrize("magic", [3, 127, 128, 255])
+def test_r04_an_unknown_magic_is_corrupt(magic: int) -> None:
+    """Magic 3 may come one day; reading it as 2 would be a guess."""
+    data = bytearray(batch())
+    data[16] = magic
+    with pytest.raises(CorruptData, match="magic"):
+        parse_header(data, 0, len(data))
+
+
+def test_r04_negative_offsets_and_counts_are_corrupt() -> None:
+    """Each of the three fields alone."""
+    for data in (batch(-1), batch(last_offset_delta=-1), batch(count=-1), message(0, -1, b"v"), message(1, -5, b"v")):
+        with pytest.raises(CorruptData, match="position 0"):
+            parse_header(data, 0, len(data))
+
+
+def test_an_empty_batch_is_a_batch() -> None:
+    """Compaction leaves headers without records, and last offsets above the last record."""
+    header = header_of(batch(10, [], last_offset_delta=7))
+    assert (header.record_count, header.last_offset, header.size_in_bytes) == (0, 17, HEADER_SIZE)
+    assert header_of(batch(10, [record(2)], last_offset_delta=7)).last_offset == 17
+
+
+def test_a_buffer_that_ends_inside_the_header_is_the_callers_mistake() -> None:
+    """It is no torn tail: the segment goes on."""
+    data = batch()
+    with pytest.raises(ValueError, match="30 bytes"):
+        parse_header(data[:30], 0, len(data))
+
+
+def test_frame_size_accepts_what_could_be_a_batch() -> None:
+    """From the smallest message up to all that remains."""
+    for size, accepted in ((MINIMUM_SIZE[0] - 1, False), (MINIMUM_SIZE[0], True), (100, True), (101, False)):
+        data = bytearray(100)
+        struct.pack_into(">i", data, 8, size - 12)
+        assert (frame_size(data, 0, 100) == size) is accepted
+    assert frame_size(bytes(11), 0, 11) is None

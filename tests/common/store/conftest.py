@@ -1,0 +1,225 @@
+"""Stores of each kind for one contract suite: a directory, and real servers of S3, Azure and Google."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.common.store.servers import FakeServer
+from tests.conftest import empty_place
+from ts_common.store.contract import ObjectStore
+from ts_common.store.factory import open_store
+from ts_local.azurite import AzuriteServer
+from ts_local.fake_gcs import GcsServer
+from ts_local.hdfs import HdfsServer
+from ts_local.moto import MotoServer
+from ts_local.s3 import S3Server
+
+BUCKET = "contract"
+CLOSED_BUCKET = "closed"
+# A directory that nobody may write to, root included.
+CLOSED_DIRECTORY = "file:///sys/kernel"
+
+KINDS = ("s3", "moto", "gs", "az", "webhdfs", "file")
+
+# Rules of the contract that moto's server does not hold; there these tests would say nothing of the driver.
+MOTO_DOES_NOT = {
+    # It compares no checksum with the body.
+    "test_bytes_of_another_checksum_are_refused",
+    # It looks at the condition first and writes after, with other requests in between.
+    "test_if_absent_of_sixteen_threads_has_one_winner",
+    "test_if_match_of_sixteen_threads_has_one_winner",
+    # It writes the object first and its metadata after.
+    "test_a_reader_never_meets_a_mix_of_content_and_metadata",
+    # It lets everybody do everything.
+    "test_a_place_that_is_closed_to_this_identity_is_access_denied",
+}
+
+# Google's lets everybody do everything; Azure's knows the account's key only (tests/common/store/test_azure.py has
+# another).
+OTHERS_DO_NOT = {"test_a_place_that_is_closed_to_this_identity_is_access_denied"}
+# Many puts one by one take them seconds.
+SLOW_ELSEWHERE = {
+    "test_more_keys_than_a_page_are_listed_and_deleted",
+    "test_a_prefix_is_a_prefix_of_the_key",
+    "test_start_after_leaves_out_what_comes_before",
+    "test_a_part_of_a_key_may_begin_with_a_dot",
+    "test_contents_of_one_size_have_different_etags",
+}
+
+# HDFS takes four or five requests for what others do in one: `make test` holds what it does in its own way.
+QUICK_ON_HDFS = {
+    "test_what_is_put_is_got",
+    "test_if_absent_writes_once",
+    "test_if_absent_of_sixteen_threads_has_one_winner",
+    "test_if_match_of_sixteen_threads_has_one_winner",
+    "test_if_match_over_something_else_is_refused",
+    "test_bytes_of_another_checksum_are_refused",
+    "test_a_reader_that_ends_early_writes_nothing",
+    "test_a_body_is_sent_as_the_allowance_lets_it_go",
+    "test_a_missing_bucket_or_directory_is_an_error_and_is_not_created",
+    "test_a_place_that_is_closed_to_this_identity_is_access_denied",
+}
+
+OpenStore = Callable[[str], ObjectStore]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a driver under test stores things.
+
+    Attributes:
+        location: an empty store.
+        missing: a bucket or directory that does not exist.
+        closed: one that exists, and that the tests' identity may not write to.
+        kind: "s3", "gs", "az", "webhdfs" or "file".
+    """
+
+    location: str
+    missing: str
+    closed: str
+    kind: str
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """The S3 server of this session, with a bucket for the tests' identity and one that it may not use."""
+    directory = tmp_path_factory.mktemp("s3")
+    server = S3Server(directory, directory, restricted_buckets=(BUCKET, "missing*"))
+    server.start()
+    try:
+        server.create_bucket(BUCKET)
+        server.create_bucket(CLOSED_BUCKET)
+        yield server
+    finally:
+        server.kill()
+
+
+@pytest.fixture
+def aws(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    """The server, which the environment names, with the identity that may not create buckets."""
+    _no_configuration_of_this_machine(monkeypatch)
+    for name, value in s3_server.environment(s3_server.restricted).items():
+        monkeypatch.setenv(name, value)
+    return s3_server
+
+
+@pytest.fixture
+def open_s3(aws: S3Server) -> Iterator[OpenStore]:
+    """Opens stores on the server by their URL, and closes them."""
+    del aws
+    with ExitStack() as opened:
+        yield lambda url: opened.enter_context(open_store(url, timeout_seconds=20))
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
+    """A server that answers as it is told, which the environment names."""
+    _no_configuration_of_this_machine(monkeypatch)
+    with FakeServer() as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "who")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        yield server
+
+
+@pytest.fixture
+def moto(moto_server: MotoServer, monkeypatch: pytest.MonkeyPatch) -> MotoServer:
+    """moto's server, which the environment names."""
+    _no_configuration_of_this_machine(monkeypatch)
+    for name, value in moto_server.environment().items():
+        monkeypatch.setenv(name, value)
+    return moto_server
+
+
+@pytest.fixture
+def bucket(moto: MotoServer) -> str:
+    """An empty bucket of moto's."""
+    name = f"bucket-{uuid.uuid4().hex[:12]}"
+    with closing(moto.client()) as client:
+        client.create_bucket(Bucket=name)
+    return name
+
+
+@pytest.fixture
+def google(gcs_server: GcsServer, monkeypatch: pytest.MonkeyPatch) -> GcsServer:
+    """Google's server, which the environment names."""
+    for name, value in gcs_server.environment().items():
+        monkeypatch.setenv(name, value)
+    return gcs_server
+
+
+@pytest.fixture
+def azure(azurite_server: AzuriteServer, monkeypatch: pytest.MonkeyPatch) -> AzuriteServer:
+    """Azure's server, which the environment names."""
+    for name, value in azurite_server.environment().items():
+        monkeypatch.setenv(name, value)
+    return azurite_server
+
+
+@pytest.fixture
+def hdfs(hdfs_server: HdfsServer, monkeypatch: pytest.MonkeyPatch) -> HdfsServer:
+    """HDFS, for a user without rights of his own."""
+    for name, value in hdfs_server.environment().items():
+        monkeypatch.setenv(name, value)
+    return hdfs_server
+
+
+def kinds_of(test: str) -> list[str]:
+    """The stores that a test of the contract is held against."""
+    does_not = {"moto": MOTO_DOES_NOT, "gs": OTHERS_DO_NOT, "az": OTHERS_DO_NOT}
+    return [kind for kind in KINDS if test not in does_not.get(kind, ())]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """The contract is held against each driver, and S3's against two servers."""
+    if "place" in metafunc.fixturenames:
+        name = metafunc.function.__name__
+        slow = {"gs", "az"} if name in SLOW_ELSEWHERE else set()
+        if name not in QUICK_ON_HDFS:
+            slow |= {"webhdfs"}
+        marked = [pytest.param(kind, marks=pytest.mark.full) if kind in slow else kind for kind in kinds_of(name)]
+        metafunc.parametrize("place", marked, indirect=True)
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """A place for each driver."""
+    if request.param == "moto":
+        bucket = request.getfixturevalue("bucket")
+        return Place(f"s3://{bucket}/base", "s3://missing-bucket/base", "", "s3")
+    if request.param == "s3":
+        request.getfixturevalue("aws")
+        return Place(
+            f"s3://{BUCKET}/base/{uuid.uuid4().hex}",
+            f"s3://missing-{uuid.uuid4().hex[:8]}/base",
+            f"s3://{CLOSED_BUCKET}/base",
+            "s3",
+        )
+    if request.param in {"gs", "az", "webhdfs"}:
+        url = empty_place(request.param, request, monkeypatch)
+        outer = url.rpartition("/")[0]
+        missing = f"{outer}/missing" if request.param == "webhdfs" else f"{request.param}://missing-bucket/base"
+        return Place(url, missing, url.replace("/tests/", "/closed/").rpartition("/")[0], request.param)
+    root = tmp_path / "root"
+    root.mkdir()
+    return Place(f"file://{root}", f"file://{tmp_path}/missing", CLOSED_DIRECTORY, "file")
+
+
+@pytest.fixture
+def store(place: Place) -> Iterator[ObjectStore]:
+    """An empty store of each driver."""
+    with open_store(place.location, timeout_seconds=20, threads=16) as opened:
+        yield opened
+
+
+def _no_configuration_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_REGION", "HTTP_PROXY", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")

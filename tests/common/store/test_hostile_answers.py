@@ -1,0 +1,366 @@
+"""What no store answers, and somebody in its place may: each is told as no answer, in bounded time and memory."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from tests.common.store.servers import FakeServer, answer
+from ts_common.errors import CorruptData, OutcomeUnknown, StoreUnavailable
+from ts_common.store.contract import ByteRange, ObjectStore
+from ts_common.store.factory import open_store
+from ts_common.store.gcs.tokens import default_tokens
+from ts_common.store.http.bodies import MOST_BYTES
+from ts_common.store.options import Connection, StorageOptions
+from ts_local.azurite import ACCOUNT, KEY
+
+DATE = "Sun, 22 Nov 2026 02:33:34 GMT"
+FAR = "Sun, 22 Nov 99999999999999999999 02:33:34 GMT"
+SAYS = {"etag": '"0x1"', "x_goog_generation": "1", "last_modified": DATE}
+
+
+@dataclass(frozen=True)
+class Liar:
+    """A store whose server answers as it is told.
+
+    Attributes:
+        store: opened on the server.
+        server: the server.
+        kind: "s3", "gs" or "az".
+    """
+
+    store: ObjectStore
+    server: FakeServer
+    kind: str
+
+    def page(self, *names: str, size: str = "1", etag: str = "1", date: str = DATE, more: str = "") -> bytes:
+        """The service's form of a listing."""
+        match self.kind:
+            case "s3":
+                objects = "".join(
+                    f"<Contents><Key>{name}</Key><LastModified>{date}</LastModified><ETag>{etag}</ETag>"
+                    f"<Size>{size}</Size></Contents>"
+                    for name in names
+                )
+                after = f"<IsTruncated>true</IsTruncated><NextContinuationToken>{more}</NextContinuationToken>"
+                return f"<ListBucketResult>{after if more else ''}{objects}</ListBucketResult>".encode()
+            case "az":
+                blobs = "".join(
+                    f"<Blob><Name>{name}</Name><Properties><Last-Modified>{date}</Last-Modified><Etag>{etag}</Etag>"
+                    f"<Content-Length>{size}</Content-Length></Properties></Blob>"
+                    for name in names
+                )
+                next_marker = f"<NextMarker>{more}</NextMarker>"
+                return f"<EnumerationResults><Blobs>{blobs}</Blobs>{next_marker}</EnumerationResults>".encode()
+            case _:
+                time = "2026-11-22T02:33:34Z" if date == DATE else date
+                items = [{"name": name, "size": size, "generation": etag, "updated": time} for name in names]
+                return json.dumps({"kind": "storage#objects", "items": items, "nextPageToken": more}).encode()
+
+
+@pytest.fixture(params=["s3", "gs", "az"])
+def liar(request: pytest.FixtureRequest, fake: FakeServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Liar]:
+    endpoint = f"BlobEndpoint={fake.endpoint}/{ACCOUNT}"
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", f"AccountName={ACCOUNT};AccountKey={KEY};{endpoint}")
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", fake.endpoint)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with open_store(f"{request.param}://bucket/base", timeout_seconds=5) as store:
+        yield Liar(store, fake, request.param)
+
+
+def test_an_answer_is_read_as_far_as_a_page_goes(liar: Liar) -> None:
+    """One byte more than the largest page is no answer, whatever was asked; the rest of it is not read."""
+    liar.server.answers = [answer("200 OK", liar.page("base/a") + b" " * MOST_BYTES)]
+    with pytest.raises(StoreUnavailable, match=f"more than {MOST_BYTES} bytes"):
+        list(liar.store.list())
+    liar.server.answers = [answer("403 Forbidden", b"x" * (MOST_BYTES + 1), **SAYS)]
+    with pytest.raises(StoreUnavailable, match=f"more than {MOST_BYTES} bytes"):
+        liar.store.get("key")
+    with pytest.raises(OutcomeUnknown, match=f"more than {MOST_BYTES} bytes"):
+        liar.store.put("key", b"x")
+
+
+def test_more_bytes_than_the_range_are_no_answer(liar: Liar) -> None:
+    """The header names the right range, and another number of bytes follows."""
+    liar.server.answers = [answer("206 Partial Content", b"23456", content_range="bytes 2-4/10", **SAYS)]
+    with pytest.raises(StoreUnavailable, match="5 bytes are said to follow"):
+        liar.store.get("key", ByteRange(2, 5))
+
+
+def test_a_key_that_was_not_asked_for_is_no_listing(liar: Liar) -> None:
+    """Cut off at the length of the prefix it would be another key."""
+    liar.server.answers = [answer("200 OK", liar.page("elsewhere/a"))]
+    for prefix in ("", "b/"):
+        with pytest.raises(StoreUnavailable, match="is listed below 'base/"):
+            list(liar.store.list(prefix))
+
+
+def test_keys_in_no_order_are_no_listing(liar: Liar) -> None:
+    """Whoever reads a listing relies on it: a later key in front would be taken for a hole."""
+    liar.server.answers = [answer("200 OK", liar.page("base/b", "base/a"))]
+    with pytest.raises(StoreUnavailable, match="'a' is listed after 'b'"):
+        list(liar.store.list())
+    liar.server.answers = [answer("200 OK", liar.page("base/a", "base/a", "base/b"))]
+    assert [info.key for info in liar.store.list()] == ["a", "b"]
+
+
+def test_pages_that_lead_nowhere_end(liar: Liar) -> None:
+    """Two pages that follow each other for ever, each time under another token."""
+    pages = [answer("200 OK", liar.page(f"base/{name}", more=f"t{at}")) for at, name in enumerate("abab" * 300)]
+    liar.server.answers = [*pages, answer("200 OK", liar.page("base/z"))]
+    with pytest.raises(StoreUnavailable, match="pages in a row name nothing new"):
+        list(liar.store.list_directories())
+
+
+@pytest.mark.parametrize(
+    "said", [{"size": "-5"}, {"size": str(1 << 70)}, {"size": "1e3"}, {"date": FAR}, {"etag": "a\x7fb"}], ids=str
+)
+def test_an_object_that_cannot_be_is_no_listing(liar: Liar, said: dict[str, str]) -> None:
+    """A size below nothing or beyond 2^63, a time beyond all years, an ETag that no header can carry."""
+    liar.server.answers = [answer("200 OK", liar.page("base/a", **said))]
+    with pytest.raises(StoreUnavailable, match=r"[Ll]ist"):
+        list(liar.store.list())
+
+
+@pytest.mark.parametrize("date", [FAR, "Sun, 99 Nov 2026 02:33:34 GMT"])
+def test_a_date_of_an_object_that_cannot_be_is_no_answer(liar: Liar, date: str) -> None:
+    """In the headers of a get, of a head, and of a refusal, where the clock is looked at."""
+    liar.server.answers = [answer("200 OK", b"x", **{**SAYS, "last_modified": date})]
+    with pytest.raises(StoreUnavailable, match="base/key"):
+        liar.store.get("key")
+    with pytest.raises(StoreUnavailable, match="base/key"):
+        liar.store.head("key")
+    liar.server.answers = [answer("500 Oh", b"", date=date)]
+    with pytest.raises(StoreUnavailable):
+        liar.store.head("key")
+
+
+def test_what_grows_or_nests_without_bound_is_no_answer(liar: Liar) -> None:
+    """Entities of XML, of which a few lines stand for gigabytes, and JSON of a hundred thousand levels."""
+    bomb = b'<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">]>' + liar.page("base/&a;")
+    liar.server.answers = [answer("200 OK", b'{"kind":' + b"[" * 100_000 if liar.kind == "gs" else bomb)]
+    told = "nested more than" if liar.kind == "gs" else "document type"
+    with pytest.raises(StoreUnavailable, match=told):
+        list(liar.store.list())
+    liar.server.answers = [answer("400 Bad Request", b"<Error>" + b"<a>" * 5_000 + b"</a>" * 5_000 + b"</Error>")]
+    with pytest.raises(Exception, match="base") as raised:
+        liar.store.head("key")
+    assert type(raised.value).__module__ == "ts_common.errors"
+
+
+@pytest.fixture
+def s3(fake: FakeServer) -> Iterator[ObjectStore]:
+    with open_store("s3://archive/base", timeout_seconds=5) as store:
+        yield store
+
+
+def test_regions_that_send_on_to_each_other_end(s3: ObjectStore, fake: FakeServer) -> None:
+    """The SDK looks for the bucket's region with a request that is sent on too, and so on."""
+    fake.answers = [answer("301 Moved Permanently")]
+    with pytest.raises(StoreUnavailable, match="one redirection after another"):
+        s3.get("key")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<Errors><Error/></Errors>",
+        b"<Error><Code><a>1</a></Code><Message><b/></Message></Error>",
+        b"<ListBucketResult><EncodingType>url</EncodingType><Prefix/></ListBucketResult>",
+        b"<Error>" + b"<a>" * 3_000 + b"</a>" * 3_000 + b"</Error>",
+    ],
+    ids=["an empty error", "elements for texts", "a listing", "many levels"],
+)
+def test_a_refusal_that_the_sdk_cannot_read_is_no_answer(s3: ObjectStore, fake: FakeServer, body: bytes) -> None:
+    """It raises errors of Python's own in places where none is expected."""
+    fake.answers = [answer("500 Internal Server Error", body)]
+    for ask in (lambda: list(s3.list()), lambda: s3.delete(["key"]), lambda: s3.get("key")):
+        with pytest.raises(StoreUnavailable):
+            ask()
+
+
+@pytest.mark.parametrize(
+    "rest",
+    ["<Filter><Tag/></Filter><Expiration><Days>1</Days></Expiration>", f"<Expiration><Date>{FAR}</Date></Expiration>"],
+)
+def test_lifecycle_rules_without_what_they_need_are_no_answer(s3: ObjectStore, fake: FakeServer, rest: str) -> None:
+    """A tag without a key, and a date beyond all years."""
+    rule = f"<Rule><Status>Enabled</Status>{rest}</Rule>"
+    fake.answers = [answer("200 OK", f"<LifecycleConfiguration>{rule}</LifecycleConfiguration>".encode())]
+    with pytest.raises(StoreUnavailable, match="Lifecycle"):
+        s3.lifecycle_rules()
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"name": 5},
+        {"name": "base/\ud800"},
+        {"generation": 7},
+        {"generation": None},
+        {"size": 1},
+        {"size": float("nan")},
+    ],
+    ids=str,
+)
+def test_a_listing_of_googles_with_other_types_is_no_answer(
+    fake: FakeServer, monkeypatch: pytest.MonkeyPatch, item: dict[str, object]
+) -> None:
+    """A number where a name is expected, half of a surrogate pair, no number at all."""
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", fake.endpoint)
+    found = {"name": "base/a", "size": "1", "generation": "1", "updated": "2026-11-22T02:33:34Z", **item}
+    fake.answers = [answer("200 OK", json.dumps({"kind": "storage#objects", "items": [found]}).encode())]
+    with open_store("gs://bucket/base") as store, pytest.raises(StoreUnavailable, match="list"):
+        list(store.list())
+
+
+def status(name: str = "", kind: str = "FILE", **other: object) -> dict[str, object]:
+    """A FileStatus of WebHDFS."""
+    return {"pathSuffix": name, "fileId": 7, "length": 3, "modificationTime": 1, "type": kind, **other}
+
+
+def listing(*entries: dict[str, object], remaining: int = 0) -> bytes:
+    """A DirectoryListing of WebHDFS."""
+    found = {"partialListing": {"FileStatuses": {"FileStatus": list(entries)}}, "remainingEntries": remaining}
+    return answer("200 OK", json.dumps({"DirectoryListing": found}).encode())
+
+
+@pytest.fixture
+def hdfs(fake: FakeServer) -> Iterator[ObjectStore]:
+    with open_store(f"webhdfs://{fake.endpoint.removeprefix('http://')}/root", timeout_seconds=5) as store:
+        yield store
+
+
+ROOT = answer("200 OK", json.dumps({"FileStatus": status(kind="DIRECTORY")}).encode())
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        listing(status("../up")),
+        listing(status("..")),
+        listing(status("")),
+        listing(status("b"), status("a")),
+        listing(status("a"), remaining=1),
+        listing(status("a", length=-1)),
+        listing(status("a", fileId="7")),
+        listing(status("a", modificationTime=float("inf"))),
+        answer("200 OK", b"[" * 100_000),
+    ],
+    ids=["up", "parent", "none", "order", "the same page", "size", "id", "time", "levels"],
+)
+def test_a_directory_of_hdfs_that_cannot_be_is_no_listing(hdfs: ObjectStore, fake: FakeServer, page: bytes) -> None:
+    """Names that lead elsewhere, pages that repeat themselves, numbers that are none."""
+    fake.answers = [ROOT, page]
+    with pytest.raises(StoreUnavailable, match="LISTSTATUS_BATCH"):
+        list(hdfs.list())
+
+
+def test_a_directory_of_hdfs_that_holds_itself_is_no_listing(hdfs: ObjectStore, fake: FakeServer) -> None:
+    """Each answer names one more directory; HDFS has none a thousand deep."""
+    fake.answers = [ROOT, listing(status("a", kind="DIRECTORY"))]
+    with pytest.raises(StoreUnavailable, match="no directory of HDFS is as deep"):
+        list(hdfs.list())
+
+
+@pytest.mark.parametrize("location", ["/root/a", "ftp://host/x", "http://host\u00e9/", "http://[::1"])
+def test_a_data_node_at_no_address_is_no_answer(hdfs: ObjectStore, fake: FakeServer, location: str) -> None:
+    """The NameNode names where the bytes are."""
+    found = answer("200 OK", json.dumps({"FileStatus": status()}).encode())
+    attributes = answer("200 OK", b'{"XAttrs": []}')
+    sent_on = answer("307 Temporary Redirect", location="LOCATION").replace(b"LOCATION", location.encode())
+    fake.answers = [found, attributes, sent_on]
+    with pytest.raises(Exception, match="OPEN") as raised:
+        hdfs.get("a")
+    assert type(raised.value).__module__ == "ts_common.errors"
+
+
+def test_metadata_of_a_directory_that_somebody_wrote_is_corrupt(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Nested without end, of other types, or larger than metadata is."""
+    directory = tmp_path_factory.mktemp("store")
+    with open_store(f"file://{directory}") as store:
+        store.put("a", b"x", metadata={"ts-end": "5"})
+        (sidecar,) = (directory / ".meta").iterdir()
+        for content in (b"[" * 100_000, b'{"ts-end": 5}', b'{"a": "' + b"a" * (1 << 20) + b'"}', b'{"a": "\\ud800"}'):
+            sidecar.write_bytes(content)
+            with pytest.raises(CorruptData, match="metadata"):
+                store.head("a")
+
+
+CREDENTIALS = {"AccessKeyId": "who", "SecretAccessKey": "secret", "Token": "t", "Expiration": "2099-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"5",
+        b'"text"',
+        json.dumps({**CREDENTIALS, "Expiration": 5}).encode(),
+        json.dumps({**CREDENTIALS, "Expiration": "\ud800"}).encode(),
+        json.dumps({**CREDENTIALS, "AccessKeyId": ""}).encode(),
+        json.dumps({**CREDENTIALS, "Expiration": "1999-01-01T00:00:00Z"}).encode(),
+    ],
+    ids=["number", "text", "no date", "no text", "no key", "expired"],
+)
+def test_credentials_of_a_container_that_are_none_are_waited_for(
+    fake: FakeServer, monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    """The SDK takes for granted what it is answered; it may answer again what it should."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{fake.endpoint}/credentials")
+    fake.answers = [answer("200 OK", said)]
+
+    def look() -> None:
+        with open_store("s3://archive/base", timeout_seconds=5) as store:
+            store.head("key")
+
+    with pytest.raises(StoreUnavailable, match=r"credentials|answer") as raised:
+        look()
+    str(raised.value).encode()
+
+
+@pytest.mark.parametrize(
+    "given", ["", "<Credentials/>", "<Credentials><Expiration>yesterday</Expiration></Credentials>", "<a>" * 3_000]
+)
+def test_a_role_without_credentials_is_waited_for(
+    fake: FakeServer, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    """STS says that it gave some."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", fake.endpoint)
+    result = f"<AssumeRoleResult>{given}</AssumeRoleResult>"
+    fake.answers = [answer("200 OK", f"<AssumeRoleResponse>{result}</AssumeRoleResponse>".encode())]
+    options = StorageOptions(Connection(role_arn="arn:aws:iam::123456789012:role/reader"))
+    with open_store("s3://archive/base", options, timeout_seconds=5) as store, pytest.raises(StoreUnavailable):
+        store.head("key")
+
+
+@pytest.mark.parametrize("expires", [1e300, "\ud800", None])
+def test_a_token_of_googles_that_is_none_is_waited_for(
+    fake: FakeServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, expires: object
+) -> None:
+    """Neither a time beyond all years, nor a token that no header can carry."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    account = {
+        "type": "service_account",
+        "client_email": "who@p",
+        "token_uri": fake.endpoint,
+        "private_key": key.decode(),
+    }
+    (tmp_path / "account.json").write_text(json.dumps(account))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "account.json"))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    said = {"access_token": "a\r\nb: c" if expires is None else "a", "expires_in": expires or 3600}
+    fake.answers = [answer("200 OK", json.dumps(said).encode(), content_type="application/json")]
+    token = default_tokens("bucket")
+    with pytest.raises(StoreUnavailable, match="no token"):
+        token()
+    fake.answers = [answer("200 OK", b"x" * (MOST_BYTES + 1))]
+    with pytest.raises(StoreUnavailable, match=r"no token.*more than"):
+        token()

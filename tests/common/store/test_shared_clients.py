@@ -1,0 +1,99 @@
+"""Stores that speak to S3 in the same way share what that costs."""
+
+from contextlib import ExitStack
+
+import botocore.client
+import pytest
+from botocore.loaders import JSONFileLoader
+
+from tests.common.store.servers import FakeServer, answer
+from ts_common.store.contract import ObjectStore
+from ts_common.store.factory import open_store
+from ts_common.store.options import Connection, StorageOptions, Storing
+from ts_common.store.wrappers.bandwidth import Allowance
+
+OK = answer("200 OK", etag='"e"', last_modified="Sat, 21 Nov 2026 04:00:00 GMT")
+
+
+@pytest.fixture
+def clients(monkeypatch: pytest.MonkeyPatch, fake: FakeServer) -> list[str]:
+    """The service of each client of the SDK that is made."""
+    fake.answers = [OK]
+    made: list[str] = []
+    create = botocore.client.ClientCreator.create_client
+
+    def counted(self: botocore.client.ClientCreator, service_name: str, *arguments: object, **named: object) -> object:
+        made.append(service_name)
+        return create(self, service_name, *arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(botocore.client.ClientCreator, "create_client", counted)
+    return made
+
+
+def tagged(number: int, connection: Connection | None = None, allowance: Allowance | None = None) -> ObjectStore:
+    """One of many that store objects each in its own way."""
+    options = StorageOptions(connection or Connection(), Storing(tags=(("team", f"t{number}"),)))
+    return open_store(f"s3://bucket-{number}", options, allowance=allowance or ALLOWANCE)
+
+
+ALLOWANCE = Allowance()
+
+
+def test_however_objects_are_stored_their_stores_share_two_clients(clients: list[str], fake: FakeServer) -> None:
+    """Each still stores in its own way; one that speaks to S3 otherwise has its own."""
+    with ExitStack() as opened:
+        stores = [opened.enter_context(tagged(number)) for number in range(20)]
+        assert clients == ["s3", "s3"]
+        for number, store in enumerate(stores):
+            store.put("a", b"x")
+            assert fake.headers[-1]["x-amz-tagging"] == f"team=t{number}"
+        opened.enter_context(tagged(20, Connection(region="eu-west-9")))
+        assert len(clients) == 4
+        opened.enter_context(tagged(21, allowance=Allowance(1 << 20)))
+        assert len(clients) == 6
+
+
+def test_the_last_store_closes_what_all_shared(clients: list[str]) -> None:
+    """A store that is closed, also twice, takes nothing from the others; after the last one they are opened anew."""
+    first, second = tagged(1), tagged(2)
+    first.close()
+    first.close()
+    second.put("a", b"x")
+    with tagged(3) as third:
+        second.close()
+        third.put("a", b"x")
+    assert len(clients) == 2
+    with tagged(4) as fourth:
+        fourth.put("a", b"x")
+    assert len(clients) == 4
+
+
+def test_what_the_environment_says_counts_at_each_opening(
+    clients: list[str], fake: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if nothing were shared."""
+    with tagged(1):
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "another")
+        with tagged(2) as second:
+            second.put("a", b"x")
+    assert "Credential=another/" in fake.headers[-1]["authorization"]
+    assert len(clients) == 4
+
+
+def test_the_sdks_description_of_s3_is_read_once(fake: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes ten megabytes for each session otherwise, and half of what opening one takes."""
+    fake.answers = [OK]
+    with tagged(1, Connection(region="eu-west-1")):
+        read: list[str] = []
+        load = JSONFileLoader.load_file
+
+        def counted(self: JSONFileLoader, path: str) -> object:
+            found = load(self, path)
+            if found is not None:
+                read.append(path)
+            return found
+
+        monkeypatch.setattr(JSONFileLoader, "load_file", counted)
+        for number in range(2, 5):
+            tagged(number, Connection(region=f"eu-west-{number}")).close()
+    assert [path for path in read if "/s3/" in path or "endpoints" in path] == []

@@ -1,0 +1,195 @@
+"""How objects are stored, as the server itself says it: moto's, which knows all of it, and SeaweedFS for checksums."""
+
+import base64
+import io
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+from awscrt.checksums import crc32c
+
+from tests.common.store.servers import FakeServer, answer
+from ts_common.archive.object_keys import PROBE_NAME, ClusterKeys
+from ts_common.errors import CorruptData, OperatorError
+from ts_common.store.checksums import ChecksumAlgorithm
+from ts_common.store.contract import IfAbsent, ObjectStore
+from ts_common.store.factory import open_store
+from ts_common.store.options import Acl, Encryption, StorageOptions, Storing
+from ts_local.moto import MotoServer
+from ts_local.s3 import S3Server
+
+PARTITION = "prod/t-0/"
+SEGMENT = [f"{PARTITION}{100:020d}{suffix}" for suffix in (".index", ".timeindex", ".txnindex", ".log")]
+VARIANT = f"{PARTITION}{100:020d}.e7.1a2b3c4d.log"
+SMALL = [
+    f"{PARTITION}offset.wm",
+    f"{PARTITION}log.start",
+    f"{PARTITION}gaps/5-9.json",
+    f"{PARTITION}segment-metadata/{100:020d}.json",
+    ClusterKeys("prod").incarnations("t"),
+]
+EVERY_KIND = [*SEGMENT, VARIANT, *SMALL]
+
+
+@pytest.fixture
+def server(moto: MotoServer) -> Iterator[Any]:
+    """A client of moto's S3, to ask what stands there."""
+    with closing(moto.client()) as client:
+        yield client
+
+
+def stored(bucket: str, storing: Storing) -> ObjectStore:
+    return open_store(f"s3://{bucket}/base", StorageOptions(storing=storing))
+
+
+def put_every_kind(bucket: str, storing: Storing) -> None:
+    with stored(bucket, storing) as store:
+        for key in EVERY_KIND:
+            store.put(key, io.BytesIO(key.encode()), size=len(key), metadata={"n": "1"}, condition=IfAbsent())
+
+
+@pytest.mark.parametrize("key_is_named", [True, False])
+def test_every_object_is_encrypted_as_asked(bucket: str, moto: MotoServer, server: Any, key_is_named: bool) -> None:
+    """SSE-KMS, with the key that was named or the account's, and its bucket key."""
+    with closing(moto.client("kms")) as kms:
+        key_id = kms.create_key()["KeyMetadata"]["KeyId"] if key_is_named else None
+    put_every_kind(
+        bucket, Storing(server_side_encryption=Encryption.SSE_KMS, kms_key_id=key_id, bucket_key_enabled=True)
+    )
+    for key in EVERY_KIND:
+        head = server.head_object(Bucket=bucket, Key=f"base/{key}")
+        assert (head["ServerSideEncryption"], head["BucketKeyEnabled"]) == ("aws:kms", True), key
+        assert head.get("SSEKMSKeyId") == key_id, key
+
+
+def test_every_object_is_encrypted_twice_as_asked(bucket: str, server: Any) -> None:
+    """DSSE-KMS, which knows no bucket key; of its key moto says nothing."""
+    put_every_kind(bucket, Storing(server_side_encryption=Encryption.DSSE_KMS))
+    for key in EVERY_KIND:
+        assert server.head_object(Bucket=bucket, Key=f"base/{key}")["ServerSideEncryption"] == "aws:kms:dsse", key
+
+
+def test_every_object_is_encrypted_by_the_servers_own_key(bucket: str, server: Any) -> None:
+    """SSE-S3."""
+    put_every_kind(bucket, Storing(server_side_encryption=Encryption.SSE_S3))
+    for key in EVERY_KIND:
+        assert server.head_object(Bucket=bucket, Key=f"base/{key}")["ServerSideEncryption"] == "AES256", key
+
+
+def test_the_storage_class_is_for_the_objects_of_segments_alone(bucket: str, server: Any) -> None:
+    """What is small and read at each query stays where it is cheap to read; the probe is stored as segments are."""
+    put_every_kind(bucket, Storing(storage_class="STANDARD_IA"))
+    with stored(bucket, Storing(storage_class="STANDARD_IA")) as store:
+        store.put(PROBE_NAME, b"probe")
+    for key in (*SEGMENT, VARIANT, PROBE_NAME):
+        assert server.head_object(Bucket=bucket, Key=f"base/{key}")["StorageClass"] == "STANDARD_IA", key
+    for key in SMALL:
+        assert "StorageClass" not in server.head_object(Bucket=bucket, Key=f"base/{key}"), key
+
+
+def test_every_object_bears_the_tags(bucket: str, server: Any) -> None:
+    """Names and values as they were written, with what a URL would have to escape."""
+    tags = (("cost center", "a+b = c/d"), ("team", "data@example.com"))
+    put_every_kind(bucket, Storing(tags=tags))
+    for key in EVERY_KIND:
+        found = server.get_object_tagging(Bucket=bucket, Key=f"base/{key}")["TagSet"]
+        assert tuple(sorted((tag["Key"], tag["Value"]) for tag in found)) == tags, key
+
+
+def test_every_object_has_the_acl(bucket: str, server: Any) -> None:
+    """A canned one: here everybody is granted to read, which no bucket grants by itself."""
+    everybody = "http://acs.amazonaws.com/groups/global/AllUsers"
+
+    def readers(key: str) -> set[str]:
+        grants = server.get_object_acl(Bucket=bucket, Key=f"base/{key}")["Grants"]
+        return {grant["Grantee"].get("URI", "") for grant in grants if grant["Permission"] == "READ"}
+
+    put_every_kind(bucket, Storing(acl=Acl.PUBLIC_READ))
+    assert all(everybody in readers(key) for key in EVERY_KIND)
+    with stored(bucket, Storing()) as store:
+        store.put("plain", b"x")
+    assert everybody not in readers("plain")
+
+
+@pytest.fixture
+def fake_answer() -> bytes:
+    return answer("200 OK", etag='"e"')
+
+
+def test_a_store_that_ignores_encryption_is_refused(fake: FakeServer, fake_answer: bytes) -> None:
+    """S3 says in its answer how it encrypted; a store that says nothing did nothing."""
+    fake.answers = [fake_answer]
+    ignored = pytest.raises(OperatorError, match=r"server.side.encryption=AES256 .* the store answers nothing of it")
+    with stored("archive", Storing(server_side_encryption=Encryption.SSE_S3)) as store, ignored:
+        store.put("a", b"x")
+    with stored("archive", Storing()) as store:
+        store.put("a", b"x")
+
+
+# The published check values of the algorithms: of b"123456789".
+CHECK_VALUES = {
+    ChecksumAlgorithm.CRC32C: "e3069283",
+    ChecksumAlgorithm.CRC32: "cbf43926",
+    ChecksumAlgorithm.CRC64NVME: "ae8b14860a799888",
+    ChecksumAlgorithm.SHA1: "f7c3bc1d808e04732adf679965ccc34ca7ae3441",
+    ChecksumAlgorithm.SHA256: "15e2b0d3c33891ebb0f1ef609ec419420c20e320ce94c65fbc8c3312448eb225",
+}
+
+
+@pytest.mark.parametrize("algorithm", ChecksumAlgorithm)
+def test_a_put_carries_the_checksum_that_was_asked_for(
+    fake: FakeServer, fake_answer: bytes, algorithm: ChecksumAlgorithm
+) -> None:
+    """One, of the body's first `size` bytes, whether it is a reader or bytes, and whether its CRC-32C is known."""
+    fake.answers = [fake_answer]
+    with stored("archive", Storing(checksum_algorithm=algorithm)) as store:
+        for known in (None, crc32c(b"123456789")):
+            store.put("a", io.BytesIO(b"123456789 and more"), size=9, crc32c=known)
+            store.put("a", b"123456789", crc32c=known)
+    for headers in fake.headers:
+        sent = {name: value for name, value in headers.items() if name.startswith("x-amz-checksum-")}
+        expected = base64.b64encode(bytes.fromhex(CHECK_VALUES[algorithm])).decode()
+        assert sent == {f"x-amz-checksum-{algorithm.lower()}": expected}
+    assert len(fake.headers) == 4
+
+
+@pytest.mark.parametrize("algorithm", ChecksumAlgorithm)
+def test_a_body_that_changed_since_its_scan_is_refused(aws: S3Server, algorithm: ChecksumAlgorithm) -> None:
+    """Whichever checksum goes with it: the CRC-32C of the scan is held against what is sent. Nothing is written."""
+    del aws
+    with open_store(
+        f"s3://contract/{uuid.uuid4().hex}", StorageOptions(storing=Storing(checksum_algorithm=algorithm))
+    ) as store:
+        content = b"0123456789" * 50_000
+        for body in (content, io.BytesIO(content)):
+            with pytest.raises(CorruptData):
+                store.put("a", body, size=len(content), crc32c=crc32c(content) ^ 1)
+        assert list(store.list()) == []
+        store.put("a", io.BytesIO(content), size=len(content), crc32c=crc32c(content))
+        assert store.get("a")[0] == content
+
+
+class Changing(io.BytesIO):
+    """A body that is another one when it is read a second time."""
+
+    seeks = 0
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        self.seeks += 1
+        if self.seeks > 1:
+            self.getbuffer()[-1:] = b"!"
+        return super().seek(offset, whence)
+
+
+@pytest.mark.parametrize("algorithm", ChecksumAlgorithm)
+def test_the_store_compares_each_checksum_with_what_arrives(aws: S3Server, algorithm: ChecksumAlgorithm) -> None:
+    """SeaweedFS: a body that changes between the checksum and the sending is refused, and nothing is written."""
+    del aws
+    with open_store(
+        f"s3://contract/{uuid.uuid4().hex}", StorageOptions(storing=Storing(checksum_algorithm=algorithm))
+    ) as store:
+        with pytest.raises(CorruptData):
+            store.put("a", Changing(b"0123456789"), size=10)
+        assert list(store.list()) == []

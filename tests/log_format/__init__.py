@@ -1,1 +1,0 @@
-"""The log format: golden segments of a real broker, an independent encoder, and damage of every kind."""

@@ -1,0 +1,27 @@
+"""`tsctl verify` on gap records that say nothing."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.spark.archives import Archive
+from tests.tsctl.verify.test_verify import READING, only, put, verify
+from tsctl.verify.findings import Severity
+from tsctl.verify.segment_check import Depth
+
+
+@READING
+@pytest.mark.parametrize("content", [b"", b"{", json.dumps({"from": 100, "to": 200}).encode()])
+def test_a_gap_record_that_cannot_be_read_is_damage(tmp_path: Path, depth: Depth, content: bytes) -> None:
+    """Nobody can say any more why the range is missing, so it is no information."""
+    archive = Archive(tmp_path / "store", entropy_bits=3)
+    put(archive, 0, 100)
+    put(archive, 200, 300)
+    archive.commit("t", 300, highest_base=200)
+    key = archive.partition("t").gap(100, 200)
+    archive.store.put(key, content)
+    found = only(verify(archive, depth))
+    assert (found.kind.code, found.start, found.end, found.key) == ("gap-record-damaged", 100, 200, key)
+    assert found.severity is Severity.DAMAGED
+    assert "not a gap record" in found.detail

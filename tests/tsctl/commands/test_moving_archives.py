@@ -1,0 +1,118 @@
+"""`verify` while the archive moves under it, and of objects that this identity may not read."""
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from tests.spark.archives import Archive, batches
+from ts_common.archive.commit import encode_log_start
+from ts_common.archive.object_keys import SegmentName
+from ts_common.errors import AccessDenied
+from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectStream
+from ts_common.store.wrappers.wrapped import WrappedStore
+from tsctl.verify.segment_check import Depth
+from tsctl.verify.verifier import Scope, Verified, Verifier
+
+READING = pytest.mark.parametrize("depth", [Depth.HEADERS, Depth.FULL])
+
+
+class Watched(WrappedStore):
+    """A store that tells of each HEAD, and of each object that is read whole, before it answers."""
+
+    def __init__(
+        self, inner: ObjectStore, before: Callable[[str], None], before_get: Callable[[str], None] = lambda _: None
+    ) -> None:
+        super().__init__(inner, threads=1)
+        self._before = before
+        self._before_get = before_get
+
+    def head(self, key: str) -> ObjectInfo:
+        """As the inner store."""
+        self._before(key)
+        return self._inner.head(key)
+
+    def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
+        """As the inner store."""
+        if byte_range is None:
+            self._before_get(key)
+        return self._inner.open(key, byte_range)
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    """`[0,100) [100,200) [200,300)`."""
+    made = Archive(tmp_path / "store")
+    for base in (0, 100, 200):
+        made.put_segment("t", base, batches((base, base + 100)), index=b"", timeindex=b"")
+    made.commit("t", 300, highest_base=200)
+    return made
+
+
+def verify(archive: Archive, depth: Depth, *before: Callable[[str], None]) -> Verified:
+    scope = Scope(depth, in_flight_seconds=0, requests=1)
+    store = Watched(archive.store, *before)
+    verifier = Verifier(store, archive.keys, scope, clock=lambda: time.time() + 60)
+    verifier.find()
+    return verifier.run()
+
+
+@READING
+def test_what_retention_takes_meanwhile_is_no_damage(archive: Archive, depth: Depth) -> None:
+    """`log.start` moves first, so whoever misses an object can tell."""
+    keys = archive.partition("t")
+
+    def collect(_: str) -> None:
+        archive.store.put(keys.log_start, encode_log_start(100))
+        archive.store.delete(keys.segment(SegmentName(0), suffix) for suffix in (".log", ".index", ".timeindex"))
+
+    assert verify(archive, depth, collect).all_findings == []
+
+
+@READING
+def test_what_somebody_else_takes_meanwhile_is_named(archive: Archive, depth: Depth) -> None:
+    """Above the log's start nothing goes by itself."""
+    keys = archive.partition("t")
+    archive.store.put(keys.log_start, encode_log_start(50))
+    found = verify(archive, depth, lambda key: archive.store.delete([key] if "0100" in key else []))
+    assert [(each.kind.code, each.start) for each in found.all_findings] == [("unreadable", 100)]
+
+
+@READING
+def test_what_an_agent_ships_meanwhile_is_no_finding(archive: Archive, depth: Depth) -> None:
+    """The snapshot is of one moment: commit first, then the listing."""
+
+    def ship(_: str) -> None:
+        archive.put_segment("t", 300, batches((300, 400)), index=b"", timeindex=b"")
+        archive.commit("t", 400, highest_base=300)
+
+    assert verify(archive, depth, ship).all_findings == []
+
+
+@READING
+def test_an_object_that_may_not_be_read_is_a_finding(archive: Archive, depth: Depth) -> None:
+    """As one in cold storage, or under another key; the others are looked at all the same."""
+
+    def refuse(key: str) -> None:
+        if "0100" in key:
+            raise AccessDenied(f"{key}: the store refuses this identity")
+
+    found = verify(archive, depth, refuse)
+    assert [(each.kind.code, each.start) for each in found.all_findings] == [("unreadable", 100)]
+    assert found.coverages[0].segments == 3
+
+
+@READING
+def test_an_identity_that_may_read_nothing_any_more_ends_it(archive: Archive, depth: Depth) -> None:
+    """Credentials that expire on the way are no damage of a hundred thousand segments."""
+    asked: list[str] = []
+
+    def expire(key: str) -> None:
+        asked.append(key)
+        if any(each.endswith(".log") for each in asked):
+            raise AccessDenied("expired")
+
+    with pytest.raises(AccessDenied, match="expired"):
+        verify(archive, depth, expire, expire)

@@ -1,0 +1,192 @@
+"""The report, opened in a real browser: what it draws, and that nothing from outside is more than text to it."""
+
+import json
+import re
+import time
+from dataclasses import replace
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser import open_page, without_scripts
+from tsctl.report.render import render
+from tsctl.verify.coverage import Coverage
+from tsctl.verify.findings import FOREIGN_OBJECT, GAP, HOLE, SEGMENT_DAMAGED, Finding
+
+DAY = 86_400_000
+BEGAN = 1_700_000_000_000
+
+
+def coverage(topic: str, partition: int, *, holes: int = 0) -> Coverage:
+    """A thousand offsets in ten days, a gap at 500, a dead tail at 700, and so many holes at 100, 120, ..."""
+    where = f"{topic}-{partition}"
+    lost = tuple((100 + 20 * number, 110 + 20 * number) for number in range(holes))
+    edges = [0, *(edge for hole in lost for edge in hole), 500, 510, 1000]
+    findings = (
+        *(Finding(HOLE, where, "10 offsets", f"prod/{where}/", start, end) for start, end in lost),
+        Finding(GAP, where, "retention took it", f"prod/{where}/gaps/500-510.json", 500, 510),
+    )
+    return Coverage(
+        where,
+        topic,
+        partition,
+        f"prod/{where}/",
+        0,
+        1000,
+        segments=10,
+        bytes=10_000,
+        held=tuple(zip(edges[::2], edges[1::2], strict=True)),
+        holes=lost,
+        gaps=((500, 510),),
+        dead=((700, 720),),
+        bytes_by_day={f"2023-11-{14 + day}": 1000 for day in range(10)},
+        times=tuple((100 * day + 100, BEGAN + day * DAY) for day in range(10)),
+        findings=findings,
+    )
+
+
+def page_of(tmp_path: Path, coverages: list[Coverage], findings: list[Finding] | None = None) -> Path:
+    page = tmp_path / "report.html"
+    found = [finding for row in coverages for finding in row.findings] if findings is None else findings
+    page.write_text(render("Archive of prod", coverages, found, {"cluster": "prod"}, time.time()))
+    return page
+
+
+def test_the_browser_draws_holes_gaps_and_dead_tails(tmp_path: Path) -> None:
+    """Bars of each kind and colour in the map of the first topic, marks at holes, and rows of findings."""
+    page = page_of(tmp_path, [coverage("orders", 0, holes=3), coverage("orders", 1)])
+    document = without_scripts(open_page(page, tmp_path))
+    offsets, times = (part_of(document, f"{kind}-0") for kind in ("offsets", "times"))
+    for chart in (offsets, times):
+        assert bars(chart, "rgb(208, 0, 0)") == 3
+        assert bars(chart, "rgb(224, 160, 48)") == 2
+        assert bars(chart, "rgb(138, 138, 138)") == 2
+        assert len(re.findall(r'<path class="point"[^>]*transform="translate', chart)) == 3
+    assert "orders-0" in offsets
+    assert "orders-1" in offsets
+    assert document.count('data-code="hole"') == 3
+    assert document.count('data-code="gap"') == 2
+    assert 'class="verdict data-loss"' in document
+    assert "30 offsets in holes, 20 in recorded gaps" in document
+    assert "<svg" in part_of(document, "growth")
+    assert "<svg" in part_of(document, "sizes")
+
+
+def test_an_archive_of_one_day_has_an_axis_of_days(tmp_path: Path) -> None:
+    """Not of milliseconds; and the day's bar has a width."""
+    row = replace(coverage("orders", 0), bytes_by_day={"2023-11-14": 10_000})
+    chart = part_of(without_scripts(open_page(page_of(tmp_path, [row]), tmp_path)), "growth")
+    labels = re.findall(r'class="xtick"><text[^>]*>([^<]*)<', chart)
+    assert "2023-11-14" in labels
+    assert all(re.fullmatch(r"2023-11-1[345]", label) for label in labels)
+    (bar,) = re.findall(r'<g class="point"><path d="M([0-9.]+),[0-9.]+V[0-9.]+H([0-9.]+)V', chart)
+    assert float(bar[1]) - float(bar[0]) > 100
+
+
+def test_the_buttons_of_a_chart_stand_above_it(tmp_path: Path) -> None:
+    """They would lie over the first bar."""
+    seen = measured(page_of(tmp_path, [coverage("orders", 0)]), tmp_path, 1280)
+    assert seen["buttonsBelow"] == []
+
+
+def test_what_is_damaged_is_marked_in_the_map(tmp_path: Path) -> None:
+    """A damaged segment is in the store, so that its bar is green as any other."""
+    row = coverage("orders", 0)
+    found = (Finding(SEGMENT_DAMAGED, "orders-0", "a CRC", "key", 400), Finding(SEGMENT_DAMAGED, "orders-0", "b", "k"))
+    page = page_of(tmp_path, [replace(row, findings=found)])
+    document = without_scripts(open_page(page, tmp_path))
+    for kind in ("offsets", "times"):
+        chart = part_of(document, f"{kind}-0")
+        assert len(re.findall(r'<path class="point"[^>]*fill: rgb\(180, 80, 15\)', chart)) == 2
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_findings_can_be_read_at_any_width(tmp_path: Path, width: int) -> None:
+    """Nothing of the page stands out to the side, no text is squeezed, and a long list has a visible end."""
+    seen = measured(page_of(tmp_path, [coverage("orders", number, holes=9) for number in range(3)]), tmp_path, width)
+    assert seen["scrollWidth"] <= width
+    assert min(seen["found"]) >= 200
+    assert seen["scrolls"]
+    assert seen["border"] == "1px"
+
+
+def measured(page: Path, directory: Path, width: int) -> dict[str, Any]:
+    """What the page's own elements measure in a window of this width."""
+    script = """
+const cells = [...document.querySelectorAll("#findings-table tbody td:nth-child(4)")];
+const box = document.querySelector(".tall"), style = getComputedStyle(box);
+const below = [...document.querySelectorAll(".js-plotly-plot")].filter(one => {
+  const bar = one.querySelector(".modebar"), plot = one.querySelector(".plot");
+  const top = one.getBoundingClientRect().top + one._fullLayout._size.t;
+  return bar && plot && bar.getBoundingClientRect().bottom > top + 1;
+});
+document.title = JSON.stringify({scrollWidth: document.documentElement.scrollWidth,
+  found: cells.map(one => one.getBoundingClientRect().width), scrolls: box.scrollHeight > box.clientHeight,
+  border: style.borderTopWidth, buttonsBelow: below.map(one => one.id)});
+"""
+    text = page.read_text()
+    (directory / "measured.html").write_text(text.replace("</body>", f"<script>{script}</script></body>"))
+    frame = directory / "frame.html"
+    frame.write_text(
+        f'<iframe id=page width={width} height=2000 style="border:0" src="measured.html"></iframe><script>'
+        'document.getElementById("page").addEventListener("load", function () {'
+        "document.title = this.contentDocument.title; });</script>"
+    )
+    found = re.search("<title>(.*?)</title>", open_page(frame, directory, "--allow-file-access-from-files"))
+    assert found
+    result: dict[str, Any] = json.loads(unescape(found[1]))
+    return result
+
+
+def test_the_topic_in_most_trouble_stands_open(tmp_path: Path) -> None:
+    """Before those that nothing is missing of, whatever their names."""
+    page = page_of(tmp_path, [coverage("a", 0), coverage("b", 0), coverage("lost", 0, holes=1)])
+    names = re.findall('data-name="([a-z]*)"( open)?', page.read_text())
+    assert names == [("lost", " open"), ("a", ""), ("b", "")]
+
+
+def test_names_from_outside_are_text(tmp_path: Path) -> None:
+    """A key may hold anything that an object's name may: no script runs, no element comes of it, no script ends."""
+    evil = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">&amp;{0}"
+    row = coverage("orders", 0)
+    found = [Finding(FOREIGN_OBJECT, evil, evil, evil)]
+    page = page_of(tmp_path, [row, coverage("</script><b>x", 0)], found)
+    document = open_page(page, tmp_path)
+    assert "<title>Archive of prod</title>" in document
+    shown = without_scripts(document)
+    assert "<img src" not in shown
+    assert "<b>x" not in shown
+    assert unescape(shown).count(evil) == 3
+    assert "<svg" in part_of(shown, "growth")  # the script after it still runs
+
+
+def test_the_file_needs_no_network(tmp_path: Path) -> None:
+    """Nothing in it is fetched from elsewhere, and its own policy forbids it."""
+    text = page_of(tmp_path, [coverage("orders", 0)]).read_text()
+    head = text[: text.index("<body>")]
+    assert "default-src 'none'" in head
+    assert re.findall(r"<(?:script|link|img)[^>]*\s(?:src|href)=", text) == []
+
+
+@pytest.mark.parametrize("partitions", [100, pytest.param(600, marks=pytest.mark.full)])
+def test_many_partitions_stay_usable(tmp_path: Path, partitions: int) -> None:
+    """Only the first topic is drawn at once; the rest waits until it is opened."""
+    rows = [coverage(f"topic-{number // 10:03d}", number % 10, holes=2) for number in range(partitions)]
+    document = without_scripts(open_page(page_of(tmp_path, rows), tmp_path))
+    assert document.count('<details class="topic"') == partitions // 10
+    assert document.count('data-drawn="1"') == 4  # with growth and sizes
+    assert bars(part_of(document, "offsets-0"), "rgb(208, 0, 0)") == 20
+
+
+def part_of(document: str, identity: str) -> str:
+    """The chart of that id, up to the next one."""
+    begin = document.index(f'id="{identity}"')
+    end = re.compile(r'<div class="chart|<div class="wide|<script').search(document, begin)
+    return document[begin : end.start() if end else None]
+
+
+def bars(chart: str, colour: str) -> int:
+    """How many bars of a colour are drawn."""
+    return len(re.findall(rf'<g class="point"><path[^>]*fill: {re.escape(colour)}', chart))

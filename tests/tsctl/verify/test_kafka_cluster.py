@@ -1,0 +1,29 @@
+"""What a topic's settings say of how long its records are there to be shipped."""
+
+import pytest
+
+from tsctl.verify.kafka_cluster import Keeping, keeping_of
+
+DELETED = {"cleanup.policy": "delete", "retention.ms": "1000", "local.retention.ms": "-2"}
+TIERED = {**DELETED, "remote.storage.enable": "true", "local.retention.ms": "10"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "keeping"),
+    [
+        (DELETED, Keeping(1000, compacts=False)),
+        ({**DELETED, "retention.ms": "-1"}, Keeping(None, compacts=False)),
+        ({**DELETED, "cleanup.policy": "compact"}, Keeping(None, compacts=True)),
+        ({**DELETED, "cleanup.policy": "compact,delete"}, Keeping(1000, compacts=True)),
+        ({**DELETED, "local.retention.ms": "10"}, Keeping(1000, compacts=False)),
+        (TIERED, Keeping(10, compacts=False)),
+        ({**TIERED, "local.retention.ms": "-2"}, Keeping(1000, compacts=False)),
+        ({**TIERED, "local.retention.ms": "-1"}, Keeping(None, compacts=False)),
+        ({**TIERED, "remote.log.copy.disable": "true"}, Keeping(1000, compacts=False)),
+    ],
+)
+def test_records_are_kept_as_long_as_the_brokers_own_disks_hold_them(
+    settings: dict[str, str], keeping: Keeping
+) -> None:
+    """Kafka's remote tier holds what no agent can ship, so the local settings count there, -2 meaning the whole."""
+    assert keeping_of(settings) == keeping

@@ -1,0 +1,348 @@
+"""`verify` on archives that are put together by hand: each kind of damage is named, and nothing else."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.common.log_format.build import batch, record
+from tests.spark.archives import CLUSTER, Archive, batches, steps
+from ts_common.archive.gap_records import Gap
+from ts_common.archive.metadata_cache import ChapterEntry, encode_chapter
+from ts_common.archive.object_keys import ClusterKeys, SegmentName
+from ts_common.archive.segment_metadata import decode_metadata
+from ts_common.model import TopicPartition
+from tsctl.verify.findings import Finding, Severity
+from tsctl.verify.segment_check import Depth
+from tsctl.verify.verifier import Scope, Verified, Verifier
+
+ALL_DEPTHS = pytest.mark.parametrize("depth", list(Depth))
+READING = pytest.mark.parametrize("depth", [Depth.HEADERS, Depth.FULL])
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    """Three segments of topic `t`, `[0,100) [100,200) [200,300)`, all committed."""
+    made = Archive(tmp_path / "store", entropy_bits=3)
+    for base in (0, 100, 200):
+        put(made, base, base + 100)
+    made.commit("t", 300, highest_base=200)
+    return made
+
+
+def put(archive: Archive, start: int, end: int, *, epoch: int = 0, topic: str = "t", variant: bool = False) -> None:
+    log = batches(*steps(start, end), epoch=epoch)
+    archive.put_segment(topic, start, log, index=b"", timeindex=b"", variant=variant)
+
+
+def verify(
+    archive: Archive, depth: Depth, *, in_flight_seconds: float = 0, keys: ClusterKeys | None = None
+) -> Verified:
+    scope = Scope(depth, in_flight_seconds=in_flight_seconds)
+    verifier = Verifier(archive.store, keys or archive.keys, scope, clock=lambda: time.time() + 60)
+    verifier.find()
+    return verifier.run()
+
+
+def codes(found: Verified) -> list[str]:
+    return sorted(finding.kind.code for finding in found.all_findings)
+
+
+def only(found: Verified) -> Finding:
+    assert len(found.all_findings) == 1, [(f.kind.code, f.detail) for f in found.all_findings]
+    return found.all_findings[0]
+
+
+def remove(archive: Archive, name: str) -> str:
+    key = archive.partition("t").prefix + name
+    archive.store.delete([key])
+    return key
+
+
+def key_of(base: int, suffix: str = ".log") -> str:
+    return SegmentName(base).stem + suffix
+
+
+@ALL_DEPTHS
+def test_an_archive_without_fault_has_no_finding(archive: Archive, depth: Depth) -> None:
+    """Its coverage is what was committed."""
+    found = verify(archive, depth)
+    assert found.all_findings == []
+    (coverage,) = found.coverages
+    assert (coverage.where, coverage.start, coverage.end, coverage.segments) == ("t-0", 0, 300, 3)
+    assert coverage.held == ((0, 300),)
+
+
+@READING
+def test_a_missing_segment_is_a_hole(archive: Archive, depth: Depth) -> None:
+    """Named with its offsets, as data loss; its indexes lie there without a log."""
+    remove(archive, key_of(100))
+    found = verify(archive, depth)
+    assert codes(found) == ["hole", "orphan-index"]
+    hole = next(finding for finding in found.all_findings if finding.kind.code == "hole")
+    assert (hole.where, hole.start, hole.end, hole.severity) == ("t-0", 100, 200, Severity.DATA_LOSS)
+    (coverage,) = found.coverages
+    assert (coverage.held, coverage.holes) == (((0, 100), (200, 300)), ((100, 200),))
+
+
+def test_a_chapter_tells_a_hole_at_the_depth_of_the_listing(archive: Archive) -> None:
+    """Where a chapter says how far a segment reaches, no other request is needed to see that one behind it is gone."""
+    keys = archive.partition("t")
+    entries = []
+    for info in archive.store.list(keys.prefix):
+        if info.key.endswith(".log"):
+            metadata = decode_metadata(archive.store.head(info.key).metadata, info.key)
+            name = SegmentName.parse(info.key.removeprefix(keys.prefix))
+            assert name is not None
+            entries.append(ChapterEntry(name[0], info.size, info.etag, metadata))
+    archive.store.put(keys.chapter(0), encode_chapter(keys, entries))
+    assert codes(verify(archive, Depth.LISTING)) == []
+    for suffix in (".index", ".timeindex", ".log"):
+        remove(archive, key_of(100, suffix))
+    hole = only(verify(archive, Depth.LISTING))
+    assert (hole.kind.code, hole.start, hole.end) == ("hole", 100, 200)
+
+
+@ALL_DEPTHS
+def test_a_recorded_gap_is_no_hole(archive: Archive, depth: Depth) -> None:
+    """It is information, with the reason that its record gives."""
+    keys = archive.partition("t")
+    put(archive, 350, 400)
+    archive.store.put(keys.gap(300, 350), Gap(300, 350, "retention took it", 1, 1).encode())
+    archive.commit("t", 400, highest_base=350)
+    if depth is Depth.LISTING:  # which takes each segment to reach to the next
+        assert verify(archive, depth).all_findings == []
+        return
+    gap = only(verify(archive, depth))
+    assert (gap.kind.code, gap.start, gap.end, gap.severity) == ("gap", 300, 350, Severity.INFORMATION)
+    assert "retention took it" in gap.detail
+    assert gap.key == keys.gap(300, 350)
+
+
+@READING
+def test_an_overlap_is_told_and_harmless(archive: Archive, depth: Depth) -> None:
+    """Two leaders rolled at different offsets."""
+    put(archive, 250, 320)
+    archive.commit("t", 320, highest_base=250)
+    overlap = only(verify(archive, depth))
+    assert (overlap.kind.code, overlap.start, overlap.end) == ("overlap", 250, 300)
+    assert overlap.severity is Severity.INFORMATION
+
+
+def test_copies_that_disagree_are_found_by_reading_both(archive: Archive) -> None:
+    """At one offset both copies live, and hold another value."""
+    log = batches((250, 260)) + batches((260, 270), value=b"other") + batches((270, 320))
+    archive.put_segment("t", 250, log, index=b"", timeindex=b"")
+    archive.commit("t", 320, highest_base=250)
+    found = verify(archive, Depth.FULL)
+    assert codes(found) == ["overlap", "overlap-differs"]
+    differs = next(finding for finding in found.all_findings if finding.kind.code == "overlap-differs")
+    assert (differs.start, differs.severity) == (260, Severity.DAMAGED)
+
+
+@READING
+def test_a_dead_tail_is_told_and_harmless(archive: Archive, depth: Depth) -> None:
+    """What an unclean election killed: offsets 250 to 300 of the old leader."""
+    put(archive, 250, 320, epoch=1)
+    archive.commit("t", 320, highest_base=250, epochs=((0, 0), (1, 250)))
+    dead = only(verify(archive, depth))
+    assert (dead.kind.code, dead.start, dead.end, dead.severity) == ("dead-tail", 250, 300, Severity.INFORMATION)
+    assert dead.key == archive.partition("t").segment(SegmentName(200))
+
+
+@ALL_DEPTHS
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_a_missing_index_is_named(archive: Archive, depth: Depth, suffix: str) -> None:
+    """By its own key."""
+    key = remove(archive, key_of(100, suffix))
+    missing = only(verify(archive, depth))
+    assert (missing.kind.code, missing.key, missing.severity) == ("index-missing", key, Severity.DAMAGED)
+
+
+@READING
+def test_a_missing_transaction_index_is_named_where_metadata_binds_one(archive: Archive, depth: Depth) -> None:
+    """A segment that never had one is fine."""
+    archive.put_segment("t", 300, batches((300, 310)), index=b"", timeindex=b"", txnindex=b"\0" * 34)
+    archive.commit("t", 310, highest_base=300)
+    key = remove(archive, key_of(300, ".txnindex"))
+    missing = only(verify(archive, depth))
+    assert (missing.kind.code, missing.key) == ("index-missing", key)
+
+
+@ALL_DEPTHS
+def test_segments_above_the_run_are_orphans_when_they_are_old(archive: Archive, depth: Depth) -> None:
+    """Young ones may be in flight."""
+    put(archive, 400, 500)
+    assert verify(archive, depth, in_flight_seconds=3600).all_findings == []
+    orphan = only(verify(archive, depth))
+    assert (orphan.kind.code, orphan.start, orphan.severity) == ("orphan-segment", 400, Severity.SUSPICIOUS)
+
+
+@ALL_DEPTHS
+def test_what_belongs_to_nothing_is_named(archive: Archive, depth: Depth) -> None:
+    """Indexes without a log, gap records nobody committed, chapters of nothing, strangers."""
+    keys = archive.partition("t")
+    strays = {
+        keys.segment(SegmentName(700), ".index"): "orphan-index",
+        keys.gap(700, 800): "orphan-gap",
+        keys.chapter(900): "orphan-chapter",
+        keys.prefix + "README.txt": "foreign-object",
+        keys.prefix + "gaps/notes": "foreign-object",
+    }
+    for key in strays:
+        archive.store.put(key, encode_chapter(keys, []) if "segment-metadata" in key else b"x")
+    found = verify(archive, depth)
+    assert {finding.key: finding.kind.code for finding in found.all_findings} == strays
+
+
+@ALL_DEPTHS
+def test_a_partition_without_a_commit_is_named(archive: Archive, depth: Depth) -> None:
+    """Its segments are shown to nobody."""
+    remove(archive, "offset.wm")
+    missing = only(verify(archive, depth))
+    assert (missing.kind.code, missing.key) == ("no-commit", archive.partition("t").commit)
+
+
+@ALL_DEPTHS
+def test_a_commit_or_a_log_start_that_is_none_is_named(archive: Archive, depth: Depth) -> None:
+    """Each by its key; the rest of the store is verified all the same."""
+    keys = archive.partition("t")
+    archive.store.put(keys.commit, b"what is this")
+    put(archive, 0, 10, topic="u")
+    archive.commit("u", 10)
+    found = verify(archive, depth)
+    damaged = only(found)
+    assert (damaged.kind.code, damaged.key) == ("commit-damaged", keys.commit)
+    assert [coverage.where for coverage in found.coverages] == ["t-0", "u-0"]
+
+
+@ALL_DEPTHS
+def test_a_lost_log_start_is_named(archive: Archive, depth: Depth) -> None:
+    """A lifecycle rule may take it."""
+    key = remove(archive, "log.start")
+    missing = only(verify(archive, depth))
+    assert (missing.kind.code, missing.key) == ("log-start-wrong", key)
+
+
+@READING
+def test_a_commit_that_names_what_is_not_there(archive: Archive, depth: Depth) -> None:
+    """Its first line is the base of a segment."""
+    archive.commit("t", 300, highest_base=240)
+    wrong = only(verify(archive, depth))
+    assert (wrong.kind.code, wrong.start) == ("commit-names-missing", 240)
+
+
+@ALL_DEPTHS
+def test_directories_in_the_wrong_place_are_named(archive: Archive, depth: Depth) -> None:
+    """Under other bits, under another width, and with a name that is no topic's."""
+    right = archive.partition("t").prefix
+    other = "111" if not right.startswith("111") else "000"
+    wrong = [f"{other}/{CLUSTER}/t-0/", f"{CLUSTER}/t-0/", f"10/{CLUSTER}/t-0/"]
+    for prefix in wrong:
+        archive.store.put(prefix + "offset.wm", b"00000000000000000000")
+    archive.store.put(f"{other}/{CLUSTER}/some thing/x", b"")
+    found = verify(archive, depth)
+    assert {finding.key: finding.kind.code for finding in found.all_findings} == {
+        **dict.fromkeys(wrong, "wrong-entropy"),
+        f"{other}/{CLUSTER}/some thing/": "foreign-object",
+    }
+
+
+@ALL_DEPTHS
+def test_a_life_that_the_list_does_not_name_is_found(archive: Archive, depth: Depth) -> None:
+    """Somebody put an old list of incarnations back."""
+    archive.put_incarnations("t", "first")
+    assert verify(archive, depth).all_findings == []
+    later = archive.keys.partition(TopicPartition("t", 0), "t~second")
+    archive.store.put(later.log_start, b"%020d\n" % 0)
+    unlisted = only(verify(archive, depth))
+    assert (unlisted.kind.code, unlisted.key) == ("incarnation-unlisted", archive.keys.incarnations("t"))
+    archive.put_incarnations("t", "first", "second")
+    assert verify(archive, depth).all_findings == []
+
+
+def test_a_flipped_bit_is_found_by_reading_every_byte(archive: Archive) -> None:
+    """The segment, the place and the batch are named; a look at headers cannot see it."""
+    ahead = len(batches(*steps(100, 190)))
+    index = (90).to_bytes(4, "big") + ahead.to_bytes(4, "big")  # the last batch's; it is what headers look at
+    archive.store.put(archive.partition("t").segment(SegmentName(100), ".index"), index)
+    key = flip(archive, 100, lambda size: size // 2 + 30)
+    assert verify(archive, Depth.HEADERS).all_findings == []
+    damaged = only(verify(archive, Depth.FULL))
+    assert (damaged.kind.code, damaged.key, damaged.start) == ("segment-damaged", key, 100)
+    assert "CRC" in damaged.detail
+
+
+def test_a_bit_that_no_batch_covers_is_found_by_the_objects_crc(archive: Archive) -> None:
+    """The batch CRC leaves out the leader epoch."""
+    key = flip(archive, 100, lambda _: 15)
+    found = verify(archive, Depth.FULL)
+    assert {(finding.kind.code, finding.key) for finding in found.all_findings} == {("segment-damaged", key)}
+    wrong = only(verify(archive, Depth.HEADERS))  # which sees it in the first batch
+    assert (wrong.kind.code, wrong.key) == ("metadata-wrong", key)
+
+
+@READING
+def test_damage_in_the_last_batches_is_found_by_their_headers(archive: Archive, depth: Depth) -> None:
+    """Everything behind the last entry of the index is read."""
+    key = flip(archive, 100, lambda size: size - 3)
+    damaged = only(verify(archive, depth)) if depth is Depth.FULL else verify(archive, depth).all_findings[0]
+    assert (damaged.kind.code, damaged.key) == ("segment-damaged", key)
+
+
+@READING
+def test_an_index_that_leads_nowhere_is_named(archive: Archive, depth: Depth) -> None:
+    """Its entry points into the middle of a batch."""
+    keys = archive.partition("t")
+    archive.store.put(keys.segment(SegmentName(100), ".index"), (50).to_bytes(4, "big") + (33).to_bytes(4, "big"))
+    wrong = only(verify(archive, depth))
+    assert (wrong.kind.code, wrong.key) == ("index-wrong", keys.segment(SegmentName(100), ".index"))
+
+
+@READING
+def test_metadata_that_cannot_be_right_is_named(archive: Archive, depth: Depth) -> None:
+    """It says that the segment answers for less than its batches hold."""
+    archive.put_segment("t", 200, batches(*steps(200, 300)), index=b"", timeindex=b"", end=290)
+    found = verify(archive, depth)
+    assert codes(found) == ["hole", "metadata-wrong"]
+
+
+def test_segments_without_metadata_are_one_finding(archive: Archive) -> None:
+    """A copy of the bucket lost it, or a Java uploader wrote them: its commit says which."""
+    keys = archive.partition("t")
+    for base in (0, 100, 200):
+        archive.store.put(keys.segment(SegmentName(base)), batches(*steps(base, base + 100)))
+    assert only(verify(archive, Depth.HEADERS)).kind.code == "metadata-missing"
+    archive.store.put(keys.commit, b"%020d" % 200)
+    assert only(verify(archive, Depth.FULL)).kind.code == "java-segments"
+
+
+def test_records_that_do_not_decode_are_found(archive: Archive) -> None:
+    """Their batch has the right CRC, and a length in it goes beyond it."""
+    bad = batch(300, [b"\x7f" + record(0, b"k", b"v")[1:]])
+    archive.put_segment("t", 300, bad, index=b"", timeindex=b"")
+    archive.commit("t", 301, highest_base=300)
+    assert verify(archive, Depth.HEADERS).all_findings == []
+    damaged = only(verify(archive, Depth.FULL))
+    assert damaged.kind.code == "segment-damaged"
+    assert "300" in damaged.detail
+
+
+def test_what_is_asked_for_is_what_is_verified(archive: Archive) -> None:
+    """Other topics and partitions are not looked at."""
+    put(archive, 0, 10, topic="u")
+    scope = Scope(Depth.LISTING, lambda topic, partition: topic == "t" and partition in {None, 0}, all_topics=False)
+    verifier = Verifier(archive.store, archive.keys, scope)
+    assert verifier.find() == 1
+    found = verifier.run()
+    assert [coverage.where for coverage in found.coverages] == ["t-0"]
+
+
+def flip(archive: Archive, base: int, place: Callable[[int], int]) -> str:
+    """Flip a bit of a `.log` that its metadata does not know of."""
+    key = archive.partition("t").segment(SegmentName(base))
+    data, info = archive.store.get(key)
+    at = place(len(data))
+    archive.store.put(key, data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :], metadata=info.metadata)
+    return key

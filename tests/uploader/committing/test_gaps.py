@@ -1,0 +1,516 @@
+"""What exists nowhere any more (protocol rule 10): recorded, passed, and filled where somebody holds it after all."""
+
+import json
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+import pytest
+
+from tests.common.log_format import build
+from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
+from ts_common.archive.catalog import read_catalog, read_commit
+from ts_common.archive.commit import Commit, encode_log_start
+from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.object_keys import SegmentName
+from ts_common.archive.plan import Hole, ReadRange
+from ts_common.archive.segment_metadata import SegmentMetadata
+from ts_common.archive.view import open_view
+from ts_common.errors import PreconditionFailed, SegmentChanged
+from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectStream
+from ts_common.store.wrappers.wrapped import WrappedStore
+from ts_uploader.committing.commit_log import CommitLog
+from ts_uploader.events import AskStore, Committed, FillGap, PassGap, Position, Reign, Shipped
+from ts_uploader.shipping.metadata_cache_writer import write_chapter
+
+REIGN = Reign(5, ID, 0)
+
+
+@pytest.fixture
+def commits(store: ObjectStore) -> CommitLog:
+    return CommitLog(CLUSTER, 1, lambda _: store)
+
+
+def put_segment(store: ObjectStore, base: int, end: int, *epochs: tuple[int, int]) -> None:
+    metadata = SegmentMetadata(end, epochs, end - base, 1, 1, 0)
+    store.put(KEYS.segment(SegmentName(base)), b"x", metadata=metadata.encode())
+
+
+def ask(commits: CommitLog, local: LocalDirectory, known: Commit | None = None) -> Position:
+    return commits.ask(AskStore(TP, 0, REIGN, local.listing(), 0, known, 0)).position
+
+
+def at_100(store: ObjectStore, commits: CommitLog, local: LocalDirectory, *live: int) -> Position:
+    """The archive ends at 100, in epoch 1; this broker leads in epoch 5 and holds these segments."""
+    put_segment(store, 0, 100, (1, 0))
+    commit = Commit(0, 100, 1, EpochLine(((1, 0),)), 100, ID, 2, 0, "theirs")
+    store.put(KEYS.commit, commit.encode())
+    store.put(KEYS.log_start, encode_log_start(0))
+    local.segments(*live)
+    local.epochs((1, 0), (5, live[0]))
+    return ask(commits, local)
+
+
+def pass_gap(commits: CommitLog, local: LocalDirectory, position: Position, end: int) -> Committed:
+    return commits.pass_gap(PassGap(TP, 0, REIGN, position, local.listing(), end))
+
+
+def shipped(base: int, end: int, *epochs: tuple[int, int]) -> Shipped:
+    return Shipped(TP, 0, REIGN, base, end, end, epochs, end, 1, 0, 0.0)
+
+
+def test_a_gap_is_recorded_and_passed_with_its_reason(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The record says from where to where, why, when and by whom, and readers meet a hole with a reason."""
+    position = at_100(store, commits, local, 300, 400)
+    committed = pass_gap(commits, local, position, 300)
+    assert (committed.gaps, committed.position.next_offset) == (((100, 300),), 300)
+    record = json.loads(store.get(KEYS.gap(100, 300))[0])
+    assert {name: record[name] for name in ("from", "to", "broker")} == {"from": 100, "to": 300, "broker": 1}
+    assert record["reason"] == "retention or DeleteRecords took the segments before they were shipped"
+    assert record["time"] > 1_700_000_000_000
+    assert committed.position.epochs == EpochLine(((1, 0), (5, 300)))
+    view = open_view(store, read_catalog(store, KEYS))
+    assert view.plan(0, 300)[1] == Hole(100, 300, recorded=True)
+
+
+def test_u24_a_gap_that_delete_records_made_says_so(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The broker's log start offset lies inside its first segment: nobody but DeleteRecords puts it there."""
+    position = at_100(store, commits, local, 300, 400)
+    local.log_start(350)
+    assert pass_gap(commits, local, position, 300).reason.startswith("DeleteRecords moved the log start to 350")
+
+
+def test_u07_a_log_start_where_a_segment_begins_is_not_taken_for_delete_records(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Retention moves it there first and removes the segments then: a checkpoint of between names it."""
+    position = at_100(store, commits, local, 300, 400)
+    local.log_start(300)
+    assert pass_gap(commits, local, position, 300).reason.startswith("retention or DeleteRecords")
+
+
+def test_what_stands_in_the_store_is_no_gap(commits: CommitLog, store: ObjectStore, local: LocalDirectory) -> None:
+    """Shipped in an earlier reign and never committed, it is between two gaps, and its epochs are the run's."""
+    position = at_100(store, commits, local, 400, 500)
+    local.epochs((5, 400))  # retention cuts the broker's checkpoint too
+    put_segment(store, 200, 300, (2, 200))
+    committed = pass_gap(commits, local, position, 400)
+    assert committed.gaps == ((100, 200), (300, 400))
+    assert (committed.position.highest_base, committed.position.epochs) == (
+        200,
+        EpochLine(((1, 0), (2, 200), (5, 400))),
+    )
+    steps = open_view(store, read_catalog(store, KEYS)).plan(0, 400)
+    assert [type(step) for step in steps] == [ReadRange, Hole, ReadRange, Hole]
+
+
+class Counting(WrappedStore):
+    """Notes what is asked for."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner, threads=1)
+        self.asked: list[str] = []
+
+    def head(self, key: str) -> ObjectInfo:
+        """Noted."""
+        self.asked.append(key)
+        return super().head(key)
+
+    def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
+        """Noted."""
+        self.asked.append(key)
+        return super().open(key, byte_range)
+
+
+def test_a_gap_asks_no_segment_that_the_metadata_cache_knows(store: ObjectStore, local: LocalDirectory) -> None:
+    """Of a partition with many thousands of segments each gap would else cost as many requests."""
+    for base in range(0, 1000, 100):
+        put_segment(store, base, base + 100, (1, base))
+    write_chapter(store, KEYS, 1000)
+    commit = Commit(900, 1000, 1, EpochLine(((1, 0),)), 1000, ID, 2, 0, "theirs")
+    store.put(KEYS.commit, commit.encode())
+    store.put(KEYS.log_start, encode_log_start(0))
+    local.segments(1100, 1200)
+    local.epochs((1, 1100), (5, 1200))
+    counting = Counting(store)
+    commits = CommitLog(CLUSTER, 1, lambda _: counting)
+    assert pass_gap(commits, local, ask(commits, local), 1100).gaps == ((1000, 1100),)
+    assert [key for key in counting.asked if key.endswith(".log")] == []
+
+
+def test_what_reaches_above_the_next_offset_is_no_gap(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """A segment that was shipped by a leader with other boundaries, and never committed, begins below it."""
+    position = at_100(store, commits, local, 400, 500)
+    local.epochs((5, 400))
+    put_segment(store, 50, 250, (1, 50), (2, 100))
+    committed = pass_gap(commits, local, position, 400)
+    assert (committed.gaps, committed.position.epochs) == (((250, 400),), EpochLine(((1, 0), (2, 100), (5, 400))))
+
+
+def test_u05_a_gap_does_not_bring_back_what_an_election_lost(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The commit was taken back and names the reign that begins there; retention took the living records since."""
+    at_100(store, commits, local, 300, 400)
+    for base in (50, 150, 200):
+        put_segment(store, base, base + 100, (1, base))  # of the dead line
+    taken_back = Commit(0, 100, 4, EpochLine(((1, 0), (4, 100))), 100, ID, 2, 0, "taken back")
+    store.put(KEYS.commit, taken_back.encode())
+    local.epochs((4, 300), (5, 350))
+    committed = pass_gap(commits, local, ask(commits, local), 300)
+    assert (committed.gaps, committed.position.epochs) == (((100, 300),), EpochLine(((1, 0), (4, 100))))
+    steps = open_view(store, read_catalog(store, KEYS)).plan(0, 300)
+    assert {type(step) for step in steps if step.end > 100} == {Hole}
+
+
+def test_u32_reigns_that_a_taken_back_commit_names_ahead_are_believed_before_what_stands_there(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The leader who took it back named them from its own log; a dead line's segments bear others."""
+    at_100(store, commits, local, 300, 400)
+    put_segment(store, 100, 200, (2, 100), (3, 150))
+    put_segment(store, 120, 180, (1, 120), (4, 150))  # of a line that is dead since
+    taken_back = Commit(0, 100, 4, EpochLine(((1, 0), (2, 100), (3, 150), (4, 190))), 100, ID, 2, 0, "taken back")
+    store.put(KEYS.commit, taken_back.encode())
+    local.epochs((5, 300))
+    committed = pass_gap(commits, local, ask(commits, local), 300)
+    assert committed.gaps == ((190, 300),)
+    assert committed.position.epochs == EpochLine(((1, 0), (2, 100), (3, 150), (4, 190), (5, 300)))
+
+
+def test_what_goes_on_as_this_log_does_is_believed_before_a_dead_leaders_reigns(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Seed 558: the commit was taken back, and names reigns of a line that another election ended.
+
+    A segment of the line that came back lives by its last epoch. A later leader of the dead line parts below it. By
+    the dead reigns it would part above, and readers would find a hole in place of the segment.
+    """
+    at_100(store, commits, local, 300, 400)
+    put_segment(store, 200, 350, (3, 200), (5, 280))
+    put_segment(store, 100, 150, (2, 100), (4, 120))
+    dead = EpochLine(((1, 0), (2, 100), (4, 120)))
+    store.put(KEYS.commit, Commit(0, 100, 4, dead, 100, ID, 2, 0, "taken back").encode())
+    local.epochs((5, 300))
+    passed = pass_gap(commits, local, ask(commits, local), 300)
+    assert passed.position.epochs == EpochLine(((1, 0), (2, 100), (3, 200), (5, 280)))
+    assert passed.gaps == ((120, 200),)  # the dead reign's records too
+    local.epochs((1, 0), (2, 100), (4, 120), (7, 500))
+    local.unlink(300, 400)
+    local.segments(0, 250, 450, 500)
+    asked = commits.ask(AskStore(TP, 0, replace(REIGN, epoch=7), local.listing(), 0, None, 0))
+    assert asked.lost == (120, 300)
+    view = open_view(store, read_catalog(store, KEYS))
+    steps = [step for step in view.plan(view.start, view.end) if isinstance(step, Hole)]
+    assert (view.end, steps) == (120, [])
+
+
+def test_u05_below_the_list_of_a_taken_back_commit_the_copies_tell_what_lives(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The list begins above the gap. Of two copies of an offset the later epoch lives, but none above the list's."""
+    put_segment(store, 0, 100, (1, 0))
+    put_segment(store, 40, 80, (2, 40))
+    put_segment(store, 50, 200, (6, 50))  # of a line that an election ended
+    taken_back = Commit(0, 0, 4, EpochLine(((4, 350),)), 0, ID, 2, 0, "taken back")
+    store.put(KEYS.commit, taken_back.encode())
+    store.put(KEYS.log_start, encode_log_start(0))
+    local.segments(300, 400)
+    local.epochs((3, 300), (4, 350), (7, 400))
+    reign = replace(REIGN, epoch=7)
+    position = commits.ask(AskStore(TP, 0, reign, local.listing(), 0, None, 0)).position
+    passed = commits.pass_gap(PassGap(TP, 0, reign, position, local.listing(), 300))
+    assert passed.gaps == ((80, 300),)
+    assert passed.position.epochs == EpochLine(((1, 0), (2, 40), (3, 300), (4, 350)))
+
+
+def test_u05_what_a_taken_back_commit_names_above_what_the_log_holds_was_lost(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Another election ended epoch 4 before anything of it was shipped: the file behind the gap is of epoch 3."""
+    at_100(store, commits, local, 300, 400)
+    taken_back = Commit(0, 100, 4, EpochLine(((1, 0), (4, 150))), 100, ID, 2, 0, "taken back")
+    store.put(KEYS.commit, taken_back.encode())
+    local.write(250, build.batch(250, [build.record(n) for n in range(50)], epoch=3))
+    local.write(300, build.batch(300, [build.record(0)], epoch=5))
+    local.rename(250)
+    local.epochs((5, 300))
+    passed = pass_gap(commits, local, ask(commits, local), 250)
+    assert (passed.gaps, passed.position.epochs) == (((100, 250),), EpochLine(((1, 0),)))
+
+
+def test_an_emptied_segment_behind_a_gap_hides_nothing_of_an_epoch_that_goes_on(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The list names epoch 2 from the first batch that compaction left; the store has earlier ones."""
+    position = at_100(store, commits, local, 300, 400)
+    put_segment(store, 200, 300, (2, 200))
+    local.epochs((1, 300), (2, 420), (5, 450))
+    local.write(400, build.batch(420, [build.record(0)], epoch=2))
+    local.segments(500)
+    passed = pass_gap(commits, local, position, 300)
+    assert (passed.gaps, passed.position.epochs) == (((100, 200),), EpochLine(((1, 0), (2, 200))))
+
+
+def test_an_epoch_below_the_brokers_list_ends_no_reign_at_a_gap(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """No CRC covers the epoch of a batch: if the list names a higher one there, the agent uses the list."""
+    position = at_100(store, commits, local, 300, 400)
+    put_segment(store, 200, 300, (2, 200))
+    local.epochs((3, 300), (5, 350))
+    local.write(300, build.batch(300, [build.record(0)], epoch=1))
+    passed = pass_gap(commits, local, position, 300)
+    assert (passed.gaps, passed.position.epochs) == (((100, 200),), EpochLine(((1, 0), (2, 200), (3, 300))))
+
+
+def test_a_dead_tail_behind_a_gap_hides_nothing(commits: CommitLog, store: ObjectStore, local: LocalDirectory) -> None:
+    """A follower returned with a tail of epoch 2. The agent uses the broker's list, which begins above that tail."""
+    position = at_100(store, commits, local, 250, 300)
+    put_segment(store, 100, 250, (3, 100))
+    local.epochs((4, 260), (5, 300))
+    tail = build.batch(250, [build.record(n) for n in range(10)], epoch=2)
+    local.write(250, tail + build.batch(260, [build.record(n) for n in range(40)], epoch=4))
+    passed = pass_gap(commits, local, position, 250)
+    assert (passed.gaps, passed.position.epochs) == ((), EpochLine(((1, 0), (3, 100))))
+
+
+def test_without_any_batch_the_brokers_list_tells_what_lives_below_a_gap(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Compaction emptied all segments, and the broker still lists older epochs: the agent uses the one there."""
+    position = at_100(store, commits, local, 300, 400)
+    put_segment(store, 200, 300, (2, 200))
+    local.epochs((1, 280), (2, 300), (5, 450))
+    assert pass_gap(commits, local, position, 300).gaps == ((100, 200),)
+
+
+def test_a_file_behind_a_gap_that_cannot_be_read_stops_no_commit(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The file is a link, or its disk fails: the agent uses the broker's list."""
+    position = at_100(store, commits, local, 300, 400)
+    log = local.path / "00000000000000000300.log"
+    log.unlink()
+    log.symlink_to("elsewhere")
+    assert pass_gap(commits, local, position, 300).gaps == ((100, 300),)
+
+
+def test_a_gap_that_the_directory_shows_no_more_is_not_recorded(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The task waited, and the segment is back, the cleaner renames, or the reign is over: nothing is written."""
+    position = at_100(store, commits, local, 300, 400)
+    task = PassGap(TP, 0, REIGN, position, local.listing(), 300)
+    local.segments(100)
+    with pytest.raises(SegmentChanged):
+        commits.pass_gap(task)
+    local.unlink(100)
+    (local.path / "00000000000000000100.log.swap").touch()
+    with pytest.raises(SegmentChanged):
+        commits.pass_gap(task)
+    (local.path / "00000000000000000100.log.swap").unlink()
+    local.epochs((1, 0), (6, 300))
+    with pytest.raises(SegmentChanged, match="ends with 6"):
+        commits.pass_gap(task)
+    assert read_catalog(store, KEYS).gaps == ()
+
+
+def test_a_gap_is_not_recorded_over_another_agents_commit(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Somebody committed since: what is missing is to be found out anew."""
+    position = at_100(store, commits, local, 300, 400)
+    store.put(KEYS.commit, Commit(0, 200, 5, EpochLine(((1, 0),)), 0, ID, 2, 0, "another").encode())
+    with pytest.raises(PreconditionFailed):
+        pass_gap(commits, local, position, 300)
+    assert read_catalog(store, KEYS).gaps == ()
+
+
+def test_a_passed_gap_does_not_look_like_a_lost_election(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The commit knows the epoch that begins where it ends, so another leader's log is compared by that."""
+    position = at_100(store, commits, local, 300, 400)
+    pass_gap(commits, local, position, 300)
+    local.segments(0, 150)
+    local.epochs((1, 0), (4, 150), (5, 300))
+    asked = commits.ask(AskStore(TP, 0, REIGN, local.listing(), 0, None, 0))
+    assert asked.lost is None
+    assert asked.position.gaps == ((100, 300),)
+
+
+def test_a_filled_gap_gets_the_epochs_of_its_records(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """A broker that holds the range ships it; with the epochs that were guessed, readers would drop its records."""
+    pass_gap(commits, local, at_100(store, commits, local, 300, 400), 300)
+    local.unlink(300, 400)
+    local.segments(0, 150, 320)
+    local.epochs((1, 0), (4, 150), (5, 300))
+    position = ask(commits, local)
+    run = (
+        shipped(0, 150, (1, 0)),
+        shipped(150, 320, (4, 150), (5, 300)),
+    )
+    put_segment(store, 150, 320, (4, 150), (5, 300))
+    filled = commits.fill_gap(FillGap(TP, 0, REIGN, position, local.listing(), (100, 300), run))
+    assert (filled.position.next_offset, filled.position.gaps) == (300, ())
+    assert filled.position.epochs == EpochLine(((1, 0), (4, 150), (5, 300)))
+    commit = read_commit(store, KEYS)[0]
+    assert isinstance(commit, Commit)
+    assert commit.epochs == filled.position.epochs
+    steps = open_view(store, read_catalog(store, KEYS)).plan(0, 300)
+    assert [(step.start, step.end, type(step)) for step in steps] == [
+        (0, 100, ReadRange),
+        (100, 150, Hole),
+        (150, 300, ReadRange),
+    ]
+
+
+def test_a_filled_gap_gets_epochs_that_retention_cut_from_the_brokers_list(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """What lies in it was shipped from `.deleted` files too, below the log start, where the list now begins."""
+    pass_gap(commits, local, at_100(store, commits, local, 300, 400), 300)
+    local.unlink(300, 400)
+    local.segments(200, 320)
+    local.epochs((3, 200), (4, 250), (5, 300))
+    position = replace(ask(commits, local), gaps=((100, 300),))
+    run = (
+        shipped(100, 150, (1, 100), (2, 120)),
+        shipped(150, 200, (2, 150), (3, 180)),
+        shipped(200, 320, (3, 200), (4, 250), (5, 300)),
+    )
+    for done in run:
+        put_segment(store, done.base, done.end, *done.epochs)
+    filled = commits.fill_gap(FillGap(TP, 0, REIGN, position, local.listing(), (100, 300), run))
+    assert filled.position.epochs == EpochLine(((1, 0), (2, 120), (3, 180), (4, 250), (5, 300)))
+    steps = open_view(store, read_catalog(store, KEYS)).plan(0, 300)
+    assert not [step for step in steps if isinstance(step, Hole)]
+
+
+def test_a_filled_gap_is_weighed_by_whole_segments(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Shipped with the run's guess where compaction left nothing, its later batches say that it lives."""
+    pass_gap(commits, local, at_100(store, commits, local, 300, 400), 300)
+    local.unlink(300, 400)
+    local.segments(100, 290, 320)
+    local.epochs((1, 0), (4, 150), (5, 280))
+    position = ask(commits, local)
+    run = (
+        shipped(100, 290, (1, 100), (4, 150), (5, 280)),
+        shipped(290, 320, (1, 290), (5, 300)),
+    )
+    filled = commits.fill_gap(FillGap(TP, 0, REIGN, position, local.listing(), (100, 300), run))
+    assert filled.position.epochs == EpochLine(((1, 0), (4, 150), (5, 280)))
+
+
+def test_a_filled_gap_does_not_speak_for_what_the_list_is_silent_on(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The list begins above the gap: in between stand segments of epochs that only this log names."""
+    put_segment(store, 100, 300, (2, 100), (3, 200))
+    commit = Commit(300, 400, 4, EpochLine(((4, 300),)), 400, ID, 2, 0, "theirs")
+    store.put(KEYS.commit, commit.encode())
+    store.put(KEYS.log_start, encode_log_start(0))
+    store.put(KEYS.gap(0, 100), b"{}")
+    local.segments(0, 100, 300, 500)
+    local.epochs((1, 0), (2, 100), (3, 200), (4, 300), (5, 500))
+    position = ask(commits, local)
+    assert position.gaps == ((0, 100),)
+    run = (shipped(0, 100, (1, 0)),)
+    put_segment(store, 0, 100, (1, 0))
+    commits.fill_gap(FillGap(TP, 0, REIGN, position, local.listing(), (0, 100), run))
+    steps = open_view(store, read_catalog(store, KEYS)).plan(0, 300)
+    assert not [step for step in steps if isinstance(step, Hole)]
+
+
+def test_a_filled_gap_ends_a_later_epoch_that_the_list_names_in_it(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """The list gives the gap epoch 3, whose records were lost: this log has epoch 2 there, and epochs never fall."""
+    put_segment(store, 0, 50, (3, 0))
+    put_segment(store, 300, 400, (4, 300))
+    commit = Commit(300, 400, 4, EpochLine(((3, 0), (4, 300))), 400, ID, 2, 0, "theirs")
+    store.put(KEYS.commit, commit.encode())
+    store.put(KEYS.log_start, encode_log_start(0))
+    local.segments(100, 300, 500)
+    local.epochs((2, 100), (4, 300), (5, 500))
+    position = replace(ask(commits, local), gaps=((0, 300),))
+    put_segment(store, 100, 300, (2, 100))
+    filled = commits.fill_gap(
+        FillGap(TP, 0, REIGN, position, local.listing(), (0, 300), (shipped(100, 300, (2, 100)),))
+    )
+    assert filled.position.epochs == EpochLine(((2, 0), (4, 300)))
+    steps = open_view(store, read_catalog(store, KEYS)).plan(0, 400)
+    assert [(step.start, type(step)) for step in steps] == [(0, Hole), (100, ReadRange), (300, ReadRange)]
+
+
+def test_a_gap_whose_epochs_are_right_already_needs_no_commit(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Each taking over looks at the gaps again, and leaves the store as it is."""
+    position = pass_gap(commits, local, at_100(store, commits, local, 300, 400), 300).position
+    local.segments(0, 100)
+    local.epochs((1, 0), (5, 300))
+    run = (shipped(100, 300, (1, 100)),)
+    position = replace(position, gaps=((100, 300),))
+    before = store.get(KEYS.commit)[0]
+    assert commits.fill_gap(FillGap(TP, 0, REIGN, position, local.listing(), (100, 300), run)).position.gaps == ()
+    assert store.get(KEYS.commit)[0] == before
+
+
+def test_u30_a_lost_log_start_is_written_anew_with_the_lowest_segment(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Readers begin with the lowest segment meanwhile, so nothing changes for them."""
+    at_100(store, commits, local, 100, 200)
+    store.delete([KEYS.log_start])
+    view = open_view(store, read_catalog(store, KEYS))
+    assert (view.start, view.warning is not None) == (0, True)
+    ask(commits, local)
+    assert store.get(KEYS.log_start)[0] == encode_log_start(0)
+
+
+def test_u30_a_lost_commit_is_walked_over_its_recorded_gaps(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """A lifecycle rule took `offset.wm`: the run goes on behind what stands, and a recorded gap does not end it."""
+    pass_gap(commits, local, at_100(store, commits, local, 300, 400), 300)
+    put_segment(store, 300, 400, (5, 300))
+    store.delete([KEYS.commit])
+    position = ask(commits, local)
+    assert (position.next_offset, position.commit) == (400, read_commit(store, KEYS)[0])
+    assert position.epochs == EpochLine(((1, 0), (5, 300)))
+
+
+def test_u30_a_commit_that_this_agent_knew_is_not_forgotten_with_its_object(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """What our last commit said stays true up to its next offset (protocol rule 12)."""
+    at_100(store, commits, local, 300, 400)
+    known = Commit(200, 300, 5, EpochLine(((1, 0), (4, 150))), None, ID, 1, 0, "ours")
+    store.delete([KEYS.commit])
+    local.epochs((1, 0), (4, 150), (5, 300))
+    position = ask(commits, local, known)
+    assert (position.next_offset, position.highest_base) == (300, 200)
+    assert position.epochs == EpochLine(((1, 0), (4, 150), (5, 300)))
+
+
+def test_a_foreign_commit_whose_segment_is_gone_begins_with_a_gap(
+    commits: CommitLog, store: ObjectStore, local: LocalDirectory
+) -> None:
+    """Nothing is left of what it names: the archive begins there, and the gap is reported (protocol rule 12)."""
+    store.put(KEYS.commit, b"00000000000000000200")
+    local.segments(300, 400)
+    local.epochs((5, 300))
+    position = commits.ask(AskStore(TP, 0, REIGN, local.listing(), 300, None, 0)).position
+    assert position.next_offset == 200
+    assert pass_gap(commits, local, position, 300).gaps == ((200, 300),)

@@ -1,0 +1,254 @@
+"""Metadata, disk and replica that are not of one mind: instants that no real broker can be held in."""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.uploader.listening import Listener
+from ts_common.model import TopicPartition
+from ts_local.certificates import Certificates
+from ts_local.waiting import wait_for
+from ts_uploader.environment import Environment
+from ts_uploader.events import Led, NotLed
+from ts_uploader.leadership.kraft import source as kraft
+from ts_uploader.leadership.kraft.broker_client import AnsweredByAnother, BrokerAway, BrokerClient, NotKnown, Refused
+from ts_uploader.leadership.kraft.source import KraftLeadership
+
+BROKER = 1
+TP = TopicPartition("t", 0)
+FIRST, SECOND = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
+
+
+class Hasty(KraftLeadership):
+    round_seconds = 0.01
+
+
+class Told:
+    """What a broker would answer; takes the place of `BrokerClient`."""
+
+    bootstrap = "b:1"
+
+    def __init__(self) -> None:
+        self.leader = BROKER
+        self.ids = {"t": FIRST}
+        self.led: dict[TopicPartition, int | None] = {}
+        self.before_epochs: Callable[[], None] = lambda: None
+        self.refusal: Exception | None = None
+        self.rounds = 0
+
+    def leaders(self, topic: str) -> dict[int, int] | None:
+        if self.refusal is not None:
+            raise self.refusal
+        return {0: self.leader}
+
+    def topic_ids(self, topics: Iterable[str]) -> Mapping[str, str]:
+        return self.ids
+
+    def epochs(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int | None]:
+        self.before_epochs()
+        return self.led
+
+    def topic_settings(self, topics: Sequence[str]) -> Mapping[str, dict[str, str] | None]:
+        self.rounds += 1
+        return {}
+
+    def broker_settings(self) -> dict[str, str] | None:
+        return {}
+
+    def close(self, seconds: float) -> None:
+        """It holds nothing."""
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Told:
+    told = Told()
+    monkeypatch.setattr(kraft, "BrokerClient", lambda *_: told)
+    return told
+
+
+@pytest.fixture
+def listener(told: Told, tmp_path: Path) -> Iterator[Listener]:
+    environment = Environment("c", BROKER, (tmp_path,), "", kraft=True)
+    listener = Listener(lambda emit: Hasty(environment, emit, 3600.0, {}))
+    listener.watch(TP)
+    listener.thread = threading.Thread(target=listener.source.run)
+    yield listener
+    listener.close()
+
+
+@pytest.fixture
+def listener_on_two(told: Told, tmp_path: Path) -> Iterator[Listener]:
+    """Of a broker with two log dirs."""
+    log_dirs = (tmp_path / "a", tmp_path / "b")
+    for log_dir in log_dirs:
+        log_dir.mkdir()
+    environment = Environment("c", BROKER, log_dirs, "", kraft=True)
+    listener = Listener(lambda emit: Hasty(environment, emit, 3600.0, {}))
+    listener.watch(TP)
+    listener.thread = threading.Thread(target=listener.source.run)
+    yield listener
+    listener.close()
+
+
+def write(log_dir: Path, topic_id: str, *epochs: int) -> Path:
+    """A directory of the partition, whose list of epochs is replaced as Kafka does it."""
+    directory = log_dir / "t-0"
+    directory.mkdir(exist_ok=True)
+    (directory / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
+    lines = "".join(f"{epoch} {start}\n" for start, epoch in enumerate(epochs))
+    (directory / "new").write_text(f"0\n{len(epochs)}\n{lines}")
+    (directory / "new").rename(directory / "leader-epoch-checkpoint")
+    return directory
+
+
+def some_rounds(told: Told) -> None:
+    now = told.rounds
+    wait_for(lambda: told.rounds > now + 3, "some rounds")
+
+
+def test_the_epoch_on_the_disk_is_believed_when_the_replica_tells_the_same(
+    told: Told, listener: Listener, tmp_path: Path
+) -> None:
+    """A broker publishes that it leads before it writes its epoch: what stands there until then is another's."""
+    write(tmp_path, FIRST, 3, 4)
+    listener.thread.start()
+    some_rounds(told)  # the replica is a follower yet
+    assert listener.said == []
+    told.led = {TP: 5}  # it leads, and the list that we read was the follower's
+    some_rounds(told)
+    assert listener.said == []
+    write(tmp_path, FIRST, 3, 4, 5)
+    listener.wait_reign(TP, 5, FIRST)
+    assert {said.reign.epoch for said in listener.said if isinstance(said, Led)} == {5}
+
+
+def test_a_list_that_was_written_before_the_answer_is_read_again_where_no_epoch_is_told(
+    told: Told, listener: Listener, tmp_path: Path
+) -> None:
+    """It leads below min ISR and tells no epoch; the list that we read was the follower's, and is another file now."""
+    write(tmp_path, FIRST, 3, 4)
+
+    def lead() -> None:
+        told.before_epochs = lambda: None
+        write(tmp_path, FIRST, 3, 4, 5)
+        told.led = {TP: None}
+
+    listener.thread.start()
+    some_rounds(told)
+    assert listener.said == []
+    told.before_epochs = lead
+    listener.wait_reign(TP, 5, FIRST)
+    assert {said.reign.epoch for said in listener.said if isinstance(said, Led)} == {5}
+
+
+@pytest.mark.parametrize("dead", [(3,), (3, 9)], ids=["of a lower epoch", "of a higher epoch"])
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_u40_of_two_directories_the_one_is_asked_about_that_ends_with_the_epoch(
+    told: Told, listener_on_two: Listener, tmp_path: Path, first: str, dead: tuple[int, ...]
+) -> None:
+    """A failed disk still lists one; in whatever order the log dirs are, the replica's epoch tells them apart."""
+    told.led = {TP: 5}
+    write(tmp_path / first, FIRST, *dead)
+    write(tmp_path / ("b" if first == "a" else "a"), FIRST, 3, 5)
+    listener_on_two.thread.start()
+    listener_on_two.wait_reign(TP, 5, FIRST)
+    some_rounds(told)
+    assert {said.reign.epoch for said in listener_on_two.said if isinstance(said, Led)} == {5}
+
+
+def test_u40_beside_a_second_directory_a_broker_that_tells_no_epoch_confirms_none(
+    told: Told, listener_on_two: Listener, tmp_path: Path
+) -> None:
+    """It leads in the epoch that it wrote last, which may be that of the other directory."""
+    told.led = {TP: None}
+    write(tmp_path / "a", FIRST, 3)
+    write(tmp_path / "b", FIRST, 3, 5)
+    listener_on_two.thread.start()
+    some_rounds(told)
+    assert listener_on_two.said == []
+    (tmp_path / "a" / "t-0" / "leader-epoch-checkpoint").unlink()
+    listener_on_two.wait_reign(TP, 5, FIRST)
+
+
+def test_u09_an_id_that_the_cluster_does_not_tell_is_not_believed(
+    told: Told, listener: Listener, tmp_path: Path
+) -> None:
+    """A directory of a topic's former life is left, and the epochs of both lives are the same."""
+    told.ids, told.led = {"t": SECOND}, {TP: 0}
+    write(tmp_path, FIRST, 0)
+    listener.thread.start()
+    some_rounds(told)
+    assert listener.said == []
+    write(tmp_path, SECOND, 0)
+    listener.wait_reign(TP, 0, SECOND)
+
+
+def test_u09_a_directory_that_was_replaced_before_the_answer_is_read_again(
+    told: Told, listener: Listener, tmp_path: Path
+) -> None:
+    """The replica that answers is that of the new directory; what was read in the old one is not said."""
+    told.led = {TP: 0}
+    write(tmp_path, FIRST, 0)
+
+    def re_create() -> None:
+        told.before_epochs = lambda: None
+        (tmp_path / "t-0").rename(tmp_path / "t-0.0123456789abcdef-delete")
+        write(tmp_path, SECOND, 0)
+        told.ids = {"t": SECOND}
+
+    told.before_epochs = re_create
+    told.ids = {"t": FIRST}
+    listener.thread.start()
+    listener.wait_reign(TP, 0, SECOND)
+    assert {said.reign.topic_id for said in listener.said if isinstance(said, Led)} == {SECOND}
+
+
+@pytest.mark.parametrize(
+    "refusal", [AnsweredByAnother("broker 2 answered"), Refused("no permission"), NotKnown("leader not available")]
+)
+def test_an_answer_that_does_not_count_says_nothing(
+    told: Told, listener: Listener, tmp_path: Path, refusal: Exception
+) -> None:
+    """Not knowing is not "not leader": the reign that was said stays, and the broker is there."""
+    told.led = {TP: 7}
+    write(tmp_path, FIRST, 7)
+    listener.thread.start()
+    listener.wait_reign(TP, 7, FIRST)
+    told.leader, told.refusal = 2, refusal
+    some_rounds(told)
+    said = len(listener.said)
+    some_rounds(told)
+    assert len(listener.said) == said
+    assert isinstance(listener.last(TP), Led)
+    assert listener.source.connected
+    told.refusal = None
+    wait_for(lambda: listener.last(TP) == NotLed(TP), "the other leader")
+
+
+def test_all_have_their_turn_while_there_are_always_others() -> None:
+    """Directories come and go at each round, and the last of many are looked at all the same."""
+    turns: kraft._Turns[str] = kraft._Turns()
+    many = {f"t{number:04}" for number in range(1_000)}
+    taken: set[str] = set()
+    for number in range(30):
+        turns.change(many | {f"s{number}"})
+        taken.update(turns.take(100))
+    assert taken >= many
+
+
+def test_a_certificate_that_is_away_for_a_while_leaves_the_client_as_it_is(tmp_path: Path) -> None:
+    """A broker restarts with new certificates, and their file comes last: the next attempt finds it."""
+    authority = tmp_path / "own-ca.pem"
+    Certificates(tmp_path).authority.rename(authority)
+    settings = {"bootstrap.servers": "127.0.0.1:9", "security.protocol": "SSL", "ssl.ca.location": str(authority)}
+    client = BrokerClient(BROKER, settings, 0.1)
+    authority.rename(tmp_path / "away")
+    with pytest.raises(BrokerAway, match=r"ssl\.ca\.location failed"):
+        client.start_anew()
+    with pytest.raises(BrokerAway):
+        client.leaders("t")
+    (tmp_path / "away").rename(authority)
+    client.start_anew()
+    client.close(10.0)

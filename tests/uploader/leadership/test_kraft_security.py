@@ -1,0 +1,240 @@
+"""The agent comes in by the broker's own listener: TLS with a client's certificate, SCRAM, and PLAIN over TLS."""
+
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public names, imported without `as`
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from tests.matrix import cases
+from tests.uploader.beside import BUCKET, PREFIX, archives
+from tests.uploader.conftest import ArchiveOf
+from tests.uploader.leadership.test_kraft import records
+from tests.uploader.preflight.test_check import URL, Check
+from ts_local.cluster import LocalCluster, wait_for
+from ts_local.ports import LOOPBACK, free_port
+from ts_uploader.findings import EXIT_ACT, EXIT_FINE, EXIT_UNANSWERED
+
+PASSWORD = "hush, hush"
+STORE_PASSWORD = "changeit"
+LOGIN = "org.apache.kafka.common.security"
+# Which listener is the one for brokers, and what that needs beside its name.
+LISTENERS = {
+    "MUTUAL": {},
+    "SCRAM": {"sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512"},
+    "SECRET": {"sasl.mechanism.inter.broker.protocol": "PLAIN"},
+}
+
+
+def make_certificates(directory: Path) -> None:
+    """`ca.pem`, and a certificate of that authority for 127.0.0.1 as `broker.pem` and `broker.p12`."""
+
+    def openssl(*arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=directory, check=True, capture_output=True, timeout=60)
+
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+    openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=authority")
+    subject = ["-subj", "/CN=broker", "-addext", f"subjectAltName=IP:{LOOPBACK}"]
+    openssl(
+        "req", "-x509", *key, "-CA", "ca.pem", "-CAkey", "ca.key", *subject, "-keyout", "key.pem", "-out", "own.pem"
+    )
+    (directory / "broker.pem").write_text((directory / "key.pem").read_text() + (directory / "own.pem").read_text())
+    store = ["-out", "broker.p12", "-passout", f"pass:{STORE_PASSWORD}", "-name", "broker"]
+    openssl("pkcs12", "-export", "-inkey", "key.pem", "-in", "own.pem", *store)
+
+
+def secured(cluster: LocalCluster, certificates: Path) -> dict[str, str]:
+    """Three more listeners for the cluster's broker, each with security settings of its own."""
+    known = cluster.brokers[1].properties
+    more = ",".join(f"{name}://{LOOPBACK}:{free_port()}" for name in LISTENERS)
+    protocols = "MUTUAL:SSL,SCRAM:SASL_PLAINTEXT,SECRET:SASL_SSL"
+    credentials = f'required username="agent" password="{PASSWORD}"'
+    return {
+        "listeners": f"{known['listeners']},{more}",
+        "advertised.listeners": f"{known['advertised.listeners']},{more}",
+        "listener.security.protocol.map": f"{known['listener.security.protocol.map']},{protocols}",
+        "inter.broker.listener.name": "MUTUAL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(certificates / "ca.pem"),
+        "listener.name.mutual.ssl.client.auth": "required",
+        "listener.name.mutual.ssl.keystore.type": "PKCS12",
+        "listener.name.mutual.ssl.keystore.location": str(certificates / "broker.p12"),
+        "listener.name.mutual.ssl.keystore.password": STORE_PASSWORD,
+        "listener.name.secret.ssl.keystore.type": "PEM",
+        "listener.name.secret.ssl.keystore.location": str(certificates / "broker.pem"),
+        "listener.name.scram.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "listener.name.scram.scram-sha-512.sasl.jaas.config": f"{LOGIN}.scram.ScramLoginModule {credentials};",
+        "listener.name.secret.sasl.enabled.mechanisms": "PLAIN",
+        # Everyone but the guest.
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS;User:CN=broker;User:agent",
+        "listener.name.secret.plain.sasl.jaas.config": (
+            f'{LOGIN}.plain.PlainLoginModule {credentials} user_agent="{PASSWORD}" user_guest="{PASSWORD}" '
+            f'user_guest2="{PASSWORD}";'
+        ),
+    }
+
+
+@pytest.fixture(scope="module")
+def kraft(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """One broker that listens in every way; whoever waits for it comes in by the plain one."""
+    certificates = tmp_path_factory.mktemp("certificates")
+    make_certificates(certificates)
+    rolls = {"log.segment.bytes": "1048576"}
+    cluster = LocalCluster(mode="kraft", s3=True, buckets=[BUCKET], properties=rolls, name="kraft-secured")
+    cluster.brokers[1].properties.update(secured(cluster, certificates))
+    with cluster:
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        admin = cluster.admin()
+        (done,) = admin.alter_user_scram_credentials(
+            [UserScramCredentialUpsertion("agent", info, PASSWORD.encode())]
+        ).values()
+        done.result(30)
+        yield cluster
+
+
+@pytest.fixture
+def archive_of(kraft: LocalCluster, tmp_path: Path) -> Iterator[ArchiveOf]:
+    with archives(kraft, tmp_path) as archive:
+        yield archive
+
+
+def surroundings(cluster: LocalCluster, path: Path, changes: Mapping[str, str]) -> Path:
+    """The broker's own file with some settings changed."""
+    lines = [f"{key}={value}\n" for key, value in {**cluster.brokers[1].properties, **changes}.items()]
+    path.write_text("".join(lines))
+    return path
+
+
+@pytest.mark.parametrize("listener", cases(LISTENERS, quick=["MUTUAL"]))
+def test_a_segment_is_shipped_through_each_security_protocol(
+    kraft: LocalCluster, archive_of: ArchiveOf, tmp_path: Path, listener: str
+) -> None:
+    """With the credentials and certificates of the broker's own file, and nothing else."""
+    topic = f"over-{listener.lower()}"
+    archive = archive_of(topic)
+    kraft.create_topic(topic, assignment=[[1]])
+    kraft.produce(topic, records(700), partition=0)
+    changes = {"inter.broker.listener.name": listener, **LISTENERS[listener]}
+    archive.agent(surroundings=surroundings(kraft, tmp_path / "server.properties", changes))
+    end = archive.wait_until_shipped()
+    assert end > 0
+    assert archive.read() == archive.oracle(end=end)
+
+
+@pytest.mark.parametrize(
+    ("listener", "wrong", "text"),
+    [
+        ("SCRAM", {"sasl.password": "guessed"}, "uthentication failed"),
+        ("MUTUAL", {"ssl.ca.location": "CA"}, "certificate verify failed"),
+    ],
+)
+def test_who_is_not_let_in_learns_nothing_and_says_so(
+    kraft: LocalCluster, archive_of: ArchiveOf, tmp_path: Path, listener: str, wrong: Mapping[str, str], text: str
+) -> None:
+    """The operator's own settings win over the file; what librdkafka met is told once, and no password is."""
+    topic = f"refused-{listener.lower()}"
+    make_certificates(tmp_path)  # another authority
+    given = {PREFIX + "kafka.client." + key: value for key, value in wrong.items()}
+    given = {key: str(tmp_path / "ca.pem") if value == "CA" else value for key, value in given.items()}
+    archive = archive_of(topic, properties=given)
+    kraft.create_topic(topic, assignment=[[1]])
+    kraft.produce(topic, records(700), partition=0)
+    changes = {"inter.broker.listener.name": listener, **LISTENERS[listener]}
+    agent = archive.agent(surroundings=surroundings(kraft, tmp_path / "server.properties", changes))
+    wait_for(lambda: "the broker does not answer" in agent.log.read_text(), "the agent to say so", 60)
+    said = agent.log.read_text()
+    assert text in said
+    assert PASSWORD not in said
+    assert "guessed" not in said
+    assert agent.health()["leadership"] == "unknown"
+    assert archive.objects() == {}
+
+
+def test_an_identity_without_acls_is_told_which_ones_it_needs(
+    kraft: LocalCluster, archive_of: ArchiveOf, tmp_path: Path
+) -> None:
+    """One message for all topics, with the broker's reason and the way out; when the ACLs are there it ships."""
+    guest = {"sasl.username": "guest", "sasl.password": PASSWORD}
+    archive = archive_of(
+        "forbidden",
+        properties={
+            PREFIX + "kafka.topics.include": "forbidden.*",
+            **{PREFIX + "kafka.client." + key: value for key, value in guest.items()},
+        },
+    )
+    for topic in ("forbidden", "forbidden-too"):
+        kraft.create_topic(topic, assignment=[[1]])
+        kraft.produce(topic, records(700), partition=0)
+    changes = {"inter.broker.listener.name": "SECRET", **LISTENERS["SECRET"]}
+    agent = archive.agent(surroundings=surroundings(kraft, tmp_path / "server.properties", changes))
+    refused = "the broker refuses to tell who leads"
+    wait_for(lambda: refused in agent.log.read_text(), "the agent to say so", 60)
+    (line,) = [line for line in agent.log.read_text().splitlines() if refused in line]
+    assert [
+        text for text in ("'forbidden', 'forbidden-too'", "guest", "DESCRIBE", "kafka-acls") if text not in line
+    ] == []
+    assert "uthorization failed" in line
+    assert PASSWORD not in agent.log.read_text()
+    assert archive.objects() == {}
+    allow(kraft, "guest")
+    end = archive.wait_until_shipped()
+    assert archive.read() == archive.oracle(end=end)
+
+
+def test_check_tells_whom_the_broker_lets_in_and_what_it_does_not_tell(kraft: LocalCluster, tmp_path: Path) -> None:
+    """The identity of the broker's file may ask everything, a guest learns nothing of a topic, a stranger nothing."""
+    kraft.create_topic("examined", assignment=[[1]])
+    check = Check(kraft, tmp_path)
+    file = surroundings(
+        kraft, tmp_path / "server.properties", {"inter.broker.listener.name": "SECRET", **LISTENERS["SECRET"]}
+    )
+    arguments = ("--server-properties", str(file))
+    properties = {URL: check.location, PREFIX + "kafka.topics.include": "examined"}
+
+    def of_broker(more: Mapping[str, str]) -> tuple[int, dict[str, str]]:
+        given = {PREFIX + "kafka.client." + key: value for key, value in more.items()}
+        code, findings = check.findings({**properties, **given}, *arguments)
+        assert PASSWORD not in str(findings)
+        told = [each for each in findings if each["about"].startswith("broker 1 at")]
+        return code, {each["severity"]: f"{each['found']} {each['way_out']}" for each in told}
+
+    wait_for(lambda: kraft.leader("examined", 0) == 1, "the topic to be led")
+    code, told = of_broker({})
+    assert (code, set(told)) == (EXIT_FINE, {"ok"})
+    code, told = of_broker({"sasl.username": "guest2", "sasl.password": PASSWORD})
+    assert (code, set(told)) == (EXIT_ACT, {"error", "warning"})
+    assert "who leads examined" in told["error"]
+    assert "DESCRIBE_CONFIGS on the cluster" in told["warning"]
+    code, told = of_broker({"sasl.password": "guessed"})
+    assert (code, set(told)) == (EXIT_UNANSWERED, {"unanswered"})
+    assert "uthentication failed" in told["unanswered"]
+
+
+def allow(cluster: LocalCluster, user: str) -> None:
+    """What the message asks for, on every topic."""
+    bindings = [
+        AclBinding(
+            ResourceType.TOPIC,
+            "*",
+            ResourcePatternType.LITERAL,
+            f"User:{user}",
+            "*",
+            operation,
+            AclPermissionType.ALLOW,
+        )
+        for operation in (AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
+    ]
+    admin = cluster.admin()
+    for done in admin.create_acls(bindings).values():
+        done.result(30)

@@ -1,0 +1,410 @@
+"""What every leadership source promises, over ZooKeeper (nodes as Kafka writes them) and over real KRaft brokers."""
+
+import importlib
+import itertools
+import json
+import threading
+import time
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka import ElectionType
+from confluent_kafka import TopicPartition as TheirPartition
+from structlog.testing import capture_logs
+
+from tests.uploader.listening import Listener
+from ts_common.model import TopicPartition
+from ts_local.cluster import LocalCluster, Record
+from ts_local.process import Server
+from ts_local.waiting import wait_for
+from ts_local.zookeeper import ZooKeeper
+from ts_uploader.environment import Environment, ServerPropertiesEnvironment
+from ts_uploader.events import Led, NotLed, Reign
+from ts_uploader.leadership.contract import LeadershipSource, Said
+from ts_uploader.leadership.kraft.listener import client_settings
+from ts_uploader.leadership.kraft.source import KraftLeadership
+from ts_uploader.leadership.zookeeper.source import ZookeeperLeadership
+from ts_uploader.leadership.zookeeper.state import settings_path, state_path
+from ts_uploader.log_dirs.checkpoints import parse_partition_metadata
+from ts_uploader.retention.topic_retention import TopicSettings
+
+OFTEN = 0.5  # seconds between two polls, where a test waits for several
+OURS, OTHER = 2, 1  # brokers; the source is that of the first
+MANY = 200
+
+
+class Quick(ZookeeperLeadership):
+    session_seconds = 3.0
+
+
+class Side(ABC):
+    """A cluster as its leadership source sees it.
+
+    Attributes:
+        server: whom the source asks.
+    """
+
+    server: Server
+
+    @abstractmethod
+    def source(self, emit: Callable[[Said], None], poll_seconds: float) -> LeadershipSource:
+        """A new source of `OURS`."""
+
+    @abstractmethod
+    def create(self, topic: str, partitions: int = 1) -> None:
+        """A topic that `OURS` leads."""
+
+    @abstractmethod
+    def delete(self, topic: str) -> None:
+        """Delete a topic."""
+
+    @abstractmethod
+    def lead(self, topic: str, leader: int, partitions: int = 1) -> None:
+        """Make a broker the leader of a topic's partitions, in a new epoch."""
+
+    @abstractmethod
+    def configure(self, topic: str, key: str, value: str) -> None:
+        """Set one of a topic's settings."""
+
+
+class ZooKeeperSide(Side):
+    """Nodes as Kafka writes them, without a Kafka."""
+
+    def __init__(self, directory: Path) -> None:
+        self.server = self._zookeeper = ZooKeeper(directory / "data", directory)
+        self._zookeeper.start()
+        self._epochs: dict[str, int] = {}
+        self._created = 0
+
+    def source(self, emit: Callable[[Said], None], poll_seconds: float) -> LeadershipSource:
+        return Quick(Environment("c", OURS, (), self._zookeeper.connect, kraft=False), emit, poll_seconds)
+
+    def create(self, topic: str, partitions: int = 1) -> None:
+        self._created += 1
+        self._epochs[topic] = 0
+        with self._zookeeper.client() as client:
+            node = {"version": 3, "partitions": {}, "topic_id": f"id-{self._created}"}
+            client.create(f"/brokers/topics/{topic}", json.dumps(node).encode(), makepath=True)
+            for number in range(partitions):
+                client.create(state_path(TopicPartition(topic, number)), self._state(OURS, 0), makepath=True)
+
+    def delete(self, topic: str) -> None:
+        with self._zookeeper.client() as client:
+            client.delete(f"/brokers/topics/{topic}", recursive=True)
+
+    def lead(self, topic: str, leader: int, partitions: int = 1) -> None:
+        self._epochs[topic] += 1
+        with self._zookeeper.client() as client:
+            for number in range(partitions):
+                client.set(state_path(TopicPartition(topic, number)), self._state(leader, self._epochs[topic]))
+
+    def configure(self, topic: str, key: str, value: str) -> None:
+        node = json.dumps({"version": 1, "config": {key: value}}).encode()
+        with self._zookeeper.client() as client:
+            client.ensure_path(settings_path(topic))
+            client.set(settings_path(topic), node)
+
+    @staticmethod
+    def _state(leader: int, epoch: int) -> bytes:
+        return json.dumps({"leader": leader, "leader_epoch": epoch, "version": 1, "isr": []}).encode()
+
+
+class KRaftSide(Side):
+    """Two real brokers; the one that is not ours is the controller."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self.cluster = cluster
+        self.server = cluster.brokers[OURS]
+
+    def source(self, emit: Callable[[Said], None], poll_seconds: float) -> LeadershipSource:
+        environment = ServerPropertiesEnvironment(self.cluster.brokers[OURS].server_properties, None).load()
+        client = client_settings(environment.broker_properties, {}, "localhost")
+        return KraftLeadership(environment, emit, poll_seconds, client)
+
+    def create(self, topic: str, partitions: int = 1) -> None:
+        self.cluster.create_topic(topic, assignment=[[OURS, OTHER]] * partitions)
+
+    def delete(self, topic: str) -> None:
+        self.cluster.delete_topic(topic)
+
+    def lead(self, topic: str, leader: int, partitions: int = 1) -> None:
+        order = [leader, OURS + OTHER - leader]
+        reassign(self.cluster.brokers[OTHER].bootstrap, {(topic, number): order for number in range(partitions)})
+        ours = [TheirPartition(topic, number) for number in range(partitions)]
+        admin = self.cluster.admin()
+        errors = admin.elect_leaders(ElectionType.PREFERRED, ours).result(30)
+        assert set(errors.values()) == {None}, errors
+
+    def configure(self, topic: str, key: str, value: str) -> None:
+        self.cluster.alter_config(topic, {key: value})
+
+
+def reassign(bootstrap: str, replicas: Mapping[tuple[str, int], Sequence[int]]) -> None:
+    """What librdkafka cannot ask for; loading kafka-python warns of how it reads its own files."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        peers = importlib.import_module("kafka")
+        admin = importlib.import_module("kafka.admin").KafkaAdminClient(bootstrap_servers=bootstrap)
+    try:
+        changed = admin.alter_partition_reassignments(
+            {peers.TopicPartition(*partition): list(order) for partition, order in replicas.items()}
+        )
+    finally:
+        admin.close()
+    assert set(changed.values()) == {None}, changed
+
+
+@pytest.fixture(scope="module")
+def kraft() -> Iterator[KRaftSide]:
+    properties = {"broker.session.timeout.ms": "60000", "auto.leader.rebalance.enable": "false"}
+    properties["auto.create.topics.enable"] = "true"  # as in production, by default
+    with LocalCluster(brokers=2, mode="kraft", properties=properties, name="contract") as cluster:
+        yield KRaftSide(cluster)
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperSide]:
+    side = ZooKeeperSide(tmp_path_factory.mktemp("zookeeper"))
+    yield side
+    side.server.kill()
+
+
+@pytest.fixture(params=["zookeeper", "kraft"])
+def side(request: pytest.FixtureRequest) -> Side:
+    found: Side = request.getfixturevalue(request.param)
+    return found
+
+
+Listen = Callable[..., Listener]
+
+
+@pytest.fixture
+def listen() -> Iterator[Listen]:
+    """Starts sources; they end with the test."""
+    started: list[Listener] = []
+
+    def start(side: Side, *partitions: TopicPartition, poll_seconds: float = OFTEN) -> Listener:
+        started.append(Listener(lambda emit: side.source(emit, poll_seconds)))
+        started[-1].watch(*partitions)
+        started[-1].thread.start()
+        return started[-1]
+
+    yield start
+    for listener in started:
+        listener.close()
+
+
+def all_of(topic: str, partitions: int = 1) -> list[TopicPartition]:
+    return [TopicPartition(topic, number) for number in range(partitions)]
+
+
+def wait_led(listener: Listener, partition: TopicPartition, since: int = 0) -> Reign:
+    """The reign that is said of a partition after so many sayings."""
+
+    def said() -> Reign | None:
+        found = [each for each in listener.said[since:] if each.partition == partition]
+        return found[-1].reign if found and isinstance(found[-1], Led) else None
+
+    return wait_for(said, f"{partition} to be led", 60, state=lambda: listener.said[-5:]) or Reign(-1, None, 0)
+
+
+def wait_not_led(listener: Listener, partition: TopicPartition) -> None:
+    wait_for(lambda: listener.last(partition) == NotLed(partition), f"{partition} not to be led", 60)
+
+
+def test_what_is_so_is_said_again_and_again(side: Side, listen: Listen) -> None:
+    """Level-triggered: with each poll the same reign, first seen when it was first seen."""
+    side.create("again")
+    (partition,) = all_of("again")
+    listener = listen(side, partition)
+    first = wait_led(listener, partition)
+    said = len(listener.said)
+    wait_for(lambda: len(listener.said) >= said + 3, "three more sayings", 60)
+    assert set(listener.said[said:]) == {Led(partition, first)}
+
+
+def test_a_change_of_leader_is_said(side: Side, listen: Listen) -> None:
+    """Away and back: not led in between, then a later epoch of the same topic, seen later."""
+    side.create("changing")
+    (partition,) = all_of("changing")
+    listener = listen(side, partition)
+    first = wait_led(listener, partition)
+    side.lead("changing", OTHER)
+    wait_not_led(listener, partition)
+    said = len(listener.said)
+    side.lead("changing", OURS)
+    second = wait_led(listener, partition, said)
+    assert second.topic_id == first.topic_id
+    assert second.epoch >= first.epoch + 2
+    assert second.seen_at > first.seen_at
+    assert not any(each.reign.epoch == first.epoch + 1 for each in listener.said if isinstance(each, Led))
+
+
+def test_u09_a_re_created_topic_has_a_reign_of_its_own(side: Side, listen: Listen) -> None:
+    """Also where its epochs are the same again: each id is said of its own life only, and none after its end."""
+    (partition,) = all_of("reborn")
+    side.create("reborn")
+    listener = listen(side, partition)
+    lives = [wait_led(listener, partition)]
+    for _ in range(2):
+        side.delete("reborn")
+        wait_not_led(listener, partition)
+        said = len(listener.said)
+        side.create("reborn")
+        lives.append(wait_led(listener, partition, said))
+    assert len({reign.topic_id for reign in lives}) == 3
+    ids = [each.reign.topic_id for each in listener.said if isinstance(each, Led)]
+    assert [topic_id for topic_id, _ in itertools.groupby(ids)] == [reign.topic_id for reign in lives]
+
+
+def test_what_is_no_longer_wanted_is_not_said(side: Side, listen: Listen) -> None:
+    """Later changes of a partition that left are ignored; the others of its topic stay."""
+    side.create("leaving", partitions=2)
+    stays, leaves = all_of("leaving", 2)
+    listener = listen(side, stays, leaves)
+    before = wait_led(listener, leaves)
+    wait_led(listener, stays)
+    listener.watch(stays)
+    side.lead("leaving", OTHER, partitions=2)
+    wait_not_led(listener, stays)
+    assert listener.reign(leaves) == (before.epoch, before.topic_id)
+
+
+def test_u16_a_server_that_does_not_answer_for_a_while(side: Side, listen: Listen) -> None:
+    """Nothing is said while it is silent, which is logged; after it all is said again, and the same reigns."""
+    side.create("silent", partitions=3)
+    listener = listen(side, *all_of("silent", 3))
+    before = [wait_led(listener, partition) for partition in all_of("silent", 3)]
+    with capture_logs() as logs:
+        side.server.pause()
+        try:
+            wait_for(lambda: not listener.source.connected, "the silence to be noticed")
+            said = len(listener.said)
+            noticed_at = time.monotonic()
+            wait_for(lambda: time.monotonic() > noticed_at + 3, "some time in silence")
+            assert len(listener.said) == said
+        finally:
+            side.server.resume()
+        after = [wait_led(listener, partition, said) for partition in all_of("silent", 3)]
+    assert after == before
+    wait_for(lambda: listener.source.connected, "the server to be found again")
+    events = [entry["event"] for entry in logs]
+    assert any("does not answer" in event for event in events)
+    assert len([event for event in events if event.startswith("the broker does not answer")]) <= 1
+
+
+def test_u16_stop_does_not_wait_for_the_server(side: Side, listen: Listen) -> None:
+    """A source ends while its server is silent; a minute would be a handshake or a session that is waited for."""
+    side.create("stopping")
+    (partition,) = all_of("stopping")
+    listener = listen(side, partition)
+    wait_led(listener, partition)
+    side.server.pause()
+    try:
+        listener.source.stop()
+        listener.thread.join(20)
+        assert not listener.thread.is_alive()
+    finally:
+        side.server.resume()
+
+
+def test_u18_flaps_end_in_what_is_so(side: Side, listen: Listen) -> None:
+    """Of a leadership that changes quickly the last state is said, and epochs never went back."""
+    side.create("flapping", partitions=3)
+    listener = listen(side, *all_of("flapping", 3))
+    firsts = [wait_led(listener, partition) for partition in all_of("flapping", 3)]
+    for _ in range(5):
+        side.lead("flapping", OTHER, partitions=3)
+        side.lead("flapping", OURS, partitions=3)
+    for partition, first in zip(all_of("flapping", 3), firsts, strict=True):
+        wait_for(
+            lambda: isinstance(last := listener.last(partition), Led) and last.reign.epoch >= first.epoch + 10,  # noqa: B023
+            f"the last reign of {partition}",
+            60,
+            state=lambda: listener.said[-5:],
+        )
+        epochs = [each.reign.epoch for each in listener.said if isinstance(each, Led) and each.partition == partition]
+        assert epochs == sorted(epochs)
+
+
+def test_a_change_of_settings_is_seen(side: Side, listen: Listen) -> None:
+    """All that bears on retention is said, and nothing else."""
+    side.create("settings")
+    listener = listen(side, *all_of("settings"))
+    wait_for(lambda: listener.overrides("settings") == {}, "no settings", 60)
+    side.configure("settings", "retention.ms", "60000")
+    wait_for(lambda: listener.overrides("settings") == {"retention.ms": "60000"}, "the retention", 60)
+    side.configure("settings", "min.cleanable.dirty.ratio", "0.25")
+    side.configure("settings", "retention.ms", "70000")
+    wait_for(lambda: listener.overrides("settings") == {"retention.ms": "70000"}, "the other retention", 60)
+    overrides = [dict(said.overrides) for said in listener.settings if isinstance(said, TopicSettings)]
+    assert all(found.keys() <= {"retention.ms"} for found in overrides)
+    assert listener.overrides(None) == {}
+
+
+def test_u18_threads_do_not_grow(side: Side, listen: Listen) -> None:
+    """Partitions cost no thread of their own, neither at first nor after a server that was silent; C's count too."""
+
+    def threads() -> int:
+        return len(list(Path("/proc/self/task").iterdir()))
+
+    side.create("few")
+    side.create("many", partitions=MANY)
+    (few,) = all_of("few")
+    listener = listen(side, few)
+    wait_led(listener, few)
+    once = threads()
+    listener.watch(few, *all_of("many", MANY))
+    for partition in all_of("many", MANY):
+        wait_led(listener, partition)
+    assert threads() <= once
+    for _ in range(2):
+        side.server.pause()
+        try:
+            wait_for(lambda: not listener.source.connected, "the silence to be noticed")
+        finally:
+            side.server.resume()
+        said = len(listener.said)
+        wait_led(listener, few, said)
+        wait_for(lambda: threads() <= once, "no more threads than before", state=threading.enumerate)
+
+
+def test_topic_ids_have_the_form_of_kafkas_files(kraft: KRaftSide, listen: Listen) -> None:
+    """URL-safe base64, as ZooKeeper and `partition.metadata` have it: among many ids each sign occurs."""
+    topics = [f"named-{number}" for number in range(12)]
+    for topic in topics:
+        kraft.create(topic)
+    listener = listen(kraft, *(TopicPartition(topic, 0) for topic in topics))
+    for topic in topics:
+        metadata = kraft.cluster.brokers[OURS].partition_directory(topic, 0) / "partition.metadata"
+        assert wait_led(listener, TopicPartition(topic, 0)).topic_id == parse_partition_metadata(metadata.read_bytes())
+
+
+def test_u09_asking_for_a_topic_never_creates_it(kraft: KRaftSide, listen: Listen) -> None:
+    """The brokers would create what is asked for, as they do by default; a partition of no topic is not led."""
+    (partition,) = all_of("never-created")
+    listener = listen(kraft, partition)
+    wait_not_led(listener, partition)
+    said = len(listener.said)
+    wait_for(lambda: len(listener.said) >= said + 3, "some more questions", 60)
+    assert "never-created" not in kraft.cluster.brokers[OTHER].metadata().topics
+
+
+def test_an_epoch_that_rises_while_the_leader_stays_is_a_new_reign(kraft: KRaftSide, listen: Listen) -> None:
+    """Which the metadata does not show: another election between two looks, or a reassignment; the disk does."""
+    kraft.create("rising")
+    (partition,) = all_of("rising")
+    listener = listen(kraft, partition, poll_seconds=3600.0)
+    first = wait_led(listener, partition)
+    kraft.lead("rising", OTHER)
+    kraft.lead("rising", OURS)
+    kraft.cluster.produce("rising", [Record(b"v")], partition=0)
+    wait_for(
+        lambda: isinstance(last := listener.last(partition), Led) and last.reign.epoch >= first.epoch + 2,
+        "the later epoch",
+        60,
+        state=lambda: listener.said[-5:],
+    )

@@ -1,0 +1,165 @@
+"""U17: the cluster goes over to KRaft, and ZooKeeper is stale from some moment on. Here nodes as Kafka writes them."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from structlog.testing import capture_logs
+
+from tests.uploader.listening import Listener
+from ts_common.model import TopicPartition
+from ts_local.waiting import wait_for
+from ts_local.zookeeper import ZooKeeper
+from ts_uploader.environment import Environment
+from ts_uploader.events import Led
+from ts_uploader.leadership.zookeeper.migration import MIGRATION
+from ts_uploader.leadership.zookeeper.source import BrokerMigrated, ZookeeperLeadership
+from ts_uploader.leadership.zookeeper.state import state_path
+
+BROKER = 1
+OFTEN = 0.2  # seconds between two polls
+TP, LATER = TopicPartition("t", 0), TopicPartition("t", 1)
+REGISTRATION = f"/brokers/ids/{BROKER}"
+# What the controllers of Kafka 3.9 write there.
+STATE_OF_MIGRATION = {"version": 0, "kraft_metadata_offset": 84, "kraft_controller_id": 3000}
+
+Listen = Callable[..., Listener]
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
+    directory = tmp_path_factory.mktemp("zookeeper")
+    server = ZooKeeper(directory / "data", directory)
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def nodes(zookeeper: ZooKeeper) -> Iterator[KazooClient]:
+    """A client, and a topic that the broker leads; nothing is left of the test before."""
+    with zookeeper.client() as client:
+        for path in ("/brokers", MIGRATION):
+            client.delete(path, recursive=True)
+        client.create("/brokers/topics/t", json.dumps({"version": 3, "topic_id": "id"}).encode(), makepath=True)
+        client.create(state_path(TP), state(5), makepath=True)
+        client.ensure_path("/brokers/ids")
+        yield client
+
+
+def state(epoch: int) -> bytes:
+    return json.dumps({"leader": BROKER, "leader_epoch": epoch}).encode()
+
+
+def migrate(nodes: KazooClient) -> None:
+    nodes.create(MIGRATION, json.dumps(STATE_OF_MIGRATION).encode())
+
+
+@pytest.fixture
+def listen(zookeeper: ZooKeeper, tmp_path: Path) -> Iterator[Listen]:
+    """Starts sources of a broker whose log dir is the test's; they end with it."""
+    started: list[Listener] = []
+
+    def start(reload: Callable[[], Environment] | None = None) -> Listener:
+        environment = Environment("c", BROKER, (tmp_path,), zookeeper.connect, kraft=False, reload=reload)
+        listener = Listener(lambda emit: ZookeeperLeadership(environment, emit, OFTEN))
+        started.append(listener)
+        listener.watch(TP)
+        return listener
+
+    yield start
+    for listener in started:
+        listener.close()
+
+
+def test_u17_a_broker_that_left_zookeeper_in_a_migration_is_not_told_of_until_it_is_back(
+    nodes: KazooClient, listen: Listen
+) -> None:
+    """While it restarts, or in KRaft mode, what stands there may be stale: nothing is said, and that is told."""
+    nodes.create(REGISTRATION)
+    migrate(nodes)
+    listener = listen()
+    with capture_logs() as logs:
+        listener.thread.start()
+        listener.wait_reign(TP, 5, "id")
+        nodes.delete(REGISTRATION)
+        wait_for(lambda: not listener.source.connected, "the source to doubt ZooKeeper")
+        said = len(listener.said)
+        nodes.set(state_path(TP), state(6))  # as the controllers do until the migration is finalised
+        listener.watch(TP, LATER)
+        wait_for(lambda: [entry for entry in logs if entry["log_level"] == "error"], "an error", state=lambda: logs)
+        assert len(listener.said) == said
+    errors = [entry for entry in logs if entry["log_level"] == "error"]
+    assert len(errors) == 1
+    assert "process.roles" in errors[0]["event"]
+    assert (MIGRATION in errors[0]["reason"], REGISTRATION in errors[0]["reason"]) == (True, True)
+    nodes.create(REGISTRATION)
+    listener.wait_reign(TP, 6, "id")
+    assert {entry.reign.epoch for entry in listener.said[said:] if isinstance(entry, Led)} == {6}
+    assert listener.source.connected
+
+
+def test_u17_an_agent_that_starts_over_a_stale_zookeeper_takes_nothing_from_it(
+    nodes: KazooClient, listen: Listen
+) -> None:
+    """The migration is over: not one word of what is left there."""
+    migrate(nodes)
+    listener = listen()
+    with capture_logs() as logs:
+        listener.thread.start()
+        wait_for(lambda: [entry for entry in logs if entry["log_level"] == "error"], "an error", state=lambda: logs)
+    assert not listener.source.connected
+    nodes.set(state_path(TP), state(6))
+    nodes.create(REGISTRATION)
+    listener.wait_reign(TP, 6, "id")
+    assert {entry.reign.epoch for entry in listener.said if isinstance(entry, Led)} == {6}
+
+
+@pytest.mark.parametrize(("on_disk", "believed"), [(5, True), (6, False)])
+def test_u17_the_disk_tells_that_zookeeper_is_stale_where_nothing_else_does(
+    nodes: KazooClient, listen: Listen, tmp_path: Path, on_disk: int, believed: bool
+) -> None:
+    """The sign of the migration was removed: a later epoch on the disk is another controller's work."""
+    directory = tmp_path / str(TP)
+    directory.mkdir()
+    (directory / "leader-epoch-checkpoint").write_text(f"0\n1\n{on_disk} 0\n")
+    listener = listen()
+    with capture_logs() as logs:
+        listener.thread.start()
+        if believed:
+            listener.wait_reign(TP, 5, "id")
+        else:
+            wait_for(lambda: not listener.source.connected and logs, "the source to doubt ZooKeeper")
+            wait_for(lambda: [entry for entry in logs if entry["log_level"] == "error"], "an error")
+            assert str(TP) in str(logs)
+            assert listener.said == []
+
+
+def test_u17_the_agent_ends_where_the_brokers_own_file_says_kraft(
+    nodes: KazooClient, listen: Listen, tmp_path: Path
+) -> None:
+    """Its supervisor starts another, which asks the broker; before the file says so it waits."""
+    kraft = threading.Event()
+    nodes.create(REGISTRATION)
+    migrate(nodes)
+    listener = listen(lambda: Environment("c", BROKER, (tmp_path,), "", kraft=kraft.is_set()))
+    died: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            listener.source.run()
+        except BrokerMigrated as error:
+            died.append(error)
+
+    listener.thread = threading.Thread(target=run)
+    listener.thread.start()
+    listener.wait_reign(TP, 5, "id")
+    nodes.delete(REGISTRATION)
+    wait_for(lambda: not listener.source.connected, "the source to doubt ZooKeeper")
+    assert died == []
+    kraft.set()
+    wait_for(lambda: died, "the source to end")
+    assert "broker 1 runs in KRaft mode" in str(died[0])

@@ -1,0 +1,134 @@
+"""Leadership from a real ZooKeeper with SASL (DIGEST-MD5): who is let in, who is not, and how that is mended."""
+
+import importlib.util
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.uploader.leadership.test_zookeeper_tls import (
+    TP,
+    Listen,
+    create_topic,
+    errors_of,
+    listen,
+    opened,
+    wait_trouble,
+)
+from ts_common.errors import ConfigurationError
+from ts_local.waiting import wait_for
+from ts_local.zookeeper import ZooKeeper
+from ts_local.zookeeper_security import ZooKeeperSecurity, client_jaas
+
+__all__ = ["listen"]  # a fixture
+
+PASSWORD = 'Zq7x "quoted" = secret'
+USERS = {"kafka": PASSWORD, "agent": "p\N{LATIN SMALL LETTER A WITH DIAERESIS}ss Zq7x"}
+REFUSED = "ZooKeeper refuses this identity: "
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
+    """One that lets nobody in without a login; the topic is there from before it did."""
+    directory = tmp_path_factory.mktemp("zookeeper")
+    server = ZooKeeper(directory / "data", directory)
+    server.start()
+    create_topic(server)
+    server.security = ZooKeeperSecurity(users=USERS, requires_sasl=True)
+    server.restart()
+    yield server
+    server.kill()
+
+
+def test_the_brokers_jaas_file_is_enough(zookeeper: ZooKeeper, listen: Listen, tmp_path: Path) -> None:
+    """The file that its JVM's flag names, as it is: leadership is said, and `check` has nothing to mend."""
+    (tmp_path / "jaas.conf").write_text(client_jaas("kafka", PASSWORD))
+    overrides = {"jaas.file": str(tmp_path / "jaas.conf")}
+    listener = listen(zookeeper.connect, {}, overrides)
+    listener.wait_reign(TP, 7, "id")
+    assert listener.source.connected
+    assert errors_of(zookeeper.connect, {}, overrides) == []
+
+
+def test_a_user_of_the_agents_own(zookeeper: ZooKeeper, listen: Listen, tmp_path: Path) -> None:
+    """By keys of the cluster's file, with a password that is no ASCII in a file of its own."""
+    (tmp_path / "password").write_text(USERS["agent"] + "\n")
+    overrides = {"sasl.username": "agent", "sasl.password.file": str(tmp_path / "password")}
+    listen(zookeeper.connect, {}, overrides).wait_reign(TP, 7, "id")
+
+
+def test_a_wrong_password_is_said_and_mended_without_a_restart(
+    zookeeper: ZooKeeper, listen: Listen, tmp_path: Path
+) -> None:
+    """Never connected meanwhile, one warning however often it is refused, and the new password is read by itself."""
+    (tmp_path / "password").write_text("guessed Zq7x")
+    overrides = {"sasl.username": "kafka", "sasl.password.file": str(tmp_path / "password")}
+    with capture_logs() as logs:
+        listener = listen(zookeeper.connect, {}, overrides)
+        wait_trouble(listener, REFUSED + "the user and password, or the principal, are not those that it knows")
+        refusals = zookeeper.log.read_text().count("failed to SASL authenticate")
+        wait_for(
+            lambda: zookeeper.log.read_text().count("failed to SASL authenticate") > refusals + 2, "some more attempts"
+        )
+        assert not listener.source.connected
+        assert listener.said == []
+        (tmp_path / "password").write_text(PASSWORD)
+        listener.wait_reign(TP, 7, "id")
+        wait_for(lambda: listener.source.connected, "the session")
+    assert listener.source.trouble is None
+    assert [entry["log_level"] for entry in logs] == ["warning", "info"]
+    assert "Zq7x" not in repr(logs)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({}, f"{REFUSED}it demands SASL; name the broker's JAAS file by ts.segment.uploader.zookeeper.jaas.file"),
+        ({"sasl.username": "kafka", "sasl.password": "guessed Zq7x"}, f"{REFUSED}the user and password"),
+        ({"sasl.username": "nobody", "sasl.password": "guessed Zq7x"}, f"{REFUSED}the user and password"),
+        ({"sasl.username": "kafka", "sasl.password": "\N{GREEK SMALL LETTER ALPHA}"}, "characters beyond ISO 8859-1"),
+    ],
+)
+def test_check_names_a_login_that_is_refused(zookeeper: ZooKeeper, overrides: Mapping[str, str], said: str) -> None:
+    """An error with the way out, soon, and without the password; the agent has the same reason."""
+    began = time.monotonic()
+    (error,) = errors_of(zookeeper.connect, {}, overrides)
+    assert said in error
+    assert "Zq7x" not in error
+    assert time.monotonic() < began + 9  # not the whole of its patience
+
+
+def test_a_login_that_is_missing_is_no_storm(zookeeper: ZooKeeper, listen: Listen) -> None:
+    """ZooKeeper ends each session of an agent without one: it tries again at its own pace, not at ZooKeeper's."""
+    with capture_logs() as logs:
+        listener = listen(zookeeper.connect, {})
+        wait_trouble(listener, f"{REFUSED}it demands SASL")
+        wait_for(
+            lambda: zookeeper.log.read_text().count("Closing client connection due to server requires") > 2, "more"
+        )
+        listener.close()
+    assert [entry["log_level"] for entry in logs] == ["warning"]
+    assert listener.said == []
+
+
+def test_a_zookeeper_without_sasl_is_named(listen: Listen, tmp_path: Path) -> None:
+    """It answers each message of a login with nothing, which an agent must not take for an invitation to go on."""
+    server = ZooKeeper(tmp_path / "data", tmp_path)
+    server.start()
+    try:
+        create_topic(server)
+        overrides = {"sasl.username": "kafka", "sasl.password": PASSWORD}
+        (error,) = errors_of(server.connect, {}, overrides)
+        assert error == f"{REFUSED}it answers without SASL: authProvider or its JAAS section Server is missing"
+        wait_trouble(listen(server.connect, {}, overrides), "it answers without SASL")
+    finally:
+        server.kill()
+
+
+def test_a_package_that_is_missing_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the command that installs it: a login is rare, and not every agent has what it needs."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "puresasl" else object())
+    with pytest.raises(ConfigurationError, match=r"--no-build-isolation -r requirements/sasl\.txt"):
+        opened("127.0.0.1:9", {}, {"sasl.username": "kafka", "sasl.password": PASSWORD})

@@ -1,0 +1,386 @@
+"""Watching real directories, some of them on disks that failed: absent, or no directory that could be read."""
+
+import errno
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+from watchdog.observers.inotify import InotifyObserver
+
+from ts_common.errors import OperatorError
+from ts_common.model import TopicPartition
+from ts_local.cluster import wait_for
+from ts_uploader.events import (
+    DirectoryGone,
+    EpochFile,
+    HighWatermarks,
+    LastEpoch,
+    Listing,
+    Observation,
+    SeveralDirectories,
+)
+from ts_uploader.log_dirs.directory_scan import list_partition
+from ts_uploader.log_dirs.last_epoch import EpochReader
+from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
+
+SECONDS = 10.0
+NEVER = 3600.0
+ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Watched:
+    """A watcher at work, and what it says; its timer never comes, so that what is said was hinted."""
+
+    def __init__(self, log_dirs: tuple[Path, ...]) -> None:
+        self.said: queue.SimpleQueue[Observation] = queue.SimpleQueue()
+        self.topics = {"t"}  # that are shipped
+        self._read_last = log_dirs[-1]
+        self.watcher = LogDirectoryWatcher(log_dirs, lambda topic: topic in self.topics, self.said.put, NEVER)
+
+    @contextmanager
+    def running(self) -> Iterator["Watched"]:
+        """Watch from the first scan to the end of the block."""
+        with ExitStack() as stack:
+            stack.callback(self.watcher.stop)
+            self.watcher.start_watching()
+            thread = threading.Thread(target=self.watcher.run)
+            thread.start()
+            stack.callback(thread.join)
+            stack.callback(self.watcher.stop)
+            self._wait_for_scan()
+            yield self
+            assert thread.is_alive()
+            assert self.watcher.watching
+
+    def wait_for(self, expected: Callable[[Observation], bool]) -> list[Observation]:
+        """All that is said up to what is expected."""
+        heard = [self.said.get(timeout=SECONDS)]
+        while not expected(heard[-1]):
+            heard.append(self.said.get(timeout=SECONDS))
+        return heard
+
+    def wait_for_listing(self, partition: TopicPartition, *bases: int) -> list[Observation]:
+        """All that is said up to a partition's listing with these bases."""
+        return self.wait_for(
+            lambda said: isinstance(said, Listing) and (said.partition, said.bases) == (partition, bases)
+        )
+
+    def scan(self) -> list[Observation]:
+        """All that is said before everything has been scanned once more."""
+        self.watcher.hint_all()
+        return self._wait_for_scan()
+
+    def _wait_for_scan(self) -> list[Observation]:
+        return self.wait_for(lambda said: isinstance(said, HighWatermarks) and said.log_dir == self._read_last)
+
+
+@pytest.fixture
+def healthy(tmp_path: Path) -> Path:
+    """A log dir with one partition, and with a checkpoint."""
+    log_dir = tmp_path / "healthy"
+    (log_dir / "t-0").mkdir(parents=True)
+    (log_dir / "replication-offset-checkpoint").write_text("0\n0\n")
+    return log_dir
+
+
+@pytest.fixture(params=["absent", "no directory"])
+def failed(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A log dir that cannot be read, whoever asks."""
+    path = tmp_path / "failed"
+    if request.param == "no directory":
+        path.touch()
+    return path
+
+
+def mend(log_dir: Path) -> None:
+    """The disk is replaced."""
+    log_dir.unlink(missing_ok=True)
+    log_dir.mkdir()
+
+
+def segment(log_dir: Path, partition: TopicPartition, base: int) -> None:
+    (log_dir / str(partition) / f"{base:020d}.log").touch()
+
+
+def test_a_roll_on_a_healthy_disk_is_seen_although_another_failed(healthy: Path, failed: Path) -> None:
+    """The hint leads to the log dirs that can be read, in whatever order the broker's file names them."""
+    with Watched((failed, healthy)).running() as watched:
+        segment(healthy, ZERO, 7)
+        watched.wait_for_listing(ZERO, 7)
+
+
+def test_a_partition_is_gone_only_if_all_log_dirs_could_be_read(healthy: Path, failed: Path) -> None:
+    """It may have been moved to the disk that cannot be read; once that is back, its absence is said."""
+    with Watched((failed, healthy)).running() as watched:
+        (healthy / "t-0").rmdir()
+        (healthy / "t-1").mkdir()
+        heard = watched.wait_for_listing(ONE)
+        segment(healthy, ONE, 7)  # both hints may come at once, and in any order; this one comes after them
+        heard += [*watched.wait_for_listing(ONE, 7), *watched.scan()]
+        assert not any(isinstance(said, DirectoryGone) for said in heard)
+        mend(failed)
+        watched.watcher.hint(ZERO)
+        watched.wait_for(lambda said: said == DirectoryGone(ZERO))
+
+
+def test_a_topic_that_is_no_longer_shipped_is_gone_also_while_a_disk_cannot_be_read(
+    healthy: Path, failed: Path
+) -> None:
+    """Where its partitions are does not matter any more; one that is shipped from now on is listed."""
+    (healthy / "other-0").mkdir()
+    with Watched((failed, healthy)).running() as watched:
+        watched.topics = {"other"}
+        heard = watched.scan()
+        assert DirectoryGone(ZERO) in heard
+        assert {said.partition for said in heard if isinstance(said, Listing)} == {TopicPartition("other", 0)}
+
+
+def test_a_directory_that_cannot_be_read_does_not_hide_the_one_that_can(
+    healthy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failed disk may still answer for the name of a directory that nobody can list."""
+    other = tmp_path / "other"
+    (other / "t-0").mkdir(parents=True)
+
+    def list_or_fail(
+        partition: TopicPartition,
+        directory: Path,
+        log_dir: Path,
+        epochs: EpochReader | None = None,
+        earlier: Listing | None = None,
+    ) -> Listing | None:
+        if log_dir == other:
+            raise OSError(errno.EIO, "Input/output error", str(directory))
+        return list_partition(partition, directory, log_dir, epochs, earlier)
+
+    monkeypatch.setattr("ts_uploader.log_dirs.watcher.list_partition", list_or_fail)
+    with Watched((other, healthy)).running() as watched:
+        segment(healthy, ZERO, 7)
+        watched.wait_for_listing(ZERO, 7)
+        (healthy / "t-0").rename(healthy / "t-1")
+        heard = watched.wait_for_listing(ONE, 7)
+        assert not any(isinstance(said, DirectoryGone) for said in [*heard, *watched.scan()])
+
+
+def test_u42_a_directory_that_meets_a_defect_stops_no_other(healthy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error that is none of the system's ends no thread."""
+
+    def list_or_fail(partition: TopicPartition, *arguments: Any) -> Listing | None:
+        if partition == ZERO:
+            raise ValueError("what nobody expects")
+        return list_partition(partition, *arguments)
+
+    monkeypatch.setattr("ts_uploader.log_dirs.watcher.list_partition", list_or_fail)
+    with Watched((healthy,)).running() as watched:
+        segment(healthy, ZERO, 7)
+        (healthy / "t-1").mkdir()
+        segment(healthy, ONE, 8)
+        watched.wait_for_listing(ONE, 8)
+        assert not any(isinstance(said, DirectoryGone) for said in watched.scan())
+
+
+def test_a_second_look_at_a_directory_that_did_not_change_is_whole(healthy: Path) -> None:
+    """The scan waits for nothing: it compares with what it saw of the directory the last time."""
+    with Watched((healthy,)).running() as watched:
+        segment(healthy, ZERO, 7)
+        watched.wait_for_listing(ZERO, 7)
+        heard = [said for _ in range(3) for said in watched.scan() if isinstance(said, Listing)]
+        assert [said.whole for said in heard[-2:]] == [True, True]
+
+
+def test_a_whole_listing_that_is_asked_for_comes(healthy: Path) -> None:
+    """Without another event and without a scan: the first look after a change is none."""
+    with Watched((healthy,)).running() as watched:
+        segment(healthy, ZERO, 7)
+        watched.watcher.hint(ZERO, whole=True)
+        watched.wait_for(lambda said: isinstance(said, Listing) and said.whole and said.bases == (7,))
+
+
+def test_a_log_dir_that_failed_is_told_once_and_watched_as_soon_as_it_is_back(healthy: Path, failed: Path) -> None:
+    """Each scan tries it again; an operator reads of it once, and once that it works again."""
+    with capture_logs() as logs, Watched((failed, healthy)).running() as watched:
+        for _ in range(3):
+            watched.scan()
+        told = [(line["event"], line["log_level"]) for line in logs if line["log_dir"] == str(failed)]
+        assert told[:2] == [("log dir cannot be watched", "error"), ("log dir cannot be read", "error")]
+        assert len(told) == len(set(told))
+        mend(failed)
+        (failed / "t-1").mkdir()
+        watched.watcher.hint_all()
+        watched.wait_for_listing(ONE)
+        segment(failed, ONE, 7)
+        watched.wait_for_listing(ONE, 7)
+        again = [line["trouble"] for line in logs if line["event"] == "log dir works again"]
+        assert again[:2] == ["log dir cannot be watched", "log dir cannot be read"]
+
+
+def replace_epochs(directory: Path, text: str) -> None:
+    """As Kafka replaces a `leader-epoch-checkpoint`: a file of another name, and a rename."""
+    temporary = directory / "leader-epoch-checkpoint.tmp"
+    temporary.write_text(text)
+    temporary.rename(directory / "leader-epoch-checkpoint")
+
+
+def test_u28_a_new_leader_epoch_on_the_disk_is_seen_at_once(healthy: Path) -> None:
+    """From then on the broker's figures are the leader's; the timer never comes here, so the rename was the hint."""
+    with Watched((healthy,)).running() as watched:
+        replace_epochs(healthy / "t-0", "0\n2\n3 0\n6 40\n")
+        now = LastEpoch(EpochFile.READ, 6)
+        heard = watched.wait_for(lambda said: isinstance(said, Listing) and said.last_epoch == now)
+    status = (healthy / "replication-offset-checkpoint").stat()
+    assert isinstance(heard[-1], Listing)
+    assert heard[-1].checkpoint == (status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (None, LastEpoch(EpochFile.ABSENT)),
+        ("0\n0\n", LastEpoch(EpochFile.READ, None)),
+        ("0\n1\n7 ", EpochFile.UNREADABLE),
+        ("", EpochFile.UNREADABLE),
+    ],
+    ids=["absent", "no entry", "torn", "empty"],
+)
+def test_an_unreadable_leader_epoch_checkpoint_is_listed_as_such(
+    healthy: Path, text: str | None, expected: LastEpoch | EpochFile
+) -> None:
+    """It is not an absent one, which logs of magic 0 and 1 have."""
+    if text is not None:
+        replace_epochs(healthy / "t-0", text)
+    found = list_partition(ZERO, healthy / "t-0", healthy)
+    assert found is not None
+    assert expected in {found.last_epoch, found.last_epoch.file}
+    assert bool(found.last_epoch.error) == (expected is EpochFile.UNREADABLE)
+
+
+def test_a_leader_epoch_checkpoint_that_no_one_may_read_is_no_absent_one(healthy: Path) -> None:
+    """The system says why; the next scan tries again."""
+    path = healthy / "t-0" / "leader-epoch-checkpoint"
+    path.mkdir()
+    found = list_partition(ZERO, healthy / "t-0", healthy)
+    assert found is not None
+    assert found.last_epoch.file is EpochFile.UNREADABLE
+    assert "directory" in found.last_epoch.error
+
+
+def test_a_directory_that_is_renamed_while_it_is_listed_is_none_of_an_old_magic(healthy: Path) -> None:
+    """Its checkpoint is not absent: it was deleted as a whole, or moved to another disk."""
+
+    class Renamed(EpochReader):
+        def read(self, directory: Path) -> LastEpoch:
+            directory.rename(directory.with_name("t-0.00000000000000000000000000000000-delete"))
+            return super().read(directory)
+
+    replace_epochs(healthy / "t-0", "0\n1\n3 0\n")
+    assert list_partition(ZERO, healthy / "t-0", healthy, Renamed()) is None
+
+
+def test_a_leader_epoch_checkpoint_is_read_again_only_when_it_was_replaced(tmp_path: Path) -> None:
+    """Ten thousand partitions are scanned each half a minute, and hardly any of them has a new leader."""
+    directories = [tmp_path / f"t-{number}" for number in range(50)]
+    for directory in directories:
+        directory.mkdir()
+        replace_epochs(directory, "0\n1\n3 0\n")
+    reader = EpochReader()
+    watcher = LogDirectoryWatcher([tmp_path], lambda _: True, lambda _: None, NEVER, epochs=reader)
+    for _ in range(3):
+        watcher.scan_everything()
+    assert reader.reads == 50
+    replace_epochs(directories[7], "0\n1\n4 0\n")
+    watcher.scan_everything()
+    assert reader.reads == 51
+    assert reader.read(directories[7]) == LastEpoch(EpochFile.READ, 4)
+
+
+def test_a_leader_epoch_checkpoint_of_a_far_future_is_read(tmp_path: Path) -> None:
+    """A broker's clock was wrong: nanoseconds since 1970 are more than 63 bits hold from the year 2262 on."""
+    replace_epochs(tmp_path, "0\n1\n3 0\n")
+    os.utime(tmp_path / "leader-epoch-checkpoint", (10**10, 10**10))
+    assert EpochReader().read(tmp_path) == LastEpoch(EpochFile.READ, 3)
+
+
+def test_u40_two_directories_are_told_together_and_logged_once(healthy: Path, tmp_path: Path) -> None:
+    """Which one counts is not the watcher's to say; all checkpoints are read when one changed, for who decides."""
+    other = tmp_path / "other"
+    (other / "t-0").mkdir(parents=True)
+    (other / "replication-offset-checkpoint").write_text("0\n0\n")
+    with capture_logs() as logs, Watched((other, healthy)).running() as watched:
+        for _ in range(3):
+            heard = watched.scan()
+        segment(healthy, ZERO, 7)
+        heard += watched.wait_for(
+            lambda said: isinstance(said, SeveralDirectories) and [each.bases for each in said.listings] == [(), (7,)]
+        )
+        assert not any(isinstance(said, Listing) for said in heard)
+        # In place, of which no event tells; of the other file one does.
+        (other / "replication-offset-checkpoint").write_text("0\n1\nt 0 7\n")
+        (healthy / "new").write_text("0\n0\n")
+        (healthy / "new").rename(healthy / "replication-offset-checkpoint")
+        watched.wait_for(lambda said: isinstance(said, HighWatermarks) and said.offsets == {("t", 0): 7})
+        (other / "t-0").rmdir()
+        watched.wait_for_listing(ZERO, 7)
+    assert [line["directories"] for line in logs if line["event"] == "partition has several directories"] == [
+        [str(other / "t-0"), str(healthy / "t-0")]
+    ]
+
+
+def test_log_dirs_of_which_none_can_be_watched_are_an_error(failed: Path, tmp_path: Path) -> None:
+    """There is nothing to go on with, and the message says what is wrong with each."""
+    watched = Watched((failed, tmp_path / "another"))
+    with pytest.raises(OperatorError, match=f"{failed}.*{tmp_path / 'another'}.*No such file"), watched.running():
+        pass
+
+
+def test_a_limit_of_inotify_at_the_start_is_an_error_that_names_the_setting(
+    healthy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other log dirs would work, but somebody has to raise the limit."""
+    (tmp_path / "other").mkdir()
+    log_dirs = (healthy, tmp_path / "other")
+    monkeypatch.setattr("ts_uploader.log_dirs.watcher.InotifyObserver", limited(tmp_path / "other"))
+    with pytest.raises(OperatorError, match=r"other.*fs\.inotify\.max_user_watches"), Watched(log_dirs).running():
+        pass
+    monkeypatch.setattr("ts_uploader.log_dirs.watcher.InotifyObserver", no_instance)
+    with pytest.raises(OperatorError, match=r"fs\.inotify\.max_user_instances"), Watched(log_dirs).running():
+        pass
+
+
+def test_a_limit_of_inotify_when_a_log_dir_is_back_is_told_and_the_others_go_on(
+    healthy: Path, failed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events are hints: the scan finds what no event tells of, and an end of the process would help nobody."""
+    monkeypatch.setattr("ts_uploader.log_dirs.watcher.InotifyObserver", limited(failed))
+    with capture_logs() as logs, Watched((failed, healthy)).running() as watched:
+        watched.scan()
+        mend(failed)
+        (failed / "t-1").mkdir()
+        watched.scan()
+        wait_for(lambda: any("max_user_watches" in line.get("error", "") for line in logs), "the error", SECONDS)
+        segment(failed, ONE, 7)
+        segment(healthy, ZERO, 7)
+        watched.wait_for_listing(ZERO, 7)
+        watched.watcher.hint_all()
+        watched.wait_for_listing(ONE, 7)
+
+
+def limited(log_dir: Path) -> type[InotifyObserver]:
+    """An observer for which the kernel has no watches left when it comes to a log dir."""
+
+    class Limited(InotifyObserver):
+        def schedule(self, handler: object, path: object, **options: object) -> object:  # type: ignore[override]
+            if path == str(log_dir):
+                raise OSError(errno.ENOSPC, "inotify watch limit reached")
+            return super().schedule(handler, path, **options)  # type: ignore[arg-type]
+
+    return Limited
+
+
+def no_instance() -> InotifyObserver:
+    raise OSError(errno.EMFILE, "inotify instance limit reached")

@@ -1,0 +1,178 @@
+"""`ts-uploader check`: everything at once, each with its severity and the way out, before anything is shipped."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.uploader.beside import BUCKET, PREFIX
+from tests.wrong_clock import wrong_clock
+from ts_common.archive.object_keys import PROBE_NAME
+from ts_common.wording import counted
+from ts_local.agent import write_config
+from ts_local.cluster import LocalCluster
+from ts_uploader.environment import Environment
+from ts_uploader.findings import (
+    EXIT_ACT,
+    EXIT_FINE,
+    EXIT_UNANSWERED,
+    EXIT_WARNINGS,
+    Severity,
+    as_text,
+    exit_code,
+    hint,
+    warning,
+)
+from ts_uploader.leadership.zookeeper import check as zookeeper_check
+from ts_uploader.leadership.zookeeper.connection import Connection
+from ts_uploader.leadership.zookeeper.security import Security
+
+URL = "storage.service.endpoint.url"
+CHECKOUT = Path(__file__).parents[3]
+_SECONDS = 120
+
+
+class Check:
+    """`ts-uploader check`, once to its end."""
+
+    def __init__(self, cluster: LocalCluster, directory: Path) -> None:
+        assert cluster.s3 is not None
+        self.s3 = cluster.s3
+        self.broker = cluster.brokers[1].server_properties
+        self.directory = directory
+        self.config = directory / "conf"
+        self.location = f"s3://{BUCKET}/{directory.name}"
+
+    def run(
+        self, properties: Mapping[str, str], *arguments: str, environment: Mapping[str, str] | None = None
+    ) -> "subprocess.CompletedProcess[str]":
+        """Run it with this configuration."""
+        write_config(self.config, "prod", properties)
+        program = Path(sys.executable).with_name("ts-uploader")
+        command = [str(program), "check", str(self.config), "--cluster-id", "prod"]
+        if "--server-properties" not in arguments:
+            command += ["--server-properties", str(self.broker)]
+        ended = subprocess.run(
+            [*command, *arguments],
+            env={**os.environ, **self.s3.environment(), "PYTHONPATH": str(CHECKOUT), **(environment or {})},
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+        assert "Traceback" not in ended.stdout + ended.stderr
+        return ended
+
+    def findings(self, properties: Mapping[str, str], *arguments: str) -> tuple[int, list[dict[str, Any]]]:
+        """What it finds, by way of --json, and its exit code."""
+        ended = self.run(properties, "--json", *arguments)
+        told = json.loads(ended.stdout)
+        assert told["exit"] == ended.returncode
+        return ended.returncode, told["findings"]
+
+    def broker_file(self, **changed: str) -> Path:
+        """The broker's own file with other values."""
+        path = self.directory / "server.properties"
+        lines = "".join(f"{key.replace('__', '.')}={value}\n" for key, value in changed.items())
+        path.write_text(self.broker.read_text() + "\n" + lines)
+        return path
+
+
+@pytest.fixture
+def check(cluster: LocalCluster, tmp_path: Path) -> Check:
+    return Check(cluster, tmp_path)
+
+
+def test_a_host_that_is_ready_is_told_as_such(check: Check) -> None:
+    """Every room speaks, nothing has to be done, and nothing is left in the bucket but the probe of each start."""
+    code, findings = check.findings({URL: check.location, PREFIX + "kafka.topics.exclude": "__.*"})
+    assert code == EXIT_FINE, findings
+    assert not [each for each in findings if each["severity"] in {"error", "unanswered", "warning"}], findings
+    for about in ("the broker's file", "prod.properties", "log dir", "max_user_watches", "zookeeper", check.location):
+        assert any(about in each["about"] and each["severity"] == "ok" for each in findings), about
+    listed = check.s3.client().list_objects_v2(Bucket=BUCKET, Prefix=check.directory.name + "/")["Contents"]
+    assert [each["Key"] for each in listed] == [f"{check.directory.name}/{PROBE_NAME}"]
+
+
+def test_what_is_wrong_in_several_rooms_is_told_at_once(check: Check) -> None:
+    """A log dir that is not there, a broker that ZooKeeper does not know, a bucket that nobody made: one run."""
+    (check.directory / "new-disk").mkdir()
+    file = check.broker_file(broker__id="77", log__dirs=f"{check.directory / 'new-disk'},/nowhere/at/all")
+    ended = check.run({URL: "s3://nowhere-at-all/base"}, "--server-properties", str(file))
+    assert ended.returncode == EXIT_ACT, ended.stdout + ended.stderr
+    for expected in (
+        "log dir /nowhere/at/all: cannot be read",
+        "broker 77 is not registered there; registered are 1, 2",
+        "s3://nowhere-at-all",
+        "-> start the broker",
+        "3 error",
+    ):
+        assert expected in ended.stdout
+
+
+def test_errors_of_the_files_do_not_hide_each_other(check: Check) -> None:
+    """The broker's file and the cluster's: all problems of both, with the command line's cluster id."""
+    (check.directory / "empty.properties").write_text("listeners=PLAINTEXT://:9092\n")
+    arguments = ("--server-properties", str(check.directory / "empty.properties"))
+    code, findings = check.findings({URL: check.location, PREFIX + "kafka.topics.includ": "("}, *arguments)
+    found = " ".join(each["found"] for each in findings)
+    assert code == EXIT_ACT
+    for text in ("log.dirs: absent", "zookeeper.connect", "did you mean ts.segment.uploader.kafka.topics.include?"):
+        assert text in found
+
+
+def test_a_store_that_nobody_serves_is_worth_another_try(check: Check) -> None:
+    """Exit code 75, and what else there is to say is said."""
+    ended = check.run({URL: check.location}, environment={"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9"})
+    assert ended.returncode == EXIT_UNANSWERED, ended.stdout
+    assert f"UNANSWERED {check.location}" in ended.stdout
+    assert "is registered" in ended.stdout
+
+
+def test_a_wrong_secret_and_a_wrong_clock_are_somebodys_to_mend(check: Check) -> None:
+    """The finding names the one or the other and no permission; asking again mends neither, so the code is 2."""
+    wrong = check.run({URL: check.location}, environment={"AWS_SECRET_ACCESS_KEY": "wrong"})
+    assert wrong.returncode == EXIT_ACT, wrong.stdout
+    assert "the secret key is not the one of this access key" in wrong.stdout
+    ahead = check.run({URL: check.location}, environment=wrong_clock(check.directory, 1200))
+    assert ahead.returncode == EXIT_ACT, ahead.stdout
+    assert re.search(r"this machine's clock is 1(199|20\d) s ahead of the store's: set the clock", ahead.stdout)
+    assert "allow this identity" not in wrong.stdout + ahead.stdout
+
+
+def test_a_missing_bucket_is_named_once_with_what_an_operator_does(check: Check) -> None:
+    """Not the place twice in one line."""
+    ended = check.run({URL: "s3://nowhere-at-all/base"})
+    (line,) = [line for line in ended.stdout.splitlines() if "s3://nowhere-at-all/base" in line]
+    assert line.count("s3://nowhere-at-all/base") == 1
+    assert "create it, or name another in storage.service.endpoint.url" in line
+
+
+def test_a_zookeeper_that_nobody_serves_is_worth_another_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told within a bounded time, although the client would try for ever."""
+    monkeypatch.setattr(zookeeper_check, "_CONNECT_SECONDS", 0.2)
+    environment = Environment("prod", 1, (), "127.0.0.1:9", kraft=False)
+    connection, security = Connection("127.0.0.1:9", Security()), Security()
+    (finding,) = zookeeper_check.zookeeper_findings(connection, security, environment, frozenset())
+    assert (finding.severity, finding.about) == (Severity.UNANSWERED, "zookeeper 127.0.0.1:9")
+
+
+def test_warnings_count_only_if_asked() -> None:
+    """An error goes before an answer that did not come, that before a warning."""
+    found = [hint("a", "b"), warning("c", "d", "e")]
+    assert (exit_code(found, strict=False), exit_code(found, strict=True)) == (EXIT_FINE, EXIT_WARNINGS)
+    assert exit_code([hint("a", "b")], strict=True) == EXIT_FINE
+
+
+def test_numbers_agree_with_their_nouns() -> None:
+    """One hint, two hints."""
+    found = [hint("a", "b"), hint("c", "d"), warning("e", "f", "g")]
+    assert as_text(found).splitlines()[-1] == "1 warning, 2 hints"
+    assert counted(1, "segment") == "1 segment"
+    assert counted(2400, "segment") == "2,400 segments"

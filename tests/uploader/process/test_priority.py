@@ -1,0 +1,88 @@
+"""The agent stands back behind the broker: its nice value and class of I/O, as the kernel tells them."""
+
+import os
+import platform
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+import psutil
+import pytest
+import structlog
+
+from tests.uploader.beside import PREFIX, Archive
+from tests.uploader.conftest import ArchiveOf
+from ts_common.config.cluster_config import parse_config
+from ts_common.errors import ConfigurationError
+from ts_local.agent import AgentProcess
+from ts_local.cluster import LocalCluster
+from ts_uploader.process.priority import io_priority, step_back
+
+IDLE, LEAST = (3,), (2, 7)
+T = TypeVar("T")
+NICE, IONICE = PREFIX + "nice", PREFIX + "ionice.class"
+
+
+def class_of(thread: int) -> tuple[int, ...]:
+    """The class of I/O of a thread and its level, which means nothing for idle."""
+    kind, level = divmod(io_priority(thread), 1 << 13)
+    return (kind,) if kind == 3 else (kind, level)
+
+
+def threads_of(agent: AgentProcess) -> list[int]:
+    """The kernel's numbers of an agent's threads."""
+    return [thread.id for thread in psutil.Process(agent.pid).threads()]
+
+
+def of_each(threads: Iterable[int], ask: Callable[[int], T]) -> set[T]:
+    """What is so of each thread; a request to `/healthz` has one of its own, which may have ended."""
+    found = set()
+    for thread in threads:
+        with suppress(ProcessLookupError):
+            found.add(ask(thread))
+    return found
+
+
+@pytest.fixture
+def archive(archive_of: ArchiveOf, request: pytest.FixtureRequest) -> Archive:
+    return archive_of("none-of-these", properties=request.param)
+
+
+@pytest.mark.parametrize(
+    ("archive", "prefix", "nice", "io"),
+    [
+        pytest.param({}, (), 10, LEAST, id="by default"),
+        pytest.param({NICE: "3", IONICE: "idle"}, (), 3, IDLE, id="as configured"),
+        pytest.param({NICE: "0", IONICE: "none"}, ("nice", "-n5"), 5, None, id="as it was started"),
+        pytest.param({}, ("nice", "-n15", "ionice", "-c3"), 15, IDLE, id="never raised"),
+    ],
+    indirect=["archive"],
+)
+def test_every_thread_has_the_priority_of_the_configuration(
+    cluster: LocalCluster, archive: Archive, prefix: Sequence[str], nice: int, io: tuple[int, ...] | None
+) -> None:
+    """Nice value and class of I/O of all threads of a real agent, whatever it was started with."""
+    ours = os.getpriority(os.PRIO_PROCESS, 0)
+    started = min(19, ours + int(prefix[1][2:])) if prefix else ours
+    agent = archive.agent(prefix=prefix)
+    threads = threads_of(agent)
+    assert len(threads) > 10
+    assert of_each(threads, lambda thread: os.getpriority(os.PRIO_PROCESS, thread)) == {max(nice, started)}
+    assert of_each(threads, class_of) == {class_of(0) if io is None else io}
+
+
+def test_what_is_no_class_of_io_is_refused() -> None:
+    """The message names the key, what was found and what is accepted."""
+    for wrong in ("realtime:1", "best-effort", "best-effort:8", ""):
+        with pytest.raises(ConfigurationError, match=r"ionice\.class=.*best-effort:0 to best-effort:7"):
+            parse_config({IONICE: wrong}, "prod.properties")
+
+
+def test_a_refusal_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine without the system call the agent runs as it was started, and says so."""
+    monkeypatch.setattr(platform, "machine", lambda: "none such")
+    config, _ = parse_config({NICE: "0", IONICE: "idle"}, "prod.properties")
+    with structlog.testing.capture_logs() as logs:
+        step_back(config)
+    assert [event["log_level"] for event in logs] == ["warning"]
+    assert "none such" in logs[0]["error"]

@@ -1,0 +1,71 @@
+"""The agent under what deploy/ts-uploader.service takes away from it: see tests/deploy/sandbox.py."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.uploader.beside import BUCKET, ON_BOTH
+from tests.uploader.conftest import ArchiveOf
+from tests.uploader.log_dirs.test_guest import READER
+from tests.uploader.shipping.test_shipping import records
+from ts_local.certificates import Certificates
+from ts_local.cluster import LocalCluster, wait_for
+from ts_local.s3 import S3Server
+
+S3 = "storage.service.endpoint.s3."
+UNIT = Path(__file__).parents[3] / "deploy" / "ts-uploader.service"
+
+
+def sandbox(kind: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", "tests.deploy.sandbox", kind, str(UNIT))
+
+
+# Mounting needs root, and what comes next takes it away.
+CONFINED = (*(sandbox("disks") if os.geteuid() == 0 else ()), *READER, *sandbox("calls"))
+
+
+@ON_BOTH
+def test_the_agent_ships_inside_the_sandbox_of_its_unit(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
+    """With each forbidden system call deadly, no memory both writable and executable, and every disk read-only."""
+    topic = f"confined-{'zookeeper' if cluster.zookeeper else 'kraft'}"
+    archive = archive_of(topic)
+    cluster.create_topic(topic, assignment=[[1]])
+    cluster.produce(topic, records(1000), partition=0)
+    agent = archive.agent(prefix=CONFINED)
+    end = archive.wait_until_shipped()
+    status = dict(line.split(":\t", 1) for line in Path(f"/proc/{agent.pid}/status").read_text().splitlines())
+    assert (status["Seccomp"], status["NoNewPrivs"]) == ("2", "1")
+    agent.page("/")
+    assert "process_start_time_seconds" in agent.metrics()
+    agent.stop()
+    assert "the agent runs with the priority" not in agent.log.read_text()
+    assert archive.read() == archive.oracle(end=end)
+
+
+@pytest.mark.full
+@ON_BOTH
+def test_tls_and_a_hosts_name_need_no_more(cluster: LocalCluster, archive_of: ArchiveOf, tmp_path: Path) -> None:
+    """A store by its name and over TLS, with certificates on both sides."""
+    files = Certificates(tmp_path)
+    server = S3Server(tmp_path, tmp_path, certificates=files)
+    server.start()
+    try:
+        server.create_bucket(BUCKET)
+        topic = f"confined-tls-{'zookeeper' if cluster.zookeeper else 'kraft'}"
+        properties = {
+            f"{S3}endpoint.url": server.endpoint.replace("127.0.0.1", "localhost"),
+            f"{S3}ca.bundle": str(files.authority),
+            f"{S3}client.certificate": str(files.client),
+            f"{S3}client.key": str(files.client_key),
+        }
+        archive = archive_of(topic, properties=properties)
+        cluster.create_topic(topic, assignment=[[1]])
+        cluster.produce(topic, records(1000), partition=0)
+        agent = archive.agent(prefix=CONFINED, environment=server.environment())
+        shipped = 'ts_uploader_partition_next_offset{partition="0",topic="' + topic + '"}'
+        wait_for(lambda: agent.metrics().get(shipped, 0) > 0, "a commit", 120, state=lambda: agent.tail(20))
+        agent.stop()
+    finally:
+        server.kill()

@@ -1,0 +1,137 @@
+"""The ends of what a broker leads, as its agent writes them to each store."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.uploader.local_directory import LocalDirectory
+from tests.uploader.tracking.test_tracker import LOG_DIR, REIGN, TP, listing, watermarks
+from ts_common.archive.ends import End, read_ends
+from ts_common.archive.object_keys import ClusterKeys
+from ts_common.config.cluster_config import OffsetReset
+from ts_common.errors import ConfigurationError
+from ts_common.model import TopicPartition
+from ts_common.store.contract import ObjectStore
+from ts_common.store.factory import open_store
+from ts_local.waiting import wait_for
+from ts_uploader.events import HighWatermarks, Led, NotLed
+from ts_uploader.metrics.counters import Metrics
+from ts_uploader.shipping.ends_writer import EndsWriter, ends_in
+from ts_uploader.tracking.backlog import Backlog
+from ts_uploader.tracking.tracker import Tracker
+
+KEYS = ClusterKeys("prod", 5)
+ORDERS, CLICKS, UNKNOWN = (TopicPartition(topic, 0) for topic in ("orders", "clicks", "unknown"))
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Iterator[dict[str, ObjectStore]]:
+    """Topics in two places."""
+    for name in ("orders", "clicks"):
+        (tmp_path / name).mkdir()
+    with open_store((tmp_path / "orders").as_uri()) as orders, open_store((tmp_path / "clicks").as_uri()) as clicks:
+        yield {"orders": orders, "clicks": clicks}
+
+
+def waiting(local: LocalDirectory, high_watermark: int | None, counted_at: int | None) -> Backlog:
+    return Backlog(local.listing(), None, 0, None, None, False, None, high_watermark, counted_at)
+
+
+def writer(
+    backlog: Mapping[TopicPartition, Backlog], places: Mapping[str, ObjectStore], metrics: Metrics, every: float = 300
+) -> EndsWriter:
+    def store_of(topic: str) -> ObjectStore:
+        if topic not in places:
+            raise ConfigurationError("places", [f"{topic} has none"])
+        return places[topic]
+
+    return EndsWriter(KEYS, 7, lambda: backlog, store_of, metrics, every)
+
+
+def test_each_place_gets_the_ends_of_its_topics(places: dict[str, ObjectStore], local: LocalDirectory) -> None:
+    """What has no high watermark that counts, or no place, is left out; what stands there is written over."""
+    backlog = {
+        ORDERS: waiting(local, 42, 1_700_000_000_123_456_789),
+        CLICKS: waiting(local, 5, 1_700_000_000_000_000_000),
+        UNKNOWN: waiting(local, 5, 1),
+        TopicPartition("orders", 1): waiting(local, None, None),
+    }
+    metrics = Metrics()
+    ends = writer(backlog, places, metrics)
+    ends.write()
+    found = read_ends(places["orders"], KEYS, 7)
+    assert found is not None
+    assert (found.broker, found.partitions) == (7, {ORDERS: End(42, 1_700_000_000_123)})
+    clicks = read_ends(places["clicks"], KEYS, 7)
+    assert clicks is not None
+    assert clicks.partitions == {CLICKS: End(5, 1_700_000_000_000)}
+    backlog[ORDERS] = waiting(local, 43, 1_700_000_005_000_000_000)
+    ends.write()
+    found = read_ends(places["orders"], KEYS, 7)
+    assert found is not None
+    assert found.partitions == {ORDERS: End(43, 1_700_000_005_000)}
+
+
+def test_where_nothing_is_led_nothing_is_written(places: dict[str, ObjectStore], local: LocalDirectory) -> None:
+    """A broker without partitions of a place says nothing there."""
+    writer({ORDERS: waiting(local, 42, 1)}, places, Metrics()).write()
+    assert list(places["clicks"].list()) == []
+    writer({}, places, Metrics()).write()
+    assert [info.key for info in places["orders"].list()] == [KEYS.ends_of(7)]
+
+
+def test_a_store_that_takes_no_ends_is_counted_and_the_others_get_theirs(
+    places: dict[str, ObjectStore], local: LocalDirectory, tmp_path: Path
+) -> None:
+    """Nothing else depends on it."""
+    (tmp_path / "orders").rmdir()
+    metrics = Metrics()
+    backlog = {ORDERS: waiting(local, 42, 1), CLICKS: waiting(local, 5, 1)}
+    writer(backlog, places, metrics).write()
+    assert read_ends(places["clicks"], KEYS, 7) is not None
+    counted = metrics.registry.get_sample_value(
+        "ts_uploader_errors_total", {"operation": "WriteEnds", "reason": "bucket_missing"}
+    )
+    assert counted == 1
+
+
+def test_ends_are_written_again_and_again_until_they_are_not_wanted(
+    places: dict[str, ObjectStore], local: LocalDirectory
+) -> None:
+    """On a thread of its own, which ends with the agent."""
+    ends = writer({ORDERS: waiting(local, 42, 1)}, places, Metrics(), every=0.02)
+    thread = threading.Thread(target=ends.run)
+    thread.start()
+
+    def etags() -> set[str]:
+        return {info.etag for info in places["orders"].list()}
+
+    try:
+        first = wait_for(etags, "the ends to be written")
+        wait_for(lambda: etags() - first, "the ends to be written again")
+    finally:
+        ends.close()
+        thread.join(30)
+    assert not thread.is_alive()
+
+
+def test_only_a_high_watermark_that_counts_is_an_end() -> None:
+    """Not before the second file of this reign, with that file's time, and not when the reign is over."""
+    tracker = Tracker(OffsetReset.EARLIEST)
+    tracker.observe(Led(TP, REIGN))
+    tracker.observe(listing(0, 100))
+    assert ends_in(tracker.backlog()) == {}
+    watermarks(tracker, 80)
+    counted = ends_in(tracker.backlog())[TP]
+    assert counted.high_watermark == 80
+    later = HighWatermarks(LOG_DIR, ((1, 9_000_000_000_000, 0), 1), {("t", 0): 90})
+    tracker.observe(later)
+    assert ends_in(tracker.backlog()) == {TP: End(90, 9_000_000)}
+    tracker.observe(replace(later, file=((1, 9_001_000_000_000, 0), 1), offsets={}))
+    assert ends_in(tracker.backlog()) == {}
+    tracker.observe(later)
+    tracker.observe(NotLed(TP))
+    assert ends_in(tracker.backlog()) == {}

@@ -1,0 +1,94 @@
+"""What clients of the agent's pages may cost it, however many they are and whatever they do."""
+
+import http.client
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from tests.uploader.statuses import status_of
+from ts_local.waiting import wait_for
+from ts_uploader.status.bounded_server import MOST_CONNECTIONS
+from ts_uploader.status.http_server import HealthServer
+
+_NOTHING = b"GET /metrics HTTP/1.1\r\n"  # and no end of it
+
+
+class Held(Collector):
+    """A page that comes when a test says so."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self.go = threading.Event()
+
+    def describe(self) -> list[GaugeMetricFamily]:
+        """Nothing: registering asks nobody."""
+        return []
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """One family, later."""
+        self.asked.set()
+        self.go.wait(60)
+        yield GaugeMetricFamily("late", "a" * 5_000_000, value=1)
+
+
+@pytest.fixture
+def held() -> Held:
+    return Held()
+
+
+@pytest.fixture
+def server(held: Held) -> Iterator[HealthServer]:
+    registry = CollectorRegistry()
+    registry.register(held)
+    made = HealthServer("127.0.0.1:0", registry, status_of()[0])
+    made.start()
+    yield made
+    held.go.set()
+    made.stop()
+
+
+def connected(server: HealthServer) -> socket.socket:
+    host, _, port = server.address.rpartition(":")
+    return socket.create_connection((host, int(port)), timeout=60)
+
+
+def threads_of_connections() -> int:
+    return sum("process_request_thread" in thread.name for thread in threading.enumerate())
+
+
+def test_clients_that_hang_keep_nobody_out_and_take_few_threads(server: HealthServer) -> None:
+    """Many connections that ask half a question, and a probe behind them: the first of them gives way."""
+    before = threads_of_connections()
+    with ExitStack() as opened:
+        clients = [opened.enter_context(connected(server)) for _ in range(3 * MOST_CONNECTIONS)]
+        for client in clients:
+            client.sendall(_NOTHING)
+        with closing(http.client.HTTPConnection(server.address, timeout=60)) as probe:
+            probe.request("GET", "/healthz")
+            assert probe.getresponse().status == http.client.OK
+        assert threads_of_connections() - before <= MOST_CONNECTIONS
+        assert clients[0].recv(1) == b""
+
+
+def test_a_client_that_goes_away_leaves_no_traceback(
+    server: HealthServer, held: Held, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In the midst of a page, with a reset; the next one is served."""
+    before = threads_of_connections()
+    with connected(server) as client:
+        client.sendall(_NOTHING + b"\r\n")
+        assert held.asked.wait(60)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    held.go.set()
+    wait_for(lambda: threads_of_connections() <= before, "the connection's thread to end")
+    with closing(http.client.HTTPConnection(server.address, timeout=60)) as probe:
+        probe.request("GET", "/healthz")
+        assert probe.getresponse().status == http.client.OK
+    assert capfd.readouterr().err == ""

@@ -1,0 +1,79 @@
+"""The status page in a real browser: on a phone and on a desk, light and dark, with everything that can be wrong."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.browser import complaints, look
+from tests.uploader.statuses import status_of, waiting
+from ts_common.model import TopicPartition
+from ts_uploader.events import Failed, Reign
+from ts_uploader.metrics.counters import Metrics
+from ts_uploader.status.http_server import HealthServer
+from ts_uploader.status.page import status_page
+from ts_uploader.status.snapshot import Status
+
+LONG = "StoreUnavailable: PutObject s3://archive/base/01011/prod/" + "x" * 200 + "/00000000000000000000.log: no answer"
+PHONE, DESK = 390, 1280
+
+
+@pytest.fixture
+def troubled() -> Status:
+    """A partition with a hole, one that waits with a long reason, many that are well, and an error."""
+    known = dict(
+        [
+            *(waiting("a." + "very-long-topic-name." * 11, number) for number in range(60)),
+            waiting("torn", 3, hole=True),
+            waiting("waits", 9, waits_for=LONG),
+        ]
+    )
+    status, source, errors = status_of(lambda: known)
+    source.up = False
+    errors.take(Failed(TopicPartition("torn", 3), 0, Reign(1, None, 0), 0, "Ship", LONG))
+    return status
+
+
+@pytest.fixture
+def served(troubled: Status) -> Iterator[str]:
+    """Its URL."""
+    server = HealthServer("127.0.0.1:0", Metrics().registry, troubled)
+    server.start()
+    yield f"http://{server.address}/"
+    server.stop()
+
+
+@pytest.mark.parametrize(("width", "dark"), [(PHONE, False), (DESK, True)], ids=["phone", "desk-dark"])
+def test_the_page_fits_and_can_be_read(troubled: Status, tmp_path: Path, width: int, *, dark: bool) -> None:
+    """Nothing stands out to the side, no letter is tiny, and the colours are those that the reader prefers."""
+    page = b"".join(status_page(troubled)).decode()
+    seen = look(page, tmp_path, width=width, dark=dark)
+    assert seen["scrollWidth"] <= width
+    assert seen["smallest"] >= 13
+    assert seen["scripts"] == 0
+    ground, ink = (sum(int(part) for part in seen[name][4:-1].split(",")) for name in ("background", "ink"))
+    assert (ink > ground) is dark
+    assert abs(ink - ground) > 500
+    text = seen["text"]
+    headings = [text.index(words) for words in ("Somebody should look.", "Last errors", "Totals", "Partitions (")]
+    rows = [text.index(name, headings[-1]) for name in ("torn-3", "waits-9", "a.very-long")]
+    assert headings + rows == sorted(headings + rows)
+    assert "the worst 50 of 62" in text
+
+
+def test_errors_that_stand_in_nobodys_way_come_last(tmp_path: Path) -> None:
+    """Below a green verdict an error of some minutes ago would look like trouble; no word of the table is cut."""
+    status, _, errors = status_of(lambda: dict([waiting("clicks", 3)]))
+    errors.take(Failed(TopicPartition("clicks", 3), 0, Reign(1, None, 0), 0, "WriteCommit", LONG))
+    page = b"".join(status_page(status)).decode()
+    text = look(page, tmp_path, width=DESK)["text"]
+    order = [text.index(words) for words in ("All is well.", "Totals", "Partitions (", "Earlier errors", "WriteCommit")]
+    assert order == sorted(order)
+    assert "Last errors" not in text
+    assert "2 uploads, 1 commit" in text
+    assert 'http-equiv="refresh"' in page
+
+
+def test_the_browser_has_nothing_to_complain_of(served: str, tmp_path: Path) -> None:
+    """The policy that the page is served with lets its own style through, and nothing else is asked for."""
+    assert complaints(served, tmp_path) == []

@@ -1,0 +1,51 @@
+"""An agent whose store is Azure's, Google's or HDFS: the same protocol, the same objects."""
+
+import pytest
+
+from tests.conftest import OTHER_STORES, empty_place
+from tests.uploader.conftest import ArchiveOf
+from tests.uploader.shipping.test_shipping import records
+from ts_common.archive.object_keys import PROBE_NAME, ClusterKeys
+from ts_common.store.factory import open_store
+from ts_common.store.options import Endpoint
+from ts_local.cluster import LocalCluster
+from ts_uploader.stores.store_check import problems_of
+
+URL = "storage.service.endpoint.url"
+
+
+@pytest.fixture(params=OTHER_STORES)
+def location(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An empty place in each store."""
+    return empty_place(request.param, request, monkeypatch)
+
+
+def test_the_look_at_the_start_finds_nothing_to_mend(location: str) -> None:
+    """They take the probe and hold conditions, each time that an agent starts."""
+    for _ in range(2):
+        with open_store(location) as store:
+            found = problems_of(store, ClusterKeys("prod", 5), Endpoint(location), lambda _: store, conditional=True)
+            assert found == []
+            assert [info.key for info in store.list()] == [PROBE_NAME]
+
+
+@pytest.mark.full
+def test_every_record_is_read_back_once_after_a_kill(
+    cluster: LocalCluster, archive_of: ArchiveOf, location: str
+) -> None:
+    """Shipped, killed, started again: what was shipped stays, the rest follows, and all equals the broker's."""
+    topic = f"beside-{location.partition(':')[0]}"
+    cluster.create_topic(topic, assignment=[[1]])
+    cluster.produce(topic, records(1000), partition=0)
+    archive = archive_of(topic, properties={URL: location})
+    archive.location = location
+    agent = archive.agent()
+    archive.wait_until_shipped()
+    agent.kill()
+    before = {key: etag for key, etag in archive.objects().items() if not key.endswith("offset.wm")}
+    cluster.produce(topic, records(1000, start=1000), partition=0)
+    archive.agent()
+    end = archive.wait_until_shipped()
+    assert archive.read() == archive.oracle(end=end)
+    after = archive.objects()
+    assert {key: after[key] for key in before} == before

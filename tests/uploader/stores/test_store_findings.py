@@ -1,0 +1,185 @@
+"""What `ts-uploader check` tells of a store beyond what an agent asks at its start."""
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ts_common.archive.object_keys import PROBE_NAME, ClusterKeys
+from ts_common.errors import AccessDenied
+from ts_common.store.contract import NO_METADATA, Body, Condition, ObjectInfo, ObjectStore
+from ts_common.store.factory import open_store
+from ts_common.store.lifecycle import LifecycleRule, parse_rules
+from ts_common.store.options import Endpoint, StorageOptions, Storing
+from ts_common.store.wrappers.wrapped import WrappedStore
+from ts_local.moto import MotoServer
+from ts_uploader.findings import Finding, Severity
+from ts_uploader.stores.store_check import problems_of
+from ts_uploader.stores.store_findings import thorough
+
+KEYS = ClusterKeys("prod", 3)
+EXPIRES: Mapping[str, Any] = {"Expiration": {"Days": 30}}
+GLACIER: Mapping[str, Any] = {"Transitions": [{"Days": 90, "StorageClass": "GLACIER"}]}
+
+
+@pytest.fixture
+def bucket(moto_server: MotoServer, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An empty bucket on moto's server."""
+    for name, value in moto_server.environment().items():
+        monkeypatch.setenv(name, value)
+    name = f"check-{uuid.uuid4().hex[:12]}"
+    with closing(moto_server.client()) as client:
+        client.create_bucket(Bucket=name)
+    return name
+
+
+def found(
+    location: str,
+    storing: Storing = Storing(),  # noqa: B008  (frozen)
+    wrap: Callable[[ObjectStore], ObjectStore] = lambda store: store,
+) -> list[Finding]:
+    """All that is found of a location."""
+    endpoint = Endpoint(location, StorageOptions(storing=storing))
+
+    def open_with(options: StorageOptions) -> ObjectStore:
+        return wrap(open_store(location, options, timeout_seconds=20))
+
+    with closing(open_with(endpoint.options)) as store:
+        assert problems_of(store, KEYS, endpoint, open_with, conditional=True) == []
+        return thorough(store, KEYS, endpoint)
+
+
+def worse(findings: Iterable[Finding]) -> list[Finding]:
+    """Warnings and errors."""
+    return [each for each in findings if each.severity in {Severity.WARNING, Severity.ERROR}]
+
+
+def rule(name: str, what: Mapping[str, Any], **given: Any) -> dict[str, Any]:
+    """A rule as S3 takes it."""
+    return {"ID": name, "Status": "Enabled", "Filter": {"Prefix": ""}, **what, **given}
+
+
+def test_lifecycle_rules_of_a_bucket_that_take_our_objects_are_errors(moto_server: MotoServer, bucket: str) -> None:
+    """Removal is an error, a move to an archive a warning; rules for others' prefixes and tags are none of ours."""
+    tags = {"Tags": [{"Key": "team", "Value": "data"}, {"Key": "keep", "Value": "no"}]}
+    rules = [
+        rule("mine-too", EXPIRES, Filter={"Prefix": "base/101/prod/payments-"}),
+        rule("frozen", GLACIER, Filter={"Prefix": "base/"}),
+        rule("others", EXPIRES, Filter={"Prefix": "base/logs/"}),
+        rule("another-cluster", EXPIRES, Filter={"Prefix": "base/101/production/"}),
+        rule("tagged", EXPIRES, Filter={"And": {"Prefix": "base/", **tags}}),
+        rule("off", EXPIRES, Status="Disabled"),
+        rule("read-at-once", {"Transitions": [{"Days": 9, "StorageClass": "GLACIER_IR"}]}),
+        rule("versions", {"NoncurrentVersionExpiration": {"NoncurrentDays": 1}}),
+        rule("uploads", {"AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 1}}),
+    ]
+    with closing(moto_server.client()) as client:
+        client.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={"Rules": rules})
+    first, second = worse(found(f"s3://{bucket}/base"))
+    assert first.severity is Severity.ERROR
+    assert "'mine-too'" in first.found
+    assert "after 30 days" in first.found
+    assert second.severity is Severity.WARNING
+    assert "'frozen'" in second.found
+    assert "to GLACIER after 90 days" in second.found
+    both = Storing(tags=(("team", "data"), ("keep", "no"), ("more", "x")))
+    assert "'tagged'" in " ".join(each.found for each in worse(found(f"s3://{bucket}/base", both)))
+
+
+def test_a_bucket_without_rules_is_fine(bucket: str) -> None:
+    """Nothing to warn of, and only the probe of each start is left."""
+    findings = found(f"s3://{bucket}/base")
+    assert worse(findings) == []
+    assert "no lifecycle rule" in " ".join(each.found for each in findings)
+    with open_store(f"s3://{bucket}/base") as store:
+        assert [info.key for info in store.list()] == [PROBE_NAME]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "bits", "applies"),
+    [
+        ("", 3, True),
+        ("ba", 3, True),
+        ("base/", 3, True),
+        ("base/1", 3, True),
+        ("base/10", 3, True),
+        ("base/101/pro", 3, True),
+        ("base/101/prod/t-0/", 3, True),
+        ("base/102/prod/", 3, False),
+        ("base/1010/", 3, False),
+        ("base/prod/", 3, False),
+        ("base/prod/", -1, True),
+        ("base/production/", -1, False),
+        ("base/101/prod/", -1, False),
+        ("other/", 3, False),
+    ],
+)
+def test_a_rules_prefix_meets_our_keys_or_not(prefix: str, bits: int, *, applies: bool) -> None:
+    """Whichever of the two is the longer one, and with the entropy bits in between."""
+    known = LifecycleRule("r", "base/", prefix, frozenset(), "after 1 day", None)
+    assert known.applies_to("prod", bits, frozenset()) is applies
+
+
+def test_the_older_form_of_a_rule_and_a_date_are_understood() -> None:
+    """A prefix beside the filter, where S3 put it before filters."""
+    answer = {"Rules": [{"Status": "Enabled", "Prefix": "x/", "Expiration": {"Date": "2030-01-01"}}]}
+    (known,) = parse_rules(answer, "")
+    assert (known.prefix, known.expires, known.name) == ("x/", "on 2030-01-01", "number 1")
+
+
+class Changed(WrappedStore):
+    """A store whose identity may not delete nor see rules, and whose clock is off."""
+
+    def __init__(self, inner: ObjectStore, seconds: float) -> None:
+        super().__init__(inner, threads=1)
+        self._seconds = seconds
+
+    def put(
+        self,
+        key: str,
+        body: bytes | Body,
+        *,
+        size: int | None = None,
+        metadata: Mapping[str, str] = NO_METADATA,
+        condition: Condition = None,
+        crc32c: int | None = None,
+    ) -> ObjectInfo:
+        """As the inner store, at another time."""
+        info = super().put(key, body, size=size, metadata=metadata, condition=condition, crc32c=crc32c)
+        return replace(info, modified=info.modified + self._seconds)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Refused."""
+        raise AccessDenied(f"DeleteObjects {list(keys)}: allow this identity s3:DeleteObject")
+
+    def lifecycle_rules(self) -> tuple[LifecycleRule, ...] | None:
+        """Refused."""
+        raise AccessDenied("GetBucketLifecycleConfiguration: allow this identity s3:GetLifecycleConfiguration")
+
+
+@pytest.mark.parametrize(("seconds", "side"), [(300.0, "behind"), (-300.0, "ahead of"), (3.0, "")])
+def test_rights_that_are_missing_are_told_and_a_clock_that_is_off_is_a_warning(
+    tmp_path: Path, seconds: float, side: str
+) -> None:
+    """No right to delete is as it should be; rules that cannot be seen are worth a hint."""
+    findings = found(tmp_path.as_uri(), wrap=lambda store: Changed(store, seconds))
+    by_severity = {each.severity: each.found for each in findings if "conditional" not in each.found}
+    assert "may not delete" in " ".join(each.found for each in findings if each.severity is Severity.OK)
+    assert "lifecycle rules cannot be seen" in by_severity[Severity.HINT]
+    if side:
+        assert f"s {side} the store's" in by_severity[Severity.WARNING]
+    else:
+        assert Severity.WARNING not in by_severity
+
+
+def test_a_history_that_lies_under_two_widths_is_a_warning(tmp_path: Path) -> None:
+    """An agent starts there, since its own width is one of them; readers would find one."""
+    with open_store(tmp_path.as_uri()) as store:
+        store.put("101/prod/t-0/offset.wm", b"0" * 20)
+        store.put("prod/t-1/offset.wm", b"0" * 20)
+    (finding,) = worse(found(tmp_path.as_uri()))
+    assert "with 3 entropy bits and also with 0" in finding.found

@@ -1,0 +1,79 @@
+"""An error that nobody expects stops the partition that it comes from; the others go on, and it starts over later."""
+
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.uploader.checkpoint_files import written
+from tests.uploader.tracking.test_tracker import LOG_DIR, REIGN, TP, asked, listing, watermarks
+from ts_common.config.cluster_config import OffsetReset
+from ts_common.model import TopicPartition
+from ts_uploader.events import AnyTask, AskStore, Led, Listing, NotLed, Ship
+from ts_uploader.tracking.blocked import WaitReason
+from ts_uploader.tracking.contained_tracker import ContainedTracker
+
+OTHER = TopicPartition("t", 1)
+FIVE_MINUTES = 300 * 1_000_000_000
+
+
+def other(event: Listing) -> Listing:
+    return replace(event, partition=OTHER, directory=LOG_DIR / "t-1", identity=(1, 9))
+
+
+def stopped(*, log: list[Any] | None = None) -> ContainedTracker:
+    """A tracker of two partitions, the first of which met an error."""
+    tracker = ContainedTracker(OffsetReset.EARLIEST)
+    for event in (Led(TP, REIGN), listing(0, 100), Led(OTHER, REIGN), other(listing(0, 100))):
+        assert tracker.observe(event) == []
+    tasks: list[AnyTask] = []
+    while not tasks:
+        tasks = tracker.observe(written(LOG_DIR, {("t", 0): 100, ("t", 1): 100}))
+    question = next(task for task in tasks if task.partition == TP)
+    answer = asked(question, 0)
+    poisoned = replace(answer, position=replace(answer.position, next_offset=cast("int", "x")))
+    with capture_logs() as logs:
+        assert tracker.conclude(poisoned) == []
+    if log is not None:
+        log += logs
+    (second,) = [task for task in tasks if task.partition == OTHER]
+    assert [task.base for task in tracker.conclude(asked(second, 0)) if isinstance(task, Ship)] == [0]
+    return tracker
+
+
+def test_u42_the_partition_waits_with_a_reason_and_the_log_has_the_traceback() -> None:
+    """An operator sees which partition, and what to report; the other one ships."""
+    logs: list[Any] = []
+    tracker = stopped(log=logs)
+    waiting = tracker.backlog()
+    wait = waiting[TP].wait
+    assert wait is not None
+    assert wait.reason is WaitReason.DEFECT
+    assert "TypeError" in wait.text
+    assert waiting[OTHER].waits_for is None
+    (line,) = [line for line in logs if line["log_level"] == "error"]
+    assert line["partition"] == "t-0"
+    assert line["exc_info"]
+
+
+def test_u42_it_is_left_alone_for_five_minutes_and_then_starts_over() -> None:
+    """Its listings come all the time; each of them would meet the same object."""
+    tracker = stopped()
+    assert tracker.observe(listing(0, 100, 200, taken_at=200)) == []
+    assert tracker.observe(written(LOG_DIR, {("t", 0): 200})) == []
+    assert tracker.observe(listing(0, 100, 200, taken_at=199 + FIVE_MINUTES)) == []
+    assert tracker.backlog()[TP].wait is not None
+    assert tracker.observe(listing(0, 100, 200, taken_at=200 + FIVE_MINUTES)) == []
+    assert [type(task) for task in watermarks(tracker, 200)] == [AskStore]
+
+
+@pytest.mark.parametrize("event", [Led(TP, replace(REIGN, epoch=2)), NotLed(TP)], ids=["another reign", "not led"])
+def test_it_starts_over_when_its_leadership_changes(event: Led | NotLed) -> None:
+    """What it met may be the matter of the reign before."""
+    tracker = stopped()
+    tracker.observe(event)
+    tracker.observe(listing(0, 100, taken_at=200))
+    assert (TP in tracker.backlog()) == isinstance(event, Led)
+    tasks = watermarks(tracker, 100)
+    assert [type(task) for task in tasks] == ([AskStore] if isinstance(event, Led) else [])

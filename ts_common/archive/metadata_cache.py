@@ -1,0 +1,181 @@
+r"""Chapters: the metadata of many consecutive segments in one object, so that readers need not ask for each.
+
+::
+
+    segment-metadata/<first base, 20 digits>.json
+        3f9a0b1c                                          CRC-32C of all that follows, 8 hex digits
+        {"of":"t-0","segments":[["00000000000000000000",151,"\"f99d...\"",10,[[0,0]],10,1009,1000,123,null,0,null],...]}
+
+An entry says what a listing shows of a `.log` object (stem, size, ETag) and what its own metadata says (end, epochs,
+records, greatest and least timestamp, CRC-32C, `.txnindex`, corrupt places, `.timeindex`, time of shipping). A chapter
+is a cache of that metadata and no list of what exists: the listing stays the catalog. A `.log` never changes, so an
+entry never goes stale. One that does not match the listed object in name, size and ETag is passed over, and so is a
+chapter that is damaged or was written for another partition: the objects themselves are asked then. That costs time,
+never rows.
+
+A chapter holds `CHAPTER_SEGMENTS` entries at most and the newest one grows; an entry belongs to the chapter with the
+highest first base at or below its own. Every chapter can be made again from the objects.
+"""
+
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from awscrt.checksums import crc32c
+
+from ts_common.archive.object_keys import LOG_SUFFIX, PartitionKeys, SegmentName
+from ts_common.archive.segment_metadata import MAX_EPOCHS, SegmentMetadata, TxnIndexState
+from ts_common.json_objects import (
+    MAX_INT64,
+    MAX_UINT32,
+    MIN_INT64,
+    decoding,
+    epoch_pair,
+    optional_number,
+    parse_fields,
+    rows,
+    text,
+    whole_number,
+)
+
+# 100 bytes each: what is written again whenever the newest chapter grows stays below 32 KB.
+CHAPTER_SEGMENTS = 256
+# With sixteen epochs in each entry it is 150 KB. What is larger is none of ours, and nobody loads it.
+CHAPTER_BYTES = 1 << 20
+
+_NAME = re.compile(r"([0-9]{20})\.json")
+_CHECKSUM_DIGITS = 8
+_WAY_OUT = "; it can be removed, and is made again"
+_STATES = {state.value: state for state in TxnIndexState}
+
+
+@dataclass(frozen=True, slots=True)
+class ChapterEntry:
+    """One `.log` object.
+
+    Attributes:
+        name: its name.
+        size: bytes.
+        etag: as a listing shows it.
+        metadata: its own; None where that does not say all that readers ask for (a Java uploader wrote the object,
+            or its epochs are too many), so that they have to look themselves.
+    """
+
+    name: SegmentName
+    size: int
+    etag: str
+    metadata: SegmentMetadata | None
+
+
+def parse_chapter_name(name: str) -> int | None:
+    """The first base that an object's name under `segment-metadata/` says; None for what is no chapter."""
+    match = _NAME.fullmatch(name)
+    return None if match is None or int(match[1]) > MAX_INT64 else int(match[1])
+
+
+def encode_chapter(keys: PartitionKeys, entries: Iterable[ChapterEntry]) -> bytes:
+    """The text of a chapter."""
+    rows = [(entry.name.stem, entry.size, entry.etag, *_fields(entry.metadata)) for entry in entries]
+    text = json.dumps({"of": keys.directory, "segments": rows}, separators=(",", ":")).encode()
+    return b"%08x\n%b\n" % (crc32c(text), text)
+
+
+class Chapter:
+    """What a chapter says, by the stem of each segment; an entry is made only where it is asked for.
+
+    Args:
+        data: the object's bytes.
+        keys: of the partition under which it stands.
+        key: of the object, for the message.
+
+    Raises:
+        CorruptData: it is damaged, of another partition, or no chapter.
+        NewerFormat: it is a later release's.
+    """
+
+    def __init__(self, data: bytes, keys: PartitionKeys, key: str) -> None:
+        checksum, _, body = data.partition(b"\n")
+        body = body.removesuffix(b"\n")
+        with decoding(key, "a chapter", way_out=_WAY_OUT):
+            if len(checksum) != _CHECKSUM_DIGITS or int(checksum, 16) != crc32c(body):
+                raise ValueError("its CRC-32C does not fit")
+        fields = parse_fields(body, key, "a chapter", CHAPTER_BYTES, way_out=_WAY_OUT)
+        with decoding(key, "a chapter", way_out=_WAY_OUT):
+            if fields["of"] != keys.directory:
+                raise ValueError(f"it is of {text(fields['of'])}")
+            self._rows: dict[str, list[Any]] = {_stem(row): row for row in rows(fields["segments"])}
+
+    def find(self, name: SegmentName, size: int, etag: str | None) -> SegmentMetadata | None:
+        """The metadata of a listed object; None where this chapter does not know that very object."""
+        row = self._rows.get(name.stem)
+        if row is None or etag is None or row[1:3] != [size, etag]:
+            return None
+        return _metadata(row)
+
+    def entries(self) -> list[ChapterEntry]:
+        """All entries, in the order of the object."""
+        named = ((SegmentName.parse(stem + LOG_SUFFIX), row) for stem, row in self._rows.items())
+        return [ChapterEntry(parsed[0], row[1], row[2], _metadata(row)) for parsed, row in named if parsed]
+
+
+def chapters_for(firsts: Sequence[int], bases: Collection[int]) -> list[int]:
+    """Which chapters the segments of these base offsets belong to.
+
+    Args:
+        firsts: first bases of a partition's chapters, ascending.
+        bases: of segments.
+    """
+    wanted = {bisect_right(firsts, base) - 1 for base in bases}
+    return [firsts[index] for index in sorted(wanted) if index >= 0]
+
+
+def _stem(row: object) -> str:
+    """The stem in an entry, whose first three fields are checked; `_metadata` checks the others, where one is asked."""
+    stem, size, etag = rows(row)[:3]
+    whole_number(size)
+    text(etag)
+    return text(stem)
+
+
+def _fields(metadata: SegmentMetadata | None) -> tuple[object, ...]:
+    if metadata is None:
+        return ()
+    return (
+        metadata.end,
+        metadata.epochs,
+        metadata.records,
+        metadata.time_max,
+        metadata.time_min,
+        metadata.crc32c,
+        metadata.txnindex,
+        metadata.corruptions,
+        metadata.timeindex,
+        *([] if metadata.shipped is None else [metadata.shipped]),
+    )
+
+
+def _metadata(row: list[Any]) -> SegmentMetadata | None:
+    """The metadata in an entry; None where it has none, or one of a later version."""
+    try:
+        _, _, _, end, epochs, records, time_max, time_min, crc, txnindex, corruptions, timeindex, *shipped = row
+        (shipped_at,) = shipped or (None,)
+        if len(epochs) > MAX_EPOCHS:  # no writer says them; each costs a reader time
+            return None
+        return SegmentMetadata(
+            whole_number(end),
+            tuple([epoch_pair(each) for each in epochs]),
+            optional_number(records),
+            optional_number(time_max, MIN_INT64),
+            optional_number(time_min, MIN_INT64),
+            whole_number(crc, 0, MAX_UINT32),
+            None if txnindex is None else (whole_number(txnindex[0], 0, MAX_UINT32), _STATES[txnindex[1]]),
+            whole_number(corruptions),
+            False,
+            optional_number(timeindex, 0, MAX_UINT32),
+            optional_number(shipped_at),
+        )
+    except (ValueError, KeyError, TypeError, IndexError):
+        return None

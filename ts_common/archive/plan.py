@@ -1,0 +1,211 @@
+"""From the copies of a partition to what is to be read: every offset once, in order.
+
+Two leaders may roll their segments at different offsets, so copies overlap, and one may be compacted further than the
+other. The view is their union (reading rules 2 and 5): where one copy has every offset it suffices alone, elsewhere all
+copies are read and merged; a range that no copy covers is a hole.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter, itemgetter
+from typing import Final, NamedTuple
+
+from ts_common.archive.catalog import SegmentCopy
+from ts_common.archive.epoch_history import EpochLine
+from ts_common.errors import CorruptData
+
+# Each election can leave one copy more of the same offsets. Work grows with the square of them.
+MAX_COPIES: Final = 1000
+MEAN_COPIES: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRange:
+    """Offsets `[start, end)` that one or several copies answer for; of several, the union is read.
+
+    Attributes:
+        start: first offset.
+        end: the offset after the last.
+        copies: which are read.
+        spares: what other living copies answer for of it, one copy each; read where `copies` are damaged.
+    """
+
+    start: int
+    end: int
+    copies: tuple[SegmentCopy, ...]
+    spares: tuple["ReadRange", ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """Offsets `[start, end)` below the next offset that no copy answers for: data loss.
+
+    Attributes:
+        recorded: whether a gap record gives the loss a reason.
+    """
+
+    start: int
+    end: int
+    recorded: bool
+
+
+def unite(
+    copies: Sequence[SegmentCopy],
+    epochs: EpochLine,
+    start: int,
+    end: int,
+    gaps: Iterable[tuple[int, int]] = (),
+) -> list[ReadRange | Hole]:
+    """Cut `[start, end)` into ranges to read and holes, in order and without a seam.
+
+    Args:
+        copies: of one partition, in any order.
+        epochs: the commit's; a copy ends for readers at its first batch of another epoch.
+        start: first offset.
+        end: the offset after the last.
+        gaps: recorded ranges `[from, to)`, ascending and apart.
+
+    Raises:
+        CorruptData: more than `MAX_COPIES` answer for one offset, or the copies overlap more than `_Work` allows.
+    """
+    gaps = tuple(gaps)
+    plan: list[ReadRange | Hole] = []
+    alive = _Alive(copies, epochs)
+    work = _Work(copies)
+    position = start
+    while position < end:
+        active = alive.at(position)
+        following = alive.following(end)
+        if not active:
+            plan += _holes(position, following, gaps)
+            position = following
+            continue
+        dense = [entry for entry in active if entry.copy.dense]
+        if dense:
+            best = max(dense, key=lambda entry: entry.end)
+            stop = best.end
+            chosen: tuple[SegmentCopy, ...] = (best.copy,)
+        else:
+            stop = min(*(entry.end for entry in active), following)
+            chosen = tuple(entry.copy for entry in active)
+        stop = min(stop, end)
+        work.add(len(chosen))
+        plan.append(ReadRange(position, stop, chosen))
+        position = stop
+    return plan
+
+
+def with_spares(plan: Iterable[ReadRange], copies: Sequence[SegmentCopy], epochs: EpochLine) -> Iterator[ReadRange]:
+    """The ranges of a plan, each with what its partition's other copies can stand in for.
+
+    Args:
+        plan: ascending.
+        copies: of the partition.
+        epochs: as the plan was made with.
+
+    Raises:
+        CorruptData: as `unite` raises it.
+    """
+    alive = _Alive(copies, epochs)
+    work = _Work(copies)
+    for part in plan:
+        own = {copy.key for copy in part.copies}
+        spares = tuple(
+            ReadRange(max(entry.start, part.start), min(entry.end, part.end), (entry.copy,))
+            for entry in (*alive.at(part.start), *alive.below(part.end))
+            if entry.copy.key not in own
+        )
+        work.add(len(spares))
+        yield replace(part, spares=spares)
+
+
+class _Entry(NamedTuple):
+    """A copy and the offsets `[start, end)` of its live part."""
+
+    copy: SegmentCopy
+    start: int
+    end: int
+
+
+class _Alive:
+    """The living copies of a partition along its offsets."""
+
+    def __init__(self, copies: Sequence[SegmentCopy], epochs: EpochLine) -> None:
+        self._entries = sorted(
+            (
+                _Entry(copy, copy.base, epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end))
+                for copy in copies
+            ),
+            key=attrgetter("start"),
+        )
+        self._active: list[_Entry] = []
+        self._ahead = 0  # the first entry that begins behind the position
+
+    def following(self, end: int) -> int:
+        """Where the next copy begins behind the position; `end` where none does below it."""
+        return min(self._entries[self._ahead].start, end) if self._ahead < len(self._entries) else end
+
+    def at(self, position: int) -> list[_Entry]:
+        """The copies that answer for an offset. The offsets of successive calls must not fall.
+
+        Raises:
+            CorruptData: they are more than `MAX_COPIES`.
+        """
+        ahead = self._ahead
+        while ahead < len(self._entries) and self._entries[ahead].start <= position:
+            ahead += 1
+        self._active = [entry for entry in (*self._active, *self._entries[self._ahead : ahead]) if entry.end > position]
+        self._ahead = ahead
+        if len(self._active) > MAX_COPIES:
+            raise CorruptData(
+                f"{self._active[0].copy.keys.prefix}: {len(self._active)} segments answer for offset {position}, and "
+                f"at most {MAX_COPIES} are expected: remove those that no agent wrote"
+            )
+        return self._active
+
+    def below(self, end: int) -> Iterator[_Entry]:
+        """The copies that begin behind the position and below `end`, and have a live part."""
+        for index in range(self._ahead, bisect_left(self._entries, end, key=attrgetter("start"))):
+            if self._entries[index].end > self._entries[index].start:
+                yield self._entries[index]
+
+
+class _Work:
+    """Bounds how often copies are named in a plan: with the number of copies, and not with its square.
+
+    Each range of a healthy partition has as many copies as elections left there, which are a few.
+    """
+
+    def __init__(self, copies: Sequence[SegmentCopy]) -> None:
+        self._copies = copies
+        self._left = MAX_COPIES * MAX_COPIES + MEAN_COPIES * len(copies)
+
+    def add(self, count: int) -> None:
+        """Count the copies of one more range.
+
+        Raises:
+            CorruptData: there are too many.
+        """
+        self._left -= count
+        if self._left < 0:
+            raise CorruptData(
+                f"{self._copies[0].keys.prefix}: its {len(self._copies)} segments overlap so much that each offset has "
+                f"more than {MEAN_COPIES} of them: remove those that no agent wrote"
+            )
+
+
+def _holes(start: int, end: int, gaps: Sequence[tuple[int, int]]) -> list[Hole]:
+    """`[start, end)` as holes, cut where a gap record begins or ends."""
+    holes = []
+    for index in range(bisect_right(gaps, start, key=itemgetter(1)), len(gaps)):
+        low, high = gaps[index]
+        if low >= end:
+            break
+        if low > start:
+            holes.append(Hole(start, low, recorded=False))
+        holes.append(Hole(max(start, low), min(high, end), recorded=True))
+        start = min(high, end)
+    if start < end:
+        holes.append(Hole(start, end, recorded=False))
+    return holes

@@ -1,0 +1,105 @@
+"""What a stored segment answers for: from its metadata, or, where it has none of ours, from its bytes.
+
+A Java uploader writes no metadata. A segment of its own is then looked into as little as possible: the first header
+and the batches from the last `.index` entry on. Where those bear one leader epoch, so do all between (epochs never fall
+inside a log); where they differ, or the index does not lead to a batch, the whole segment is read.
+"""
+
+from dataclasses import replace
+
+from ts_common.archive.epoch_history import NO_EPOCH
+from ts_common.archive.fetch import ResumableReader
+from ts_common.archive.object_keys import PartitionKeys, SegmentName
+from ts_common.archive.segment_metadata import SegmentMetadata, decode_metadata
+from ts_common.archive.stored_indexes import read_index
+from ts_common.errors import CorruptData
+from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, parse_header
+from ts_common.log_format.index_files import read_offset_index
+from ts_common.log_format.scan import SegmentScan, scan_segment
+from ts_common.store.contract import ObjectStore
+
+_UNKNOWN_CRC = 0
+
+
+def describe_segment(
+    store: ObjectStore, keys: PartitionKeys, name: SegmentName, size: int, *, has_index: bool
+) -> SegmentMetadata:
+    """The metadata of a `.log` object, rebuilt where it is absent or leaves out the epochs.
+
+    What only a full read could tell (record count, least timestamp, CRC-32C) is absent, 0 for the CRC, where the
+    full read was spared.
+
+    Raises:
+        CorruptData: metadata of ours that cannot be read, or a segment that begins with no batch.
+        ObjectNotFound: the object is gone.
+        StoreUnavailable, AccessDenied: the store's.
+    """
+    key = keys.segment(name)
+    metadata = decode_metadata(store.head(key).metadata, key)
+    if metadata is not None and metadata.epochs is not None:
+        return metadata
+    if metadata is not None:
+        return replace(metadata, epochs=scan_object(store, key, size).epochs)
+    quick = _look_at_both_ends(store, keys, name, size) if has_index else None
+    return quick or metadata_of(scan_object(store, key, size), name.base, key)
+
+
+def scan_object(store: ObjectStore, key: str, size: int) -> SegmentScan:
+    """Read a whole `.log` object by its headers."""
+    with ResumableReader(store, key) as reader:
+        return scan_segment(_Filling(reader), size)
+
+
+def metadata_of(scan: SegmentScan, base: int, key: str) -> SegmentMetadata:
+    """What a scan says of a stored segment; its coverage ends with its last batch. An empty one covers nothing.
+
+    Raises:
+        CorruptData: there are bytes, and no batch at all.
+    """
+    if scan.end_offset is None and scan.corruption:
+        raise CorruptData(f"{key}: no batch in its {scan.size} bytes")
+    return SegmentMetadata(
+        end=base if scan.end_offset is None else scan.end_offset,
+        epochs=scan.epochs,
+        records=scan.record_count,
+        time_max=scan.max_timestamp,
+        time_min=scan.min_timestamp,
+        crc32c=scan.crc32c,
+        corruptions=scan.corrupt_batches,
+        rebuilt=True,
+        timeindex=scan.timeindex_crc32c,
+    )
+
+
+class _Filling:
+    """A `ResumableReader` as the scan reads: into a buffer."""
+
+    def __init__(self, reader: ResumableReader) -> None:
+        self._reader = reader
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        data = self._reader.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _look_at_both_ends(store: ObjectStore, keys: PartitionKeys, name: SegmentName, size: int) -> SegmentMetadata | None:
+    """First and last header by way of the index, or None where they do not settle the question."""
+    key = keys.segment(name)
+    index = read_index(store, keys, name, ".index")
+    entries = () if index is None else read_offset_index(index)
+    if not entries or not 0 < entries[-1][1] < size:
+        return None
+    try:
+        with ResumableReader(store, key, 0, min(HEADER_SIZE, size)) as head:
+            first = parse_header(head.read(HEADER_SIZE), 0, size)
+        with ResumableReader(store, key, entries[-1][1]) as tail:
+            scan = scan_segment(_Filling(tail), size - entries[-1][1])
+    except CorruptData:
+        return None
+    if not isinstance(first, BatchHeader) or scan.end_offset is None or scan.corruption:
+        return None
+    if {epoch for epoch, _ in scan.epochs} != {first.leader_epoch}:
+        return None
+    epochs = ((first.leader_epoch if first.magic >= 2 else NO_EPOCH, name.base),)
+    return SegmentMetadata(scan.end_offset, epochs, None, None, None, _UNKNOWN_CRC, rebuilt=True)

@@ -1,0 +1,150 @@
+"""What a `.log` object says of itself: the metadata that spares readers a look inside.
+
+All of it can be rebuilt by reading the segment. S3 allows 2 KB of metadata, so the list of epochs is cut off beyond 16
+pairs (it is then absent: read the headers). Values are ASCII.
+
+====================  =================================================================================
+`ts-end`              end of coverage: the segment answers for `[base, end)`
+`ts-epochs`           `epoch:first offset` wherever the epoch changes, with commas
+`ts-records`          records, control records among them; absent where only decompression could tell
+`ts-time-max`         greatest record timestamp, ms; absent where no record has one
+`ts-time-min`         least record timestamp, ms; absent unless headers alone prove it
+`ts-crc32c`           of the whole object, 8 hex digits
+`ts-txnindex`         `<crc32c>:complete`, `:late` or `:corrupt`; absent where there is no `.txnindex`
+`ts-timeindex`        CRC-32C of the `.timeindex`, 8 hex digits; absent unless the batch headers bear out all of it
+`ts-corrupt`          how many places in it are no whole batch; absent where there is none
+`ts-shipped`          when the agent shipped it, ms since the epoch by its clock; absent in older archives
+`ts-version`          of these fields (see `ts_common.format_version`); absent in version 1
+====================  =================================================================================
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ts_common.format_version import check_version
+from ts_common.json_objects import MAX_INT32, MAX_INT64, MIN_INT64, decoding, shown, whole_number
+
+MAX_EPOCHS = 16
+_NUMBER = re.compile(r"-?[0-9]{1,19}")
+_HEX = re.compile(r"[0-9a-f]{8}")
+
+
+class TxnIndexState(StrEnum):
+    """Whether a `.txnindex` can be believed."""
+
+    COMPLETE = "complete"  # every abort marker of the log has its entry
+    LATE = "late"  # shipped after the log's retention for markers may have passed
+    CORRUPT = "corrupt"  # a marker of the log has no entry, or the file is no index
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentMetadata:
+    """The metadata of one `.log` object; see the module's page for each field's meaning.
+
+    Attributes:
+        end: end of coverage, an offset.
+        epochs: (epoch, first offset) pairs; None where there are more than `MAX_EPOCHS`.
+        records: count; None where unknown.
+        time_max: ms since the epoch; None where no record has a timestamp.
+        time_min: ms since the epoch; None where unknown.
+        crc32c: of the whole `.log`.
+        txnindex: CRC-32C of the `.txnindex` and its state; None where there is none.
+        corruptions: how many places are no whole batch.
+        timeindex: CRC-32C of the `.timeindex` that can be believed; None where there is none.
+        shipped: ms since the epoch, the agent's clock; None where unknown. A copy of a bucket keeps it, unlike the time
+            at which an object was last modified.
+        rebuilt: the object has none, and a reader looked inside; nothing is known of its `.txnindex` then.
+    """
+
+    end: int
+    epochs: tuple[tuple[int, int], ...] | None
+    records: int | None
+    time_max: int | None
+    time_min: int | None
+    crc32c: int
+    txnindex: tuple[int, TxnIndexState] | None = None
+    corruptions: int = 0
+    rebuilt: bool = False
+    timeindex: int | None = None
+    shipped: int | None = None
+
+    def encode(self) -> dict[str, str]:
+        """As object metadata."""
+        fields = {"ts-end": str(self.end), "ts-crc32c": f"{self.crc32c:08x}"}
+        if self.epochs and len(self.epochs) <= MAX_EPOCHS:  # an empty value does not survive every store
+            fields["ts-epochs"] = ",".join(f"{epoch}:{first}" for epoch, first in self.epochs)
+        for name, value in (
+            ("ts-records", self.records),
+            ("ts-time-max", self.time_max),
+            ("ts-time-min", self.time_min),
+            ("ts-corrupt", self.corruptions or None),
+            ("ts-shipped", self.shipped),
+        ):
+            if value is not None:
+                fields[name] = str(value)
+        if self.txnindex is not None:
+            fields["ts-txnindex"] = f"{self.txnindex[0]:08x}:{self.txnindex[1]}"
+        if self.timeindex is not None:
+            fields["ts-timeindex"] = f"{self.timeindex:08x}"
+        return fields
+
+
+def decode_metadata(fields: Mapping[str, str], key: str) -> SegmentMetadata | None:
+    """Read a `.log` object's metadata; None where it has none of ours (a Java uploader wrote it, or a copy lost it).
+
+    Raises:
+        CorruptData: it is ours and cannot be read.
+        NewerFormat: it is a later release's.
+    """
+    if "ts-end" not in fields and "ts-version" not in fields:
+        return None
+    with decoding(key, "an object with metadata that can be read"):
+        if "ts-version" in fields:
+            check_version({"version": _number(fields["ts-version"])}, key)
+        txnindex = None
+        if (text := fields.get("ts-txnindex")) is not None:
+            crc, _, state = text.partition(":")
+            txnindex = (_crc32c(crc), TxnIndexState(state))
+        return SegmentMetadata(
+            end=_number(fields["ts-end"]),
+            epochs=_decode_epochs(fields.get("ts-epochs")),
+            records=_optional(fields, "ts-records"),
+            time_max=_optional(fields, "ts-time-max", MIN_INT64),
+            time_min=_optional(fields, "ts-time-min", MIN_INT64),
+            crc32c=_crc32c(fields["ts-crc32c"]),
+            txnindex=txnindex,
+            corruptions=_optional(fields, "ts-corrupt") or 0,
+            timeindex=_crc32c(fields["ts-timeindex"]) if "ts-timeindex" in fields else None,
+            shipped=_optional(fields, "ts-shipped"),
+        )
+
+
+def known_crc32c(metadata: SegmentMetadata) -> int | None:
+    """The object's CRC-32C; None if `segment_inspection` looked at both ends of a segment only."""
+    unknown = metadata.crc32c == 0 and metadata.records is None
+    return None if unknown else metadata.crc32c
+
+
+def _decode_epochs(text: str | None) -> tuple[tuple[int, int], ...] | None:
+    if text is None:
+        return None
+    pairs = (part.split(":") for part in text.split(",") if part)
+    return tuple((_number(epoch, -1, MAX_INT32), _number(first)) for epoch, first in pairs)
+
+
+def _optional(fields: Mapping[str, str], name: str, least: int = 0) -> int | None:
+    return _number(fields[name], least) if name in fields else None
+
+
+def _number(text: str, least: int = 0, most: int = MAX_INT64) -> int:
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(f"{shown(text)} is no whole number")
+    return whole_number(int(text), least, most)
+
+
+def _crc32c(text: str) -> int:
+    if not _HEX.fullmatch(text):
+        raise ValueError(f"{shown(text)} is not 8 hex digits")
+    return int(text, 16)

@@ -1,0 +1,25 @@
+"""A stored segment's index files, as far as readers use them: an index that is no help costs time, never rows."""
+
+import structlog
+
+from ts_common.archive.object_keys import PartitionKeys, SegmentName
+from ts_common.archive.small_objects import INDEX_BYTES, get_small
+from ts_common.errors import CorruptData, ObjectNotFound
+from ts_common.store.contract import ObjectStore
+
+log = structlog.get_logger()
+
+
+def read_index(store: ObjectStore, keys: PartitionKeys, name: SegmentName, suffix: str) -> bytes | None:
+    """The bytes of one index of a segment; None where it is gone, or larger than any that a broker writes.
+
+    Raises:
+        StoreUnavailable, AccessDenied, BucketMissing: the store's.
+    """
+    try:
+        return get_small(store, keys.segment(name, suffix), INDEX_BYTES)[0]
+    except ObjectNotFound:
+        return None
+    except CorruptData as error:
+        log.warning("an index is no help; its segment is read without it", reason=str(error))
+        return None

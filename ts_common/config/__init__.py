@@ -1,0 +1,1 @@
+"""The configuration of a cluster: every key with its type, default and description."""

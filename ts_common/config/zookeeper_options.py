@@ -1,0 +1,92 @@
+"""The keys of a cluster's file for the connection to ZooKeeper: described once, for reading and the reference page.
+
+Most have the name of the broker's own setting below `zookeeper.` (Kafka's `ZkConfigs`), and replace it. The others name
+what a broker has in flags of its JVM: a JAAS file, and passwords that only the JVM knows.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ts_common.suggestions import nearest
+
+PREFIX: Final = "ts.segment.uploader.zookeeper."
+
+
+@dataclass(frozen=True, slots=True)
+class ZookeeperOption:
+    """One key.
+
+    Attributes:
+        name: the key without `PREFIX`.
+        doc: the reference page's text.
+    """
+
+    name: str
+    doc: str
+
+
+_PASSWORD = "Its password. No error, log line or page shows it."  # noqa: S105  (the text of a page)
+_PASSWORD_FILE = "A file with its password; read at each connection."  # noqa: S105  (the text of a page)
+
+OPTIONS = (
+    ZookeeperOption("ssl.client.enable", "true or false: whether the connection uses TLS."),
+    ZookeeperOption("ssl.truststore.location", "The file with the authorities that may sign ZooKeeper's certificate."),
+    ZookeeperOption("ssl.truststore.type", "PEM, JKS or PKCS12; absent: by the ending .pem, .jks or .p12."),
+    ZookeeperOption("ssl.truststore.password", _PASSWORD),
+    ZookeeperOption("ssl.truststore.password.file", _PASSWORD_FILE),
+    ZookeeperOption("ssl.keystore.location", "The file with the agent's own certificate and key, for mutual TLS."),
+    ZookeeperOption("ssl.keystore.type", "PEM, JKS or PKCS12; absent: by the ending .pem, .jks or .p12."),
+    ZookeeperOption("ssl.keystore.password", _PASSWORD),
+    ZookeeperOption("ssl.keystore.password.file", _PASSWORD_FILE),
+    ZookeeperOption("ssl.protocol", "TLSv1.2 (the default) or TLSv1.3, where ssl.enabled.protocols is absent."),
+    ZookeeperOption("ssl.enabled.protocols", "TLSv1.2, TLSv1.3 or both, separated by commas."),
+    ZookeeperOption("ssl.cipher.suites", "Java's names of cipher suites of TLS 1.2, separated by commas."),
+    ZookeeperOption(
+        "ssl.endpoint.identification.algorithm",
+        "https (the default): the certificate must name the host. Empty: the agent does not compare the two.",
+    ),
+    ZookeeperOption("ssl.crl.enable", "Only false: the agent reads no revocation lists."),
+    ZookeeperOption("ssl.ocsp.enable", "Only false: the agent sends no OCSP requests."),
+    ZookeeperOption(
+        "jaas.file",
+        "The broker's JAAS file, as in its flag -Djava.security.auth.login.config; the agent logs in as it says.",
+    ),
+    ZookeeperOption("jaas.section", "The section of that file; absent: Client."),
+    ZookeeperOption("sasl.mechanism", "DIGEST-MD5 or GSSAPI (Kerberos); absent: as the JAAS file says, or DIGEST-MD5."),
+    ZookeeperOption("sasl.username", "The user, with DIGEST-MD5 and without a JAAS file."),
+    ZookeeperOption("sasl.password", "The user's password. No error, log line or page shows it."),
+    ZookeeperOption("sasl.password.file", "A file with the user's password; read at each connection."),
+    ZookeeperOption("sasl.principal", "The Kerberos principal, with GSSAPI; absent: that of the ticket cache."),
+    ZookeeperOption("sasl.keytab", "The principal's keytab; absent: the ticket cache of the environment."),
+    ZookeeperOption("sasl.service", "ZooKeeper's own service name in Kerberos; absent: zookeeper."),
+)
+NAMES: Final = frozenset(option.name for option in OPTIONS)
+SECRETS: Final = frozenset(name for name in NAMES if name.endswith(".password"))
+
+
+def options_of(properties: Mapping[str, str], problems: list[str]) -> dict[str, str]:
+    """Return what a cluster's properties say of ZooKeeper, by the options' names.
+
+    Args:
+        properties: of the cluster's file.
+        problems: takes one sentence for each unknown key.
+    """
+    found = {}
+    for name, value in _below_prefix(properties):
+        if name in NAMES:
+            found[name] = value
+        else:
+            problems.append(f"{PREFIX}{name}: unknown key{nearest(name, NAMES, PREFIX)}")
+    return found
+
+
+def reference_rows() -> list[str]:
+    """Return the rows of the reference page's table."""
+    return [f"| `{PREFIX}{option.name}` | {option.doc} |" for option in OPTIONS]
+
+
+def _below_prefix(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for key, value in properties.items():
+        if key.startswith(PREFIX):
+            yield key.removeprefix(PREFIX), value.strip()

@@ -1,0 +1,190 @@
+"""Where batches begin in a segment whose lengths cannot all be believed: what stands at a place, what comes next."""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ts_common.decode.window import WINDOW_BYTES, Window
+from ts_common.errors import CorruptData
+from ts_common.log_format.framing import (
+    HEADER_SIZE,
+    LENGTH_END,
+    LENGTH_POSITION,
+    MAGIC_POSITION,
+    MINIMUM_SIZE,
+    NO_EPOCH,
+    BatchHeader,
+    Trailing,
+    batch_crc,
+    crc_start,
+    parse_header,
+)
+
+# What looking for batches may check in all, before it is given up: garbage can be made to look like many.
+_SEARCH_TIMES: Final = 8
+_SEARCH_BYTES: Final = 64 << 20
+_ANY_SIZE: Final = 1 << 62
+HIGHEST_MAGIC: Final = max(MINIMUM_SIZE)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What is known of a segment without looking at it.
+
+    Attributes:
+        size: bytes.
+        base: first offset of its coverage.
+        end: end of its coverage.
+        crc32c: of all its bytes; None where unknown.
+        epochs: (leader epoch, first offset) wherever it changes, by the offsets; None where unknown.
+        records: how many; None where unknown.
+        dense: whether every offset of the coverage has its record.
+        was_damaged: whether it was when it was shipped, so that `crc32c` is that of damaged bytes.
+        anchors: positions at which a batch begins, as the `.index` has them.
+    """
+
+    size: int
+    base: int
+    end: int
+    crc32c: int | None
+    epochs: tuple[tuple[int, int], ...] | None
+    records: int | None
+    dense: bool
+    was_damaged: bool
+    anchors: frozenset[int] = frozenset()
+
+
+class Boundaries:
+    """Answers about places of one segment.
+
+    Args:
+        window: on its bytes.
+        claim: what is known of it.
+    """
+
+    def __init__(self, window: Window, claim: Claim) -> None:
+        self._window = window
+        self._claim = claim
+        self._left_to_search = _SEARCH_TIMES * claim.size + _SEARCH_BYTES
+
+    def look(self, position: int) -> BatchHeader | Trailing | CorruptData:
+        """What stands at a position, by its header alone."""
+        remaining = self._claim.size - position
+        try:
+            return parse_header(self._window.hold(position, HEADER_SIZE), 0, remaining, position)
+        except CorruptData as error:
+            return error
+
+    def fits(self, header: BatchHeader, floor: int) -> bool:
+        """Whether offsets, leader epoch and counts are those of a batch that may stand behind offset `floor`."""
+        if not floor < header.base_offset <= header.last_offset < self._claim.end:
+            return False
+        count = header.record_count
+        if count is not None and count > header.last_offset - header.base_offset + 1:
+            return False
+        epochs = self._claim.epochs
+        if not epochs or header.leader_epoch == NO_EPOCH:
+            return True
+        place = bisect_right(epochs, header.base_offset, key=lambda pair: pair[1])
+        return header.leader_epoch == epochs[max(place - 1, 0)][0]
+
+    def crc(self, header: BatchHeader, position: int) -> int:
+        """The CRC of a batch's bytes, to compare with the one in its header."""
+        crc, end = 0, position + header.size_in_bytes
+        for piece in self._window.pieces(position + crc_start(header.magic), end):
+            crc = batch_crc(header.magic, piece, crc)
+        return crc
+
+    def boundary(self, position: int, floor: int) -> int | None:
+        """The first offset behind a place where a batch that fits begins, or the segment ends; None elsewhere."""
+        if position == self._claim.size:
+            return self._claim.end
+        header = self.look(position)
+        if header is Trailing.ZEROS:
+            return self._claim.end if self._window.is_zero_from(position) else None
+        if header is Trailing.TORN:
+            return self._torn_offset(position, floor)
+        return header.base_offset if isinstance(header, BatchHeader) and self.fits(header, floor) else None
+
+    def _torn_offset(self, position: int, floor: int) -> int | None:
+        """The base offset of a batch that the object's end cuts off, if it fits."""
+        head = self._window.hold(position, HEADER_SIZE)
+        if len(head) < HEADER_SIZE:
+            return None
+        try:
+            header = parse_header(head, 0, _ANY_SIZE, position)
+        except CorruptData:
+            return None
+        if not isinstance(header, BatchHeader) or header.magic < 2:  # a message's header says too little
+            return None
+        return header.base_offset if self.fits(header, floor) else None
+
+    def is_followed(self, position: int, floor: int) -> bool:
+        """Whether another batch that fits, or the end, stands behind the batch at a boundary."""
+        header = self.look(position)
+        if not isinstance(header, BatchHeader) or position in self._claim.anchors:
+            return True
+        behind = position + header.size_in_bytes
+        return behind in self._claim.anchors or self.boundary(behind, max(floor, header.last_offset)) is not None
+
+    def search(self, position: int, stop: int, floor: int) -> int | None:
+        """The position of the next batch, before `stop`, that is whole, fits, and leads somewhere."""
+        while position < stop:
+            data = self._window.hold(position, WINDOW_BYTES)
+            for place in _candidates(data, floor, self._claim.end, self._claim.size - position):
+                if position + place >= stop or self._left_to_search < 0:
+                    return None
+                if self._is_found(position + place, floor):
+                    return position + place
+            position += max(len(data) - MAGIC_POSITION, 1)
+        return None
+
+    def _is_found(self, position: int, floor: int) -> bool:
+        header = self.look(position)
+        if not isinstance(header, BatchHeader) or not self.fits(header, floor):
+            return False
+        self._left_to_search -= header.size_in_bytes
+        return self.crc(header, position) == header.crc and self._leads_on(header, position)
+
+    def _leads_on(self, header: BatchHeader, position: int) -> bool:
+        """Whether lengths lead from a batch to the segment's end, or by way of where the `.index` knows of a batch."""
+        while position not in self._claim.anchors:
+            floor, position = header.last_offset, position + header.size_in_bytes
+            self._left_to_search -= min(header.size_in_bytes, WINDOW_BYTES)
+            following = self.look(position)
+            if not isinstance(following, BatchHeader):
+                return self._ends(following, position, floor)
+            if not self.fits(following, floor) or (self._claim.dense and following.base_offset != floor + 1):
+                return False
+            header = following
+        return True
+
+    def _ends(self, what: Trailing | CorruptData, position: int, floor: int) -> bool:
+        """Whether a segment may end so behind batches up to offset `floor`."""
+        if what is Trailing.TORN:
+            torn = self._torn_offset(position, floor)
+            return torn is not None and (torn == floor + 1 or not self._claim.dense)
+        if what is Trailing.ZEROS:  # a zero byte or two end a record, too
+            is_end = self._claim.size - position >= HEADER_SIZE and self._window.is_zero_from(position)
+        else:
+            is_end = what is Trailing.NONE
+        return is_end and floor + 1 == self._claim.end
+
+
+def _candidates(data: bytes, floor: int, end: int, remaining: int) -> Iterator[int]:
+    """Places in `data` where base offset, length and magic could be those of a batch above `floor` and below `end`."""
+    count = len(data) - MAGIC_POSITION
+    if count <= 0:
+        return
+    offsets: npt.NDArray[np.int64] = np.ndarray((count,), ">i8", data, 0, (1,))
+    lengths: npt.NDArray[np.int32] = np.ndarray((count,), ">i4", data, LENGTH_POSITION, (1,))
+    magics: npt.NDArray[np.uint8] = np.ndarray((count,), np.uint8, data, MAGIC_POSITION, (1,))
+    likely = np.flatnonzero((magics <= HIGHEST_MAGIC) & (offsets > floor) & (offsets < end))
+    for place in likely.tolist():
+        size = LENGTH_END + int(lengths[place])
+        if MINIMUM_SIZE[int(magics[place])] <= size <= remaining - place:
+            yield place

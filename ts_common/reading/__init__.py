@@ -1,0 +1,1 @@
+"""From a plan to rows. Loads numba; the agent does not import it."""

@@ -1,0 +1,121 @@
+"""Transactions whose end marker compaction took away (the last sentence of reading rule 4).
+
+Kafka's cleaner drops the records of aborted transactions, and an end marker once no record of its transaction is left
+and `delete.retention.ms` has passed. A copy that was shipped later than that (its metadata says so) may lack markers,
+while a copy of another leader that was shipped before still holds the records. Nothing says any more whether they were
+aborted. The copy that reaches furthest does: it was made of the log as it was last, so what it holds counts, and what
+it does not hold was aborted, or has newer records for all its keys.
+
+A batch is looked at by itself, since a producer's lost marker lets two of its transactions look like one. It counts
+where one of the copies that reach furthest over it holds records of it, and where no marker can be missing: up to
+the producer's next marker, or to the end of the view, copies answer that were shipped in time. So nothing is shown that
+Kafka's consumer hides from who reads the furthest copy; what was committed and has newer records may be hidden with it.
+
+Source of what the cleaner keeps: Kafka's `LogCleaner.CleanedTransactionMetadata` and KIP-534.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ts_common.archive.catalog import SegmentCopy
+from ts_common.archive.plan import ReadRange
+from ts_common.archive.segment_metadata import TxnIndexState
+from ts_common.archive.view import PartitionView
+from ts_common.reading.transactional_batches import read_transactional
+from ts_common.store.contract import ObjectStore
+
+# Where a producer's next marker stands behind an offset, searching from a range on; None where there is none.
+NextMarker = Callable[[int, int, int], int | None]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Batch:
+    """A transactional batch that holds records.
+
+    Attributes:
+        producer_id: whose.
+        first: its base offset.
+        last: its last offset.
+    """
+
+    producer_id: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Living:
+    copy: SegmentCopy
+    start: int
+    end: int
+
+
+def may_be_lost(copies: Sequence[SegmentCopy]) -> bool:
+    """Whether any copy was shipped so late that a marker may be missing from it."""
+    return any(_is_late(copy) for copy in copies)
+
+
+def uncounted(
+    store: ObjectStore, view: PartitionView, steps: Sequence[ReadRange], start: int, stop: int, next_marker: NextMarker
+) -> set[Batch]:
+    """The batches in `[start, stop)` that do not count: their marker may be lost, and the furthest copies lack them.
+
+    Args:
+        store: where the segments lie.
+        view: of the partition.
+        steps: all that is to be read of the view.
+        start: first offset.
+        stop: the offset after the last.
+        next_marker: finds markers in `steps`.
+
+    Raises:
+        CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from reading segments.
+    """
+    living = [
+        _Living(copy, copy.base, view.epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end))
+        for copy in view.copies
+    ]
+    in_time = sorted((entry.start, entry.end) for entry in living if not _is_late(entry.copy))
+    found = set()
+    for number, step in enumerate(steps):
+        for low, high, furthest in _pieces(living, max(step.start, start), min(step.end, stop)):
+            others = [copy for copy in step.copies if copy not in furthest]
+            if not others:
+                continue
+            held = {batch for copy in furthest for batch in _batches(store, copy, low, high)}
+            for batch in {batch for copy in others for batch in _batches(store, copy, low, high)} - held:
+                marker = next_marker(number, batch.producer_id, batch.last)
+                if not _covered(in_time, batch.last, view.end if marker is None else marker + 1):
+                    found.add(batch)
+    return found
+
+
+def _is_late(copy: SegmentCopy) -> bool:
+    """Whether its metadata says so; of one whose `.txnindex` is corrupt it does not say when it was shipped."""
+    return copy.metadata.txnindex is not None and copy.metadata.txnindex[1] is not TxnIndexState.COMPLETE
+
+
+def _pieces(living: Sequence[_Living], start: int, end: int) -> Iterator[tuple[int, int, list[SegmentCopy]]]:
+    """`[start, end)` in pieces over which the same copies reach furthest."""
+    bounds = {start, end} if start < end else set()
+    bounds |= {bound for entry in living for bound in (entry.start, entry.end) if start < bound < end}
+    ordered = sorted(bounds)
+    for low, high in pairwise(ordered):
+        over = [entry for entry in living if entry.start <= low and entry.end >= high]
+        reached = max((entry.end for entry in over), default=high)
+        yield low, high, [entry.copy for entry in over if entry.end == reached]
+
+
+def _batches(store: ObjectStore, copy: SegmentCopy, start: int, end: int) -> Iterator[Batch]:
+    for header, _ in read_transactional(store, copy, start, end):
+        if not header.is_control and header.record_count != 0:
+            yield Batch(header.producer_id, header.base_offset, header.last_offset)
+
+
+def _covered(ranges: Sequence[tuple[int, int]], start: int, end: int) -> bool:
+    """Whether ascending ranges, which may overlap, hold all of `[start, end)`."""
+    for low, high in ranges:
+        if low <= start < high:
+            start = high
+    return start >= end

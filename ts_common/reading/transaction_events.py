@@ -1,0 +1,129 @@
+"""Beginnings and ends of a partition's transactions, as the batch headers of its segments show them.
+
+A transaction begins with a producer's first transactional batch after its last marker, and ends with its next one.
+Only living parts of copies are read: what a dead tail holds counts for nothing.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from ts_common.archive.catalog import SegmentCopy
+from ts_common.archive.plan import ReadRange
+from ts_common.errors import CorruptData
+from ts_common.log_format.framing import BatchHeader
+from ts_common.log_format.markers import ABORT, COMMIT, read_markers
+from ts_common.reading.missing_markers import Batch
+from ts_common.reading.transactional_batches import read_transactional
+from ts_common.store.contract import ObjectStore
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Event:
+    """A producer's first transactional batch since its last marker, or a marker (`kind`)."""
+
+    offset: int
+    producer_id: int
+    kind: int | None = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """An abort marker, and the first batch of its transaction that the walk met; not certain where it may have met a
+    later one only.
+    """
+
+    producer_id: int
+    offset: int
+    begun: int | None
+    is_certain: bool
+
+
+class Walk:
+    """Transactions as the headers of ranges show them that are read one after the other.
+
+    Attributes:
+        open: first offset met of each undecided one, by producer id.
+    """
+
+    def __init__(self) -> None:
+        self.open: dict[int, int] = {}
+        self._known: set[int] = set()  # producers whose last marker was met
+
+    def take(self, events: Sequence[Event]) -> list[Abort]:
+        """Go on with the next range's events; the aborted transactions that end there."""
+        aborts = []
+        for event in events:
+            producer_id = event.producer_id
+            if event.kind is None:
+                self.open.setdefault(producer_id, event.offset)
+                continue
+            begun = self.open.pop(producer_id, None)
+            if event.kind == ABORT:
+                aborts.append(Abort(producer_id, event.offset, begun, producer_id in self._known))
+            self._known.add(producer_id)
+        return aborts
+
+
+class Events:
+    """Beginnings and ends of transactions in each of some ranges, by all its copies, in order; each is read once."""
+
+    def __init__(
+        self, store: ObjectStore, steps: Sequence[ReadRange], uncounted: frozenset[Batch] = frozenset()
+    ) -> None:
+        self._store = store
+        self._steps = steps
+        self._uncounted = uncounted
+        self._read: dict[int, list[Event]] = {}
+
+    def of(self, number: int) -> list[Event]:
+        """Those of a range, by its number.
+
+        Raises:
+            CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from reading segments.
+        """
+        if number not in self._read:
+            step = self._steps[number]
+            found = {
+                event
+                for copy in step.copies
+                for event in _events_of(self._store, copy, step.start, step.end, self._uncounted)
+            }
+            self._read[number] = sorted(found)
+        return self._read[number]
+
+    def next_marker(self, number: int, producer_id: int, offset: int) -> int | None:
+        """The first marker of a producer behind an offset, in range `number` or above; None where there is none."""
+        for above in range(number, len(self._steps)):
+            for event in self.of(above):
+                if event.kind is not None and event.producer_id == producer_id and event.offset > offset:
+                    return event.offset
+        return None
+
+
+def _markers(copy: SegmentCopy, header: BatchHeader, records: bytes) -> list[tuple[int, int]]:
+    try:
+        return list(read_markers(header, records))
+    except CorruptData as error:
+        raise CorruptData(f"{copy.key}: {error}") from error
+
+
+def _events_of(
+    store: ObjectStore, copy: SegmentCopy, start: int, end: int, uncounted: frozenset[Batch]
+) -> Iterator[Event]:
+    begun: set[int] = set()
+    for header, body in read_transactional(store, copy, start, end):
+        offset = max(header.base_offset, start)
+        if not header.is_control:
+            # What the cleaner emptied was decided before: it never comes as far as an open transaction.
+            if header.record_count == 0:
+                continue
+            if uncounted and Batch(header.producer_id, header.base_offset, header.last_offset) in uncounted:
+                continue
+            if header.producer_id not in begun:
+                begun.add(header.producer_id)
+                yield Event(offset, header.producer_id, None)
+            continue
+        for marker, kind in _markers(copy, header, body):
+            if kind in {ABORT, COMMIT}:
+                begun.discard(header.producer_id)
+                yield Event(marker, header.producer_id, kind)

@@ -1,0 +1,125 @@
+"""Which storage account of Azure, and who asks: from the environment, as Azure's own command line reads it.
+
+    AZURE_STORAGE_CONNECTION_STRING      names both; else
+    AZURE_STORAGE_ACCOUNT                the account, and
+    AZURE_STORAGE_KEY                    its key (Shared Key), or
+    AZURE_STORAGE_SAS_TOKEN              a shared access signature, or neither:
+                                         a token of Microsoft Entra, by azure-identity (the extra `azure`)
+    AZURE_STORAGE_SERVICE_ENDPOINT       another host than <account>.blob.core.windows.net
+
+azure-identity looks where every tool of Azure's does: environment, workload identity, managed identity, `az login`.
+
+https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from email.utils import formatdate
+from urllib.parse import parse_qsl, urlsplit
+
+from ts_common.errors import ConfigurationError
+from ts_common.store.azure.tokens import entra_tokens
+from ts_common.store.http.client import Request
+
+API_VERSION = "2023-11-03"
+SOURCE = "Azure Blob Storage"
+_GIVE = (
+    "set AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT and perhaps AZURE_STORAGE_KEY or "
+    "AZURE_STORAGE_SAS_TOKEN"
+)
+_SIGNED = (
+    "content-encoding",
+    "content-language",
+    "content-length",
+    "content-md5",
+    "content-type",
+    "date",
+    "if-modified-since",
+    "if-match",
+    "if-none-match",
+    "if-unmodified-since",
+    "range",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """One account, and who asks there.
+
+    Attributes:
+        name: the account's.
+        endpoint: URL of its blob service, without a slash at its end.
+        key: of the account; None where a SAS or a token shows who asks.
+        sas: a query, without its question mark.
+        token: gives a token that is valid now.
+    """
+
+    name: str
+    endpoint: str
+    key: bytes | None = field(default=None, repr=False)
+    sas: str = field(default="", repr=False)
+    token: Callable[[], str] | None = field(default=None, repr=False)
+
+    def authorize(self, request: Request) -> Request:
+        """The request, signed.
+
+        Raises:
+            AccessDenied: no token is to be had.
+            StoreUnavailable: not at this moment.
+        """
+        headers = {**request.headers, "x-ms-date": formatdate(usegmt=True)}
+        if self.key is not None:
+            signature = hmac.digest(self.key, _to_sign(self.name, request, headers).encode(), hashlib.sha256)
+            headers["authorization"] = f"SharedKey {self.name}:{base64.b64encode(signature).decode()}"
+        elif self.sas:
+            joint = "&" if "?" in request.url else "?"
+            return replace(request, headers=headers, url=f"{request.url}{joint}{self.sas}")
+        elif self.token is not None:
+            headers["authorization"] = f"Bearer {self.token()}"
+        return replace(request, headers=headers)
+
+
+def account_of(environment: Mapping[str, str]) -> Account:
+    """The account that the environment names.
+
+    Raises:
+        ConfigurationError: it names none, a part of it is not usable, or azure-identity is not installed.
+    """
+    said = environment.get("AZURE_STORAGE_CONNECTION_STRING", "")
+    if said:
+        parts = {name: value for name, _, value in (part.partition("=") for part in said.split(";")) if value}
+        name, key, sas = (parts.get(each, "") for each in ("AccountName", "AccountKey", "SharedAccessSignature"))
+        suffix = parts.get("EndpointSuffix", "core.windows.net")
+        protocol = parts.get("DefaultEndpointsProtocol", "https")
+        endpoint = parts.get("BlobEndpoint") or (f"{protocol}://{name}.blob.{suffix}" if name else "")
+        name = name or (urlsplit(endpoint).hostname or "").partition(".")[0]
+    else:
+        names = ("AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN")
+        name, key, sas = (environment.get(each, "") for each in names)
+        endpoint = environment.get("AZURE_STORAGE_SERVICE_ENDPOINT") or f"https://{name}.blob.core.windows.net"
+    if not name:
+        raise ConfigurationError(SOURCE, [f"no storage account is named: {_GIVE}"])
+    if urlsplit(endpoint).scheme not in {"http", "https"}:
+        raise ConfigurationError(SOURCE, [f"the blob endpoint {endpoint!r} begins with neither http:// nor https://"])
+    found = Account(name, endpoint.rstrip("/"), sas=sas.lstrip("?"))
+    if key:
+        try:
+            return replace(found, key=base64.b64decode(key, validate=True))
+        except binascii.Error as error:
+            raise ConfigurationError(SOURCE, [f"the key of account {name} is no base64: copy it anew"]) from error
+    return found if sas else replace(found, token=entra_tokens(name, _GIVE))
+
+
+def _to_sign(name: str, request: Request, headers: Mapping[str, str]) -> str:
+    """The string to sign of Shared Key, for versions since 2015-02-21."""
+    lengthless = {**headers, "content-length": headers.get("content-length", "").removeprefix("0")}
+    plain = [lengthless.get(each, "") for each in _SIGNED]
+    own = [f"{each}:{headers[each].strip()}" for each in sorted(headers) if each.startswith("x-ms-")]
+    parts = urlsplit(request.url)
+    query = sorted((each.lower(), value) for each, value in parse_qsl(parts.query, keep_blank_values=True))
+    resource = [f"/{name}{parts.path}", *(f"{each}:{value}" for each, value in query)]
+    return "\n".join([request.method, *plain, *own, *resource])

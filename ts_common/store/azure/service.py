@@ -1,0 +1,250 @@
+"""Azure Blob Storage: block blobs of one container, by its REST API.
+
+What it promises: a put is atomic, up to 5,000 MiB in one request (Put Blob); `If-None-Match: *` and `If-Match` hold for
+it; an ETag is the service's own and new at each write; reads and listings are strongly consistent; an MD5 that a put
+carries is compared with what arrives. It knows no CRC-32C, so the MD5 takes one more reading of the body.
+What it lacks: a listing that begins after a key (all keys of the prefix are listed, and the earlier ones dropped), and
+ranges from the end of a blob (its size is asked for first). In an account with a hierarchical namespace a
+listing walks directories, which `listing` puts in order, and names the directories, which are left out here.
+
+Names of metadata are identifiers of C# there, so `ts-end` is stored as `ts_2dend`: a character that is neither a letter
+nor a digit becomes `_` and its code in hex.
+
+https://learn.microsoft.com/rest/api/storageservices/blob-service-rest-api
+"""
+
+import base64
+import re
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from urllib.parse import quote, unquote, urlencode
+from xml.etree import ElementTree
+
+from ts_common.errors import (
+    AccessDenied,
+    BucketMissing,
+    CorruptData,
+    ObjectNotFound,
+    OperatorError,
+    PreconditionFailed,
+    StoreThrottled,
+    TieredStorageError,
+)
+from ts_common.store.answers import parse_xml, size_of
+from ts_common.store.azure.account import API_VERSION, Account
+from ts_common.store.call import strong
+from ts_common.store.contract import ByteRange, Condition, IfAbsent, IfMatch, ObjectInfo
+from ts_common.store.http.client import Answer, Request
+from ts_common.store.http.service import Operations, Page, Put, Service
+
+_PAGE = "5000"  # the most that the service gives at once
+_METADATA = "x-ms-meta-"
+_READ = "Storage Blob Data Reader on the container (List and Read of a SAS)"
+_WRITE = "Storage Blob Data Contributor on the container (Create and Write of a SAS)"
+_OPERATIONS = Operations(
+    check="List Blobs",
+    put="Put Blob",
+    get="Get Blob",
+    head="Get Blob Properties",
+    list="List Blobs",
+    delete="Delete Blob",
+)
+_CODES: Mapping[str, type[TieredStorageError]] = {
+    "BlobNotFound": ObjectNotFound,
+    "ResourceNotFound": BucketMissing,
+    "ContainerNotFound": BucketMissing,
+    "BlobAlreadyExists": PreconditionFailed,  # 409, to `If-None-Match: *`
+    "ConditionNotMet": PreconditionFailed,
+    "TargetConditionNotMet": PreconditionFailed,
+    "Md5Mismatch": CorruptData,
+    "ServerBusy": StoreThrottled,
+    "AuthenticationFailed": AccessDenied,
+    "AuthorizationFailure": AccessDenied,
+    "AuthorizationPermissionMismatch": AccessDenied,
+    "AuthorizationProtocolMismatch": AccessDenied,
+    "AuthorizationResourceTypeMismatch": AccessDenied,
+    "AuthorizationServiceMismatch": AccessDenied,
+    "AuthorizationSourceIPMismatch": AccessDenied,
+    "InsufficientAccountPermissions": AccessDenied,
+    "InvalidAuthenticationInfo": AccessDenied,
+    "KeyBasedAuthenticationNotPermitted": AccessDenied,
+    "NoAuthenticationInformation": AccessDenied,
+    "BlobArchived": OperatorError,
+    "BlobImmutableDueToPolicy": OperatorError,
+}
+_RENEW = "the token or the SAS is not valid, or has expired: renew it, and look at the tenant and the account"
+# https://learn.microsoft.com/rest/api/storageservices/common-rest-api-error-codes
+# The emulator answers a wrong key with AuthorizationFailure.
+_WAYS_OUT = {
+    "AuthenticationFailed": (
+        "the account's key or the SAS is wrong or has expired, or this machine's clock is wrong: set the key or the "
+        "SAS anew, and the clock (NTP)"
+    ),
+    "AuthorizationFailure": (
+        "the account's firewall does not allow this machine, a SAS lacks the right, or the key is wrong: look at the "
+        "account's network rules, then at the key or the SAS"
+    ),
+    "AuthorizationProtocolMismatch": "the SAS demands https://",
+    "AuthorizationSourceIPMismatch": "the SAS does not allow this machine's address",
+    "InvalidAuthenticationInfo": _RENEW,
+    "KeyBasedAuthenticationNotPermitted": "the account takes no keys: unset AZURE_STORAGE_KEY and use Entra ID",
+    "NoAuthenticationInformation": "the request has no credentials: set AZURE_STORAGE_KEY, a SAS, or use Entra ID",
+    "401": _RENEW,
+    "BlobArchived": "the blob lies in the archive tier: rehydrate it first",
+    "BlobImmutableDueToPolicy": "an immutability policy holds what is written over and over (offset.wm): drop it",
+}
+_PERMISSIONS = {
+    _OPERATIONS.put: _WRITE,
+    _OPERATIONS.get: _READ,
+    _OPERATIONS.head: _READ,
+    _OPERATIONS.list: _READ,
+    _OPERATIONS.delete: "Storage Blob Data Contributor on the container (Delete of a SAS)",
+}
+
+
+class AzureService(Service):
+    """One container.
+
+    Args:
+        container: its name.
+        account: which, and who asks.
+    """
+
+    operations = _OPERATIONS
+    codes = _CODES
+    ways_out = _WAYS_OUT
+    permissions = _PERMISSIONS
+    credentials = "the account's key, the SAS or the token"
+    look_at_bucket = "there is no such container here: look at its name, and at the account (AZURE_STORAGE_ACCOUNT)"
+    suffix_ranges = False
+    wants_md5 = True
+
+    def __init__(self, container: str, account: Account) -> None:
+        self._account = account
+        self.looks_at_clocks = account.key is not None  # a signature of the key covers the time
+        self.bucket_url = f"az://{container}"
+        self.base_url = account.endpoint
+        self._url = f"{account.endpoint}/{container}"
+
+    def authorize(self, request: Request) -> Request:
+        """With the account's key, a SAS or a token."""
+        return self._account.authorize(request)
+
+    def check(self) -> Request:
+        """A listing of one: no SAS of a container grants Get Container Properties."""
+        return self._request("GET", f"{self._url}?restype=container&comp=list&maxresults=1")
+
+    def put(
+        self, name: str, metadata: Mapping[str, str], condition: Condition, crc32c: int | None, md5: bytes | None
+    ) -> Put:
+        """Put Blob."""
+        del crc32c
+        headers = {"x-ms-blob-type": "BlockBlob", "content-type": "application/octet-stream"}
+        headers |= {_METADATA + stored_name(each): value for each, value in metadata.items()}
+        match condition:
+            case IfAbsent():
+                headers["if-none-match"] = "*"
+            case IfMatch(etag):
+                headers["if-match"] = _quoted(etag)
+        if md5 is not None:
+            headers["content-md5"] = base64.b64encode(md5).decode()
+        return Put(self._request("PUT", self._of(name), headers))
+
+    def info_of_put(self, key: str, size: int, metadata: Mapping[str, str], answer: Answer) -> ObjectInfo:
+        """From its headers."""
+        return ObjectInfo(key, size, _etag(answer), _modified(answer), metadata)
+
+    def get(self, name: str, byte_range: ByteRange | None, etag: str | None) -> Request:
+        """Get Blob."""
+        headers = {}
+        if byte_range is not None:
+            end = "" if byte_range.end is None else byte_range.end - 1
+            headers["range"] = f"bytes={byte_range.start}-{end}"
+        if etag is not None:
+            headers["if-match"] = _quoted(etag)
+        return self._request("GET", self._of(name), headers)
+
+    def head(self, name: str) -> Request:
+        """Get Blob Properties."""
+        return self._request("HEAD", self._of(name))
+
+    def info_of(self, key: str, size: int, answer: Answer) -> ObjectInfo:
+        """From its headers."""
+        metadata = {
+            given_name(name.removeprefix(_METADATA)): value
+            for name, value in answer.headers.items()
+            if name.startswith(_METADATA)
+        }
+        return ObjectInfo(key, size, _etag(answer), _modified(answer), metadata)
+
+    def list(self, prefix: str, start_after: str, following: str, *, delimiter: str = "") -> Request:
+        """List Blobs; it cannot begin after a name."""
+        del start_after
+        query = {"restype": "container", "comp": "list", "maxresults": _PAGE, "prefix": prefix}
+        query |= {name: value for name, value in (("delimiter", delimiter), ("marker", following)) if value}
+        return self._request("GET", f"{self._url}?{urlencode(query, quote_via=quote)}")
+
+    def parse_page(self, answer: Answer) -> Page:
+        """An EnumerationResults."""
+        root = parse_xml(answer.body.decode("utf-8-sig"))
+        if root.tag != "EnumerationResults":
+            raise ValueError(f"a {root.tag}, and no listing")
+        infos = [_listed(blob) for blob in root.iter("Blob") if blob.findtext("Properties/ResourceType") != "directory"]
+        directories = [_name(found) for found in root.iter("BlobPrefix")]
+        return Page(infos, directories, root.findtext("NextMarker") or "")
+
+    def delete(self, name: str) -> Request:
+        """Delete Blob, with its snapshots."""
+        return self._request("DELETE", self._of(name), {"x-ms-delete-snapshots": "include"})
+
+    def code_of(self, answer: Answer) -> tuple[str, str]:
+        """The header names the code, also where there is no body."""
+        message = re.search(rb"<Message>([^<]*)", answer.body)
+        return answer.headers.get("x-ms-error-code", ""), message[1].decode(errors="replace") if message else ""
+
+    def _of(self, name: str) -> str:
+        return f"{self._url}/{quote(name)}"
+
+    def _request(self, method: str, url: str, headers: Mapping[str, str] | None = None) -> Request:
+        return Request(method, url, {"x-ms-version": API_VERSION, **(headers or {})})
+
+
+def stored_name(name: str) -> str:
+    """The name that the service stores for one of ours: an identifier."""
+    return re.sub(r"[^a-z0-9]|^[0-9]", lambda found: f"_{ord(found[0]):02x}", name)
+
+
+def given_name(name: str) -> str:
+    """Our name for one that the service stores; one that is none of ours stays as it is."""
+    return re.sub(r"_([0-9a-f]{2})", lambda found: chr(int(found[1], 16)), name.lower())
+
+
+def _listed(blob: ElementTree.Element) -> ObjectInfo:
+    found = blob.find("Properties")
+    if found is None:
+        raise ValueError("a blob without properties")
+    size, etag, modified = (found.findtext(name) for name in ("Content-Length", "Etag", "Last-Modified"))
+    if size is None or etag is None or modified is None:
+        raise ValueError("a blob without size, ETag or date")
+    return ObjectInfo(_name(blob), size_of(size), etag.strip('"'), parsedate_to_datetime(modified).timestamp())
+
+
+def _name(found: ElementTree.Element) -> str:
+    element = found.find("Name")
+    if element is None or not element.text:
+        raise ValueError("a blob without a name")
+    # What XML cannot hold comes encoded.
+    return unquote(element.text) if element.get("Encoded") == "true" else element.text
+
+
+def _etag(answer: Answer) -> str:
+    """Without its quotes, which a listing leaves out."""
+    return strong(answer.headers["etag"]).strip('"')
+
+
+def _quoted(etag: str) -> str:
+    return f'"{etag.strip(chr(34))}"'
+
+
+def _modified(answer: Answer) -> float:
+    return parsedate_to_datetime(answer.headers["last-modified"]).timestamp()

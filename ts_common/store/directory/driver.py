@@ -1,0 +1,305 @@
+"""The driver for a directory: for tests, single machines and network file systems that have hard links and flock.
+
+::
+
+    <root>/<key>                                    the object; a part `.foo` of its key is called `..foo`
+    <root>/<directory>/.meta/<name>.<inode>.json    its metadata, where it has any
+    <root>/<directory>/.put-<random>-<name>         a put that goes on, or that was killed
+    <root>/<directory>/.lock                        held while names change in this directory
+
+A put writes a file of another name, then its metadata under that file's inode, and then gives the file its name, in one
+step. So an object and its metadata appear together; a reader that finds no metadata looks whether the object is still
+the one that it opened. `file_objects` does that for one object; what stands here says which, and walks directories.
+
+`file_names` says how keys are called, so that none meets a file of the driver's own.
+
+File and directory are synced before a put returns. Nothing creates the root. Directories stay when their objects go,
+and do not count as such.
+
+No key leads out of the root: none has a part `..`, and a symbolic link below the root is refused wherever it is met.
+The root itself may be one.
+"""
+
+import errno
+import io
+import os
+import stat
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+
+from ts_common.errors import (
+    AccessDenied,
+    BucketMissing,
+    ObjectNotFound,
+    OperatorError,
+    OutcomeUnknown,
+    StoreUnavailable,
+    TieredStorageError,
+)
+from ts_common.store.contract import (
+    NO_METADATA,
+    Body,
+    ByteRange,
+    Condition,
+    ObjectInfo,
+    ObjectStore,
+    ObjectStream,
+)
+from ts_common.store.directory.objects import (
+    META,
+    FileStream,
+    info_of,
+    open_object,
+    publish,
+    remove,
+    remove_left_behind,
+    sync_directory,
+    write_beside,
+)
+from ts_common.store.file_names import WRITING, file_name, is_asked_for, part_of
+from ts_common.store.validation import (
+    KeyRefused,
+    SizedBody,
+    body_size,
+    check_directory,
+    check_key,
+    check_metadata,
+    check_prefix,
+)
+from ts_common.store.wrappers.bandwidth import UNLIMITED, Allowance, RationedBody
+
+_ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+# A key that S3 holds and a directory does not: too long a name, or the name of an object taken for a directory.
+_NOT_HERE = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST}
+
+
+class LinkRefused(OperatorError):
+    """A symbolic link below the root: it could lead to whatever this user may read or write."""
+
+    def __init__(self, link: Path | str) -> None:
+        super().__init__(
+            f"{link} is a symbolic link, and none is followed below the root of a directory store; put there what it "
+            "leads to, by a mount if that lies on another disk"
+        )
+
+
+class FileStore(ObjectStore):
+    """Objects in one directory.
+
+    Args:
+        root: the directory, which must exist.
+        threads: how many asynchronous puts run at once.
+        allowance: what the bodies of puts are taken from.
+    """
+
+    def __init__(self, root: Path, *, threads: int = 4, allowance: Allowance = UNLIMITED) -> None:
+        self._allowance = allowance
+        self._root = root.absolute()
+        super().__init__(f"file://{self._root}", async_threads=threads)
+        # Directories that were looked through for what killed writers left. Only ever grows; a race looks twice.
+        self._tidied: set[Path] = set()
+
+    def check(self) -> None:
+        """The root is a directory that can be listed."""
+        with self._translated("check", ""):
+            self._require_root()
+            if not os.access(self._root, os.R_OK | os.X_OK, effective_ids=True):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self._root))
+
+    def put(
+        self,
+        key: str,
+        body: bytes | Body,
+        *,
+        size: int | None = None,
+        metadata: Mapping[str, str] = NO_METADATA,
+        condition: Condition = None,
+        crc32c: int | None = None,
+    ) -> ObjectInfo:
+        """Write beside, sync, link or rename, sync the directory."""
+        path = self._path(key)
+        check_metadata(metadata)
+        length = body_size(body, size)
+        sized = SizedBody(io.BytesIO(body) if isinstance(body, bytes) else body, length, self._name(key))
+        rationed = RationedBody(sized, length, self._allowance)
+        with sized.failing_as_it_did(), self._translated("put", key):
+            self._make_directories(path.parent)
+            temporary = path.with_name(f"{WRITING}{uuid.uuid4().hex}-{path.name}")
+            sidecar: Path | None = None
+            try:
+                sidecar = write_beside(path, temporary, rationed, metadata, crc32c)
+                written = temporary.stat()
+                publish(temporary, path, condition, self._name(key))
+                sidecar = None
+            finally:
+                if sidecar is not None:
+                    sidecar.unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)
+        try:
+            sync_directory(path.parent)
+        except OSError as error:
+            raise OutcomeUnknown(f"put {self._name(key)}: written, but perhaps not to disk: {error}") from error
+        return info_of(key, written, dict(metadata))
+
+    def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
+        """Open the file; a replacement leaves it as it was for who has it open."""
+        return self._opened(key, self._path(key), byte_range)
+
+    @contextmanager
+    def _opened(self, key: str, path: Path, byte_range: ByteRange | None = None) -> Iterator[FileStream]:
+        with self._translated("open", key):
+            try:
+                file, info = open_object(path, key)
+            except _ABSENT as error:
+                self._require_root()
+                raise ObjectNotFound(f"{self._name(key)}: no such object") from error
+        with file:
+            start, end = 0, info.size
+            if byte_range is not None:
+                start = byte_range.start if byte_range.start >= 0 else max(0, end + byte_range.start)
+                end = end if byte_range.end is None else min(byte_range.end, end)
+            file.seek(start)
+            yield FileStream(file, info, max(0, end - start))
+
+    def head(self, key: str) -> ObjectInfo:
+        """As `open`, without reading."""
+        with self._opened(key, self._path(key)) as stream:
+            return stream.info
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """Directory by directory, the names of each in the order that they have within keys."""
+        check_prefix(prefix)
+        return self._listed(prefix, start_after)
+
+    def _listed(self, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
+        with self._translated("list", prefix):
+            self._require_root()
+        directory, slash, _ = prefix.rpartition("/")
+        pending = [directory + slash]
+        while pending:
+            key = pending.pop()
+            if not key or key.endswith("/"):
+                found = (key + name for name in self._names(key))
+                pending += sorted((each for each in found if is_asked_for(each, prefix, start_after)), reverse=True)
+                continue
+            with self._translated("list", key):
+                try:
+                    state = (self._root / file_name(key)).stat()
+                except _ABSENT:
+                    continue
+            if stat.S_ISREG(state.st_mode):
+                yield info_of(key, state)
+
+    def list_directories(self, prefix: str = "") -> Iterator[str]:
+        """Directories that have an object, near or far."""
+        check_directory(prefix)
+        return self._directories(prefix)
+
+    def _directories(self, prefix: str) -> Iterator[str]:
+        with self._translated("list", prefix):
+            self._require_root()
+        for name in sorted(self._names(prefix)):
+            if name.endswith("/") and next(self._listed(prefix + name, ""), None) is not None:
+                yield name
+
+    def _names(self, directory: str) -> Iterable[str]:
+        """What stands in a directory, subdirectories with a slash; nothing if it is gone."""
+        with self._translated("list", directory):
+            try:
+                with os.scandir(self._below(file_name(directory))) as entries:
+                    parts = [(part, entry) for entry in entries if (part := part_of(entry.name))]
+                    if link := next((entry for _, entry in parts if entry.is_symlink()), None):
+                        raise LinkRefused(link.path)
+                    return [part + "/" if entry.is_dir() else part for part, entry in parts]
+            except _ABSENT:
+                return []
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Unlink one after the other."""
+        with self._translated("delete", ""):
+            self._require_root()
+        first: tuple[str, TieredStorageError] | None = None
+        failed = count = 0
+        for key in keys:
+            path = self._path(key)
+            count += 1
+            try:
+                with self._translated("delete", key), suppress(*_ABSENT):
+                    remove(path)
+            except TieredStorageError as error:
+                failed += 1
+                first = first or (key, error)
+        if first is not None:
+            key, cause = first
+            kind = type(cause) if isinstance(cause, OperatorError) else StoreUnavailable
+            raise kind(f"{failed} of {count} not deleted, the first is {key}: {cause}") from cause
+
+    def _path(self, key: str) -> Path:
+        if "\0" in check_key(key):
+            raise KeyRefused(f"not a key: {key!r}; it has a NUL")
+        path = self._below(file_name(key))
+        self._below(str(path.parent.relative_to(self._root) / META))
+        return path
+
+    def _below(self, name: str) -> Path:
+        """A path below the root.
+
+        Raises:
+            LinkRefused: a link is on the way there.
+        """
+        path = self._root / name
+        for part in (path, *path.parents):
+            if part == self._root:
+                break
+            if _is_link(part):
+                raise LinkRefused(part)
+        return path
+
+    def _name(self, key: str) -> str:
+        return f"{self.location}/{key}"
+
+    def _make_directories(self, directory: Path) -> None:
+        """Make what is missing below the root."""
+        if not directory.is_dir():
+            self._require_root()
+            made = self._root
+            for part in directory.relative_to(self._root).parts:
+                made /= part
+                if not made.is_dir():
+                    made.mkdir(exist_ok=True)
+                    sync_directory(made.parent)
+        if directory not in self._tidied:
+            remove_left_behind(directory)
+            self._tidied.add(directory)
+
+    def _require_root(self) -> None:
+        if not self._root.is_dir():
+            # `is_dir` takes a directory above that may not be entered for absent.
+            with suppress(FileNotFoundError, NotADirectoryError):
+                self._root.stat()
+            raise BucketMissing(
+                f"{self.location}: there is no such directory here: look at its name, and whether its disk is mounted"
+            )
+
+    @contextmanager
+    def _translated(self, operation: str, key: str) -> Iterator[None]:
+        """Raise what the system raises as one of our errors."""
+        said = f"{operation} {self._name(key)}"
+        try:
+            yield
+        except OSError as error:
+            if isinstance(error, PermissionError) or error.errno == errno.EROFS:
+                raise AccessDenied(f"{said}: {error}; give this user the right to read and write there") from error
+            if error.errno in _NOT_HERE or isinstance(error, _ABSENT[1:]):
+                raise OperatorError(f"{said}: a directory store cannot hold this key: {error}") from error
+            raise StoreUnavailable(f"{said}: {error}") from error
+
+
+def _is_link(path: Path) -> bool:
+    """Where nobody may look, whoever asks for the object itself is told so."""
+    try:
+        return path.is_symlink()
+    except OSError:
+        return False

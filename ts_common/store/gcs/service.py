@@ -1,0 +1,252 @@
+"""Google Cloud Storage: objects of one bucket, by its JSON API, and by its XML API for reading one.
+
+What it promises: a put is atomic and one request (a multipart upload), of any size up to 5 TiB; `ifGenerationMatch`
+holds for it, with 0 where nothing may stand; an object's generation, which is its etag here, is new at each write;
+reads and listings are strongly consistent (`no-store` keeps caches out of the way); the CRC-32C that a put carries is
+compared with what arrives; a listing is in byte order and can begin at a key.
+What it lacks: more than about one write a second to the same object, which answers 429. A commit is written once for
+each segment, so only a partition that rolls faster meets that; then the agent asks everything more slowly (`paced`).
+
+A get by the XML API tells the custom metadata in its headers, which one by the JSON API does not.
+
+Who asks: Application Default Credentials, as every tool of Google's finds them (google-auth, the extra `gcs`). Where
+STORAGE_EMULATOR_HOST names an emulator, nobody.
+
+https://cloud.google.com/storage/docs/json_api/v1, https://cloud.google.com/storage/docs/xml-api/overview
+"""
+
+import base64
+import json
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from ts_common.errors import (
+    AccessDenied,
+    BucketMissing,
+    CorruptData,
+    ObjectNotFound,
+    PreconditionFailed,
+    StoreThrottled,
+    TieredStorageError,
+)
+from ts_common.store.answers import parse_json, size_of, text_of
+from ts_common.store.contract import ByteRange, Condition, IfAbsent, IfMatch, ObjectInfo
+from ts_common.store.gcs.tokens import GIVE, default_tokens
+from ts_common.store.http.client import Answer, Request
+from ts_common.store.http.service import Operations, Page, Put, Service
+
+_PUBLIC = "https://storage.googleapis.com"
+_METADATA = "x-goog-meta-"
+_PAGE = 1000
+_NO_GENERATION = 1  # nothing has it
+_KIND = "storage#objects"
+_LISTED = "kind,items(name,size,generation,updated),prefixes,nextPageToken"
+_READ = "roles/storage.objectViewer on the bucket (storage.objects.get and list)"
+_WRITE = "roles/storage.objectUser on the bucket (storage.objects.create, and delete to write over offset.wm)"
+_OPERATIONS = Operations(
+    check="objects.list",
+    put="objects.insert",
+    get="GET Object",
+    head="HEAD Object",
+    list="objects.list",
+    delete="objects.delete",
+)
+_CODES: Mapping[str, type[TieredStorageError]] = {
+    "NoSuchKey": ObjectNotFound,
+    "notFound": ObjectNotFound,
+    "NoSuchBucket": BucketMissing,
+    "conditionNotMet": PreconditionFailed,
+    "checksumMismatch": CorruptData,
+    "rateLimitExceeded": StoreThrottled,
+    "userRateLimitExceeded": StoreThrottled,
+    "authError": AccessDenied,
+    "AccessDenied": AccessDenied,
+    "AuthenticationRequired": AccessDenied,
+    "forbidden": AccessDenied,
+    "insufficientPermissions": AccessDenied,
+}
+_UNKNOWN = f"the service does not know who asks, or the token has expired: {GIVE}"
+_WAYS_OUT = {
+    "authError": _UNKNOWN,
+    "AuthenticationRequired": _UNKNOWN,
+    "required": _UNKNOWN,
+    "401": _UNKNOWN,
+    "accountDisabled": "the project's account is disabled: look at its billing",
+    "UserProjectMissing": "the bucket is Requester Pays, which is not supported: name another, or switch that off",
+}
+_PERMISSIONS = {
+    _OPERATIONS.put: _WRITE,
+    _OPERATIONS.get: _READ,
+    _OPERATIONS.head: _READ,
+    _OPERATIONS.list: _READ,
+    _OPERATIONS.delete: "storage.objects.delete on the bucket",
+}
+
+
+class GcsService(Service):
+    """One bucket.
+
+    Args:
+        bucket: its name.
+        endpoint: URL of the service, without a slash at its end.
+        token: gives a token that is valid now; None asks without.
+    """
+
+    operations = _OPERATIONS
+    codes = _CODES
+    ways_out = _WAYS_OUT
+    permissions = _PERMISSIONS
+    credentials = "the account that the token is of"
+    look_at_bucket = "there is no such bucket: look at its name"
+
+    def __init__(self, bucket: str, endpoint: str, token: Callable[[], str] | None) -> None:
+        self.bucket_url = f"gs://{bucket}"
+        self.base_url = endpoint
+        self._bucket = bucket
+        self._token = token
+
+    def authorize(self, request: Request) -> Request:
+        """With a token."""
+        if self._token is None:
+            return request
+        return replace(request, headers={**request.headers, "authorization": f"Bearer {self._token()}"})
+
+    def check(self) -> Request:
+        """A listing of one: who may ship and read need not be allowed to look at the bucket itself."""
+        return self._listing({"maxResults": "1", "fields": "kind,nextPageToken"})
+
+    def put(
+        self, name: str, metadata: Mapping[str, str], condition: Condition, crc32c: int | None, md5: bytes | None
+    ) -> Put:
+        """A multipart upload: what the object says of itself, then its bytes."""
+        del md5
+        # A public object would be kept for an hour by caches on the way, and offset.wm changes.
+        said: dict[str, Any] = {"name": name, "metadata": dict(metadata), "cacheControl": "no-store"}
+        if crc32c is not None:
+            said["crc32c"] = base64.b64encode(crc32c.to_bytes(4, "big")).decode()
+        query = {"uploadType": "multipart", "fields": "generation,updated"}
+        match condition:
+            case IfAbsent():
+                query["ifGenerationMatch"] = "0"
+            case IfMatch(etag):
+                query["ifGenerationMatch"] = str(_generation(etag))
+        boundary = uuid.uuid4().hex
+        before = (
+            f"--{boundary}\r\ncontent-type: application/json; charset=UTF-8\r\n\r\n{json.dumps(said)}\r\n"
+            f"--{boundary}\r\ncontent-type: application/octet-stream\r\n\r\n"
+        )
+        request = Request(
+            "POST",
+            f"{self.base_url}/upload/storage/v1/b/{self._bucket}/o?{urlencode(query)}",
+            {"content-type": f"multipart/related; boundary={boundary}"},
+        )
+        return Put(request, before.encode(), f"\r\n--{boundary}--\r\n".encode())
+
+    def info_of_put(self, key: str, size: int, metadata: Mapping[str, str], answer: Answer) -> ObjectInfo:
+        """From its JSON."""
+        said = parse_json(answer.body)
+        return ObjectInfo(key, size, said["generation"], _seconds(said["updated"]), metadata)
+
+    def get(self, name: str, byte_range: ByteRange | None, etag: str | None) -> Request:
+        """GET Object, by the XML API."""
+        headers = {}
+        if byte_range is not None and byte_range.start < 0:
+            headers["range"] = f"bytes={byte_range.start}"
+        elif byte_range is not None:
+            headers["range"] = f"bytes={byte_range.start}-{'' if byte_range.end is None else byte_range.end - 1}"
+        if etag is not None:
+            headers["x-goog-if-generation-match"] = str(_generation(etag))
+        return Request("GET", self._of(name), headers)
+
+    def head(self, name: str) -> Request:
+        """HEAD Object, by the XML API."""
+        return Request("HEAD", self._of(name))
+
+    def info_of(self, key: str, size: int, answer: Answer) -> ObjectInfo:
+        """From its headers."""
+        metadata = {
+            name.removeprefix(_METADATA): value for name, value in answer.headers.items() if name.startswith(_METADATA)
+        }
+        modified = parsedate_to_datetime(answer.headers["last-modified"]).timestamp()
+        return ObjectInfo(key, size, answer.headers["x-goog-generation"], modified, metadata)
+
+    def list(self, prefix: str, start_after: str, following: str, *, delimiter: str = "") -> Request:
+        """objects.list."""
+        query = {"maxResults": str(_PAGE), "fields": _LISTED, "prefix": prefix}
+        query |= {
+            name: value
+            for name, value in (("startOffset", start_after), ("delimiter", delimiter), ("pageToken", following))
+            if value
+        }
+        return self._listing(query)
+
+    def parse_page(self, answer: Answer) -> Page:
+        """From its JSON."""
+        said = parse_json(answer.body)
+        if said["kind"] != _KIND:  # all else may be absent: `{}` would be a listing of nothing
+            raise ValueError(f"a {said['kind']!r}; {_KIND} is expected")
+        infos = [
+            ObjectInfo(text_of(found["name"]), size_of(found["size"]), found["generation"], _seconds(found["updated"]))
+            for found in said.get("items", ())
+        ]
+        directories = [text_of(name) for name in said.get("prefixes", ())]
+        return Page(infos, directories, text_of(said.get("nextPageToken", "")))
+
+    def delete(self, name: str) -> Request:
+        """objects.delete."""
+        return Request("DELETE", f"{self.base_url}/storage/v1/b/{self._bucket}/o/{quote(name, safe='')}")
+
+    def code_of(self, answer: Answer) -> tuple[str, str]:
+        """The JSON API's reason, or the XML API's code."""
+        body = answer.body.decode(errors="replace")
+        if body.startswith("<"):
+            found = [re.search(rf"<{name}>([^<]*)", body) for name in ("Code", "Message")]
+            code, message = (each[1] if each else "" for each in found)
+            return code, message
+        try:
+            error = parse_json(answer.body)["error"]
+            reason, message = text_of(error["errors"][0]["reason"]), text_of(error["message"])
+        except (ValueError, KeyError, IndexError, TypeError):
+            # The emulator's answer to a GET Object; Google's own says NoSuchKey.
+            emulated = self._token is None and answer.status == 404 and body.strip() == "Not Found"
+            return "notFound" if emulated else "", body
+        if answer.status == 404:
+            return "notFound", message
+        if answer.status == 400 and ("CRC32C" in message or "checksum" in message.lower()):
+            return "checksumMismatch", message
+        return reason, message
+
+    def _of(self, name: str) -> str:
+        return f"{self.base_url}/{self._bucket}/{quote(name)}"
+
+    def _listing(self, query: Mapping[str, str]) -> Request:
+        return Request("GET", f"{self.base_url}/storage/v1/b/{self._bucket}/o?{urlencode(query)}")
+
+
+def gcs_service(bucket: str, environment: Mapping[str, str]) -> GcsService:
+    """The bucket, at Google or at the emulator that the environment names.
+
+    Raises:
+        ConfigurationError: there are no credentials, or google-auth is not installed.
+        StoreUnavailable: what gives credentials does not answer at this moment.
+    """
+    emulator = environment.get("STORAGE_EMULATOR_HOST", "").rstrip("/")
+    if emulator:
+        return GcsService(bucket, emulator if "://" in emulator else f"http://{emulator}", None)
+    return GcsService(bucket, _PUBLIC, default_tokens(bucket))
+
+
+def _generation(etag: str) -> int:
+    """The generation that an etag is. 0 would mean that nothing may stand there."""
+    digits = etag.strip('"')
+    return int(digits) or _NO_GENERATION if digits.isdecimal() else _NO_GENERATION
+
+
+def _seconds(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()

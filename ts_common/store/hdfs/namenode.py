@@ -1,0 +1,287 @@
+"""WebHDFS: what is asked of a NameNode and, where it sends one on, of a DataNode.
+
+https://hadoop.apache.org/docs/stable/hadoop-project-dist/hadoop-hdfs/WebHDFS.html
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from urllib3 import BaseHTTPResponse
+
+from ts_common.errors import (
+    AccessDenied,
+    ObjectNotFound,
+    OperatorError,
+    OutcomeUnknown,
+    PreconditionFailed,
+    StoreUnavailable,
+    TieredStorageError,
+)
+from ts_common.json_objects import whole_number
+from ts_common.store.answers import parse_json, text_by_name, text_of
+from ts_common.store.call import Call
+from ts_common.store.http.bodies import Sent
+from ts_common.store.http.client import Answer, HttpClient, Request
+from ts_common.store.refusals import skew_of, without_reason
+
+_ATTRIBUTE = "user.ts-uploader"
+_RIGHT = "to read there, and an agent also to write"
+_ALLOW = f"allow this user (HADOOP_USER_NAME, or the one who runs this) {_RIGHT}"
+_AUTHENTICATE = (
+    "the NameNode demands authentication (Kerberos or a token), which this driver does not do: name a cluster or a "
+    "gateway with simple authentication"
+)
+_BY_EXCEPTION: Mapping[str, type[TieredStorageError]] = {
+    "FileNotFoundException": ObjectNotFound,
+    "ParentNotDirectoryException": ObjectNotFound,
+    "FileAlreadyExistsException": PreconditionFailed,
+    "AccessControlException": AccessDenied,
+    "AuthorizationException": AccessDenied,
+    "SecurityException": AccessDenied,
+    "InvalidToken": AccessDenied,
+    # Said before anything is done.
+    "StandbyException": StoreUnavailable,
+    "RetriableException": StoreUnavailable,
+    "SafeModeException": StoreUnavailable,
+    "InvalidPathException": OperatorError,
+    "IllegalArgumentException": OperatorError,
+    "UnsupportedOperationException": OperatorError,
+    "DSQuotaExceededException": OperatorError,
+    "NSQuotaExceededException": OperatorError,
+    "PathComponentTooLongException": OperatorError,
+    "MaxDirectoryItemsExceededException": OperatorError,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What the NameNode says of a file or a directory.
+
+    Attributes:
+        name: the last part of its path; empty where it was asked for by its whole path.
+        id: of its inode, which no other file ever gets.
+        size: bytes.
+        modified: seconds since the epoch.
+        is_directory: whether it is one.
+    """
+
+    name: str
+    id: int
+    size: int
+    modified: float
+    is_directory: bool
+
+    @property
+    def inode(self) -> str:
+        """A path that names this very file, wherever it was moved to, and none that took its name."""
+        return f"/.reserved/.inodes/{self.id}"
+
+
+class NameNode:
+    """One NameNode. Paths are absolute. Every method may raise `StoreUnavailable` and `AccessDenied`.
+
+    Args:
+        url: `http://host:port` or `https://host:port`.
+        user: who asks.
+        timeout_seconds: how long a server may be silent.
+        connections: how many are kept for reuse.
+    """
+
+    def __init__(self, url: str, user: str, timeout_seconds: float, connections: int) -> None:
+        self._url = f"{url}/webhdfs/v1"
+        self._user = user
+        self._client = HttpClient(url, lambda request: request, timeout_seconds, connections)
+
+    def status(self, path: str) -> Status:
+        """GETFILESTATUS.
+
+        Raises:
+            ObjectNotFound: there is neither file nor directory.
+        """
+        with self._call("GETFILESTATUS", path).understood():
+            return _status(self._json("GET", "GETFILESTATUS", path)["FileStatus"])
+
+    def listed(self, path: str) -> Iterator[Status]:
+        """LISTSTATUS_BATCH, until nothing remains.
+
+        Raises:
+            ObjectNotFound: there is no such directory.
+        """
+        after: dict[str, str] = {}
+        while True:
+            with self._call("LISTSTATUS_BATCH", path).understood():
+                said = self._json("GET", "LISTSTATUS_BATCH", path, **after)["DirectoryListing"]
+                found = [_status(each) for each in said["partialListing"]["FileStatuses"]["FileStatus"]]
+                ends = not said["remainingEntries"]
+                last = after.get("startAfter", "")
+                for status in found:
+                    if not _is_name(status.name) or status.name <= last:
+                        raise ValueError(f"{status.name[:200]!r} is listed after {last[:200]!r}")
+                    last = status.name
+            yield from found
+            if ends or not found:
+                return
+            after = {"startAfter": last}
+
+    def metadata(self, path: str) -> dict[str, str]:
+        """GETXATTRS: what `create` was told.
+
+        Raises:
+            ObjectNotFound: there is no such file.
+        """
+        with self._call("GETXATTRS", path).understood():
+            said = self._json("GET", "GETXATTRS", path, encoding="hex")["XAttrs"]
+            values = [each["value"] for each in said if each["name"] == _ATTRIBUTE]
+            return dict(text_by_name(parse_json(bytes.fromhex(values[0].removeprefix("0x"))))) if values else {}
+
+    def create(self, path: str, body: Sent, metadata: Mapping[str, str]) -> Status:
+        """CREATE in a directory that is there, SETXATTR; what stands there then.
+
+        Raises:
+            ObjectNotFound: there is no such directory.
+            StoreUnavailable: it may be there in part.
+        """
+        call = Call("CREATE", body.name)
+        query = {"overwrite": "false", "createparent": "false"}
+        answer = self._client.ask(call, self._request("PUT", "CREATE", path, query))
+        if answer.status == 307:
+            headers = {"content-type": "application/octet-stream", "content-length": str(body.length)}
+            sent = Request("PUT", self._data_node(answer, call), headers)
+            try:
+                answer = self._client.ask(replace(call, writes=True), sent, body)
+            except OutcomeUnknown as error:  # under a name that nobody looks for
+                raise StoreUnavailable(str(error)) from error
+        self._raise_for(answer, call)
+        if metadata:
+            value = "0x" + json.dumps(dict(metadata)).encode().hex()
+            attribute = {"xattr.name": _ATTRIBUTE, "xattr.value": value, "flag": "CREATE"}
+            self._raise_for(self._client.ask(call, self._request("PUT", "SETXATTR", path, attribute)), call)
+        status = self.status(path)
+        if status.size != body.length:
+            raise StoreUnavailable(f"CREATE {call.target}: {status.size} of {body.length} bytes arrived")
+        return status
+
+    def rename(self, path: str, destination: str, *, overwrite: bool) -> None:
+        """RENAME, in one step.
+
+        Raises:
+            PreconditionFailed: something stands there and may not be written over, or it is the file itself.
+            ObjectNotFound: there is no such file.
+            OutcomeUnknown: no answer.
+        """
+        call = self._call("RENAME", destination, writes=True)
+        query = {"destination": destination, "renameoptions": "OVERWRITE" if overwrite else "NONE"}
+        answer = self._client.ask(call, self._request("PUT", "RENAME", path, query))
+        self._raise_for(answer, call)
+        if answer.body:  # a NameNode's answer has none; a page of something in between has
+            raise call.no_answer(f"RENAME {call.target}: no answer that a NameNode gives: {answer.body[:200]!r}")
+
+    def delete(self, path: str) -> None:
+        """DELETE of a file; of what is not there, or is a directory with something in it, nothing."""
+        call = self._call("DELETE", path)
+        answer = self._client.ask(call, self._request("DELETE", "DELETE", path, {}))
+        if "PathIsNotEmptyDirectoryException" not in answer.body.decode(errors="replace"):
+            self._raise_for(answer, call)
+            with call.understood():
+                parse_json(answer.body)["boolean"]
+
+    def make_directories(self, path: str) -> None:
+        """MKDIRS, with all above it."""
+        self._json("PUT", "MKDIRS", path)
+
+    @contextmanager
+    def opened(self, path: str, start: int, length: int) -> Iterator[BaseHTTPResponse]:
+        """OPEN: `length` bytes from `start` on.
+
+        Raises:
+            ObjectNotFound: there is no such file.
+        """
+        call = self._call("OPEN", path)
+        answer = self._client.ask(
+            call, self._request("GET", "OPEN", path, {"offset": str(start), "length": str(length)})
+        )
+        if answer.status != 307:
+            self._raise_for(answer, call)
+            raise StoreUnavailable(f"OPEN {call.target}: HTTP {answer.status}, and no DataNode is named")
+        with self._client.streaming(call, Request("GET", self._data_node(answer, call))) as (answer, response):
+            self._raise_for(answer, call)
+            yield response
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def _data_node(self, answer: Answer, call: Call) -> str:
+        """Where a NameNode sends one on: over TLS only to where there is TLS.
+
+        Raises:
+            StoreUnavailable: it does not say.
+        """
+        with call.understood():
+            location = answer.headers["location"]
+            if not location.lower().startswith(("https://", self._url.partition("://")[0] + "://")):
+                raise ValueError(f"a DataNode at {location[:200]!r}")
+            return location
+
+    def _json(self, method: str, operation: str, path: str, **query: str) -> Any:
+        call = self._call(operation, path)
+        answer = self._client.ask(call, self._request(method, operation, path, query))
+        self._raise_for(answer, call)
+        with call.understood():
+            return parse_json(answer.body)
+
+    def _request(self, method: str, operation: str, path: str, query: Mapping[str, str]) -> Request:
+        said = urlencode({"op": operation, "user.name": self._user, **query})
+        return Request(method, f"{self._url}{quote(path)}?{said}")
+
+    def _call(self, operation: str, path: str, *, writes: bool = False) -> Call:
+        return Call(operation, f"{self._url}{path}", writes)
+
+    def _raise_for(self, answer: Answer, call: Call) -> None:
+        if answer.status < 300:
+            call.refuse_page(answer.headers.get("content-type"))
+            return
+        try:
+            said = parse_json(answer.body)["RemoteException"]
+            name, message = str(said["exception"]), str(said["message"]).partition("\n")[0]
+        except (ValueError, KeyError, TypeError):
+            name, message = "", answer.body.decode(errors="replace")[:500]
+        told = f"{call.operation} {call.target}: {name} (HTTP {answer.status}): {message}"
+        # Hadoop answers 403 to every IOException that it names; what names none is a gateway's refusal.
+        refused = answer.status == 401 or (answer.status == 403 and not name)
+        kind = _BY_EXCEPTION.get(name) or (AccessDenied if refused else None)
+        if kind is AccessDenied and "is not a directory" in message:
+            kind = ObjectNotFound
+        if kind is AccessDenied:
+            raise AccessDenied(f"{told}; {_way_in(name, answer)}")
+        if kind is OperatorError:
+            raise OperatorError(f"{told}; the same request will be refused again")
+        raise (kind or call.no_answer)(told)
+
+
+def _way_in(name: str, answer: Answer) -> str:
+    """What to do about a refusal of this user."""
+    if name in _BY_EXCEPTION:
+        return _ALLOW
+    if answer.status == 401:
+        return _AUTHENTICATE
+    return without_reason("the user (HADOOP_USER_NAME)", _RIGHT, skew_of(answer.headers.get("date")))
+
+
+def _status(said: Mapping[str, Any]) -> Status:
+    return Status(
+        text_of(said["pathSuffix"]),
+        whole_number(said["fileId"]),
+        whole_number(said["length"]),
+        whole_number(said["modificationTime"]) / 1000,
+        text_of(said["type"]) == "DIRECTORY",
+    )
+
+
+def _is_name(name: str) -> bool:
+    """Whether it is one part of a path."""
+    return name not in {"", ".", ".."} and "/" not in name

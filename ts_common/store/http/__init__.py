@@ -1,0 +1,1 @@
+"""What the drivers of Google, Azure and HDFS share: requests, bodies, retries, proxies."""

@@ -1,0 +1,1 @@
+"""The driver for S3, the only room that knows boto3."""

@@ -1,0 +1,1 @@
+"""On the executors: from a split to Arrow batches."""

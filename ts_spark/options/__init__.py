@@ -1,0 +1,1 @@
+"""What a query's options and filters ask for."""

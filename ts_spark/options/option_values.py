@@ -1,0 +1,191 @@
+"""The text of each option, understood or refused: every function here raises ValueError with what is expected."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ts_common.archive.object_keys import MAX_ENTROPY_BITS
+from ts_common.errors import ConfigurationError
+from ts_common.model import is_cluster_id, is_topic_name
+from ts_common.store.factory import parse_location
+from ts_spark.options.query import Edge, Kind, Offsets, Timestamp, Timestamps
+
+_LEAST_BATCH_BYTES: Final = 1 << 20
+READ_COMMITTED: Final = "read_committed"
+# In the JSON forms, as in Kafka.
+_EDGES: Final = {-2: Edge.EARLIEST, -1: Edge.LATEST}
+
+
+def location(text: str) -> str:
+    """A URL of a store."""
+    try:
+        return str(parse_location(text))
+    except ConfigurationError as error:
+        raise ValueError("; ".join(error.problems)) from error
+
+
+def cluster(text: str) -> str:
+    """The cluster's part of the keys."""
+    if not is_cluster_id(text):
+        raise ValueError("a cluster's name is letters, digits, '.', '_' and '-', and does not begin with a dot")
+    return text
+
+
+def entropy_bits(text: str) -> int:
+    """A width of the keys' entropy part."""
+    if not text.isdecimal() or int(text) > MAX_ENTROPY_BITS:
+        raise ValueError(f"a number from 0 to {MAX_ENTROPY_BITS} is expected")
+    return int(text)
+
+
+def topics(text: str) -> tuple[str, ...]:
+    """Names with commas between them."""
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:
+        raise ValueError("names of topics are expected, with commas between them")
+    for name in names:
+        _check_topic(name)
+    return names
+
+
+def _check_topic(name: str) -> None:
+    if not is_topic_name(name):
+        raise ValueError(f"{name!r} is no legal name of a topic")
+
+
+def pattern(text: str) -> re.Pattern[str]:
+    """A regular expression."""
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ValueError(f"no regular expression: {error}") from error
+
+
+def assignment(text: str) -> dict[str, tuple[int, ...]]:
+    """Partitions by topic."""
+    shape = 'JSON like {"topic":[0,1]} is expected'
+    assigned = {}
+    for topic, partitions in _json_object(text, shape).items():
+        _check_topic(topic)
+        numbers = partitions if isinstance(partitions, list) else []
+        if not numbers or not all(_is_number(number) and number >= 0 for number in numbers):
+            raise ValueError(f"{shape}; {topic} has {json.dumps(partitions)}")
+        assigned[topic] = tuple(sorted(set(numbers)))
+    if not assigned:
+        raise ValueError(f"{shape}; it names no topic")
+    return assigned
+
+
+def starting_offsets(text: str, kind: Kind | None) -> Edge | Offsets:
+    """Where a query begins."""
+    if kind is not Kind.BATCH:
+        return _offsets(text, (Edge.EARLIEST, Edge.LATEST))
+    if text.lower() == "latest":
+        raise ValueError("a batch query cannot start at latest; use earliest or JSON")
+    return _offsets(text, (Edge.EARLIEST,), refused="latest, where a batch query cannot start")
+
+
+def ending_offsets(text: str) -> Edge | Offsets:
+    """Where a query ends."""
+    if text.lower() == "earliest":
+        raise ValueError("a batch query cannot end at earliest; use latest or JSON")
+    return _offsets(text, (Edge.LATEST,), refused="earliest")
+
+
+def _offsets(text: str, accepted: Sequence[Edge], *, refused: str = "") -> Edge | Offsets:
+    """One of the accepted words, or JSON with them or offsets; `refused` says what another word would mean."""
+    words = {edge.value: edge for edge in accepted}
+    if text.lower() in words:
+        return words[text.lower()]
+    numbers = {number: edge for number, edge in _EDGES.items() if edge in accepted}
+    shape = f'{" or ".join([*words, "JSON"])} like {{"topic":{{"0":23,"1":{min(numbers)}}}}} is expected'
+    by_topic: dict[str, Mapping[int, int | Edge]] = {}
+    for topic, partitions in _json_object(text, shape).items():
+        _check_topic(topic)
+        if not isinstance(partitions, dict):
+            raise ValueError(f"{shape}; {topic} has {json.dumps(partitions)}")  # noqa: TRY004  (as below)
+        for partition, offset in partitions.items():
+            if not partition.isdecimal() or not _is_number(offset) or offset < min(_EDGES):
+                raise ValueError(f"{shape}; {topic} has {json.dumps({partition: offset})}")
+            if offset < 0 and offset not in numbers:
+                ((number, edge),) = numbers.items()
+                raise ValueError(f"{topic}-{partition}: {offset} means {refused}; use {edge.value} ({number})")
+        by_topic[topic] = {int(partition): numbers.get(at) or int(at) for partition, at in partitions.items()}
+    return Offsets(by_topic)
+
+
+def timestamp(text: str) -> Timestamp:
+    """Milliseconds since 1970."""
+    if not text.isdecimal():
+        raise ValueError("milliseconds since 1970 are expected")
+    return Timestamp(int(text))
+
+
+def timestamps(text: str) -> Timestamps:
+    """The same for each partition."""
+    shape = 'JSON like {"topic":{"0":1700000000000}} is expected, milliseconds since 1970 for each partition'
+    by_topic: dict[str, Mapping[int, int]] = {}
+    for topic, partitions in _json_object(text, shape).items():
+        _check_topic(topic)
+        if not isinstance(partitions, dict):
+            raise ValueError(f"{shape}; {topic} has {json.dumps(partitions)}")  # noqa: TRY004  (as below)
+        for partition, milliseconds in partitions.items():
+            if not partition.isdecimal() or not _is_number(milliseconds) or milliseconds < 0:
+                raise ValueError(f"{shape}; {topic} has {json.dumps({partition: milliseconds})}")
+        by_topic[topic] = {int(partition): milliseconds for partition, milliseconds in partitions.items()}
+    return Timestamps(by_topic)
+
+
+def batch_bytes(text: str) -> int:
+    """Bytes that a record batch may take, 1 MiB at least.
+
+    Raises:
+        ValueError: it is less, or no number.
+    """
+    most = positive(text)
+    if most < _LEAST_BATCH_BYTES:
+        raise ValueError(f"at least {_LEAST_BATCH_BYTES} bytes are expected")
+    return most
+
+
+def positive(text: str) -> int:
+    """A number above 0."""
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError("a number above 0 is expected")
+    return int(text)
+
+
+def strategy(text: str) -> str:
+    """What to do without a match."""
+    if text.lower() not in {"error", "latest"}:
+        raise ValueError("error or latest is expected")
+    return text.lower()
+
+
+def boolean(text: str) -> bool:
+    """True or false."""
+    if text.lower() not in {"true", "false"}:
+        raise ValueError("true or false is expected")
+    return text.lower() == "true"
+
+
+def isolation(text: str) -> str:
+    """An isolation level."""
+    if text.lower() not in {READ_COMMITTED, "read_uncommitted"}:
+        raise ValueError("read_committed or read_uncommitted is expected")
+    return text.lower()
+
+
+def _json_object(text: str, shape: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{shape}; {error}") from error
+    if not isinstance(value, dict):
+        raise ValueError(shape)  # noqa: TRY004  (a wrong value of an option, whatever its type)
+    return value
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,471 @@
+"""Is the store my past? (protocol rule 5)
+
+An election can lose records that were committed and shipped: an unclean one, or one won by the last in-sync replica
+that came back empty or behind. What the commit says from some offset on is then not what this broker's log says. That
+offset is where a Kafka follower with the commit's epochs would truncate to (KIP-279), and readers must not look beyond
+it before the new reign's records are there.
+
+Logs of magic 0 and 1 bear no epochs. There the bytes decide: the last committed batch is either the local one, or not.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import inf
+
+import structlog
+
+from ts_common.archive.catalog import PartitionCatalog, SegmentCopy, StoredSegment, read_snapshot
+from ts_common.archive.commit import Commit
+from ts_common.archive.epoch_history import NO_EPOCH, EpochLine, epoch_borne
+from ts_common.archive.fetch import ResumableReader
+from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.stored_indexes import read_index
+from ts_common.errors import CorruptData, DataLoss, SegmentChanged
+from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, parse_header
+from ts_common.log_format.index_files import position_for_offset, read_offset_index
+from ts_common.store.contract import ObjectStore
+from ts_uploader.committing.gap_recording import describe_readable
+from ts_uploader.events import Listing, Position, Reign
+from ts_uploader.log_dirs.hanging import hanging_epochs
+from ts_uploader.log_dirs.local_log import last_index_entries, local_epochs, log_end
+from ts_uploader.log_dirs.segment_file import OpenLog, open_log
+
+_log = structlog.get_logger()
+
+
+def past_end(store: ObjectStore, position: Position, listing: Listing, reign: Reign) -> int:
+    """Up to which offset a run is this log's past; its end where all of it is.
+
+    Args:
+        store: where the run lies.
+        position: its end.
+        listing: of the log.
+        reign: of the broker whose log it is. What it committed itself is not doubted.
+
+    Raises:
+        SegmentChanged: the log is not what was listed any more, or its checkpoint not yet what it will be: look again.
+        CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: of stored segments.
+    """
+    next_offset = position.next_offset
+    end = shared_end(position, listing)
+    if end is None:
+        return shared_end_by_bytes(store, read_snapshot(store, position.keys), next_offset, listing)
+    end = min(end, _later_than(position, listing, next_offset))
+    if end < next_offset:
+        if is_compacted_away(position, end, listing, reign):
+            return next_offset
+    elif isinstance(position.commit, Commit) and position.commit.epoch >= reign.epoch:
+        return next_offset
+    # An earlier going back may have joined two lines: its leader's list began above where they part.
+    while (contradicted := contradicted_from(store, _gone_back(position, end, listing), listing)) is not None:
+        end = contradicted
+    return end
+
+
+def _gone_back(position: Position, end: int, listing: Listing) -> Position:
+    """As the run would be if it went back to `end`: with another list, other copies live."""
+    if end == position.next_offset:
+        return position
+    local = log_epochs(position, listing)
+    return replace(position, next_offset=end, epochs=rewound(position.epochs, end, local))
+
+
+def _later_than(position: Position, listing: Listing, none: int) -> int:
+    """Where the first leader epoch of this log began that the commit cannot know; `none` where there is none.
+
+    A commit holds no batch of a later epoch than its own. Its list can be silent on the offsets below its next one: a
+    leader whose list retention cut has shipped `.deleted` segments since. KIP-279 then sees no difference.
+    """
+    if not isinstance(position.commit, Commit):
+        return none
+    vouched = position.commit.epoch
+    return next((start for epoch, start in local_epochs(listing.directory) or () if epoch > vouched), none)
+
+
+def log_epochs(position: Position, listing: Listing) -> EpochLine | None:
+    """The epochs of a log with its `.deleted` files that hang above the next offset; None without a checkpoint.
+
+    Retention cuts the broker's list where the live log begins. What those files bear is of the same log, and may be all
+    that contradicts an epoch of the run: epochs never fall.
+
+    Args:
+        position: the end of the run.
+        listing: of the log.
+
+    Raises:
+        SegmentChanged: the lowest live segment is gone: look again.
+    """
+    local, next_offset = local_epochs(listing.directory), position.next_offset
+    if local is None or not local.pairs or local.pairs[0][1] <= next_offset:
+        return local
+    vouched = position.commit.epoch if isinstance(position.commit, Commit) else NO_EPOCH
+    return hanging_epochs(listing, local, position.epochs, next_offset, vouched).continued(local, local.pairs[0][1])
+
+
+def shared_end(position: Position, listing: Listing) -> int | None:
+    """Up to which offset a run is this log's past; None where no epochs tell, and bytes must.
+
+    Args:
+        position: the end of the run.
+        listing: of the log.
+
+    Raises:
+        SegmentChanged: the active segment is gone, or the checkpoint is older than the run, or is not there yet: look
+            again.
+    """
+    epochs, next_offset = position.epochs, position.next_offset
+    if not epochs.pairs:
+        return None
+    local = log_epochs(position, listing)
+    if local is None:
+        # A follower whose disk was replaced has none either, until it fetches its first batch.
+        raise SegmentChanged(
+            f"{listing.directory}: no leader epoch checkpoint, and the archive's segments have leader epochs; a broker "
+            "removes the file where message.format.version is below 0.11: set 0.11.0 or later"
+        )
+    active = listing.bases[-1]
+    # A log reaches at least to its active segment; only what the run says beyond that asks for a look inside.
+    end = active if active >= next_offset else log_end(listing.directory, active)
+    try:
+        return epochs.shared_end(next_offset, local, end)
+    except ValueError as behind:
+        raise SegmentChanged(f"{listing.directory}: {behind}") from behind
+
+
+def is_compacted_away(position: Position, end: int, listing: Listing, reign: Reign) -> bool:
+    """Whether a log that seems to part from the run at `end` only lacks what compaction took.
+
+    Of a compacted topic all batches of the run's last epoch can be gone. A replica that was filled since then does not
+    know that epoch, and where it is elected, its checkpoint looks like that of one that lost it (protocol rule 5
+    compares epochs only). It is the same log all the same if this reign is the very next one, began at or above the
+    next offset, and nothing stands in between here. What follows must not be of an older epoch than the
+    run's last: a log whose cleaner emptied the very range that another reign rewrote would look the same.
+
+    Raises:
+        SegmentChanged: a segment is gone: look again.
+    """
+    local = local_epochs(listing.directory)
+    if local is None or not position.epochs.pairs:
+        return False
+    last = position.epochs.pairs[-1][0]
+    vouched = max(last, position.commit.epoch) if isinstance(position.commit, Commit) else last
+    begun = next((start for epoch, start in local if epoch == reign.epoch), None)
+    if begun is None or begun < position.next_offset or reign.epoch > vouched + 1:
+        return False
+    if end < listing.bases[0]:
+        return False  # what stood there, nobody knows
+    first = _first_batch(listing, end, position.next_offset)
+    if first is not None and first.base_offset < position.next_offset:
+        return False
+    behind = _first_batch(listing, position.next_offset)
+    if behind is not None:
+        return behind.leader_epoch >= last
+    return log_end(listing.directory, listing.bases[-1]) >= position.next_offset
+
+
+def living_epochs(position: Position, listing: Listing) -> EpochLine:
+    """The run's epochs, without those that begin where the run ends, or above, and were lost with all that they wrote.
+
+    A commit that was taken back names the reigns that follow its next offset. Another election may have ended them
+    before anything of theirs was shipped; a batch of a lower epoch in this log, in their place, says that it did.
+
+    Raises:
+        SegmentChanged: a segment is gone: look again.
+    """
+    epochs, end = position.epochs, position.next_offset
+    if epochs.pairs and epochs.pairs[-1][1] >= end:
+        first = _first_batch(listing, end)
+        if first is not None and first.leader_epoch != NO_EPOCH:
+            said = [epoch for epoch, start in epochs if end <= start <= first.base_offset]
+            if said and said[-1] > first.leader_epoch:
+                return rewound(epochs, end, local_epochs(listing.directory))
+    return epochs
+
+
+def first_disagreement(epochs: EpochLine, end: int, listing: Listing) -> int | None:
+    """The lowest offset below `end` at which a batch of this log bears another epoch than a list gives that offset.
+
+    Lists alone differ where compaction left nothing of an epoch, so it takes a batch to contradict one.
+
+    Args:
+        epochs: the list.
+        end: first offset that is not asked about.
+        listing: of the log.
+
+    Raises:
+        SegmentChanged: a segment is gone: look again.
+    """
+    local = local_epochs(listing.directory) or EpochLine()
+    lowest = listing.bases[0]
+    starts = {max(start, lowest) for line in (epochs, local) for _, start in line}
+    for offset in sorted(start for start in starts if start < end and _differ(epochs.at(start), local.at(start))):
+        first = _first_batch(listing, offset, end)
+        here = max(offset, first.base_offset) if first is not None else end
+        if first is not None and here < end and _differ(epochs.at(here), first.leader_epoch):
+            return here
+    return None
+
+
+def contradicted_from(store: ObjectStore, position: Position, listing: Listing) -> int | None:
+    """The lowest offset below the next one at which this log has another record than the run; None where none is seen.
+
+    Protocol rule 5 compares ends. If the last epoch agrees, all below it agrees, as long as one line wrote the run. A
+    leader whose own log began above cannot tell what an unclean election killed there. A leader that holds those
+    offsets can. Only a copy without a missing record is evidence: elsewhere lists of epochs differ because compaction
+    left nothing of one.
+
+    Epochs never fall along a log, and its list names none before its first batch. So no batch at an offset bears an
+    epoch below the one that this log's list gives it, or above that of this log's first batch from there on.
+
+    Raises:
+        SegmentChanged: a local segment is gone: look again.
+        CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: of stored segments.
+    """
+    local = local_epochs(listing.directory) or EpochLine()
+    doubtful = list(_doubtful(position, local, listing.bases[0]))
+    if not doubtful:
+        return None
+    catalog = read_snapshot(store, position.keys)
+    below = [stored for stored in catalog.segments if stored.name.base < doubtful[-1].stop]
+    copies = [copy for copy in describe_readable(store, catalog, below) if copy.dense]
+    begun = {first for copy in copies for _, first in copy.metadata.epochs or ()}
+    for stretch in doubtful:
+        for offset in sorted({stretch.start, *(first for first in begun if first in stretch)}):
+            others = {_epoch_at(copy, offset, position.epochs) for copy in copies} - {NO_EPOCH, local.at(offset)}
+            if others and (min(others) < (local.at(offset) or 0) or max(others) > _highest_from(listing, offset)):
+                return offset
+    return None
+
+
+def _doubtful(position: Position, local: EpochLine, lowest: int) -> Iterator[range]:
+    """The offsets of the view to which this log's list gives an epoch, and the run's list another one or none.
+
+    Where the run's list is silent, readers are shown whatever copy stands.
+    """
+    begin, end = max(position.log_start, lowest), position.next_offset
+    starts = {start for line in (position.epochs, local) for _, start in line}
+    if begin >= end:
+        return
+    bounds = [begin, *sorted(start for start in starts if begin < start < end), end]
+    for start, stop in pairwise(bounds):
+        if local.at(start) is not None and position.epochs.at(start) not in {NO_EPOCH, local.at(start)}:
+            yield range(start, stop)
+
+
+def _epoch_at(copy: SegmentCopy, offset: int, epochs: EpochLine) -> int:
+    """The epoch of a copy without a missing record at an offset that readers are shown of it; -1 where none is."""
+    theirs = copy.metadata.epochs or ()
+    if not copy.base <= offset < epochs.live_end(theirs, copy.base, copy.end):
+        return NO_EPOCH
+    return epoch_borne(theirs, offset)
+
+
+def _highest_from(listing: Listing, offset: int) -> float:
+    """The epoch of a log's first batch that ends at or above an offset: none below bears a higher one."""
+    first = _first_batch(listing, offset)
+    return inf if first is None or first.leader_epoch == NO_EPOCH else first.leader_epoch
+
+
+def _differ(epoch: int | None, other: int | None) -> bool:
+    """Whether two epochs are known and not the same."""
+    return None not in (epoch, other) and NO_EPOCH not in (epoch, other) and epoch != other
+
+
+def check_tail(commit: Commit, listing: Listing) -> None:
+    """The last committed batch is the one that stands in this log, where it still does.
+
+    Epochs cannot show what was lost within one: a lone broker, or all at once, came back with a shorter log, and no
+    controller was there to begin another reign. Nor can they show a topic made anew where topics have no ids. In a log
+    that is damaged before that batch nothing can be compared: its segments are shipped as they are, and marked.
+
+    Raises:
+        DataLoss: another batch stands there.
+        SegmentChanged: its segment is gone: look again.
+    """
+    if commit.tail is not None and holds_tail(commit, listing) is False:
+        raise DataLoss(
+            f"{listing.directory}: the batch that holds offset {commit.tail[0]} is not the one that was committed in "
+            f"the same leader epoch: {WHAT_TO_DO}"
+        )
+
+
+def holds_tail(commit: Commit, listing: Listing) -> bool | None:
+    """Whether the last committed batch stands in this log; None where nothing can be compared.
+
+    Raises:
+        SegmentChanged: its segment is gone: look again.
+    """
+    if commit.tail is None or commit.tail[0] < listing.bases[0]:
+        return None
+    last_offset, crc = commit.tail
+    try:
+        with _open_at(listing, last_offset) as (log, position):
+            found = _find_batch(log, position, last_offset)
+    except CorruptData as damage:
+        _log.warning("the last committed batch cannot be compared", reason=str(damage))
+        return None
+    if found is None or found[0].base_offset > last_offset:
+        return None  # compaction took it
+    header, _ = found
+    # Neither replication nor the cleaner moves the bounds of a batch.
+    if header.last_offset != last_offset:
+        return False
+    return header.crc == crc if header.is_as_written else None
+
+
+def shared_end_by_bytes(store: ObjectStore, catalog: PartitionCatalog, next_offset: int, listing: Listing) -> int:
+    """As `shared_end`, by comparing the last batches of the run's segments with the local ones, newest first.
+
+    What this broker no longer holds, or has compacted away, cannot be compared, and contradicts nothing.
+
+    Raises:
+        SegmentChanged: a local segment went away meanwhile.
+        CorruptData: a stored segment holds no batch where its index says so.
+        StoreUnavailable, AccessDenied, ObjectNotFound: the store's.
+    """
+    end = next_offset
+    run = [segment for segment in catalog.segments if segment.name.base < next_offset]
+    for segment in sorted(run, key=lambda segment: segment.name.base, reverse=True):
+        batch = _last_batch(store, catalog.keys, segment, next_offset)
+        if batch is None:
+            continue
+        if batch.last_offset < listing.bases[0]:
+            break
+        first = _first_batch(listing, batch.last_offset)
+        if first is not None and first.base_offset > batch.last_offset:
+            continue  # compaction took it here, which contradicts nothing
+        if _local_batch(listing, batch.last_offset) == batch.data:
+            break
+        end = segment.name.base  # that batch is not ours, and where its segment parted from this log is not known
+    return end
+
+
+def is_legacy(position: Position, end: int) -> bool:
+    """Whether a commit that goes back to `end` loses batches of magic 0 or 1: the run's epochs begin above.
+
+    Such batches bear no epoch. Readers cannot see that the copies which hold the lost ones are dead (reading rule 2).
+    """
+    return position.epochs.at(max(end, position.log_start)) is None
+
+
+def rewound(epochs: EpochLine, end: int, local: EpochLine | None) -> EpochLine:
+    """A run's epochs up to `end`, continued from the local checkpoint."""
+    return epochs.continued(local or EpochLine(), end)
+
+
+WHAT_TO_DO = (
+    "the broker lost records that it had acknowledged, and may have written others in their place in one epoch. "
+    "The archive stays as it is and nothing more is shipped; copy what the log holds now into a new topic"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    last_offset: int
+    data: bytes
+
+
+def _last_batch(store: ObjectStore, keys: PartitionKeys, segment: StoredSegment, below: int) -> _Batch | None:
+    """The last batch of a stored segment that ends below an offset; None where it has none."""
+    position = 0
+    if ".index" in segment.suffixes:
+        index = read_index(store, keys, segment.name, ".index")
+        entries = () if index is None else read_offset_index(index)
+        position = position_for_offset(entries, segment.name.base, below - 1)
+    key = keys.segment(segment.name)
+    found = None
+    with ResumableReader(store, key, position) as reader:
+        data = b""
+        while True:
+            data += _read(reader, HEADER_SIZE - len(data))
+            header = _header(data, segment.size - position, position, key)
+            if header is None or header.last_offset >= below:
+                return found
+            data += _read(reader, header.size_in_bytes - len(data))
+            found = _Batch(header.last_offset, data[: header.size_in_bytes])
+            data = data[header.size_in_bytes :]
+            position += header.size_in_bytes
+
+
+def _read(reader: ResumableReader, size: int) -> bytes:
+    """Some bytes, all of them but at the end of the object."""
+    data = b""
+    while len(data) < size and (piece := reader.read(size - len(data))):
+        data += piece
+    return data
+
+
+def _local_batch(listing: Listing, last_offset: int) -> bytes | None:
+    """The local batch that ends with an offset; None where none does.
+
+    Raises:
+        SegmentChanged: the segment is gone.
+        CorruptData: no batch stands where one should.
+    """
+    with _open_at(listing, last_offset) as (log, position):
+        found = _find_batch(log, position, last_offset)
+        if found is None or found[0].last_offset != last_offset:
+            return None
+        header, begin = found
+        return log.read_at(begin, header.size_in_bytes)
+
+
+def _first_batch(listing: Listing, offset: int, below: float = inf) -> BatchHeader | None:
+    """The first batch that ends at or above an offset, of all segments that begin below another.
+
+    Where something else stands than a batch, that segment says nothing: it is shipped as it is, and marked.
+    """
+    followings = (*listing.bases[1:], inf)
+    for base, following in zip(listing.bases, followings, strict=True):
+        if base < below and following > offset:
+            with suppress(CorruptData), _open_at(listing, max(offset, base)) as (log, position):
+                found = _find_batch(log, position, offset)
+                if found is not None:
+                    return found[0]
+    return None
+
+
+@contextmanager
+def _open_at(listing: Listing, offset: int) -> Iterator[tuple[OpenLog, int]]:
+    """The segment to hold an offset, and where to begin to look for it, by its index."""
+    base = max(base for base in listing.bases if base <= offset)
+    with open_log(listing.directory, base) as log:
+        yield log, position_for_offset(last_index_entries(listing.directory, base), base, offset)
+
+
+def _find_batch(log: OpenLog, position: int, offset: int) -> tuple[BatchHeader, int] | None:
+    """The first batch that ends at or above an offset, and its position; reads headers only.
+
+    Raises:
+        CorruptData: no batch stands where one should.
+    """
+    try:
+        return _first_ending_at(log, position, offset)
+    except CorruptData:
+        if not position:
+            raise
+        return _first_ending_at(log, 0, offset)  # an index that lies costs time
+
+
+def _first_ending_at(log: OpenLog, position: int, offset: int) -> tuple[BatchHeader, int] | None:
+    while True:
+        if position > log.size:
+            raise CorruptData(f"{log.path}: ends at {log.size}, and a batch is said to begin at {position}")
+        head = log.read_at(position, min(HEADER_SIZE, log.size - position))
+        header = _header(head, log.size - position, position, str(log.path))
+        if header is None:
+            return None
+        if header.last_offset >= offset:
+            return header, position
+        position += header.size_in_bytes
+
+
+def _header(data: bytes, remaining: int, position: int, where: str) -> BatchHeader | None:
+    """The header that `data` begins with; None at the end of the segment."""
+    try:
+        header = parse_header(data, 0, remaining, position)
+    except (CorruptData, ValueError) as error:  # ValueError: the file is shorter than it was
+        raise CorruptData(f"{where}: {error}") from error
+    return header if isinstance(header, BatchHeader) else None

@@ -1,0 +1,195 @@
+"""Taking a commit back, and `log.start` behind it (protocol rule 5).
+
+Two objects change, one after the other: first the commit, under a new lineage, then `log.start` with the same lineage.
+Readers join the two by their lineages, so an agent that is killed in between leaves a correct view, and whoever asks
+next writes `log.start`. `tests/lineage` holds the model that this follows: every order of single store operations.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import structlog
+
+from ts_common.archive.catalog import StoredLogStart
+from ts_common.archive.commit import Commit, LogStart
+from ts_common.archive.lineage import Lineage, epoch_of
+from ts_common.archive.object_keys import PartitionKeys
+from ts_common.store.contract import IfMatch, ObjectStore
+from ts_uploader.committing.divergence import first_disagreement, log_epochs, past_end, rewound
+from ts_uploader.committing.next_commit import next_commit
+from ts_uploader.events import Listing, Position, Reign
+from ts_uploader.log_dirs.leader_epoch import ReignOver
+from ts_uploader.log_dirs.local_log import last_stable_offset, log_end
+
+log = structlog.get_logger()
+
+
+def check_lineage(start: StoredLogStart, keys: PartitionKeys, reign: Reign) -> None:
+    """Only an agent whose leader epoch is not below that of the lineage of `log.start` goes on.
+
+    Raises:
+        ReignOver: a later leader's agent took the commit back.
+    """
+    epoch = epoch_of(start.content.lineage)
+    if epoch > reign.epoch:
+        raise ReignOver(f"{keys.log_start} has a lineage of leader epoch {epoch}, this broker leads in {reign.epoch}")
+
+
+def check_later_segments(latest_epoch: int, keys: PartitionKeys, reign: Reign) -> None:
+    """Only an agent whose leader epoch is not below that of any stored segment rebuilds a commit.
+
+    One that is late would take a later leader's segment for its own: a deletion that is under way may still name it.
+
+    Raises:
+        ReignOver: a later leader's agent shipped here.
+    """
+    if latest_epoch > reign.epoch:
+        raise ReignOver(
+            f"{keys.prefix} has a segment of leader epoch {latest_epoch}, and no commit that could be continued; this "
+            f"broker leads in {reign.epoch}"
+        )
+
+
+def must_go_back(commit: Commit, start: LogStart) -> bool:
+    """Whether a commit goes back though the log agrees with all of it.
+
+    - A late agent made it again, under an older lineage than that of `log.start`.
+    - `log.start` of its own lineage lies above its next offset, which only a lost commit leaves behind.
+    - `log.start` of an older lineage lies above its third element: retention moved it there while the commit was lost,
+      and may delete below it what is shipped now under a plain name.
+    """
+    if epoch_of(start.lineage) > epoch_of(commit.lineage):
+        return True
+    if start.lineage == commit.lineage:
+        return start.offset > commit.next_offset
+    return commit.lineage is not None and start.offset > commit.lineage.highest
+
+
+def rebuilt_end(
+    store: ObjectStore,
+    position: Position,
+    start: LogStart,
+    listing: Listing,
+    reign: Reign,
+    stored: Iterable[int] = (),
+    *,
+    latest: bool = False,
+) -> int:
+    """Where a commit goes back to that is rebuilt from the segments: the least offset that any doubt names.
+
+    KIP-279 goes by the ends of lists of one line; a walk can have mixed two, so the lists are compared at each offset
+    too. Where `log.start` lies above where the archive would begin now, an earlier lineage may have moved it there.
+    With LATEST it lies above the log's own start as a rule; it was moved only where segments below it were shipped.
+
+    Args:
+        store: where the segments lie.
+        position: what the walk over them found.
+        start: as it stands.
+        listing: of the leader's log.
+        reign: of the leader.
+        stored: the bases of all segments in the store.
+        latest: the archive began with the active segment, not with the lowest one.
+
+    Raises:
+        SegmentChanged, CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: as `past_end`.
+    """
+    end = position.next_offset
+    if position.highest_base is not None:
+        end = min(end, past_end(store, position, listing, reign))
+    differing = first_disagreement(position.epochs, end, listing)
+    if differing is not None:
+        end = min(end, differing)
+    if latest:
+        shipped = (base for base in stored if listing.bases[0] <= base < start.offset)
+        end = min((end, *shipped))
+    below = begins_below(start, listing, latest=latest)
+    return end if below is None else min(end, below)
+
+
+def begins_below(start: LogStart, listing: Listing, *, latest: bool) -> int | None:
+    """Where an archive without commit and segments has to begin, because its `log.start` lies too high; else None.
+
+    Args:
+        start: was written before anything was shipped.
+        listing: of the leader's log.
+        latest: the archive begins with the active segment, not with the lowest one.
+
+    Raises:
+        SegmentChanged: the active segment is gone: look again.
+    """
+    if not latest:
+        return listing.bases[0] if start.offset > listing.bases[0] else None
+    active = listing.bases[-1]
+    if start.offset > active and log_end(listing.directory, active) < start.offset:
+        return active
+    return None
+
+
+def gone_back(
+    position: Position,
+    end: int,
+    listing: Listing,
+    reign: Reign,
+    broker: int,
+    bases: Iterable[int],
+    start: LogStart,
+    ends: Iterable[int] = (),
+) -> Commit:
+    """The commit that goes back to `end`, under a new lineage.
+
+    Args:
+        position: the commit that it replaces, or the run that was walked.
+        end: the new next offset, not above the old one.
+        listing: of the leader's log.
+        reign: of the agent.
+        broker: id of the broker beside which the agent runs.
+        bases: base offsets of the stored segments.
+        start: the content of `log.start`.
+        ends: ends of the stored segments, where the commit is rebuilt.
+    """
+    carried = (lineage.highest for lineage in (position.lineage, start.lineage) if lineage is not None)
+    highest = max((position.next_offset, start.offset, *carried, *ends))
+    highest_base = position.highest_base
+    if end < position.next_offset or highest_base is None:
+        highest_base = max((base for base in bases if base < end), default=min(position.log_start, end))
+    containing = max((base for base in listing.bases if base <= end), default=end)
+    return replace(
+        next_commit(position, (), reign, broker),
+        highest_base=highest_base,
+        next_offset=end,
+        epochs=rewound(position.epochs, end, log_epochs(position, listing)),
+        last_stable_offset=last_stable_offset(listing.directory, containing),
+        tail=None,
+        lineage=Lineage(reign.epoch, end, highest),
+    )
+
+
+def settle_log_start(
+    store: ObjectStore, keys: PartitionKeys, start: StoredLogStart, lineage: Lineage, held: int
+) -> LogStart:
+    """Write `log.start` with the commit's lineage, on the ETag read.
+
+    Readers then begin at the lowest offset from where the commit went back to that this leader holds, or lower, where
+    `log.start` was lower before. It is written also where the number stays: its lineage fences late writers.
+
+    Args:
+        store: where it lies.
+        keys: of the partition.
+        start: as it was read.
+        lineage: of the commit.
+        held: the lowest offset from there on that this leader holds, live or in a `.deleted` file that hangs.
+
+    Raises:
+        PreconditionFailed, OutcomeUnknown: it may be another's: read commit and `log.start` again.
+        StoreUnavailable, AccessDenied: the store's.
+    """
+    settled = LogStart(min(start.content.offset, held), lineage)
+    store.put(keys.log_start, settled.encode(), condition=IfMatch(start.etag))
+    log.warning(
+        "log.start follows the commit's lineage",
+        key=keys.log_start,
+        before=start.content.offset,
+        log_start=settled.offset,
+        lineage=lineage.encode(),
+    )
+    return settled

@@ -1,0 +1,40 @@
+"""`log.start`: where an archive began, written once, and again where it is gone (protocol rule 8)."""
+
+import structlog
+
+from ts_common.archive.catalog import StoredLogStart
+from ts_common.archive.commit import Commit, LogStart
+from ts_common.archive.object_keys import PartitionKeys, SegmentName
+from ts_common.store.contract import IfAbsent, ObjectStore
+from ts_uploader.events import Listing
+
+log = structlog.get_logger()
+
+
+def restore_log_start(store: ObjectStore, keys: PartitionKeys, commit: Commit, listing: Listing) -> StoredLogStart:
+    """Write `log.start` again where a commit stands and it is gone: with the lowest segment, as readers do meanwhile.
+
+    Raises:
+        PreconditionFailed, OutcomeUnknown: another agent writes it at this moment: ask again.
+        StoreUnavailable, AccessDenied: the store's.
+    """
+    named = (SegmentName.parse(info.key.removeprefix(keys.prefix)) for info in store.list(keys.prefix))
+    lowest = next((name[0].base for name in named if name is not None), commit.next_offset)
+    if commit.lineage is not None:
+        lowest = min(lowest, max(commit.lineage.begin, listing.bases[0]))
+    log.error(
+        "log.start is gone, and is written again; does a lifecycle rule of the bucket remove it?",
+        key=keys.log_start,
+        log_start=lowest,
+    )
+    return write_log_start(store, keys, LogStart(lowest, commit.lineage))
+
+
+def write_log_start(store: ObjectStore, keys: PartitionKeys, start: LogStart) -> StoredLogStart:
+    """Write `log.start` where none stands.
+
+    Raises:
+        PreconditionFailed, OutcomeUnknown: another agent writes it at this moment: ask again.
+        StoreUnavailable, AccessDenied: the store's.
+    """
+    return StoredLogStart(start, store.put(keys.log_start, start.encode(), condition=IfAbsent()).etag)

@@ -1,0 +1,1 @@
+"""Leadership from a KRaft broker and its disk."""

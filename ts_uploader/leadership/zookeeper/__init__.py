@@ -1,0 +1,1 @@
+"""Leadership from ZooKeeper: connection, security, state. The only room that knows kazoo."""

@@ -1,0 +1,375 @@
+"""Which `.deleted` files belong to the line that lives, though nobody saw them live (protocol rule 10).
+
+Retention, the log cleaner and truncations all rename to `.deleted`. What retention took before the agent began, or in
+a former leader epoch, is shipped as long as its files exist; what a truncation cut off is dead, and must not be. A file
+proves by itself where it belongs, if it *hangs* on what lives: its last batch ends exactly where a living segment
+begins, and bears the epoch with which that one begins. An epoch has one leader, and a file is one replica's log. So a
+batch lives if the living log has a batch of the same epoch at a higher offset, and all below it in its file lives too.
+
+Where a higher epoch begins exactly between two files, only the order of renames tells. A rename sets a file's change
+time, and retention takes the lowest first; so of what retention took, no file has a lower neighbour that was renamed
+later. In a truncated log that was filled again and then expired, the new files have lower bases and later times, or
+bases inside the old file and later times. (What the log cleaner merged has bases inside the merged file too, and
+earlier times.) Files of old magic bear no epoch, and need this order too.
+
+What was renamed later is unlinked later, so the evidence outlives what it speaks against, but for a name renamed over.
+"""
+
+import errno
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import structlog
+
+from ts_common.archive.epoch_history import NO_EPOCH, EpochLine
+from ts_common.errors import CorruptData, SegmentChanged
+from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, Trailing, parse_header
+from ts_common.log_format.index_files import OFFSET_ENTRY_SIZE, read_offset_index
+from ts_uploader.events import FileState, Hanging, Listing, LookBelow, LookedBelow
+from ts_uploader.log_dirs.directory_scan import whole_listing
+from ts_uploader.log_dirs.leader_epoch import check_reign
+from ts_uploader.log_dirs.local_log import local_epochs
+from ts_uploader.log_dirs.scan_cache import file_state
+from ts_uploader.log_dirs.segment_file import OpenLog, open_index, open_log, read_last
+
+_log = structlog.get_logger()
+
+_LAST_ENTRIES = 64  # of an index: some hundred KiB of log
+# It is a link, may not be read, or has lost a sector.
+_OF_THE_FILE = {errno.ELOOP, errno.EACCES, errno.EPERM, errno.EIO}
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Batches of one epoch that follow each other.
+
+    Attributes:
+        epoch: of all of them; -1 for batches of an old magic.
+        first: base offset of the first that is known.
+        end: the offset after the last.
+        batches: how many of them are known.
+    """
+
+    epoch: int
+    first: int
+    end: int
+    batches: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedFile:
+    """What a `.log.deleted` file shows from outside.
+
+    Attributes:
+        base: the base offset in its name.
+        state: of the file; its change time is that of its rename.
+        stretches: its batches' epochs, in order. Of a file that lies above the next offset only the first and the
+            last batch are known; between them epochs do not fall, or the file is not shipped. Empty where it holds no
+            batch, or is damaged.
+    """
+
+    base: int
+    state: FileState
+    stretches: tuple[Stretch, ...]
+
+
+def hanging(
+    files: Collection[DeletedFile], living: Mapping[int, int | None], epochs: EpochLine, next_offset: int
+) -> tuple[Hanging, ...]:
+    """The files that hang on what lives, or on another that hangs, by base. Pure.
+
+    Args:
+        files: all `.deleted` ones below the lowest live segment.
+        living: the epoch with which each living segment begins, by base offset: the lowest live one, and what was seen
+            live in this leadership; None where it is not known.
+        epochs: the run's.
+        next_offset: its end. Below it a file must agree with those epochs.
+    """
+    begins = dict(living)
+    found = []
+    for file in sorted(files, key=lambda file: file.base, reverse=True):
+        if not file.stretches:
+            continue
+        end, last = file.stretches[-1].end, file.stretches[-1].epoch
+        above = begins.get(end)
+        if above is None or end <= file.base or above < last or not _agrees(file, epochs, next_offset):
+            continue
+        if (above > last or last == NO_EPOCH) and any(
+            other.base < end and other.state.changed_ns > file.state.changed_ns for other in files
+        ):
+            continue
+        begins.setdefault(file.base, file.stretches[0].epoch)
+        found.append(Hanging(file.base, end, file.state))
+    return tuple(reversed(found))
+
+
+def look_below(task: LookBelow) -> LookedBelow:
+    """Look through the `.deleted` files below the lowest live segment.
+
+    Raises:
+        SegmentChanged: the directory is not what was listed any more, or the broker's leadership is over.
+        OSError: the directory, or the lowest live segment, cannot be read.
+    """
+    listing = whole_listing(task.listing)
+    check_reign(listing, task.reign)
+    if not listing.bases:
+        raise SegmentChanged(f"{listing.directory} holds no segment")
+    found = find_hanging(listing, task.epochs, task.next_offset, wanted=task.wanted, seen=task.seen)
+    below = frozenset(base for base in listing.deleted if base < listing.bases[0])
+    return LookedBelow(task.partition, task.generation, task.reign, found, below, task.wanted)
+
+
+def find_hanging(
+    listing: Listing, epochs: EpochLine, next_offset: int, *, wanted: int, seen: Collection[int] = ()
+) -> tuple[Hanging, ...]:
+    """As `hanging`, of the files of a directory.
+
+    Args:
+        listing: of it; whole.
+        epochs: as in `hanging`.
+        next_offset: as in `hanging`.
+        wanted: the lowest offset that somebody asks for. What ends at or below it is passed over.
+        seen: base offsets of segments that were seen live in this leadership.
+
+    Raises:
+        SegmentChanged: the lowest live segment is gone.
+        OSError: it cannot be read.
+    """
+    files = _look_through(listing, next_offset, wanted)
+    living: dict[int, int | None] = {file.base: file.stretches[0].epoch for file in files if file.stretches}
+    living = {base: epoch for base, epoch in living.items() if base in seen}
+    living[listing.bases[0]] = begins_with(listing, listing.bases[0])
+    return tuple(file for file in hanging(files, living, epochs, next_offset) if file.end > wanted)
+
+
+def hanging_epochs(listing: Listing, local: EpochLine, epochs: EpochLine, next_offset: int, vouched: int) -> EpochLine:
+    """The epochs above the next offset of the `.deleted` files that hang, where they begin below the run's last one.
+
+    Where they do not, they contradict nothing, and their batches are not read. No CRC covers epoch and base offset, so
+    the result is empty without two batches below the run's last epoch, or if batches do not rise. A log may hold a dead
+    tail below its log start: a returning follower truncates only above the first pair of the leader's list. So the
+    lowest live segment must begin in the first epoch of the broker's list, and no later leader may have kept the run.
+
+    Args:
+        listing: of its directory; whole.
+        local: the broker's list; not empty.
+        epochs: as in `hanging`.
+        next_offset: as in `hanging`.
+        vouched: leader epoch of the agent that last compared the run with its broker's log; -1 if unknown.
+
+    Raises:
+        SegmentChanged, OSError: as `find_hanging`.
+    """
+    lowest, run = listing.bases[0], epochs.below(next_offset).pairs
+    if not run or not listing.deleted[:1] < listing.bases[:1]:
+        return EpochLine()
+    files = {file.base: file for file in _look_through(listing, next_offset, next_offset)}
+    begins, (first, start) = begins_with(listing, lowest), local.pairs[0]
+    if lowest < start and begins != first:
+        return EpochLine()
+    found = hanging(files.values(), {lowest: begins}, epochs, next_offset)
+    above = [each.base for each in found if each.end > next_offset]
+    last, _ = run[-1]
+    if not above or files[above[0]].stretches[0].epoch >= last:
+        return EpochLine()
+    read = [file for file in _look_through(listing, lowest, next_offset) if file.base in above]
+    if any(following.first < before.end for file in read for before, following in pairwise(file.stretches)):
+        return EpochLine()
+    stretches = [stretch for file in read for stretch in file.stretches if stretch.end > next_offset]
+    line = _risen(stretches, last, next_offset)
+    following = min((epoch for epoch, _ in (*line, *local) if epoch > last), default=vouched + 1)
+    return line if following > vouched else EpochLine()
+
+
+def _risen(stretches: Sequence[Stretch], last: int, next_offset: int) -> EpochLine:
+    """Batches above the next offset as a list. It is empty if they do not rise, or at most one is below `last`."""
+    pairs: list[tuple[int, int]] = []
+    for stretch in stretches:
+        first = max(stretch.first, next_offset)
+        if pairs and stretch.epoch == pairs[-1][0]:
+            continue
+        if pairs and (stretch.epoch < pairs[-1][0] or first <= pairs[-1][1]):
+            return EpochLine()
+        if stretch.epoch != NO_EPOCH:
+            pairs.append((stretch.epoch, first))
+    below = sum(stretch.batches for stretch in stretches if NO_EPOCH < stretch.epoch < last)
+    return EpochLine(tuple(pairs)) if below > 1 else EpochLine()
+
+
+def _look_through(listing: Listing, whole_below: int, wanted: int) -> list[DeletedFile]:
+    """The `.deleted` files below the lowest live segment that are still there; arguments as those of `_stretches`."""
+    below = (base for base in listing.deleted if base < listing.bases[0])
+    looks = (_look_at(listing.directory, base, whole_below, wanted) for base in below)
+    return [file for file in looks if file is not None]
+
+
+def lowest_held(listing: Listing, epochs: EpochLine, next_offset: int, begin: int) -> int:
+    """The lowest offset at or above `begin` that a log holds, live or in `.deleted` files that hang.
+
+    Args:
+        listing: of its directory; whole.
+        epochs: as in `hanging`.
+        next_offset: as in `hanging`.
+        begin: the lowest offset that is asked for.
+
+    Raises:
+        SegmentChanged, OSError: as `find_hanging`.
+    """
+    lowest = listing.bases[0]
+    if lowest > begin and listing.deleted[:1] < listing.bases[:1]:
+        found = find_hanging(listing, epochs, next_offset, wanted=begin)
+        lowest = min((lowest, *(file.base for file in found)))
+    return max(lowest, begin)
+
+
+def _agrees(file: DeletedFile, epochs: EpochLine, next_offset: int) -> bool:
+    """Whether epochs never fall in a file, and below the next offset are the run's, as far as that knows them."""
+    before = NO_EPOCH
+    for stretch in file.stretches:
+        if stretch.epoch < before:
+            return False
+        before = stretch.epoch
+        if stretch.first < next_offset:
+            for offset in (stretch.first, min(stretch.end, next_offset) - 1):
+                said = epochs.at(offset)
+                if said is not None and said != stretch.epoch:
+                    return False
+    return True
+
+
+def _look_at(directory: Path, base: int, next_offset: int, wanted: int) -> DeletedFile | None:
+    """A `.deleted` file; None where it is gone. One that cannot be read hangs on nothing, and is evidence still."""
+    path = directory / f"{base:020d}.log.deleted"
+    try:
+        with open_log(directory, base, deleted=True) as log:
+            state = file_state(log)
+            try:
+                return DeletedFile(base, state, _stretches(log, directory, base, next_offset, wanted))
+            except (CorruptData, ValueError, OSError) as damage:
+                _raise_what_passes(damage)
+                _log.warning("a .deleted file is passed over", path=str(log.path), reason=str(damage))
+                return DeletedFile(base, state, ())
+    except SegmentChanged:
+        return None
+    except OSError as refused:
+        _raise_what_passes(refused)
+        _log.warning("a .deleted file is passed over", path=str(path), reason=str(refused))
+        with suppress(FileNotFoundError):
+            status = path.stat(follow_symlinks=False)
+            return DeletedFile(base, FileState(status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns), ())
+        return None
+
+
+def _raise_what_passes(error: Exception) -> None:
+    """Raise an error that says nothing about the file, such as a lack of descriptors: the look is made again then."""
+    if isinstance(error, OSError) and error.errno not in _OF_THE_FILE:
+        raise error
+
+
+def _stretches(log: OpenLog, directory: Path, base: int, next_offset: int, wanted: int) -> tuple[Stretch, ...]:
+    """Raises CorruptData or ValueError where something else than a batch is found."""
+    first = next(_headers(log, 0), None)
+    if first is None:
+        return ()
+    ends = _joined((first, _last(log, directory, base) or first))
+    if wanted < ends[-1].end and base < next_offset:
+        return _joined(_headers(log, 0))  # what must agree with the run; few files, as one holds the next offset
+    return ends
+
+
+def _last(log: OpenLog, directory: Path, base: int) -> BatchHeader | None:
+    """The last batch, found by the index; an index that lies costs time."""
+    for position in _last_positions(directory, base):
+        with suppress(CorruptData, ValueError):
+            *_, last = _headers(log, position)
+            return last
+    last_found = None
+    for header in _headers(log, 0):
+        last_found = header
+    return last_found
+
+
+def _last_positions(directory: Path, base: int) -> tuple[int, ...]:
+    """Where the last batch that the index names begins; nothing without an index."""
+    try:
+        index = open_index(directory, base, ".index", deleted=True)
+    except SegmentChanged:
+        return ()
+    try:
+        return tuple(place for _, place in read_offset_index(read_last(index, OFFSET_ENTRY_SIZE, _LAST_ENTRIES))[-1:])
+    finally:
+        os.close(index)
+
+
+def begins_with(listing: Listing, base: int) -> int | None:
+    """The epoch of the first batch of a segment, live or `.deleted`; without a batch, what the checkpoint says of it.
+
+    Args:
+        listing: of its directory.
+        base: of the segment.
+
+    Raises:
+        SegmentChanged: it is gone.
+        OSError: the process cannot open files now. A link or a damaged file has no epoch, and raises nothing.
+    """
+    first = _first_epoch(listing, base)
+    if first is not None:
+        return first
+    local = local_epochs(listing.directory)
+    return local.at(base) if local is not None else None
+
+
+def goes_on_with(listing: Listing, base: int) -> int | None:
+    """Return the epoch of the first batch of a log from a segment on, live or `.deleted`; None without one.
+
+    Args:
+        listing: of its directory.
+        base: of the segment.
+
+    Raises:
+        SegmentChanged: a segment is gone.
+        OSError: as `begins_with`.
+    """
+    following = (other for other in listing.bases if other > base)
+    epochs = (_first_epoch(listing, each) for each in (base, *following))
+    return next((epoch for epoch in epochs if epoch is not None), None)
+
+
+def _first_epoch(listing: Listing, base: int) -> int | None:
+    """Return the epoch of the first batch of a segment; None if it has none, or is unreadable."""
+    try:
+        with open_log(listing.directory, base, deleted=base not in listing.bases) as log:
+            first = next(_headers(log, 0), None)
+            return None if first is None else first.leader_epoch
+    except (CorruptData, ValueError, OSError) as damage:
+        _raise_what_passes(damage)
+        return None
+
+
+def _headers(log: OpenLog, position: int) -> Iterator[BatchHeader]:
+    """The headers of a log's batches from a position on; CorruptData where something else stands in between."""
+    while position < log.size:
+        head = log.read_at(position, min(HEADER_SIZE, log.size - position))
+        header = parse_header(head, 0, log.size - position, position)
+        if header is Trailing.TORN:
+            raise CorruptData(f"{log.path}: no whole batch at position {position}")
+        if not isinstance(header, BatchHeader):
+            return
+        yield header
+        position += header.size_in_bytes
+
+
+def _joined(headers: Iterable[BatchHeader]) -> tuple[Stretch, ...]:
+    """Headers as stretches of one epoch each."""
+    stretches: list[Stretch] = []
+    for header in headers:
+        first, end = header.base_offset, header.last_offset + 1
+        if stretches and stretches[-1].epoch == header.leader_epoch:
+            stretches[-1] = Stretch(header.leader_epoch, stretches[-1].first, end, stretches[-1].batches + 1)
+        else:
+            stretches.append(Stretch(header.leader_epoch, first, end))
+    return tuple(stretches)

@@ -1,0 +1,60 @@
+"""What a partition's `leader-epoch-checkpoint` ends with: the leader epoch that the broker itself wrote last.
+
+The leadership source can be ahead of the broker, so this file decides when a leadership begins (protocol rule 1).
+"""
+
+from collections.abc import Set
+from functools import lru_cache
+from pathlib import Path
+
+from ts_common.errors import CorruptData
+from ts_uploader.events import NO_EPOCH_FILE, EpochFile, LastEpoch
+from ts_uploader.log_dirs.local_log import EpochsMark, epochs_mark, local_epochs
+
+
+class EpochReader:
+    """Reads `leader-epoch-checkpoint` files, each again only when its status differs: there may be ten thousand.
+
+    Attributes:
+        reads: how many files were read.
+    """
+
+    def __init__(self) -> None:
+        self.reads = 0
+        self._known: dict[str, tuple[EpochsMark, LastEpoch]] = {}  # a string takes half of what a path takes
+
+    def read(self, directory: Path) -> LastEpoch:
+        """What a directory's checkpoint ends with."""
+        mark = epochs_mark(directory)
+        known = self._known.get(str(directory))
+        if mark is not None and known is not None and known[0] == mark:
+            return known[1]
+        self.reads += 1
+        last = last_epoch_of(directory)
+        # The status is of before the reading: where the file was replaced in between, it differs at the next look.
+        if mark is not None and last.file is EpochFile.READ:
+            self._known[str(directory)] = (mark, last)
+        else:
+            self._known.pop(str(directory), None)
+        return last
+
+    def keep(self, directories: Set[str]) -> None:
+        """Forget all other directories."""
+        self._known = {directory: known for directory, known in self._known.items() if directory in directories}
+
+
+def last_epoch_of(directory: Path) -> LastEpoch:
+    """What a directory's `leader-epoch-checkpoint` ends with, read now."""
+    try:
+        epochs = local_epochs(directory)
+    except (OSError, CorruptData) as error:
+        return LastEpoch(EpochFile.UNREADABLE, error=str(error))
+    if epochs is None:
+        return NO_EPOCH_FILE
+    return _read(epochs.pairs[-1][0] if epochs.pairs else None)
+
+
+@lru_cache
+def _read(epoch: int | None) -> LastEpoch:
+    """What was read; ten thousand partitions share a few epochs."""
+    return LastEpoch(EpochFile.READ, epoch)

@@ -1,0 +1,163 @@
+"""What one partition's files on the broker's disk say, opened and read as `segment_file` does; the listing of names is
+`watch.scan`'s.
+
+Everything here may be renamed, replaced or gone while it is read: the broker works on.
+"""
+
+import os
+import struct
+from pathlib import Path
+
+from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.object_keys import INDEX_SUFFIXES
+from ts_common.errors import CorruptData, SegmentChanged
+from ts_common.log_format.index_files import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, read_offset_index, read_time_index
+from ts_common.log_format.scan import scan_segment
+from ts_common.model import TopicPartition
+from ts_uploader.log_dirs.checkpoints import parse_leader_epoch_checkpoint, parse_offset_checkpoint
+from ts_uploader.log_dirs.producer_snapshot import first_unstable_offset
+from ts_uploader.log_dirs.segment_file import open_file, open_index, open_log, read_all, read_file, read_last
+
+EpochsMark = bytes
+"""Device, inode, time of modification (ns), time of change (ns) and size of a `leader-epoch-checkpoint`."""
+
+_MARK = struct.Struct("=QQQQq")
+_64_BITS = (1 << 64) - 1
+_LAST_ENTRIES = 64  # of an index: some hundred KiB of log
+_EPOCHS = "leader-epoch-checkpoint"
+_LOG_STARTS = "log-start-offset-checkpoint"
+
+
+def read_indexes(directory: Path, base: int, *, deleted: bool = False) -> dict[str, bytes]:
+    """The index files that stand beside a log; at most 10 MB each, and trimmed once the segment is closed.
+
+    Args:
+        directory: the partition's.
+        base: base offset of the segment.
+        deleted: the `.log` bears its `.deleted` name. The four files are renamed one by one, the `.log` first, so the
+            others are taken under either name then. Beside a live `.log` a `.txnindex.deleted` is an older file's.
+
+    Raises:
+        SegmentChanged: `.index` or `.timeindex` is gone; `.txnindex` exists only where a transaction was aborted.
+    """
+    found = {}
+    for suffix in INDEX_SUFFIXES:
+        try:
+            descriptor = open_index(directory, base, suffix, deleted=deleted)
+        except SegmentChanged:
+            if suffix == ".txnindex":
+                continue
+            raise
+        try:
+            found[suffix] = read_all(descriptor)
+        finally:
+            os.close(descriptor)
+    return found
+
+
+def closed_at(directory: Path, base: int) -> float | None:
+    """When the broker closed a segment, seconds since the epoch; None where its time index is gone.
+
+    Kafka preallocates a segment's time index and cuts it to its size when the next segment begins
+    (`LogSegment.onBecomeInactiveSegment`, `AbstractIndex.trimToValidSize`), which is the last time that it is written.
+    A broker that recovers from a crash, and the log cleaner, write it anew: a later time then.
+    """
+    try:
+        descriptor = open_index(directory, base, ".timeindex", deleted=True)
+    except SegmentChanged:
+        return None
+    try:
+        return os.fstat(descriptor).st_mtime
+    finally:
+        os.close(descriptor)
+
+
+def epochs_mark(directory: Path) -> EpochsMark | None:
+    """What tells one `leader-epoch-checkpoint` from another; None where there is none, or none that can be seen.
+
+    The broker replaces the file by a rename each time that the list changes.
+    """
+    try:
+        status = os.stat(f"{directory}/{_EPOCHS}", follow_symlinks=False)  # noqa: PTH116  (ten thousand at a time)
+    except OSError:
+        return None
+    # Packed: an agent keeps ten thousand of them. From the year 2262 on, nanoseconds need a 64th bit.
+    times = (status.st_mtime_ns & _64_BITS, status.st_ctime_ns & _64_BITS)
+    return _MARK.pack(status.st_dev, status.st_ino, *times, status.st_size)
+
+
+def local_epochs(directory: Path) -> EpochLine | None:
+    """The broker's `leader-epoch-checkpoint`; None where there is none: a log of magic 0 or 1 has none.
+
+    Raises:
+        CorruptData: the file does not parse.
+        OSError: the file cannot be read, which says nothing about what it holds.
+    """
+    try:
+        pairs = parse_leader_epoch_checkpoint(read_file(directory / _EPOCHS))
+    except FileNotFoundError:
+        return None
+    # Of epochs that begin at one offset only the last wrote anything.
+    starts = dict(sorted((start, epoch) for epoch, start in pairs))
+    return EpochLine(tuple((epoch, start) for start, epoch in starts.items()))
+
+
+def last_stable_offset(directory: Path, end: int) -> int | None:
+    """The last stable offset at `end`, by the producer snapshot there; None without a readable one."""
+    try:
+        unstable = first_unstable_offset(read_file(directory / f"{end:020d}.snapshot"))
+    except (FileNotFoundError, CorruptData):
+        return None
+    return end if unstable is None else min(unstable, end)
+
+
+def log_end(directory: Path, active: int) -> int:
+    """Where the local log ends: behind the last whole batch of the active segment. The broker may append meanwhile.
+
+    Raises:
+        SegmentChanged: the active segment is gone.
+    """
+    with open_log(directory, active) as log:
+        entries = last_index_entries(directory, active)
+        # From the last index entry on there are only a few batches; an entry that leads nowhere costs a whole scan.
+        for position in (entries[-1][1] if entries else 0, 0):
+            if position < log.size:
+                end = scan_segment(log.reader(position), log.size - position).end_offset
+                if end is not None:
+                    return max(end, active)
+    return active
+
+
+def last_index_entries(directory: Path, base: int) -> tuple[tuple[int, int], ...]:
+    """The last entries of a segment's `.index`, as `read_offset_index`; empty where there is none.
+
+    A closed segment's index is trimmed, so its end suffices. That of the active one ends in zeros: it is read whole.
+    """
+    try:
+        with open_file(directory / f"{base:020d}.index") as index:
+            found = read_offset_index(read_last(index, OFFSET_ENTRY_SIZE, _LAST_ENTRIES))
+            return found or read_offset_index(read_all(index))
+    except FileNotFoundError:
+        return ()
+
+
+def largest_timestamp(directory: Path, base: int) -> int | None:
+    """The largest record timestamp of a closed segment, ms, with which its time index ends; None without one."""
+    try:
+        with open_file(directory / f"{base:020d}.timeindex") as index:
+            entries = read_time_index(read_last(index, TIME_ENTRY_SIZE, 1))
+    except OSError:
+        return None
+    return entries[-1][0] if entries and entries[-1][0] > 0 else None
+
+
+def log_start_by_request(log_dir: Path, partition: TopicPartition) -> int | None:
+    """The log start offset that DeleteRecords set inside a segment; None where the broker's checkpoint names none.
+
+    Kafka writes `log-start-offset-checkpoint` for logs that begin inside their first segment, every minute or so.
+    """
+    try:
+        offsets = parse_offset_checkpoint(read_file(log_dir / _LOG_STARTS))
+    except (FileNotFoundError, CorruptData):
+        return None
+    return offsets.get((partition.topic, partition.partition))

@@ -1,0 +1,210 @@
+"""The one place where the broker's files are opened and read: without following links, as a guest of its page cache.
+
+Links are not followed, because one could lead out of the log dirs (Kafka writes none). What is held open survives an
+unlink. What retention or DeleteRecords took bears `.deleted` until it goes, each of a segment's four files on its own.
+What reading pulled into the page cache goes back when the file is closed (`page_cache`).
+"""
+
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ts_common.archive.object_keys import LOG_SUFFIX
+from ts_common.errors import SegmentChanged
+from ts_uploader.log_dirs.page_cache import PulledPages
+
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DELETED = ".deleted"
+# The disk is asked so far ahead of who reads: enough that it and the sender work at once.
+_AHEAD_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLog:
+    """A `.log` file held open, so that neither a rename nor an unlink takes it away.
+
+    Attributes:
+        path: under which it was opened.
+        descriptor: open for reading.
+        inode: of the file.
+        size: bytes, when it was opened.
+        age_seconds: since it was written last, when it was opened.
+        pulled: what of it came into the page cache by reading here.
+        deleted: whether that path is its `.deleted` one.
+    """
+
+    path: Path
+    descriptor: int
+    inode: int
+    size: int
+    age_seconds: float
+    pulled: PulledPages
+    deleted: bool = False
+
+    def reader(self, position: int = 0) -> "Reader":
+        """A reader of its own over the bytes from `position` on, in order."""
+        return Reader(self.descriptor, self.size, position, self.pulled)
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes at a position, and nothing around them."""
+        self.pulled.expect(position, position + size)
+        return os.pread(self.descriptor, size, position)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it still has the size that it was opened with."""
+        return os.fstat(self.descriptor).st_size == self.size
+
+    @property
+    def stands(self) -> bool:
+        """Whether its path still leads to it."""
+        try:
+            status = self.path.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return (status.st_ino, status.st_size) == (self.inode, self.size)
+
+
+class Reader:
+    """A reader over an open descriptor with a position of its own, so that attempts do not disturb each other."""
+
+    def __init__(self, descriptor: int, size: int, position: int, pulled: PulledPages) -> None:
+        self._descriptor = descriptor
+        self._size = size
+        self._position = position
+        self._pulled = pulled
+        self._expected = position  # up to where the disk was asked
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Up to `size` bytes from the position on."""
+        wanted = self._size - self._position if size < 0 else size
+        self._look_ahead(wanted)
+        data = os.pread(self._descriptor, wanted, self._position)
+        self._position += len(data)
+        return data
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        """Fill `buffer` from the position on, as far as the file goes."""
+        self._look_ahead(len(buffer))
+        count = os.preadv(self._descriptor, [buffer], self._position)
+        self._position += count
+        return count
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        """As `io.IOBase.seek`."""
+        self._position = self._expected = (0, self._position, self._size)[whence] + offset
+        return self._position
+
+    def tell(self) -> int:
+        """The position."""
+        return self._position
+
+    def _look_ahead(self, size: int) -> None:
+        wanted = min(self._position + size + _AHEAD_BYTES, self._size)
+        while self._expected < wanted:
+            behind = min(self._expected + _AHEAD_BYTES, self._size)
+            self._pulled.expect(self._expected, behind)
+            self._expected = behind
+
+
+@contextmanager
+def open_log(directory: Path, base: int, *, deleted: bool = False) -> Iterator[OpenLog]:
+    """Open a segment's `.log` under its live name or, where that is asked for, under its `.deleted` one.
+
+    Never under whichever of the two is there: while the cleaner replaces a segment, the `.deleted` name leads to the
+    old file before the live one leads to the new.
+
+    Raises:
+        SegmentChanged: there is no file of that name, or it is no regular file.
+    """
+    path = directory / f"{base:020d}{LOG_SUFFIX}{_DELETED if deleted else ''}"
+    try:
+        descriptor = os.open(path, _FLAGS)
+    except FileNotFoundError as gone:
+        raise SegmentChanged(f"{path} is gone") from gone
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise SegmentChanged(f"{path} is no regular file")
+        age_seconds = max(0.0, time.time() - status.st_mtime)
+        with _pulled_pages(descriptor, status.st_size) as pulled:
+            yield OpenLog(path, descriptor, status.st_ino, status.st_size, age_seconds, pulled, deleted)
+    finally:
+        os.close(descriptor)
+
+
+def open_index(directory: Path, base: int, suffix: str, *, deleted: bool) -> int:
+    """A descriptor of one of a segment's index files.
+
+    Args:
+        directory: the partition's.
+        base: base offset of the segment.
+        suffix: of the index.
+        deleted: also under its `.deleted` name, where the live one is gone.
+
+    Raises:
+        SegmentChanged: there is none.
+    """
+    live = directory / f"{base:020d}{suffix}"
+    for path in (live, live.with_name(live.name + _DELETED))[: 2 if deleted else 1]:
+        try:
+            return os.open(path, _FLAGS)
+        except FileNotFoundError:
+            continue
+    raise SegmentChanged(f"{live} is gone")
+
+
+@contextmanager
+def open_file(path: Path) -> Iterator[int]:
+    """A descriptor of a file of the broker's, for `read_all` and `read_last`.
+
+    Raises:
+        OSError: it is not there, cannot be read, or is a symbolic link.
+    """
+    descriptor = os.open(path, _FLAGS)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def read_file(path: Path) -> bytes:
+    """All bytes of a small file of the broker's; raises as `open_file`."""
+    with open_file(path) as descriptor:
+        return read_all(descriptor)
+
+
+def read_all(descriptor: int) -> bytes:
+    """All bytes of an open file, as far as it goes."""
+    return _read_from(descriptor, 0, os.fstat(descriptor).st_size)
+
+
+def read_last(descriptor: int, entry_bytes: int, entries: int) -> bytes:
+    """The last whole entries of an open file, at most so many."""
+    size = os.fstat(descriptor).st_size
+    size -= size % entry_bytes
+    return _read_from(descriptor, max(0, size - entries * entry_bytes), size)
+
+
+def _read_from(descriptor: int, start: int, end: int) -> bytes:
+    with _pulled_pages(descriptor, end) as pulled:
+        pulled.expect(start, end)
+        pieces = []
+        while start < end and (piece := os.pread(descriptor, end - start, start)):
+            pieces.append(piece)
+            start += len(piece)
+        return b"".join(pieces)
+
+
+@contextmanager
+def _pulled_pages(descriptor: int, size: int) -> Iterator[PulledPages]:
+    pulled = PulledPages(descriptor, size)
+    try:
+        yield pulled
+    finally:
+        pulled.hand_back()

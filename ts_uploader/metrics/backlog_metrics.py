@@ -1,0 +1,243 @@
+"""What waits to be shipped, as metrics, computed when somebody asks.
+
+By default an agent tells sums, counts, and the worst of its partitions: enough for each alert, and the same few series
+however many partitions there are. Partitions that are stuck have a series each, the longest-stuck hundred. With
+`metrics.partitions=true` it also tells all of them one by one, as `ts_uploader_partition_*`.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
+
+from ts_common.model import TopicPartition
+from ts_uploader.log_dirs.segment_sizes import SegmentSizes
+from ts_uploader.metrics.counters import PREFIX
+from ts_uploader.retention.topic_retention import TopicRetention
+from ts_uploader.tracking.backlog import Backlog, Oldest, oldest_waiting
+from ts_uploader.tracking.blocked import WaitReason
+from ts_uploader.tracking.stuck import SERIES, StuckPartitions
+from ts_uploader.work_queue import URGENT_BELOW
+
+_WHILE_UNKNOWN = (
+    "While that is not known (just after a start, or without an answer from the store) all that is closed counts: it "
+    "may be that nothing was shipped."
+)
+
+
+class BacklogCollector(Collector):
+    """What waits, in all and, where asked for, of each partition.
+
+    Args:
+        backlog: answers with the tracker's backlog.
+        retention: of a topic.
+        partitions: whether partitions are told one by one.
+        sizes: of segments, for all who ask.
+        untold: how many partitions are here of which nobody ever said who leads them.
+        stuck: the partitions that are.
+    """
+
+    def __init__(
+        self,
+        backlog: Callable[[], Mapping[TopicPartition, Backlog]],
+        retention: Callable[[str], TopicRetention],
+        partitions: Callable[[], bool] = lambda: False,
+        sizes: SegmentSizes | None = None,
+        untold: Callable[[], int] = lambda: 0,
+        stuck: Callable[[], StuckPartitions] = StuckPartitions,
+    ) -> None:
+        self._backlog = backlog
+        self._retention = retention
+        self._partitions = partitions
+        self._sizes = sizes or SegmentSizes()
+        self._untold = untold
+        self._stuck = stuck
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        """The families without samples, so that registering asks nobody."""
+        none = StuckPartitions()
+        return [
+            *_aggregates({}, {}, 0),
+            *_stuck_families(none),
+            *(_Family(name, text, ()) for name, text, _ in _BY_PARTITION),
+        ]
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """The families; samples of partitions are told one after the other: there may be many, and nobody needs them
+        all at once.
+        """
+        backlog = self._backlog()
+        oldest = {}
+        for partition, waiting in backlog.items():
+            found = oldest_waiting(waiting, self._retention(partition.topic), self._sizes)
+            if found is not None:
+                oldest[partition] = found
+        yield from _aggregates(backlog, oldest, self._untold())
+        yield from _stuck_families(self._stuck())
+        if self._partitions():
+            for name, text, value_of in _BY_PARTITION:
+                yield _Family(name, text, _samples(name, value_of, backlog, oldest))
+
+
+def _aggregates(
+    backlog: Mapping[TopicPartition, Backlog], oldest: Mapping[TopicPartition, Oldest], untold: int
+) -> Iterator[GaugeMetricFamily]:
+    urgent = [found.seconds_left for found in oldest.values() if found.retention_left < URGENT_BELOW]
+    yield _gauge("led_partitions", "Partitions that this broker leads, by the source of leadership.", len(backlog))
+    yield _gauge("unshipped_partitions", "Partitions led here of which a closed segment waits.", len(oldest))
+    yield _gauge(
+        "unshipped_segments",
+        f"Closed segments that are not yet below the next offset. {_WHILE_UNKNOWN}",
+        sum(waiting.segments for waiting in backlog.values()),
+    )
+    yield _gauge(
+        "unshipped_bytes",
+        "Bytes of the closed segments that are not yet below the next offset.",
+        sum(found.unshipped_bytes for found in oldest.values()),
+    )
+    yield _gauge(
+        "oldest_unshipped_age_seconds",
+        "Seconds since the oldest closed segment that waits was written last; 0 where none waits.",
+        max((found.age_seconds for found in oldest.values()), default=0.0),
+    )
+    yield _gauge(
+        "retention_left_ratio",
+        "Share of its retention that a closed segment that waits has left, the least of all: 1 new, 0 due to go.",
+        min((found.retention_left for found in oldest.values()), default=1.0),
+    )
+    yield _gauge(
+        "retention_left_seconds",
+        "Seconds until retention would delete something unshipped, the least of all; +Inf where nothing waits, or "
+        "nothing is deleted.",
+        min((found.seconds_left for found in oldest.values()), default=math.inf),
+    )
+    yield _gauge(
+        "urgent_retention_left_seconds",
+        "As retention_left_seconds, of urgent partitions only: what a topic that is kept for an hour has left is no "
+        "reason to worry before half of it is spent.",
+        min(urgent, default=math.inf),
+    )
+    yield _gauge(
+        "urgent_partitions",
+        "Partitions whose oldest waiting segment has spent more than half of its retention.",
+        len(urgent),
+    )
+    yield _gauge(
+        "lag_offsets",
+        "Offsets from the next offset to the high watermark, of all partitions, the active segments' included.",
+        sum(waiting.lag or 0 for waiting in backlog.values()),
+    )
+    yield _gauge(
+        "asking_partitions",
+        "Partitions whose next offset the store has not told yet.",
+        sum(waiting.next_offset is None for waiting in backlog.values()),
+    )
+    waits = [waiting.wait for waiting in backlog.values() if waiting.wait is not None]
+    reasons = Counter(wait.reason for wait in waits if not wait.ordinary)
+    reasons[WaitReason.LEADER] = untold
+    family = GaugeMetricFamily(
+        f"{PREFIX}_waiting_partitions",
+        "Partitions of which nothing can go now, by what they wait for.",
+        labels=["reason"],
+    )
+    for reason in WaitReason:
+        family.add_metric([reason.value], reasons[reason])
+    yield family
+
+
+def _stuck_families(stuck: StuckPartitions) -> Iterator[GaugeMetricFamily]:
+    total = GaugeMetricFamily(
+        f"{PREFIX}_stuck_partitions",
+        "Partitions of which something waits, and nothing was committed for `ts.segment.uploader.stuck.after.ms`, by "
+        "what they wait for.",
+        labels=["reason"],
+    )
+    for reason, count in stuck.counts().items():
+        total.add_metric([reason.value], count)
+    yield total
+    each = GaugeMetricFamily(
+        f"{PREFIX}_partition_stuck_seconds",
+        f"Seconds since a stuck partition was last seen to move; no series for one that is not stuck. At most {SERIES} "
+        "partitions have one, those that have been stuck for the longest time.",
+        labels=["topic", "partition", "reason"],
+    )
+    for partition, one in stuck.longest():
+        each.add_metric([partition.topic, str(partition.partition), one.wait.reason.value], one.seconds)
+    yield each
+
+
+def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"{PREFIX}_{name}", text, value=value)
+
+
+_ValueOf = Callable[[Backlog, Oldest | None], float | None]
+# Name, what it means, and how it is told; None where there is nothing to tell.
+_BY_PARTITION: tuple[tuple[str, str, _ValueOf], ...] = (
+    (
+        "partition_oldest_unshipped_age_seconds",
+        "Seconds since the oldest closed segment that is not yet below the next offset was written last. "
+        f"{_WHILE_UNKNOWN}",
+        lambda _, oldest: 0.0 if oldest is None else oldest.age_seconds,
+    ),
+    (
+        "partition_retention_left_ratio",
+        "Share of its retention that this segment has left: 1 new, 0 due to be deleted.",
+        lambda _, oldest: 1.0 if oldest is None else oldest.retention_left,
+    ),
+    (
+        "partition_retention_left_seconds",
+        "Seconds until retention would delete it; +Inf where nothing waits, or nothing is deleted.",
+        lambda _, oldest: math.inf if oldest is None else oldest.seconds_left,
+    ),
+    (
+        "partition_unshipped_bytes",
+        "Bytes of the closed segments that are not yet below the next offset.",
+        lambda _, oldest: 0 if oldest is None else oldest.unshipped_bytes,
+    ),
+    (
+        "partition_unshipped_segments",
+        "Closed segments that are not yet below the next offset.",
+        lambda waiting, _: waiting.segments,
+    ),
+    (
+        "partition_lag_offsets",
+        "Offsets from the next offset to the high watermark.",
+        lambda waiting, _: waiting.lag,
+    ),
+    (
+        "partition_next_offset",
+        "The end of the run: readers see offsets below it.",
+        lambda waiting, _: waiting.next_offset,
+    ),
+    (
+        "partition_hole",
+        "1 where nothing that this broker still holds continues the run.",
+        lambda waiting, _: waiting.hole,
+    ),
+    (
+        "partition_waiting",
+        "1 where nothing can go now: see `ts_uploader_waiting_partitions`. The log says why.",
+        lambda waiting, _: waiting.waits_for is not None and not waiting.hole,
+    ),
+)
+
+
+def _samples(
+    name: str, value_of: _ValueOf, backlog: Mapping[TopicPartition, Backlog], oldest: Mapping[TopicPartition, Oldest]
+) -> Iterator[Sample]:
+    for partition, waiting in backlog.items():
+        value = value_of(waiting, oldest.get(partition))
+        if value is not None:
+            labels = {"topic": partition.topic, "partition": str(partition.partition)}
+            yield Sample(f"{PREFIX}_{name}", labels, value)
+
+
+class _Family(GaugeMetricFamily):
+    """A family whose samples are told once, and never stand in a list."""
+
+    def __init__(self, name: str, text: str, samples: Iterable[Sample]) -> None:
+        super().__init__(f"{PREFIX}_{name}", text, labels=["topic", "partition"])
+        self.samples = samples  # type: ignore[assignment]  # whoever renders it only iterates

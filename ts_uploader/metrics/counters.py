@@ -1,0 +1,217 @@
+"""What the agent counts and measures, for Prometheus. The descriptions here are the metrics page's text.
+
+What waits is told by `ts_uploader.metrics.backlog_metrics`. Labels have few and fixed values (`LABEL_VALUES`), so an
+agent has the same hundred series however many partitions its broker leads. Series whose increase is an alert stand
+there with 0 from the start: a counter that begins with 1 has no increase.
+"""
+
+import platform
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import metadata
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, disable_created_metrics
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+from ts_uploader.events import AskStore, FillGap, LookBelow, PassGap, Ship, WriteCommit
+from ts_uploader.metrics.failure_reasons import FAILURE_REASONS
+from ts_uploader.tracking.blocked import WAIT_REASONS
+
+PREFIX = "ts_uploader"
+# A segment of 1 GiB at 10 MB/s takes two minutes; tiny ones are a round trip.
+_UPLOAD_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+# A commit waits for the broker's next checkpoint, 5 s apart; hours are those of an outage.
+_COMMIT_LAG_BUCKETS = (1, 2.5, 5, 7.5, 10, 15, 30, 60, 300, 900, 3_600, 6 * 3_600, 24 * 3_600)
+_SCAN_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+UPLOADS, COMMITS, QUESTIONS = "uploads", "commits", "questions"
+GAP_DELETED, GAP_BY_REQUEST, GAP_WRITTEN_OVER = "deleted", "delete_records", "written_over"
+
+CHECK_STORES, WRITE_ENDS = "CheckStores", "WriteEnds"
+
+_OPERATIONS = {
+    AskStore.__name__: "ask the store where to go on",
+    Ship.__name__: "upload a segment",
+    WriteCommit.__name__: "move the commit along the run",
+    PassGap.__name__: "record a gap and commit beyond it",
+    FillGap.__name__: "commit a gap as filled",
+    LookBelow.__name__: "find `.deleted` files of this log",
+    CHECK_STORES: "ask at the start whether a store admits the agent",
+    WRITE_ENDS: "write the high watermarks of what the broker leads",
+}
+_GAP_REASONS = {
+    GAP_DELETED: "retention (or DeleteRecords) took the segments before they were shipped",
+    GAP_BY_REQUEST: "DeleteRecords moved the log start beyond them",
+    GAP_WRITTEN_OVER: "a Java uploader wrote a shorter segment over a committed one",
+}
+_WAIT_REASONS = {reason.value: text for reason, text in WAIT_REASONS.items()}
+# What each label may say; for the metrics page.
+LABEL_VALUES: Mapping[str, Mapping[str, Mapping[str, str]]] = {
+    f"{PREFIX}_segments": {"outcome": {"sent": "it went up", "found": "the store had it already, with the same bytes"}},
+    f"{PREFIX}_errors": {"operation": _OPERATIONS, "reason": FAILURE_REASONS},
+    f"{PREFIX}_gaps": {"reason": _GAP_REASONS},
+    f"{PREFIX}_gap_offsets": {"reason": _GAP_REASONS},
+    f"{PREFIX}_queue_length": {
+        "queue": {
+            UPLOADS: "segments",
+            COMMITS: "commits and gaps",
+            QUESTIONS: "questions where to go on, and directories to be looked at again",
+        }
+    },
+    f"{PREFIX}_waiting_partitions": {"reason": _WAIT_REASONS},
+    f"{PREFIX}_stuck_partitions": {"reason": _WAIT_REASONS},
+    f"{PREFIX}_partition_stuck_seconds": {"topic": {}, "partition": {}, "reason": _WAIT_REASONS},
+    f"{PREFIX}_build": {"version": {}, "python": {}},
+    f"{PREFIX}_broker": {"cluster_id": {}, "broker_id": {}},
+}
+
+
+class Metrics:
+    """Counters of one agent, in a registry of their own.
+
+    Attributes:
+        registry: what `/metrics` shows.
+    """
+
+    def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each counter; no rule asks for it
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self.broker = Info(
+            f"{PREFIX}_broker", "The cluster and the broker beside which it runs.", registry=self.registry
+        )
+        build = Info(f"{PREFIX}_build", "The agent's release, and the Python that it runs on.", registry=self.registry)
+        build.info({"version": metadata.version("ts-uploader"), "python": platform.python_version()})
+        self.bytes = self._counter("bytes", "Bytes sent to the store, indexes included.")
+        self.files = self._counter("files", "Files sent to the store: `.log` files and their indexes.")
+        self.segments = self._counter(
+            "segments", "Segments that are whole in the store: sent now, or found there.", "outcome"
+        )
+        for outcome in ("sent", "found"):
+            self.segments.labels(outcome)
+        self.upload_seconds = self._histogram(
+            "upload_seconds", "Seconds from taking a segment to its upload's end.", _UPLOAD_BUCKETS
+        )
+        self.uploads_in_progress = self._gauge("uploads_in_progress", "Segments that are being read or sent now.")
+        self.commit_lag_seconds = self._histogram(
+            "commit_lag_seconds",
+            "Seconds from when the broker closed a segment to the commit that covers it; readers see it from then on.",
+            _COMMIT_LAG_BUCKETS,
+        )
+        self.commits = self._counter("commits", "Commits written.")
+        self.commit_conflicts = self._counter(
+            "commit_conflicts",
+            "Times that another agent had committed meanwhile: a commit was refused, or one of a later leader "
+            "epoch stood there. A few come with each change of leaders.",
+        )
+        self.errors = self._counter(
+            "errors",
+            "Operations that failed and are tried again.",
+            "operation",
+            "reason",
+        )
+        self.changed_segments = self._counter(
+            "changed_segments",
+            "Uploads given up because the segment was renamed, rewritten or deleted meanwhile; its directory is looked "
+            "at again, which is the ordinary course of things.",
+        )
+        self.fenced = self._counter("fenced", "Leaderships given up because the store shows a later leader epoch.")
+        self.lost_offsets = self._counter(
+            "lost_offsets",
+            "Offsets that were committed and that an election lost: the commit went back to the new leader's log.",
+        )
+        self.legacy_rewinds = self._counter(
+            "legacy_rewinds",
+            "Times that a commit went back over records of magic 0 or 1, which bear no leader epoch: readers may show "
+            "the lost records, and hide those of the new leader.",
+        )
+        self.gaps = self._counter("gaps", "Ranges of offsets recorded to exist nowhere.", "reason")
+        self.gap_offsets = self._counter(
+            "gap_offsets", "Offsets in the ranges that were recorded to exist nowhere.", "reason"
+        )
+        for reason in _GAP_REASONS:
+            self.gaps.labels(reason)
+            self.gap_offsets.labels(reason)
+        self.corrupt_segments = self._counter(
+            "corrupt_segments", "Segments shipped as they are although part of them is no whole batch."
+        )
+        self.late_segments = self._counter(
+            "late_segments",
+            "Segments of compacted topics shipped after delete.retention.ms: tombstones or transaction markers may be "
+            "missing in them.",
+        )
+        self.queue_length = self._gauge("queue_length", "Tasks that wait for a thread, or for their time.", "queue")
+        self.request_limit = self._gauge(
+            "request_limit",
+            "Requests per second that the agent allows itself since a store refused some for being asked too fast; "
+            "+Inf while no store does.",
+        )
+        self.upload_limit = self._gauge(
+            "upload_limit_bytes_per_second",
+            "The most that the agent sends, as its configuration says; +Inf without a limit.",
+        )
+        self.leadership_connected = self._gauge(
+            "leadership_connected",
+            "1 while the source of leadership is being watched, 0 while leadership is unknown.",
+        )
+        self.leadership_age = self._gauge(
+            "leadership_age_seconds",
+            "Seconds since the source of leadership was last being watched, or since the agent's start; 0 while it is.",
+        )
+        self.watched_partitions = self._gauge(
+            "watched_partitions", "Partitions with a directory here whose topic is to be shipped, led here or not."
+        )
+        self.scan_seconds = self._histogram(
+            "scan_seconds", "Seconds that a look at all log dirs took; there is one each half minute.", _SCAN_BUCKETS
+        )
+
+    def gap(self, reason: str, gaps: Iterable[tuple[int, int]]) -> None:
+        """Count ranges `[from, to)` that were recorded as gaps."""
+        for start, end in gaps:
+            self.gaps.labels(reason).inc()
+            self.gap_offsets.labels(reason).inc(end - start)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"{PREFIX}_{name}", text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"{PREFIX}_{name}", text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(f"{PREFIX}_{name}", text, buckets=buckets, registry=self.registry)
+
+
+_COUNTED_ELSEWHERE = {
+    "throttled_requests": "Requests that a store refused because it was asked too fast (SlowDown); each is made again.",
+    "upload_waited_seconds": "Seconds that uploads waited because of the configured limit, all threads together.",
+    "inotify_overflows": "Times that the kernel's queue of events overflowed. What was missed is found by a scan.",
+}
+
+
+class CountedElsewhere(Collector):
+    """Counters that other parts of the agent keep for themselves, read when somebody asks.
+
+    Args:
+        throttled_requests: how many, since the start.
+        upload_waited_seconds: likewise.
+        inotify_overflows: likewise.
+    """
+
+    def __init__(
+        self,
+        *,
+        throttled_requests: Callable[[], float] = float,
+        upload_waited_seconds: Callable[[], float] = float,
+        inotify_overflows: Callable[[], float] = float,
+    ) -> None:
+        self._values = {
+            "throttled_requests": throttled_requests,
+            "upload_waited_seconds": upload_waited_seconds,
+            "inotify_overflows": inotify_overflows,
+        }
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """A family for each."""
+        for name, value in self._values.items():
+            yield CounterMetricFamily(f"{PREFIX}_{name}", _COUNTED_ELSEWHERE[name], value=value())

@@ -1,0 +1,85 @@
+"""`python -m ts_uploader.metrics.metrics_page`: the metrics reference as Markdown, from their descriptions."""
+
+from collections.abc import Iterator
+
+from prometheus_client.metrics_core import Metric
+
+from ts_uploader.metrics.backlog_metrics import BacklogCollector
+from ts_uploader.metrics.counters import LABEL_VALUES, PREFIX, CountedElsewhere, Metrics
+from ts_uploader.retention.topic_retention import TopicRetention
+
+_BY_PARTITION = f"{PREFIX}_partition_"
+_SUFFIXES = {"counter": "_total", "info": "_info"}
+
+
+def families() -> Iterator[Metric]:
+    """Each family that an agent tells, by name, the process's own (`process_*`) included; the values say nothing."""
+    metrics = Metrics()
+    metrics.registry.register(CountedElsewhere())
+    backlog = BacklogCollector(dict, lambda _: TopicRetention(), lambda: True)
+    metrics.registry.register(backlog)
+    yield from sorted(metrics.registry.collect(), key=lambda family: family.name)
+
+
+def shown_name(family: Metric) -> str:
+    """A family's name as its samples bear it; a histogram's without `_bucket`, `_sum` and `_count`."""
+    return family.name + _SUFFIXES.get(family.type, "")
+
+
+def reference_page() -> str:
+    """The page as Markdown."""
+    own = [family for family in families() if family.name.startswith(PREFIX)]
+    lines = [
+        "# Metrics of the agent",
+        "",
+        "Generated from `ts_uploader/metrics/counters.py` and `ts_uploader/metrics/backlog_metrics.py` by `make docs`.",
+        "",
+        "Served at `/metrics` in Prometheus' text format; beside these, the process's own (`process_*`). How to",
+        "collect them, or have them sent to Graphite or StatsD, stands in [monitoring.md](monitoring.md), what to do",
+        "when they raise an alert in [runbook.md](runbook.md).",
+        "",
+        "| metric | type | meaning |",
+        "| --- | --- | --- |",
+        *(_row(family) for family in own if not _is_by_partition(family)),
+        "",
+        "With `metrics.partitions=true`, for each partition that this broker leads, with the labels `topic` and",
+        "`partition`:",
+        "",
+        "| metric | type | meaning |",
+        "| --- | --- | --- |",
+        *(_row(family) for family in own if _is_by_partition(family)),
+        "",
+        "## Labels",
+        "",
+        "| label | of | values |",
+        "| --- | --- | --- |",
+        *_label_rows(),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _is_by_partition(family: Metric) -> bool:
+    """Whether each partition has a series of the family where that is asked for; stuck ones always have theirs."""
+    return family.name.startswith(_BY_PARTITION) and family.name not in LABEL_VALUES
+
+
+def _row(family: Metric) -> str:
+    labels = "".join(f" `{label}`" for label in LABEL_VALUES.get(family.name, {}))
+    meaning = family.documentation + (f" Labels:{labels}." if labels else "")
+    return f"| `{shown_name(family)}` | {family.type} | {meaning} |"
+
+
+def _label_rows() -> Iterator[str]:
+    types = {family.name: shown_name(family) for family in families()}
+    told: dict[tuple[str, str], list[str]] = {}
+    for name, labels in LABEL_VALUES.items():
+        for label, values in labels.items():
+            text = ", ".join(f"`{value}` ({meaning})" for value, meaning in values.items())
+            if text:
+                told.setdefault((label, text), []).append(f"`{types[name]}`")
+    for (label, text), names in told.items():
+        yield f"| `{label}` | {', '.join(names)} | {text} |"
+
+
+if __name__ == "__main__":
+    print(reference_page(), end="")  # noqa: T201  (writing the page is this command's work)

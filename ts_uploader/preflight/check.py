@@ -1,0 +1,109 @@
+"""`ts-uploader check`: everything that can be found out before an agent runs, all of it at once. Read `check` first.
+
+What one part cannot tell does not keep the others from telling: without the broker's file there are no log dirs and no
+cluster, without the cluster's file no stores; what is left is still looked at.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from ts_common.archive.object_keys import ClusterKeys
+from ts_common.config.cluster_config import ClusterConfig, load_config
+from ts_common.endpoints.provider import EndpointProvider, open_provider
+from ts_common.errors import ConfigurationError, RetryError, TieredStorageError
+from ts_uploader.environment import Environment
+from ts_uploader.findings import Finding, error, ok, unanswered, warning
+from ts_uploader.leadership.factory import open_source
+from ts_uploader.log_dirs.directory_scan import partition_directories
+from ts_uploader.preflight.host_check import Limits, host_findings
+from ts_uploader.stores.topic_stores import Stores
+
+
+def check(load_environment: Callable[[], Environment], config_dir: Path, cluster_id: str | None) -> list[Finding]:
+    """What there is to say of an agent that would be run like this; nothing is shipped.
+
+    Args:
+        load_environment: tells the broker's surroundings.
+        config_dir: holds `<clusterId>.properties`.
+        cluster_id: the one given on the command line, for a broker's file that has errors.
+    """
+    environment, findings = _environment(load_environment)
+    cluster = environment.cluster_id if environment else cluster_id
+    config: ClusterConfig | None = None
+    endpoints: EndpointProvider | None = None
+    if cluster is not None:
+        config, endpoints, said = _configuration(config_dir, cluster)
+        findings += said
+    if environment is not None:
+        findings += _host(environment, config, endpoints)
+    if config is not None and environment is not None:
+        findings += _leadership(environment, config)
+    if config is not None and endpoints is not None and cluster is not None:
+        stores = Stores(endpoints, config)
+        try:
+            findings += stores.findings(ClusterKeys(cluster, config.entropy_bits))
+        finally:
+            stores.close()
+    return findings
+
+
+def _environment(load: Callable[[], Environment]) -> tuple[Environment | None, list[Finding]]:
+    try:
+        environment = load()
+    except ConfigurationError as refused:
+        return None, [error(refused.source, problem) for problem in refused.problems]
+    what = f"broker {environment.broker_id} of cluster {environment.cluster_id}"
+    return environment, [ok("the broker's file", what)]
+
+
+def _configuration(
+    config_dir: Path, cluster: str
+) -> tuple[ClusterConfig | None, EndpointProvider | None, list[Finding]]:
+    path = config_dir / f"{cluster}.properties"
+    try:
+        config, warnings = load_config(path)
+    except ConfigurationError as refused:
+        return None, None, [error(refused.source, problem) for problem in refused.problems]
+    findings = [warning(str(path), said, "take the key out once no Java uploader reads this file") for said in warnings]
+    try:
+        endpoints = open_provider(config.endpoint_provider, cluster, config_dir, config.endpoint_properties)
+    except ConfigurationError as refused:
+        return config, None, [*findings, *(error(refused.source, problem) for problem in refused.problems)]
+    return config, endpoints, [*findings, ok(str(path), "read without errors")]
+
+
+def _host(environment: Environment, config: ClusterConfig | None, endpoints: EndpointProvider | None) -> list[Finding]:
+    stores = 1 if endpoints is None else len(endpoints.endpoints())
+    findings = host_findings(environment, config, stores, Limits.here())
+    if config is None or endpoints is None:
+        return findings
+    homeless = []
+    for topic in sorted(_topics(environment, config)):
+        try:
+            endpoints.endpoint(topic)
+        except ConfigurationError as refused:
+            homeless.append(error(refused.source, "; ".join(refused.problems)))
+    return findings + homeless
+
+
+def _leadership(environment: Environment, config: ClusterConfig) -> list[Finding]:
+    try:
+        source = open_source(environment, config, lambda _: None)
+        return source.examine(_topics(environment, config))
+    except ConfigurationError as refused:
+        return [error(refused.source, problem) for problem in refused.problems]
+    except RetryError as away:
+        return [unanswered("leadership", str(away))]
+    except TieredStorageError as refused:
+        return [error("leadership", str(refused))]
+
+
+def _topics(environment: Environment, config: ClusterConfig) -> frozenset[str]:
+    """The topics that have a directory here and are shipped."""
+    found = set()
+    for log_dir in environment.log_dirs:
+        try:
+            found |= {partition.topic for partition, _ in partition_directories(log_dir)}
+        except OSError:
+            continue  # `host_findings` tells it
+    return frozenset(topic for topic in found if config.ships(topic))

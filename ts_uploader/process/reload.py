@@ -1,0 +1,95 @@
+"""The configuration read again while the agent runs (SIGHUP): what takes effect, and what waits for a restart.
+
+A key takes effect where its description in `ts_common.config.cluster_config` says `changeable`; the agent does what
+each of them asks. Where topics are stored waits always, whatever says it: a key, the endpoints file, or a provider of
+the operator's.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import structlog
+
+from ts_common.config.cluster_config import KAFKA_CLIENT, REPORTER, ClusterConfig, is_changeable
+from ts_common.endpoints.provider import EndpointProvider
+from ts_common.errors import ConfigurationError
+from ts_common.store.options import Endpoint
+
+log = structlog.get_logger()
+
+Reread = Callable[[], tuple[ClusterConfig, EndpointProvider]]
+_KEYS_BELOW = {
+    "storage": "",
+    "kafka_client": KAFKA_CLIENT,
+    "reporter_options": REPORTER,
+}  # fields that hold keys by name, and what stands before them
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What a file says otherwise than the running configuration.
+
+    Attributes:
+        config: the running one, with what takes effect.
+        changed: keys that take effect.
+        waiting: keys that differ and need a restart.
+    """
+
+    config: ClusterConfig
+    changed: tuple[str, ...]
+    waiting: tuple[str, ...]
+
+
+def difference(running: ClusterConfig, reread: ClusterConfig) -> Difference:
+    """What of a configuration that was read again takes effect."""
+    changed: dict[str, object] = {}
+    waiting: list[str] = []
+    for name, info in ClusterConfig.model_fields.items():
+        old, new = getattr(running, name), getattr(reread, name)
+        if old == new:
+            continue
+        if is_changeable(name):
+            changed[name] = new
+        elif name in _KEYS_BELOW:
+            differing = sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
+            waiting += [_KEYS_BELOW[name] + key for key in differing]
+        else:
+            waiting.append(str(info.alias))
+    aliases = tuple(str(ClusterConfig.model_fields[name].alias) for name in changed)
+    return Difference(running.model_copy(update=changed), aliases, tuple(waiting))
+
+
+def reload(running: ClusterConfig, endpoints: EndpointProvider, topics: Iterable[str], reread: Reread) -> ClusterConfig:
+    """Read the file again and log what becomes of it.
+
+    Args:
+        running: what the agent runs with.
+        endpoints: where it ships to.
+        topics: what it ships.
+        reread: reads both again.
+
+    Returns:
+        what the agent runs with from now on: as before where the file has errors, all of which are logged.
+    """
+    try:
+        config, others = reread()
+        found = difference(running, config)
+        elsewhere = endpoints.endpoints() ^ others.endpoints()
+        moved = sorted(topic for topic in set(topics) if _endpoint(endpoints, topic) != _endpoint(others, topic))
+    except ConfigurationError as error:
+        log.error("configuration not taken; nothing changed", source=error.source, problems=list(error.problems))
+        return running
+    if found.waiting:
+        log.warning("configuration differs in keys that need a restart", keys=list(found.waiting))
+    if elsewhere or moved:
+        locations = sorted({endpoint.location for endpoint in elsewhere})  # their options may hold a password
+        log.warning("endpoints differ, which needs a restart", locations=locations, topics=moved)
+    log.info("configuration read again", changed=list(found.changed))
+    return found.config
+
+
+def _endpoint(provider: EndpointProvider, topic: str) -> Endpoint | None:
+    try:
+        return provider.endpoint(topic)
+    except ConfigurationError:  # it has no place
+        return None

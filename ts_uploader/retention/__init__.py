@@ -1,0 +1,1 @@
+"""How long Kafka keeps a topic's segments."""

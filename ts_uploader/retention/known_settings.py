@@ -1,0 +1,60 @@
+"""What broker and topics are set to, as the leadership source last said; used by several threads.
+
+Settings are said again and again, and each saying is the whole. Until the first one the broker's own file counts.
+"""
+
+import threading
+
+import structlog
+
+from ts_uploader.retention.topic_retention import (
+    BrokerDefaults,
+    BrokerSettings,
+    TopicRetention,
+    TopicSettings,
+    retention_of,
+)
+
+log = structlog.get_logger()
+
+
+class Settings:
+    """Retention by topic.
+
+    Args:
+        defaults: by the broker's file.
+    """
+
+    def __init__(self, defaults: BrokerDefaults) -> None:
+        self._of_file = defaults
+        self._lock = threading.Lock()  # guards what follows
+        self._defaults = defaults
+        self._overrides: dict[str, tuple[tuple[str, str], ...]] = {}
+        self._retentions: dict[str, TopicRetention] = {}
+
+    def take(self, said: BrokerSettings | TopicSettings) -> None:
+        """Take one saying in; what is the same as before changes nothing."""
+        with self._lock:
+            if isinstance(said, BrokerSettings):
+                defaults = self._of_file.overridden_by(dict(said.overrides))
+                if defaults != self._defaults:
+                    self._defaults = defaults
+                    self._retentions.clear()
+                    _tell("the broker's dynamic settings", defaults.problems)
+            elif self._overrides.get(said.topic, ()) != said.overrides:
+                self._overrides[said.topic] = said.overrides
+                self._retentions.pop(said.topic, None)
+
+    def retention(self, topic: str) -> TopicRetention:
+        """How long Kafka keeps a topic's segments."""
+        with self._lock:
+            if topic not in self._retentions:
+                retention = retention_of(self._defaults, dict(self._overrides.get(topic, ())))
+                self._retentions[topic] = retention
+                _tell(topic, retention.problems)
+            return self._retentions[topic]
+
+
+def _tell(whose: str, problems: tuple[str, ...]) -> None:
+    for problem in problems:
+        log.warning("a setting cannot be read", of=whose, problem=problem)

@@ -1,0 +1,1 @@
+"""Segments to the store, and what helps readers to plan."""

@@ -1,0 +1,103 @@
+"""Writes the ends of what this broker leads to each store, every five minutes; see `ts_common.archive.ends`.
+
+No part of the protocol: one attempt each, on a thread of its own. What fails is logged and counted, and the next
+attempt makes up for it. Where the broker leads nothing in a store, nothing is written there.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from ts_common.archive.ends import End, Ends
+from ts_common.archive.object_keys import ClusterKeys
+from ts_common.errors import TieredStorageError
+from ts_common.model import TopicPartition
+from ts_common.store.contract import ObjectStore
+from ts_uploader.metrics.counters import WRITE_ENDS, Metrics
+from ts_uploader.metrics.failure_reasons import failure_reason
+from ts_uploader.tracking.backlog import Backlog
+
+log = structlog.get_logger()
+
+_EVERY_SECONDS = 300.0
+_NANOSECONDS_EACH = 1_000_000
+_MILLISECONDS = 1000
+
+
+class EndsWriter:
+    """Writes until `close`.
+
+    Args:
+        keys: of the cluster.
+        broker: its id.
+        backlog: of every partition that it leads; raises TimeoutError where nobody answers.
+        store_of: the store that holds a topic.
+        metrics: counts what fails.
+        every_seconds: between two attempts, at most.
+    """
+
+    def __init__(
+        self,
+        keys: ClusterKeys,
+        broker: int,
+        backlog: Callable[[], Mapping[TopicPartition, Backlog]],
+        store_of: Callable[[str], ObjectStore],
+        metrics: Metrics,
+        every_seconds: float = _EVERY_SECONDS,
+    ) -> None:
+        self._keys = keys
+        self._broker = broker
+        self._backlog = backlog
+        self._store_of = store_of
+        self._metrics = metrics
+        self._every = every_seconds
+        self._closed = threading.Event()
+
+    def run(self) -> None:
+        """Write, until `close`. The first time comes at a random moment: a fleet may have started at once."""
+        wait = random.uniform(self._every / 10, self._every)  # noqa: S311  (spreads requests)
+        while not self._closed.wait(wait):
+            self.write()
+            wait = self._every
+
+    def write(self) -> None:
+        """Write what is known now; raises nothing that a store or a slow agent is the reason for."""
+        try:
+            ends = ends_in(self._backlog())
+        except TimeoutError:
+            return  # `/healthz` says that the main thread does not come round
+        now = int(time.time() * _MILLISECONDS)
+        for store, partitions in self._by_place(ends):
+            body = Ends(self._broker, now, partitions).encode()
+            try:
+                store.put(self._keys.ends_of(self._broker), body)
+            except TieredStorageError as error:
+                self._metrics.errors.labels(WRITE_ENDS, failure_reason(error)).inc()
+                log.warning("ends not written", store=store.location, error=str(error))
+
+    def close(self) -> None:
+        """Let `run` return after what it is writing."""
+        self._closed.set()
+
+    def _by_place(self, ends: Mapping[TopicPartition, End]) -> list[tuple[ObjectStore, dict[TopicPartition, End]]]:
+        """The partitions of each location: two ways to store objects in one place share one object of ends."""
+        places: dict[str, tuple[ObjectStore, dict[TopicPartition, End]]] = {}
+        for partition, end in ends.items():
+            try:
+                store = self._store_of(partition.topic)
+            except TieredStorageError:
+                continue  # a topic without a place ships nothing, and says so
+            places.setdefault(store.location, (store, {}))[1][partition] = end
+        return list(places.values())
+
+
+def ends_in(backlog: Mapping[TopicPartition, Backlog]) -> dict[TopicPartition, End]:
+    """The high watermarks that count, of the partitions that are led."""
+    return {
+        partition: End(waiting.high_watermark, waiting.counted_at // _NANOSECONDS_EACH)
+        for partition, waiting in backlog.items()
+        if waiting.high_watermark is not None and waiting.counted_at is not None
+    }

@@ -1,0 +1,1 @@
+"""Health, status and its page, over HTTP."""

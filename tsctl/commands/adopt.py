@@ -1,0 +1,69 @@
+"""`tsctl adopt-topic-id`: say which life of a topic a new topic id belongs to, where an agent will not decide that.
+
+The one command that writes to an archive: one entry more in the topic's list of incarnations, on condition that the
+list is what was read. It needs an identity that may put objects.
+"""
+
+import time
+from typing import Annotated
+
+import typer
+
+from ts_common.archive.catalog import read_incarnations
+from ts_common.archive.small_objects import INCARNATIONS_BYTES, checked
+from ts_common.errors import ConfigurationError, QueryError
+from ts_common.model import is_topic_name
+from ts_common.reading.incarnation_option import is_topic_id
+from ts_common.store.contract import IfMatch
+from tsctl.archive import (
+    SOURCE,
+    ClusterOption,
+    ConfigOption,
+    EntropyOption,
+    JsonOption,
+    UrlOption,
+    name_archive,
+    open_archive,
+)
+from tsctl.output import Output
+
+_MILLISECONDS = 1000
+
+
+def adopt_topic_id(
+    topic: Annotated[str, typer.Argument(help="Its name.")],
+    topic_id: Annotated[str, typer.Argument(help="The new id, as the agent's error and partition.metadata have it.")],
+    config: ConfigOption = None,
+    url: UrlOption = None,
+    cluster: ClusterOption = None,
+    entropy_bits: EntropyOption = None,
+    separate: Annotated[
+        bool, typer.Option("--separate", help="The log is another one: the id begins a new life of the topic.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Let a topic id that replaced another one (KAFKA-14190) continue the topic's newest life."""
+    output = Output(as_json)
+    problems = [] if is_topic_name(topic) else [f"{topic}: no topic can have this name"]
+    if not is_topic_id(topic_id):
+        problems.append(f"{topic_id}: a topic id has 22 characters, letters, digits, '-' and '_'")
+    if problems:
+        raise ConfigurationError(SOURCE, problems)
+    name = name_archive(config, url, cluster, entropy_bits)
+    with open_archive(name, output.warn) as archive:
+        store, key = archive.store_of(topic), archive.keys.incarnations(topic)
+        known, etag = read_incarnations(store, archive.keys, topic)
+        if etag is None or not known.entries:
+            raise QueryError(f"{key}: {store.location} knows no topic id of {topic}; the agent writes the first one")
+        found = known.find(topic_id)
+        if found is None:
+            now = int(time.time() * _MILLISECONDS)
+            changed = known.opened(topic_id, now, archive.keys) if separate else known.adopted(topic_id, now)
+            store.put(key, checked(changed.encode(), key, INCARNATIONS_BYTES), condition=IfMatch(etag))
+            found = changed.entries[-1]
+        elif found.directory != known.newest_directory:
+            raise QueryError(f"{key}: topic id {topic_id} is that of an earlier life, {found.directory}")
+        if as_json:
+            output.document({"topic": topic, "topic_id": topic_id, "directory": found.directory})
+        else:
+            output.text(f"{topic}: topic id {topic_id} is that of {found.directory}")

@@ -1,0 +1,199 @@
+"""`tsctl gaps`: offsets that readers cannot be shown, with the reason where a gap record gives one.
+
+A gap record is a hole with a reason, not an end: whoever still holds the range ships it, and readers prefer data. So
+what counts is what no segment answers for; of a record all of whose offsets were shipped since, `--all` tells.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Final
+
+import typer
+
+from ts_common.archive.catalog import PartitionCatalog
+from ts_common.archive.gap_records import Gap, decode_gap, parse_gap_name
+from ts_common.archive.object_keys import GAPS_DIRECTORY
+from ts_common.archive.plan import Hole
+from ts_common.archive.small_objects import GAP_BYTES, get_small
+from ts_common.archive.view import open_view
+from ts_common.errors import ObjectNotFound
+from ts_common.model import TopicPartition
+from ts_common.reading.incarnation_option import NEWEST
+from ts_common.reading.parallel import in_threads
+from ts_common.store.contract import ObjectStore
+from tsctl.archive import (
+    ClusterOption,
+    ConfigOption,
+    EntropyOption,
+    IncarnationOption,
+    JsonOption,
+    PartitionsOption,
+    TopicsArgument,
+    UrlOption,
+    name_archive,
+    open_archive,
+    parse_partitions,
+)
+from tsctl.exit_codes import ExitCode
+from tsctl.output import Output, iso
+
+
+class State(StrEnum):
+    """What is known of a range."""
+
+    RECORDED = "recorded"  # nothing answers for it, and a record says why
+    UNRECORDED = "unrecorded"  # nothing answers for it, and nothing says why
+    FILLED = "filled"  # a record says that it is gone, and it was shipped since
+    EXPIRED = "expired"  # a record says that it is gone, and retention took what was around it since
+
+
+_BAD: Final = {State.RECORDED, State.UNRECORDED}
+
+
+class FailOn(StrEnum):
+    """Which of them make the status 1."""
+
+    ANY = "any"
+    UNRECORDED = "unrecorded"
+    NEVER = "never"
+
+
+def gaps(
+    topics: TopicsArgument = None,
+    partition: PartitionsOption = None,
+    fail_on: Annotated[FailOn, typer.Option(help="What makes the exit code 1.")] = FailOn.ANY,
+    every: Annotated[
+        bool, typer.Option("--all", help="Also records whose range was shipped or expired since.")
+    ] = False,
+    incarnation: IncarnationOption = NEWEST,
+    config: ConfigOption = None,
+    url: UrlOption = None,
+    cluster: ClusterOption = None,
+    entropy_bits: EntropyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Offsets between log start and next offset that nothing in the store answers for, and why."""
+    output = Output(as_json)
+    name, numbers = name_archive(config, url, cluster, entropy_bits), parse_partitions(partition)
+    damaged: list[str] = []
+    with open_archive(name, output.warn) as archive:
+        held = archive.topics(topics or (), numbers, incarnation)
+        asked = [(entry.store, catalog) for entry in held for catalog in entry.topic.partitions]
+        with output.progress("partitions", len(asked)) as advance:
+
+            def look(one: tuple[ObjectStore, PartitionCatalog]) -> tuple[list[FoundGap], str | None]:
+                found = find_gaps(*one, damaged)
+                advance()
+                return found
+
+            looks = in_threads(look, asked)
+    for warning in (*(told for _, told in looks if told), *sorted(damaged)):
+        output.warn(warning)
+    found = [gap for found, _ in looks for gap in found if every or gap.state in _BAD]
+    if as_json:
+        output.document(
+            {"cluster": name.keys.cluster, "partitions": len(asked), "gaps": [_fields(gap) for gap in found]}
+        )
+    elif found:
+        output.table(_COLUMNS, [_row(gap) for gap in found])
+    else:
+        output.text(f"no gaps; partitions looked at: {len(asked)}")
+    bad = {gap.state for gap in found} & _BAD
+    if damaged or (fail_on is FailOn.ANY and bad) or (fail_on is FailOn.UNRECORDED and State.UNRECORDED in bad):
+        raise typer.Exit(ExitCode.FOUND)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundGap:
+    """Offsets `[start, end)` of a partition, of one state.
+
+    Attributes:
+        partition: whose.
+        start: first offset.
+        end: the offset after the last.
+        state: what is known of it.
+        record: that gives the reason, where there is one; its own range may be wider.
+    """
+
+    partition: TopicPartition
+    start: int
+    end: int
+    state: State
+    record: Gap | None
+
+
+def find_gaps(
+    store: ObjectStore, catalog: PartitionCatalog, damaged: list[str] | None = None
+) -> tuple[list[FoundGap], str | None]:
+    """A partition's holes and gap records, by offset, and what else an operator should know of its view.
+
+    Args:
+        store: where it lies.
+        catalog: a snapshot of it.
+        damaged: takes a sentence for each segment that nothing can be said of; None to raise.
+
+    Raises:
+        CorruptData: a gap record or a segment's metadata that is none.
+        ObjectNotFound: retention took a segment since the snapshot.
+        StoreUnavailable, AccessDenied: the store's.
+    """
+    view = open_view(store, catalog, damaged=damaged)
+    holes = [part for part in view.plan(view.start, view.end) if isinstance(part, Hole)]
+    records = _read_records(store, catalog) if catalog.gaps else []
+    found: list[FoundGap] = []
+    for hole in holes:
+        position = hole.start
+        for record in records:
+            low, high = max(position, record.start), min(hole.end, record.end)
+            if low < high:
+                if position < low:
+                    found.append(FoundGap(view.partition, position, low, State.UNRECORDED, None))
+                found.append(FoundGap(view.partition, low, high, State.RECORDED, record))
+                position = high
+        if position < hole.end:
+            found.append(FoundGap(view.partition, position, hole.end, State.UNRECORDED, None))
+    for record in records:
+        if not any(hole.start < record.end and record.start < hole.end for hole in holes):
+            state = State.EXPIRED if record.end <= view.start else State.FILLED
+            found += [FoundGap(view.partition, record.start, record.end, state, record)]
+    return sorted(found, key=lambda gap: (gap.start, gap.end)), view.warning
+
+
+def _read_records(store: ObjectStore, catalog: PartitionCatalog) -> list[Gap]:
+    """By offset; the wider of two that begin together first."""
+    prefix = catalog.keys.prefix + GAPS_DIRECTORY
+    read = (_read_record(store, info.key) for info in store.list(prefix) if parse_gap_name(info.key[len(prefix) :]))
+    return sorted((record for record in read if record is not None), key=lambda gap: (gap.start, -gap.end))
+
+
+def _read_record(store: ObjectStore, key: str) -> Gap | None:
+    try:
+        return decode_gap(get_small(store, key, GAP_BYTES)[0], key)
+    except ObjectNotFound:
+        return None  # gone since it was listed
+
+
+_COLUMNS: Final = ("PARTITION", "FROM", "TO", "OFFSETS", "STATE", "TIME", "BROKER", "REASON")
+
+
+def _row(gap: FoundGap) -> Sequence[str | int | None]:
+    record = gap.record
+    return (
+        *(str(gap.partition), gap.start, gap.end, gap.end - gap.start, gap.state.value),
+        *((iso(record.time), record.broker, record.reason) if record else (None, None, None)),
+    )
+
+
+def _fields(gap: FoundGap) -> dict[str, object]:
+    record = gap.record
+    return {
+        "topic": gap.partition.topic,
+        "partition": gap.partition.partition,
+        "from": gap.start,
+        "to": gap.end,
+        "state": gap.state.value,
+        "reason": record.reason if record else None,
+        "time": iso(record.time) if record else None,
+        "broker": record.broker if record else None,
+    }

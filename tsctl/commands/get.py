@@ -1,0 +1,320 @@
+"""`tsctl get`: the segments of a range as files that Kafka's own tools read.
+
+Each partition becomes a directory `<topic>-<partition>` with the objects that readers take for the range, whole and
+byte for byte as they were shipped, so that the checksums taken then still hold: `<base offset>.log` and the indexes
+that stand beside it. Nothing is cut off: a segment that begins before the range, ends behind it, or has a dead tail is
+there with all of it, and `range.json` says which offsets of which file readers are shown. A variant, whose base name
+another segment has, lies under its Kafka name in a directory of its own, `e<epoch>.<crc32c>`.
+
+A directory appears when all in it is there and checked; before that it has another name, and is removed where anything
+goes wrong. What exists is never written over.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from awscrt.checksums import crc32c
+
+from ts_common.archive.catalog import SegmentCopy
+from ts_common.archive.fetch import fetch
+from ts_common.archive.object_keys import LOG_SUFFIX
+from ts_common.archive.plan import Hole, ReadRange
+from ts_common.archive.segment_metadata import known_crc32c
+from ts_common.archive.view import PartitionView, open_view
+from ts_common.errors import ConfigurationError, CorruptData, OperatorError
+from ts_common.log_format.limits import MAX_BATCH_BYTES
+from ts_common.log_format.scan import scan_segment
+from ts_common.reading.incarnation_option import NEWEST
+from ts_common.store.contract import ObjectStore
+from ts_common.wording import counted
+from tsctl.archive import (
+    SOURCE,
+    ClusterOption,
+    ConfigOption,
+    EntropyOption,
+    IncarnationOption,
+    JsonOption,
+    PartitionsOption,
+    UrlOption,
+    name_archive,
+    open_archive,
+    parse_partitions,
+)
+from tsctl.commands.bounds import Bounds, FromOption, Missing, ToOption, find_bounds, missing_of, parse_range
+from tsctl.exit_codes import ExitCode
+from tsctl.limits import MaxBatchBytesOption
+from tsctl.output import Advance, Output, size
+
+RANGE_NAME: Final = "range.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What is fetched of one partition.
+
+    Attributes:
+        store: where it lies.
+        view: what readers see of it.
+        bounds: the range.
+        plan: what readers read for it.
+    """
+
+    store: ObjectStore
+    view: PartitionView
+    bounds: Bounds
+    plan: tuple[ReadRange | Hole, ...]
+
+    @property
+    def copies(self) -> list[SegmentCopy]:
+        """The segments, by base offset."""
+        copies = {copy.key: copy for part in self.plan if isinstance(part, ReadRange) for copy in part.copies}
+        return sorted(copies.values(), key=lambda copy: (copy.base, copy.key))
+
+    @property
+    def missing(self) -> list[Missing]:
+        """Offsets that were asked for and that no file has."""
+        holes = [missing_of(part) for part in self.plan if isinstance(part, Hole)]
+        return sorted([*self.bounds.missing, *holes], key=lambda missing: missing.start)
+
+
+def get(
+    topic: Annotated[str, typer.Argument(help="Its name.")],
+    directory: Annotated[Path, typer.Argument(help="Takes a directory for each partition; made where it is absent.")],
+    partition: PartitionsOption = None,
+    start: FromOption = None,
+    end: ToOption = None,
+    keep_damaged: Annotated[
+        bool, typer.Option("--keep-damaged", help="Write objects with a wrong checksum too, with a warning.")
+    ] = False,
+    incarnation: IncarnationOption = NEWEST,
+    max_batch_bytes: MaxBatchBytesOption = MAX_BATCH_BYTES,  # noqa: ARG001  (its callback keeps it)
+    config: ConfigOption = None,
+    url: UrlOption = None,
+    cluster: ClusterOption = None,
+    entropy_bits: EntropyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The segments of a topic or a range of it, as files that kafka-dump-log reads."""
+    problems: list[str] = []
+    output, asked = Output(as_json), parse_range(start, end, problems)
+    if problems:
+        raise ConfigurationError(SOURCE, problems)
+    name, numbers = name_archive(config, url, cluster, entropy_bits), parse_partitions(partition)
+    written: list[dict[str, object]] = []
+    is_whole = True
+    with open_archive(name, output.warn) as archive, _files_of_ours(directory):
+        wanted = []
+        for entry in archive.topics([topic], numbers, incarnation):
+            for catalog in entry.topic.partitions:
+                view = open_view(entry.store, catalog)
+                if view.warning:
+                    output.warn(view.warning)
+                bounds = find_bounds(entry.store, view, asked)
+                wanted.append(Fetched(entry.store, view, bounds, tuple(view.plan(bounds.start, bounds.end))))
+        _refuse(directory, wanted)
+        total = sum(copy.segment.size for one in wanted for copy in one.copies)
+        with output.progress("segments", total, in_bytes=True) as advance:
+            for one in wanted:
+                writer = _Writer(one, output, advance, keep_damaged=keep_damaged)
+                written.append(writer.write(directory))
+                is_whole = is_whole and writer.is_whole
+    if as_json:
+        output.document({"cluster": name.keys.cluster, "partitions": written})
+    for one in wanted:
+        count = sum(copy.segment.size for copy in one.copies)
+        output.text(f"{directory / str(one.view.partition)}: {counted(len(one.copies), 'segment')}, {size(count)}")
+    if not is_whole:
+        raise typer.Exit(ExitCode.FOUND)
+
+
+class _Writer:
+    """Writes one partition.
+
+    Attributes:
+        is_whole: whether nothing was missing, and every checksum was right.
+    """
+
+    def __init__(self, fetched: Fetched, output: Output, advance: Advance, *, keep_damaged: bool) -> None:
+        self._fetched = fetched
+        self._output = output
+        self._advance = advance
+        self._keep_damaged = keep_damaged
+        self.is_whole = True
+
+    def write(self, parent: Path) -> dict[str, object]:
+        """The partition's directory in `parent`; returns what `range.json` says.
+
+        Raises:
+            CorruptData: an object is not what its metadata says.
+            ObjectNotFound: retention took it.
+            StoreUnavailable, AccessDenied: the store's.
+            OSError: the disk's.
+        """
+        fetched, partition = self._fetched, self._fetched.view.partition
+        for missing in fetched.missing:
+            self._found(f"offsets {missing.start} to {missing.end - 1} are {missing.reason}")
+        parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=parent))
+        try:
+            files = [self._segment(copy, partial) for copy in fetched.copies]
+            description = self._description(files)
+            (partial / RANGE_NAME).write_text(json.dumps(description, indent=1) + "\n")
+            partial.chmod(0o777 & ~_umask())
+            for path in (partial, *(path for path in partial.iterdir() if path.is_dir())):
+                _to_disk(path)
+            partial.rename(parent / str(partition))
+            _to_disk(parent)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+        return {**description, "directory": str(parent / str(partition))}
+
+    def _segment(self, copy: SegmentCopy, partial: Path) -> dict[str, object]:
+        """One segment's files, its `.log` first: what does not hold for it makes the others pointless."""
+        place = partial / file_of(copy).parent
+        place.mkdir(exist_ok=True)
+        log = partial / file_of(copy)
+        with log.open("wb") as file:
+            for chunk in fetch(self._fetched.store, copy.key):
+                file.write(chunk)
+                self._advance(len(chunk))
+            file.flush()
+            os.fsync(file.fileno())
+        self._check(copy, log)
+        indexes = []
+        for suffix in sorted(copy.segment.suffixes):
+            key, path = copy.keys.segment(copy.segment.name, suffix), log.with_suffix(suffix)
+            crc = 0
+            with path.open("wb") as file:
+                for chunk in fetch(self._fetched.store, key):
+                    crc = crc32c(chunk, crc)
+                    file.write(chunk)
+                file.flush()
+                os.fsync(file.fileno())
+            expected = {
+                ".timeindex": copy.metadata.timeindex,
+                ".txnindex": copy.metadata.txnindex[0] if copy.metadata.txnindex else None,
+            }.get(suffix)
+            if expected is not None and crc != expected:
+                self._damage(f"{key}: CRC-32C {crc:08x}, the metadata of its .log says {expected:08x}")
+            indexes.append(path.name)
+        view = self._fetched.view
+        live_end = view.epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end)
+        return {
+            "file": str(file_of(copy)),
+            "key": copy.key,
+            "base": copy.base,
+            "end": copy.end,
+            "live_end": live_end,
+            "bytes": copy.segment.size,
+            "indexes": indexes,
+        }
+
+    def _check(self, copy: SegmentCopy, log: Path) -> None:
+        """What was written against what its metadata says; where nothing does, against its batches' own CRCs."""
+        written = log.stat().st_size
+        with log.open("rb", buffering=0) as file:
+            scan = scan_segment(file, written)
+        expected = known_crc32c(copy.metadata)
+        if written != copy.segment.size:
+            self._damage(f"{copy.key}: {written} bytes, its listing said {copy.segment.size}")
+        elif expected is not None and scan.crc32c != expected:
+            self._damage(f"{copy.key}: CRC-32C {scan.crc32c:08x}, its metadata says {expected:08x}")
+        elif expected is None and scan.corruption:
+            self._damage(f"{copy.key}: at position {scan.corruption[0][0]}: {scan.corruption[0][1]}")
+        elif scan.corruption:
+            self._found(f"{copy.key} was damaged when it was shipped: {scan.corruption[0][1]}")
+
+    def _damage(self, told: str) -> None:
+        if not self._keep_damaged:
+            raise CorruptData(
+                f"{self._fetched.view.partition}: {told}; its directory is not written. --keep-damaged takes it along"
+            )
+        self._found(told)
+
+    def _found(self, told: str) -> None:
+        self.is_whole = False
+        self._output.warn(f"{self._fetched.view.partition}: {told}")
+
+    def _description(self, files: Sequence[dict[str, object]]) -> dict[str, object]:
+        fetched = self._fetched
+        view, bounds = fetched.view, fetched.bounds
+        return {
+            "topic": view.partition.topic,
+            "partition": view.partition.partition,
+            "location": fetched.store.location,
+            "prefix": view.keys.prefix,
+            "from": bounds.start,
+            "to": bounds.end,
+            "epochs": [list(pair) for pair in view.epochs],
+            "files": list(files),
+            "ranges": [
+                {"from": part.start, "to": part.end, "files": [str(file_of(copy)) for copy in part.copies]}
+                for part in fetched.plan
+                if isinstance(part, ReadRange)
+            ],
+            "missing": [
+                {"from": missing.start, "to": missing.end, "reason": missing.reason} for missing in fetched.missing
+            ],
+        }
+
+
+def file_of(copy: SegmentCopy) -> Path:
+    """Where a segment's `.log` lies in its partition's directory: under the name that says its base offset to Kafka."""
+    name = copy.segment.name
+    file = Path(f"{name.base:020d}{LOG_SUFFIX}")
+    return file if name.epoch is None else Path(f"e{name.epoch}.{name.crc32c:08x}") / file
+
+
+def _refuse(directory: Path, wanted: Sequence[Fetched]) -> None:
+    """What would be written over, and what has no room, before anything is fetched.
+
+    Raises:
+        OperatorError: there is something.
+    """
+    if directory.exists() and not directory.is_dir():
+        raise OperatorError(f"{directory}: this is a file; give a directory")
+    standing = [str(directory / str(one.view.partition)) for one in wanted]
+    if standing := [path for path in standing if Path(path).exists()]:
+        raise OperatorError(
+            f"{', '.join(standing)}: exists already, and nothing is written over; give another directory"
+        )
+    above = next(path for path in (directory.absolute(), *directory.absolute().parents) if path.exists())
+    needed, free = sum(copy.segment.size for one in wanted for copy in one.copies), shutil.disk_usage(above).free
+    if needed > free:
+        raise OperatorError(f"{directory}: {size(needed)} are needed and {size(free)} are free; narrow --from and --to")
+
+
+@contextmanager
+def _files_of_ours(directory: Path) -> Iterator[None]:
+    """Say of what the disk refuses what it is.
+
+    Raises:
+        OperatorError: a file cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise OperatorError(f"{error.filename or directory}: {error.strerror or error}") from error
+
+
+def _to_disk(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current

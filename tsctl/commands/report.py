@@ -1,0 +1,79 @@
+"""`tsctl report`: what the archive holds and lacks, drawn, in one HTML file."""
+
+import os
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ts_common.errors import ConfigurationError
+from ts_common.log_format.limits import MAX_BATCH_BYTES
+from tsctl.archive import (
+    SOURCE,
+    ClusterOption,
+    ConfigOption,
+    EntropyOption,
+    JsonOption,
+    PartitionsOption,
+    TopicsArgument,
+    UrlOption,
+    name_archive,
+    parse_partitions,
+)
+from tsctl.commands.verify import as_fields, summary
+from tsctl.limits import MaxBatchBytesOption
+from tsctl.output import Output
+from tsctl.verify.run import (
+    BootstrapOption,
+    CommandConfigOption,
+    DepthOption,
+    InFlightOption,
+    RequestsOption,
+    Wanted,
+    survey,
+)
+from tsctl.verify.segment_check import Depth
+
+
+def report(
+    file: Annotated[Path, typer.Option("--output", "-o", help="The file to write; one that is there is replaced.")],
+    topics: TopicsArgument = None,
+    depth: DepthOption = Depth.HEADERS,
+    partition: PartitionsOption = None,
+    in_flight_hours: InFlightOption = 24.0,
+    requests: RequestsOption = 16,
+    bootstrap_server: BootstrapOption = None,
+    command_config: CommandConfigOption = None,
+    max_batch_bytes: MaxBatchBytesOption = MAX_BATCH_BYTES,  # noqa: ARG001  (its callback keeps it)
+    config: ConfigOption = None,
+    url: UrlOption = None,
+    cluster: ClusterOption = None,
+    entropy_bits: EntropyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Draw what the archive holds and lacks, with all findings of verify, into one HTML file."""
+    output = Output(as_json)
+    name, numbers = name_archive(config, url, cluster, entropy_bits), parse_partitions(partition)
+    if not file.absolute().parent.is_dir():
+        raise ConfigurationError(SOURCE, [f"--output={file}: there is no directory {file.absolute().parent}"])
+    wanted = Wanted(topics or (), numbers, depth, in_flight_hours, requests, bootstrap_server, command_config)
+    from tsctl.report.render import render  # noqa: PLC0415  (plotly: half a second that no other command needs)
+
+    found = survey(name, wanted, output)
+    facts = {
+        "cluster": name.keys.cluster,
+        "location": ", ".join(endpoint.location for endpoint in name.endpoints),
+        "depth": depth.value,
+    }
+    page = render(f"Archive of {name.keys.cluster}", found.coverages, found.findings, facts, time.time())
+    half = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        half.write_text(page, encoding="utf-8")
+        half.replace(file)
+    except OSError as error:
+        half.unlink(missing_ok=True)
+        raise ConfigurationError(SOURCE, [f"--output={file}: it cannot be written: {error}"]) from error
+    if as_json:
+        output.document({"cluster": name.keys.cluster, "depth": depth.value, "file": str(file), **as_fields(found)})
+    output.text(f"{file}: {summary(found)}")

@@ -1,0 +1,251 @@
+"""`tsctl status`: what agents say of themselves, asked at once, a row for each.
+
+An agent answers `GET /status.json` on its HTTP address. What is shown here is what it says; nothing is asked of the
+store.
+"""
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+import urllib3
+
+from ts_common.errors import ConfigurationError, CorruptData
+from ts_common.json_objects import parse_json
+from ts_common.reading.parallel import in_threads
+from tsctl.archive import SOURCE, JsonOption
+from tsctl.exit_codes import ExitCode
+from tsctl.output import Output, size
+
+DEFAULT_PORT: Final = 9464
+_ADDRESS: Final = re.compile(r"(?:(?P<scheme>https?)://)?(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::(?P<port>\d{1,5}))?/?")
+_LONGEST_REASON: Final = 500
+_LONGEST_BYTES: Final = 16 << 20  # of an answer: 10,000 partitions are 3 MB
+_PIECE_BYTES: Final = 1 << 20
+_HUGE: Final = 1e18  # what an agent counts is less
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of asking one agent.
+
+    Attributes:
+        address: as it was given.
+        fields: of its status; None where it gave none.
+        problem: why not.
+    """
+
+    address: str
+    fields: Mapping[str, Any] | None
+    problem: str | None = None
+
+    @property
+    def is_well(self) -> bool:
+        """Whether it is healthy and ready, and has no stuck partition: one that waits for its store ships nothing."""
+        fields = self.fields
+        return fields is not None and bool(fields.get("healthy")) and bool(fields.get("ready")) and not self.stuck
+
+    @property
+    def stuck(self) -> int | None:
+        """How many of its partitions are stuck; None where it does not say."""
+        found = None if self.fields is None else _number(self.fields, "stuck")
+        return None if found is None else int(found)
+
+
+def status(
+    agents: Annotated[list[str] | None, typer.Argument(help="Addresses: host, host:port or http://host:port.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--agents", help="A file of addresses, one on each line; # begins a comment.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=0.1, max=600, help="Seconds that an agent may take.")] = 10.0,
+    partitions: Annotated[
+        bool, typer.Option("--partitions", help="A row for each partition that lags, has a hole or waits.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """What agents say of themselves: health, lag, what waits and why."""
+    urls = _urls(agents or [], file)
+    output = Output(as_json)
+    with (
+        output.progress("agents", len(urls)) as advance,
+        urllib3.PoolManager(timeout=timeout, retries=False, num_pools=len(urls)) as pool,
+    ):
+
+        def ask(one: tuple[str, str]) -> Answer:
+            answer = _ask(pool, *one, timeout)
+            advance()
+            return answer
+
+        answers = in_threads(ask, urls.items())
+    if as_json:
+        output.document({"agents": [_fields(answer) for answer in answers]})
+    elif partitions:
+        output.table(_PARTITION_COLUMNS, [row for answer in answers for row in _partition_rows(answer)])
+    else:
+        output.table(_COLUMNS, [_row(answer) for answer in answers])
+    silent = [answer for answer in answers if answer.fields is None]
+    for answer in silent:
+        output.warn(f"{answer.address}: {answer.problem}")
+    if silent:
+        raise typer.Exit(ExitCode.TRY_AGAIN)
+    if not all(answer.is_well for answer in answers):
+        raise typer.Exit(ExitCode.FOUND)
+
+
+def _urls(agents: Sequence[str], file: Path | None) -> dict[str, str]:
+    """The status URL of each address, in the order in which they were given.
+
+    Raises:
+        ConfigurationError: none is given, or one is no address; all problems at once.
+    """
+    given = list(agents)
+    if file is not None:
+        try:
+            lines = file.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(str(file), [f"it cannot be read: {error}"]) from error
+        given += [text for line in lines if (text := line.partition("#")[0].strip())]
+    if not given:
+        raise ConfigurationError(SOURCE, ["no agent is named: give addresses, or --agents FILE"])
+    urls, problems = {}, []
+    for address in given:
+        match = _ADDRESS.fullmatch(address)
+        if match is None or not 0 < int(match["port"] or DEFAULT_PORT) < 1 << 16:
+            problems.append(f"{address}: no address; host, host:port or http://host:port is expected")
+        else:
+            port = match["port"] or DEFAULT_PORT
+            urls[address] = f"{match['scheme'] or 'http'}://{match['host']}:{port}/status.json"
+    if problems:
+        raise ConfigurationError(SOURCE, problems)
+    return urls
+
+
+def _ask(pool: urllib3.PoolManager, address: str, url: str, timeout: float) -> Answer:
+    ends = time.monotonic() + timeout
+    body = bytearray()
+    try:
+        with pool.request("GET", url, redirect=False, preload_content=False, decode_content=False) as response:
+            while piece := response.read1(_PIECE_BYTES):
+                body += piece
+                if len(body) > _LONGEST_BYTES:
+                    return Answer(address, None, f"{url} answers more than {size(_LONGEST_BYTES)}; is this an agent?")
+                if time.monotonic() > ends:  # the pool's own timeout is for each piece
+                    return Answer(address, None, f"no answer: it took more than {timeout:g} s to come")
+    except urllib3.exceptions.HTTPError as error:
+        return Answer(address, None, f"no answer: {error}")
+    if response.status not in {200, 503}:  # one that is not well answers 503 with the same words
+        if response.status == HTTPStatus.MISDIRECTED_REQUEST:
+            return Answer(address, None, f"{url}: {body[:_LONGEST_REASON].decode(errors='replace').strip()}")
+        return Answer(address, None, f"{url} answers {response.status}; is this an agent?")
+    try:
+        fields = parse_json(bytes(body), "the answer", _LONGEST_BYTES)
+        if not isinstance(fields, dict) or "healthy" not in fields:
+            raise CorruptData("it has no field `healthy`")
+    except CorruptData as error:
+        return Answer(address, None, f"{url} answers what is no status: {error}")
+    return Answer(address, fields)
+
+
+_COLUMNS: Final = (
+    *("AGENT", "BROKER", "CLUSTER", "VERSION", "HEALTHY", "READY", "PARTITIONS", "LAG", "UNSHIPPED", "OLDEST", "LEFT"),
+    *("HOLES", "STUCK", "QUEUE", "LAST ERROR"),
+)
+
+
+def _row(answer: Answer) -> Sequence[str | int | bool | None]:
+    if answer.fields is None:
+        return (answer.address, *[None] * (len(_COLUMNS) - 2), "no answer")  # why, standard error says
+    fields = answer.fields
+    partitions = _partitions(fields)
+    left = [ratio for each in partitions if (ratio := _number(each, "retention_left_ratio")) is not None]
+    errors = _objects(fields, "last_errors")
+    return (
+        answer.address,
+        *(_cell(fields, name) for name in ("broker", "cluster", "version", "healthy", "ready")),
+        len(partitions),
+        int(sum(_number(each, "lag_offsets") or 0 for each in partitions)),
+        size(int(sum(_number(each, "unshipped_bytes") or 0 for each in partitions))),
+        _seconds(max((_number(each, "oldest_unshipped_age_seconds") or 0 for each in partitions), default=0)),
+        _share(min(left, default=None)),
+        sum(bool(partition.get("hole")) for partition in partitions),
+        answer.stuck,
+        _cell(fields, "queue_length"),
+        str(errors[0].get("message")) if errors else None,
+    )
+
+
+_PARTITION_COLUMNS: Final = (
+    *("AGENT", "PARTITION", "NEXT OFFSET", "LAG", "SEGMENTS", "UNSHIPPED", "OLDEST", "LEFT", "HOLE", "WAITS FOR"),
+)
+
+
+def _partition_rows(answer: Answer) -> list[Sequence[str | int | bool | None]]:
+    """The partitions for which there is something to say."""
+    return [
+        (
+            answer.address,
+            f"{each.get('topic')}-{each.get('partition')}",
+            _cell(each, "next_offset"),
+            _cell(each, "lag_offsets"),
+            _cell(each, "unshipped_segments"),
+            size(int(_number(each, "unshipped_bytes") or 0)),
+            _seconds(_number(each, "oldest_unshipped_age_seconds") or 0),
+            _share(_number(each, "retention_left_ratio")),
+            bool(each.get("hole")),
+            _cell(each, "waits_for"),
+        )
+        for each in _partitions(answer.fields or {})
+        if each.get("lag_offsets") or each.get("unshipped_segments") or each.get("hole") or each.get("waits_for")
+    ]
+
+
+def _partitions(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return _objects(fields, "partitions")
+
+
+# What answers may be another program, or a later release: no value is taken to be of the type that it ought to have.
+
+
+def _objects(fields: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    found = fields.get(name)
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _number(fields: Mapping[str, Any], name: str) -> float | None:
+    found = fields.get(name)
+    return found if isinstance(found, int | float) and -_HUGE < found < _HUGE else None
+
+
+def _cell(fields: Mapping[str, Any], name: str) -> str | int | bool | None:
+    found = fields.get(name)
+    return found if found is None or isinstance(found, str | int) else str(found)
+
+
+def _fields(answer: Answer) -> dict[str, object]:
+    return {
+        "address": answer.address,
+        "answered": answer.fields is not None,
+        "problem": answer.problem,
+        "status": answer.fields,
+    }
+
+
+def _seconds(count: float) -> str | None:
+    """A duration for people, its two largest units; None for none."""
+    if not count:
+        return None
+    minutes, seconds = divmod(round(count), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    units = [(days, "d"), (hours, "h"), (minutes, "m"), (seconds, "s")]
+    first = next((place for place, (amount, _) in enumerate(units) if amount), 3)
+    return " ".join(f"{amount}{unit}" for amount, unit in units[first : first + 2] if amount) or "0s"
+
+
+def _share(ratio: float | None) -> str | None:
+    return None if ratio is None else f"{ratio:.0%}"

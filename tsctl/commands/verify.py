@@ -1,0 +1,161 @@
+"""`tsctl verify`: is everything there?"""
+
+from typing import Annotated, Final
+
+import typer
+
+from ts_common.log_format.limits import MAX_BATCH_BYTES
+from ts_common.wording import counted
+from tsctl.archive import (
+    ClusterOption,
+    ConfigOption,
+    EntropyOption,
+    JsonOption,
+    PartitionsOption,
+    TopicsArgument,
+    UrlOption,
+    name_archive,
+    parse_partitions,
+)
+from tsctl.exit_codes import ExitCode
+from tsctl.limits import MaxBatchBytesOption
+from tsctl.output import Output, size
+from tsctl.verify.audit import Side
+from tsctl.verify.findings import Finding, Severity
+from tsctl.verify.run import (
+    BootstrapOption,
+    CommandConfigOption,
+    DepthOption,
+    InFlightOption,
+    RequestsOption,
+    Survey,
+    Wanted,
+    parse_severity,
+    survey,
+)
+from tsctl.verify.segment_check import Depth
+
+_COLUMNS: Final = ("SEVERITY", "CODE", "WHERE", "FROM", "TO", "FOUND", "KEY")
+_SIDES: Final = ("PARTITION", "CLUSTER FROM", "CLUSTER TO", "STORE FROM", "STORE TO", "BEHIND")
+
+
+def verify(
+    topics: TopicsArgument = None,
+    depth: DepthOption = Depth.HEADERS,
+    partition: PartitionsOption = None,
+    fail_on: Annotated[
+        str,
+        typer.Option(
+            "--fail-on", help="Least severity that ends with code 1: data-loss, damaged, suspicious, information."
+        ),
+    ] = Severity.SUSPICIOUS.label,
+    in_flight_hours: InFlightOption = 24.0,
+    requests: RequestsOption = 16,
+    bootstrap_server: BootstrapOption = None,
+    command_config: CommandConfigOption = None,
+    max_batch_bytes: MaxBatchBytesOption = MAX_BATCH_BYTES,  # noqa: ARG001  (its callback keeps it)
+    config: ConfigOption = None,
+    url: UrlOption = None,
+    cluster: ClusterOption = None,
+    entropy_bits: EntropyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Is everything there? Names holes, damage, orphans, and what the cluster holds that the store does not."""
+    output = Output(as_json)
+    least = parse_severity(fail_on)
+    name, numbers = name_archive(config, url, cluster, entropy_bits), parse_partitions(partition)
+    wanted = Wanted(topics or (), numbers, depth, in_flight_hours, requests, bootstrap_server, command_config)
+    found = survey(name, wanted, output)
+    if as_json:
+        output.document({"cluster": name.keys.cluster, "depth": depth.value, **as_fields(found)})
+    else:
+        _say(output, found)
+    if any(finding.severity >= least for finding in found.findings):
+        raise typer.Exit(ExitCode.FOUND)
+
+
+def _say(output: Output, found: Survey) -> None:
+    if found.sides is not None:
+        output.table(_SIDES, [_side_row(side) for side in found.sides])
+        output.text("")
+    if found.findings:
+        output.table(_COLUMNS, [_row(finding) for finding in found.findings])
+        output.text("")
+        for kind in dict.fromkeys(finding.kind for finding in found.findings):
+            output.text(f"{kind.code}: {kind.meaning} {kind.advice}")
+        output.text("")
+    output.text(summary(found))
+
+
+def summary(found: Survey) -> str:
+    """One line: how much was looked at, and what came of it."""
+    segments = sum(coverage.segments for coverage in found.coverages)
+    held = size(sum(coverage.bytes for coverage in found.coverages))
+    lost = sum(end - start for coverage in found.coverages for start, end in coverage.holes)
+    gaps = sum(end - start for coverage in found.coverages for start, end in coverage.gaps)
+    counts = [
+        f"{count} {severity.label}"
+        for severity in reversed(Severity)
+        if (count := sum(finding.severity is severity for finding in found.findings))
+    ]
+    said = (
+        f"{counted(len(found.coverages), 'partition')}, {counted(segments, 'segment')}, {held}: "
+        f"{', '.join(counts) or 'no findings'}"
+    )
+    return said + (f"; {counted(lost, 'offset')} in holes, {gaps:,} in recorded gaps" if lost or gaps else "")
+
+
+def as_fields(found: Survey) -> dict[str, object]:
+    """What was found, for JSON."""
+    fields: dict[str, object] = {
+        "findings": [finding.as_json() for finding in found.findings],
+        "partitions": [
+            {
+                "partition": coverage.where,
+                "start": coverage.start,
+                "end": coverage.end,
+                "segments": coverage.segments,
+                "bytes": coverage.bytes,
+                "holes": [{"from": start, "to": end} for start, end in coverage.holes],
+                "gaps": [{"from": start, "to": end} for start, end in coverage.gaps],
+            }
+            for coverage in found.coverages
+        ],
+    }
+    if found.sides is not None:
+        fields["cluster_sides"] = [
+            {
+                "partition": str(side.partition),
+                "cluster_start": side.kafka_start,
+                "cluster_end": side.kafka_end,
+                "store_start": side.coverage.start if side.coverage else None,
+                "store_end": side.coverage.end if side.coverage else None,
+                "behind": side.behind,
+            }
+            for side in found.sides
+        ]
+    return fields
+
+
+def _row(finding: Finding) -> tuple[str | int | None, ...]:
+    return (
+        finding.severity.label,
+        finding.kind.code,
+        finding.where,
+        finding.start,
+        finding.end,
+        finding.detail,
+        finding.key,
+    )
+
+
+def _side_row(side: Side) -> tuple[str | int | None, ...]:
+    held = side.coverage
+    return (
+        str(side.partition),
+        side.kafka_start,
+        side.kafka_end,
+        held.start if held else None,
+        held.end if held else None,
+        side.behind,
+    )

@@ -1,0 +1,1 @@
+"""Is everything there? The checks of `tsctl verify`, and what they find."""

@@ -1,0 +1,206 @@
+"""What lies in a cluster's directories of the store, and what of it belongs there.
+
+`find_partitions` walks the directories by their names; `list_partition` takes the snapshot that readers take
+(`ts_common.archive.catalog`) and notes, from the same listing, what a reader passes over: objects that are none of
+ours, indexes without a `.log`, and how old things are.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ts_common.archive.catalog import PartitionCatalog, read_snapshot
+from ts_common.archive.gap_records import parse_gap_name
+from ts_common.archive.metadata_cache import parse_chapter_name
+from ts_common.archive.object_keys import (
+    CHAPTERS_DIRECTORY,
+    COMMIT_NAME,
+    FORMER_CHAPTERS_DIRECTORY,
+    GAPS_DIRECTORY,
+    INCARNATIONS_NAME,
+    LOG_START_NAME,
+    LOG_SUFFIX,
+    ClusterKeys,
+    PartitionKeys,
+    SegmentName,
+)
+from ts_common.model import TopicPartition, is_topic_name
+from ts_common.store.contract import ObjectInfo, ObjectStore
+from ts_common.store.wrappers.wrapped import WrappedStore
+from tsctl.verify.findings import FOREIGN_OBJECT, WRONG_ENTROPY, Finding
+
+_ENTROPY = re.compile(r"[01]+")
+STRANGERS_NAMED = 20  # of one directory; a bucket that somebody else uses too may hold millions
+
+
+@dataclass(slots=True)
+class Directories:
+    """What the names of a cluster's directories say.
+
+    Attributes:
+        partitions: of each topic, every directory of a partition in every incarnation.
+        topics: that have a directory of their own, where their list of incarnations lies.
+        findings: what is in the wrong place, or none of ours.
+    """
+
+    partitions: dict[str, list[PartitionKeys]] = field(default_factory=dict)
+    topics: set[str] = field(default_factory=set)
+    findings: list[Finding] = field(default_factory=list)
+
+
+def find_partitions(store: ObjectStore, keys: ClusterKeys) -> Directories:
+    """Every directory of a cluster, under any entropy width.
+
+    Without entropy bits `t-1` may be partition 1 of `t` or the topic `t-1` with nothing but its list of incarnations:
+    it then counts as both.
+
+    Raises:
+        StoreUnavailable, AccessDenied, BucketMissing: the store's.
+    """
+    found = Directories()
+    for bits in _first_parts(store, keys):
+        prefix = f"{bits}/{keys.cluster}/" if bits else f"{keys.cluster}/"
+        for directory in store.list_directories(prefix):
+            _place(found, keys, prefix, directory.rstrip("/"))
+    return found
+
+
+def _first_parts(store: ObjectStore, keys: ClusterKeys) -> Iterator[str]:
+    """What stands before the cluster in keys, "" for nothing: of the width that is right, and of every other."""
+    for directory in store.list_directories(""):
+        name = directory.rstrip("/")
+        if name == keys.cluster:
+            yield ""
+        elif _ENTROPY.fullmatch(name) and f"{keys.cluster}/" in store.list_directories(f"{name}/"):
+            yield name
+
+
+def _place(found: Directories, keys: ClusterKeys, prefix: str, name: str) -> None:
+    """Say what one directory is: a partition's, a topic's, a stranger's, or in the wrong place."""
+    topic, tilde, later = name.partition("~")
+    partition = TopicPartition.parse(f"{topic}-{later.rpartition('-')[2]}" if tilde else name)
+    directory = name.rpartition("-")[0] if tilde else None
+    here = None if partition is None else keys.partition(partition, directory)
+    is_topic = not tilde and is_topic_name(name)
+    if here is not None and here.prefix == f"{prefix}{name}/":
+        found.partitions.setdefault(here.partition.topic, []).append(here)
+    if is_topic and keys.incarnations(name) == f"{prefix}{name}/{INCARNATIONS_NAME}":
+        found.topics.add(name)
+    elif here is not None and here.prefix == f"{prefix}{name}/":
+        pass
+    elif here is not None:
+        detail = f"{keys.entropy_bits} entropy bits put this directory at {here.prefix}"
+        found.findings.append(Finding(WRONG_ENTROPY, name, detail, f"{prefix}{name}/"))
+    elif is_topic:
+        detail = f"{keys.entropy_bits} entropy bits put this topic's list at {keys.incarnations(name)}"
+        found.findings.append(Finding(WRONG_ENTROPY, name, detail, f"{prefix}{name}/"))
+    else:
+        detail = "the directory is named after no topic and no partition"
+        found.findings.append(Finding(FOREIGN_OBJECT, name, detail, f"{prefix}{name}/"))
+
+
+@dataclass(slots=True)
+class PartitionListing:
+    """One partition's directory.
+
+    Attributes:
+        catalog: as readers see it.
+        modified: of each segment by its stem, when the newest of its objects was written, seconds since the epoch.
+        lonely: keys of indexes that have no `.log`.
+        gap_records: (from, to, when written) of each.
+        strangers: keys of what is none of ours, the first ones.
+        stranger_count: how many there are.
+        has_incarnations: whether the topic of this directory's name has its list of incarnations here.
+        has_others: whether anything but such a list, strangers and `log.start` lies here.
+        log_start_written: when `log.start` was written, seconds since the epoch; None where there is none.
+        committed_at: when `offset.wm` was written, seconds since the epoch; None where there is none.
+    """
+
+    catalog: PartitionCatalog
+    modified: dict[str, float]
+    lonely: tuple[str, ...]
+    gap_records: tuple[tuple[int, int, float], ...]
+    strangers: tuple[str, ...]
+    stranger_count: int
+    has_incarnations: bool
+    has_others: bool
+    log_start_written: float | None = None
+    committed_at: float | None = None
+
+
+def list_partition(store: ObjectStore, keys: PartitionKeys) -> PartitionListing:
+    """The snapshot of one partition, with what a reader passes over.
+
+    Raises:
+        CorruptData, NewerFormat: a commit or `log.start` that is none.
+        StoreUnavailable, AccessDenied, BucketMissing: the store's.
+    """
+    notes = _Notes(store, keys)
+    catalog = read_snapshot(notes, keys)
+    return PartitionListing(
+        catalog=catalog,
+        modified=notes.modified,
+        lonely=tuple(notes.indexes.values()),
+        gap_records=tuple(notes.gap_records),
+        strangers=tuple(notes.strangers),
+        stranger_count=notes.kinds["stranger"],
+        has_incarnations=bool(notes.kinds["incarnations"]),
+        has_others=any(notes.kinds[kind] for kind in ("segment", "commit", "gap", "chapter")),
+        log_start_written=notes.log_start_written,
+        committed_at=notes.committed_at,
+    )
+
+
+class _Notes(WrappedStore):
+    """A store that notes what passes by in a listing of a partition's directory."""
+
+    def __init__(self, inner: ObjectStore, keys: PartitionKeys) -> None:
+        super().__init__(inner, threads=1)
+        self._prefix = keys.prefix
+        self.modified: dict[str, float] = {}
+        self.indexes: dict[str, str] = {}  # of stems without a `.log`
+        self.gap_records: list[tuple[int, int, float]] = []
+        self.strangers: list[str] = []
+        self.log_start_written: float | None = None
+        self.committed_at: float | None = None
+        self.kinds: Counter[str] = Counter()
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """As the inner store."""
+        last = ""  # whose `.log` was the latest to pass by: the four objects of a stem stand together
+        for info in self._inner.list(prefix, start_after=start_after):
+            name = info.key.removeprefix(self._prefix)
+            kind = self._kind(name, info)
+            self.kinds[kind] += 1
+            if kind == "segment":
+                stem, _, suffix = name.rpartition(".")
+                self.modified[stem] = max(info.modified, self.modified.get(stem, 0.0))
+                if f".{suffix}" == LOG_SUFFIX:
+                    self.indexes.pop(stem, None)
+                    last = stem
+                elif stem != last:
+                    self.indexes.setdefault(stem, info.key)
+            elif kind == "stranger" and len(self.strangers) < STRANGERS_NAMED:
+                self.strangers.append(info.key)
+            yield info
+
+    def _kind(self, name: str, info: ObjectInfo) -> str:
+        if SegmentName.parse(name) is not None:
+            return "segment"
+        if name == LOG_START_NAME:
+            self.log_start_written = info.modified
+            return "start"
+        if name == COMMIT_NAME:
+            self.committed_at = info.modified
+            return "commit"
+        if name == INCARNATIONS_NAME:
+            return "incarnations"
+        if name.startswith(GAPS_DIRECTORY) and (gap := parse_gap_name(name.removeprefix(GAPS_DIRECTORY))):
+            self.gap_records.append((*gap, info.modified))
+            return "gap"
+        if name.startswith(FORMER_CHAPTERS_DIRECTORY):
+            return "chapter"
+        if name.startswith(CHAPTERS_DIRECTORY):
+            return "stranger" if parse_chapter_name(name.removeprefix(CHAPTERS_DIRECTORY)) is None else "chapter"
+        return "stranger"

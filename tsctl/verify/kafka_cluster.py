@@ -1,0 +1,298 @@
+"""What a running Kafka cluster says when it is asked; in `tsctl`, the only place that knows confluent-kafka.
+
+Settings of the client are librdkafka's, from a properties file. Nothing is written to the cluster: no group joins, no
+offset is committed, no topic comes into being by being asked for.
+"""
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import javaproperties
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import TopicPartition as TheirPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public names, imported without `as`
+    AdminClient,
+    ConfigResource,
+    OffsetSpec,
+    ResourceType,
+)
+
+from ts_common.errors import AccessDenied, ConfigurationError, RetryError
+from ts_common.model import TopicPartition
+from tsctl.verify.copies import record_digest
+
+REQUEST_SECONDS: Final = 30.0
+_AS_RETENTION: Final = "-2"  # of local.retention.ms: the same as retention.ms
+_AT_ONCE: Final = 500  # partitions asked about in one call, topics likewise
+_SILENT_SECONDS: Final = 60.0  # without a record before the cluster counts as away
+_TO_KAFKAS = str.maketrans("+/", "-_", "=")  # librdkafka writes ids as plain base64, Kafka as that for URLs
+_TIMESTAMP_TYPES: Final = {0: -1, 1: 0, 2: 1}  # librdkafka's: none, CreateTime, LogAppendTime; ours are Kafka's
+_OURS: Final[Mapping[str, Any]] = {"client.id": "tsctl", "allow.auto.create.topics": False, "log_level": 0}
+_JAVA_ONLY: Final = {
+    "sasl.jaas.config": "sasl.username and sasl.password",
+    "ssl.truststore.location": "ssl.ca.location, a PEM file",
+    "ssl.truststore.password": "ssl.ca.location, a PEM file",
+    "ssl.truststore.type": "ssl.ca.location, a PEM file",
+    "ssl.keystore.type": "ssl.keystore.location, a PKCS#12 file",
+}
+_DENIED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
+# No question is ever answered with these: librdkafka tells of them beside it, and goes on trying.
+_NOT_LET_IN = {KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION, KafkaError._SSL}
+
+_T = TypeVar("_T")
+
+
+class ClusterAway(RetryError):
+    """The cluster gave no answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaTopic:
+    """One topic as the cluster knows it.
+
+    Attributes:
+        topic_id: 22 characters of base64; None where the cluster has none.
+        partitions: their numbers.
+    """
+
+    topic_id: str | None
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """How long the cluster keeps a topic.
+
+    Attributes:
+        retention_ms: None: for ever, by time.
+        compacts: whether the cleaner may take records out of its middle.
+    """
+
+    retention_ms: int | None
+    compacts: bool
+
+
+def read_client_properties(path: Path) -> dict[str, str]:
+    """Settings of librdkafka from a properties file.
+
+    Raises:
+        ConfigurationError: it cannot be read, or has settings that only Java clients know.
+    """
+    try:
+        found = javaproperties.loads(path.read_text(encoding="iso-8859-1"))
+    except (OSError, javaproperties.InvalidUEscapeError) as error:
+        raise ConfigurationError(str(path), [f"it cannot be read: {error}"]) from error
+    problems = [f"{key} is for Java clients; librdkafka takes {_JAVA_ONLY[key]}" for key in found if key in _JAVA_ONLY]
+    if problems:
+        raise ConfigurationError(str(path), problems)
+    return dict(found)
+
+
+class KafkaCluster:
+    """Asks a cluster; a context manager.
+
+    Args:
+        bootstrap: `host:port`, with commas.
+        properties: further settings of librdkafka.
+
+    Raises:
+        ConfigurationError: a setting that librdkafka does not know.
+    """
+
+    def __init__(self, bootstrap: str, properties: Mapping[str, str]) -> None:
+        self._settings = {**_OURS, **properties, "bootstrap.servers": bootstrap, "error_cb": self._note}
+        self._bootstrap = bootstrap
+        self._not_let_in: str | None = None
+        try:
+            self._admin = AdminClient(self._settings)
+        except KafkaException as error:
+            raise ConfigurationError("settings of the Kafka client", [error.args[0].str()]) from error
+
+    def topics(self) -> dict[str, KafkaTopic]:
+        """Every topic that this identity may see.
+
+        Raises:
+            ClusterAway, AccessDenied: the cluster's.
+        """
+        metadata = self._ask(lambda: self._admin.list_topics(timeout=REQUEST_SECONDS))
+        names = sorted(name for name, topic in metadata.topics.items() if topic.error is None)
+        ids: dict[str, str | None] = {}
+        for some in _pieces(names):
+            asked = self._admin.describe_topics(TopicCollection(some), request_timeout=REQUEST_SECONDS)
+            for name, future in asked.items():
+                ids[name] = _topic_id(self._result(future).topic_id)
+        return {name: KafkaTopic(ids[name], tuple(sorted(metadata.topics[name].partitions))) for name in names}
+
+    def check_unknown(self, topics: Iterable[str]) -> None:
+        """Make sure that topics which `topics` does not name are none of the cluster's, rather than hidden.
+
+        Raises:
+            AccessDenied: this identity may not see one of them.
+            ClusterAway: no answer.
+        """
+        for some in _pieces(sorted(topics)):
+            asked = self._admin.describe_topics(TopicCollection(some), request_timeout=REQUEST_SECONDS)
+            for name, future in asked.items():
+                try:
+                    future.result(REQUEST_SECONDS)
+                except KafkaException as error:
+                    if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                        raise self._translated(error.args[0], f"topic {name}: ") from error
+                except TimeoutError as error:
+                    raise self._silent() from error
+
+    def keeping(self, topics: Iterable[str]) -> dict[str, Keeping]:
+        """How long each topic is kept.
+
+        Raises:
+            ClusterAway, AccessDenied: the cluster's.
+        """
+        kept: dict[str, Keeping] = {}
+        for some in _pieces(sorted(topics)):
+            asked = self._admin.describe_configs(
+                [ConfigResource(ResourceType.TOPIC, name) for name in some], request_timeout=REQUEST_SECONDS
+            )
+            for resource, future in asked.items():
+                entries = self._result(future)
+                kept[resource.name] = keeping_of({name: entry.value for name, entry in entries.items()})
+        return kept
+
+    def bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+        """(log start offset, high watermark) of each; one without a leader is left out.
+
+        Raises:
+            ClusterAway, AccessDenied: the cluster's.
+        """
+        asked = list(partitions)
+        first = self._offsets(asked, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        last = self._offsets(asked, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        return {
+            partition: (first[partition], last[partition])
+            for partition in asked
+            if {partition} <= first.keys() & last.keys()
+        }
+
+    def first_since(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The first offset whose record is not older than a time in ms; None where all are.
+
+        Raises:
+            ClusterAway, AccessDenied: the cluster's.
+        """
+        found = self._offsets(times, {partition: OffsetSpec.for_timestamp(time) for partition, time in times.items()})
+        return {partition: offset if offset >= 0 else None for partition, offset in found.items()}
+
+    def digests(self, partition: TopicPartition, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """(offset, digest) of each record in `[start, end)`, aborted ones too, as `tsctl.verify.copies.digests`.
+
+        Raises:
+            ClusterAway, AccessDenied: the cluster's.
+        """
+        settings = {
+            **self._settings,
+            "group.id": f"tsctl-{uuid.uuid4()}",  # librdkafka wants one; nothing joins it
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "isolation.level": "read_uncommitted",
+        }
+        consumer = Consumer(settings)
+        try:
+            consumer.assign([TheirPartition(partition.topic, partition.partition, start)])
+            while True:
+                message = consumer.poll(_SILENT_SECONDS)
+                if message is None:
+                    raise ClusterAway(f"{self._bootstrap}: no record of {partition} for {_SILENT_SECONDS:.0f} s")
+                error, offset = message.error(), message.offset()
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    raise self._translated(error)
+                if error is not None or offset is None or offset >= end:
+                    return
+                kind, timestamp = message.timestamp()
+                headers: Any = message.headers() or []
+                key: Any = message.key()
+                value: Any = message.value()
+                yield offset, record_digest(timestamp if kind else -1, _TIMESTAMP_TYPES[kind], key, value, headers)
+        finally:
+            consumer.close()
+
+    def _offsets(self, partitions: Iterable[TopicPartition], spec: Any) -> dict[TopicPartition, int]:
+        found: dict[TopicPartition, int] = {}
+        for some in _pieces(list(partitions)):
+            asked = {
+                TheirPartition(one.topic, one.partition): spec[one] if isinstance(spec, dict) else spec for one in some
+            }
+            for theirs, future in self._admin.list_offsets(asked, request_timeout=REQUEST_SECONDS).items():
+                try:
+                    offset = future.result(REQUEST_SECONDS).offset
+                except KafkaException as error:
+                    if error.args[0].code() in {KafkaError._NOENT, KafkaError.LEADER_NOT_AVAILABLE}:
+                        continue
+                    raise self._translated(error.args[0]) from error
+                except TimeoutError as error:
+                    raise self._silent() from error
+                found[TopicPartition(theirs.topic, theirs.partition)] = offset
+        return found
+
+    def _ask(self, question: Callable[[], _T]) -> _T:
+        try:
+            return question()
+        except KafkaException as error:
+            raise self._translated(error.args[0]) from error
+        except TimeoutError as error:
+            raise self._silent() from error
+
+    def _result(self, future: "Future[Any]") -> Any:
+        return self._ask(lambda: future.result(REQUEST_SECONDS))
+
+    def _note(self, error: KafkaError) -> None:
+        if error.code() in _NOT_LET_IN:
+            self._not_let_in = error.str()
+
+    def _silent(self) -> Exception:
+        return self._refused() or ClusterAway(f"{self._bootstrap}: no answer in {REQUEST_SECONDS:.0f} s")
+
+    def _refused(self) -> Exception | None:
+        self._admin.poll(0)  # serves the callback for errors
+        if self._not_let_in is None:
+            return None
+        return AccessDenied(
+            f"{self._bootstrap} does not let this client in: {self._not_let_in}; see --command-config, "
+            "and that the address is that of a listener for these settings"
+        )
+
+    def _translated(self, error: KafkaError, about: str = "") -> Exception:
+        if error.code() in _DENIED:
+            return AccessDenied(
+                f"{self._bootstrap} refuses this identity: {about}{error.str()}; it needs Describe and DescribeConfigs "
+                "on the topics, and Read where records are compared"
+            )
+        return self._refused() or ClusterAway(f"{self._bootstrap}: {about}{error.str()}")
+
+
+def keeping_of(settings: Mapping[str, str]) -> Keeping:
+    """How long a cluster keeps a topic on its brokers' own disks, from which alone an agent ships.
+
+    Args:
+        settings: of the topic, those of the broker and defaults included.
+    """
+    retention = settings["retention.ms"]
+    # Kafka's tiered storage (KIP-405, KIP-950): what is older lies in the remote tier only.
+    if settings.get("remote.storage.enable") == "true" and settings.get("remote.log.copy.disable") != "true":
+        local = settings.get("local.retention.ms", _AS_RETENTION)
+        retention = retention if local == _AS_RETENTION else local
+    policy, limit = settings["cleanup.policy"], int(retention)
+    return Keeping(limit if limit >= 0 and "delete" in policy else None, "compact" in policy)
+
+
+def _topic_id(theirs: Any) -> str | None:
+    text = str(theirs).translate(_TO_KAFKAS) if theirs is not None else ""
+    return text if text.strip("A") else None  # all zero bits: the cluster knows no ids
+
+
+def _pieces(items: list[_T]) -> Iterator[list[_T]]:
+    for start in range(0, len(items), _AT_ONCE):
+        yield items[start : start + _AT_ONCE]
