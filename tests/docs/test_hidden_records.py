@@ -10,7 +10,7 @@ import pytest
 
 from tests.docs.commands import CHECKOUT, Shell, blocks, commands
 from tests.spark.archives import Archive, batches
-from tests.tsctl.verify.test_verify import codes, verify
+from tests.tsctl.verify.verified import codes, verify
 from ts_common.archive.commit import Commit, LogStart, decode_commit, decode_log_start
 from ts_common.archive.epoch_history import EpochLine
 from ts_common.archive.lineage import Lineage

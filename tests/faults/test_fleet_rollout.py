@@ -9,8 +9,8 @@ import pytest
 from tests.deploy.fleet import ROLLOUT, script
 from tests.docs.commands import CHECKOUT
 from tests.faults.conftest import ArchiveOf
+from tests.faults.hosts import host_beside, wait_release
 from tests.faults.leaders import PATIENCE, Load, assert_shown
-from tests.faults.test_upgrade_page import host_beside, wait_release
 from ts_local.agent import write_config
 from ts_local.cluster import LocalCluster
 

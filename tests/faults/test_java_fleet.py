@@ -7,6 +7,7 @@ import pytest
 
 from tests.faults.conftest import ArchiveOf
 from tests.faults.java_uploader import JavaUploader, wait_taken_over
+from tests.faults.java_uploaders import wait_java_shipped
 from tests.faults.leaders import (
     PATIENCE,
     Load,
@@ -30,16 +31,6 @@ from ts_local.cluster import LocalCluster, wait_for
 pytestmark = pytest.mark.usefixtures("mended")
 
 PARTITIONS = 2
-
-
-def wait_java_shipped(archive: Archive, above: int, partition: int = 0) -> int:
-    """Until a Java uploader's commit names a segment above an offset; that name."""
-
-    def named() -> int | None:
-        found, _ = read_commit(archive.store, archive.partition_keys(partition))
-        return found.highest_base if isinstance(found, ForeignCommit) and found.highest_base > above else None
-
-    return wait_for(named, f"a Java uploader's commit above {above}", PATIENCE) or 0
 
 
 @pytest.mark.full

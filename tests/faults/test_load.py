@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.faults.conftest import ArchiveOf
+from tests.faults.ends import exit_status
 from tests.faults.files import SECONDS, wait_until_said
 from tests.faults.store_faults import (
     ANY_TIMES,
@@ -60,13 +61,6 @@ class Gauges:
         """Now."""
         process = psutil.Process(agent.pid)
         return cls(process.memory_info().rss, process.num_fds(), process.num_threads())
-
-
-def exit_status(agent: AgentProcess, seconds: float) -> int:
-    """How an agent ended, once it has."""
-    process = agent._process
-    assert process is not None
-    return int(process.wait(seconds))
 
 
 # --- U15 ---------------------------------------------------------------------------------------------------------

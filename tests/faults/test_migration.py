@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from confluent_kafka import KafkaError, Message
 
-from tests.faults.test_load import exit_status
+from tests.faults.ends import exit_status
 from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES, Archive, archives
 from ts_common.archive.catalog import read_incarnations
 from ts_local.agent import AgentProcess

@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.faults.conftest import ArchiveOf
+from tests.faults.later import LATER, is_later
 from tests.faults.leaders import PATIENCE, Load, assert_shown, wait_in_sync, wait_reign_shipped
 from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES, Archive, archives
-from tests.uploader.later_release import MARK
 from ts_local.agent import AgentProcess
 from ts_local.cluster import LocalCluster, wait_for
 
 CHECKOUT = Path(__file__).parents[2]
-LATER = ("--environment-provider", "tests.uploader.later_release:Later")
 
 
 @pytest.fixture
@@ -44,11 +43,6 @@ def upgraded(archive: Archive, broker: int, old: AgentProcess, *, later: bool) -
     old.stop()
     environment = {**archive.s3.environment(), "PYTHONPATH": str(CHECKOUT)}
     return archive.agent(broker, environment=environment, arguments=LATER if later else ())
-
-
-def is_later(archive: Archive, partition: int) -> bool:
-    """Whether the later release wrote a partition's commit."""
-    return MARK in archive.store.get(archive.partition_keys(partition).commit)[0].decode()
 
 
 def wait_all_ship(archive: Archive, partitions: int) -> None:

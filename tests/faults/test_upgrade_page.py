@@ -10,12 +10,11 @@ import pytest
 
 from tests.docs.commands import CHECKOUT, CommandFailedError, blocks
 from tests.faults.conftest import ArchiveOf
+from tests.faults.hosts import host_beside, wait_release
 from tests.faults.java_uploader import JavaUploader, wait_taken_over
+from tests.faults.java_uploaders import wait_java_shipped
 from tests.faults.leaders import PATIENCE, Load, assert_shown, bases, logged, wait_in_sync
-from tests.faults.test_java_fleet import wait_java_shipped
-from tests.faults.test_rolling import LATER, is_later
 from tests.operator.broker_host import Host
-from tests.uploader.beside import Archive
 from ts_local.agent import write_config
 from ts_local.cluster import LocalCluster, wait_for
 
@@ -25,26 +24,6 @@ PAGE = CHECKOUT / "docs" / "upgrade.md"
 UNIT = CHECKOUT / "deploy" / "ts-uploader.service"
 UNIT_BEFORE = f"# of the release before\n{UNIT.read_text()}"
 (VARIABLES,) = blocks(PAGE, "", language="sh")
-
-
-def host_beside(archive: Archive, directory: Path, **units: object) -> Host:
-    """A host of broker 1 with release 0.1.0 installed, and a later one unpacked."""
-    return Host(
-        directory / "host",
-        archive.cluster.logs,
-        archive.s3.environment(),
-        archive.cluster.brokers[1].server_properties,
-        LATER,
-        units,  # type: ignore[arg-type]
-    )
-
-
-def wait_release(archive: Archive, *, later: bool) -> None:
-    """Until the commit is one of the release, and moved on."""
-    archive.wait_for_offset(archive.next_offset() + 1, seconds=PATIENCE)
-    wait_for(
-        lambda: is_later(archive, 0) == later, f"a commit of the {'later' if later else 'first'} release", PATIENCE
-    )
 
 
 @pytest.mark.full

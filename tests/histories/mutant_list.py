@@ -7,10 +7,10 @@ from typing import Any
 from ts_common.archive.commit import LogStart
 from ts_common.archive.epoch_history import EpochLine
 from ts_uploader.committing import commit_log, divergence, going_back, log_start, next_commit
-from ts_uploader.log_dirs import hanging, leader_epoch, local_log
-from ts_uploader.shipping import coverage, uploader
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.log_dirs import directory_scan as scan
+from ts_uploader.log_dirs import hanging, leader_epoch, local_log
+from ts_uploader.shipping import coverage, uploader
 from ts_uploader.shipping.uploader import Uploader
 from ts_uploader.tracking.high_watermarks import Counting
 from ts_uploader.tracking.partition_state import PartitionState

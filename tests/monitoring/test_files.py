@@ -7,15 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.monitoring.files import ALERTS, CHECKOUT, DASHBOARD, PROMETHEUS, alert_names
 from ts_local.prometheus import program
 from ts_uploader.metrics.metrics_page import families
 from ts_uploader.tracking.blocked import WaitReason
 
-CHECKOUT = Path(__file__).resolve().parents[2]
-PROMETHEUS = CHECKOUT / "deploy" / "prometheus"
-ALERTS = PROMETHEUS / "alerts.yml"
 RUNBOOK = CHECKOUT / "docs" / "runbook.md"
-DASHBOARD = CHECKOUT / "deploy" / "grafana" / "dashboard.json"
 SAMPLES = {
     "counter": ("_total",),
     "gauge": ("",),
@@ -31,10 +28,6 @@ def promtool(*arguments: str) -> str:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
-
-
-def alert_names() -> list[str]:
-    return re.findall(r"^ +- alert: (\w+)$", ALERTS.read_text(), re.MULTILINE)
 
 
 def sample_names() -> set[str]:

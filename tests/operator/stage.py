@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.docs.commands import CHECKOUT, Block, blocks
 from tests.operator.broker_host import Host
 from tests.uploader.beside import BUCKET, Archive, archives
-from tests.uploader.shipping.test_shipping import records
+from tests.uploader.produced import records
 from ts_local.agent import AgentProcess
 from ts_local.cluster import LocalCluster
 from ts_local.prometheus import PrometheusServer

@@ -21,7 +21,7 @@ from kazoo.client import KazooClient
 from tests.browser import look, open_page, without_scripts
 from tests.docs.commands import CHECKOUT, Shell, blocks, commands
 from tests.faults.leaders import bases, die, move_leader, produce, wait_in_sync, wait_led, wait_reign_shipped
-from tests.tsctl.report.test_report import bars, part_of
+from tests.tsctl.report.pages import bars, part_of
 from tests.tsctl.running import Ended, Run, runner
 from tests.uploader.beside import BUCKET, PREFIX, SMALL_FETCHES, Archive, archives
 from ts_common.archive.catalog import StoredSegment, read_catalog

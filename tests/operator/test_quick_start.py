@@ -14,12 +14,12 @@ import pytest
 
 from tests.docs.commands import CHECKOUT, Shell, commands
 from tests.faults.store_faults import ANY_TIMES
+from tests.monitoring.files import DASHBOARD, alert_names
 from tests.monitoring.receivers import graphite
-from tests.monitoring.test_files import DASHBOARD, alert_names
 from tests.operator.stage import DEPLOY, PAGE, SCRAPED, TOPIC, Stage, host_of, section, stage_of
 from tests.tsctl.running import Run, runner
 from tests.uploader.beside import archives
-from tests.uploader.shipping.test_shipping import records
+from tests.uploader.produced import records
 from ts_local.agent import AgentProcess
 from ts_local.cluster import wait_for
 from ts_local.ports import free_port

@@ -8,7 +8,7 @@ import pytest
 
 from tests.common.log_format.build import TRANSACTIONAL, batch, marker, record
 from tests.spark.archives import Archive, batches
-from tests.spark.test_chapters import Counting, write_all
+from tests.spark.metadata_caches import Counting, write_all
 from ts_common.archive.catalog import read_catalog
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.view import open_view

@@ -2,9 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from dataclasses import replace
-from hashlib import md5
 from pathlib import Path
 
 import pytest
@@ -13,42 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.spark.archives import Archive, batches
+from tests.spark.metadata_caches import Counting, write_all
 from ts_common.archive.metadata_cache import CHAPTER_BYTES, CHAPTER_SEGMENTS
 from ts_common.archive.object_keys import SegmentName
-from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectStream
-from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_spark.options.parse import parse_options
 from ts_spark.planning.plan_query import plan_query
 from ts_uploader.shipping.metadata_cache_writer import write_chapter
 
 SEGMENTS = 12
-
-
-class Counting(WrappedStore):
-    """Notes what is asked for; its ETags are the MD5 of an object, as those of S3."""
-
-    def __init__(self, inner: ObjectStore) -> None:
-        super().__init__(inner, threads=1)
-        self.heads: list[str] = []
-        self.gets: list[str] = []
-
-    def head(self, key: str) -> ObjectInfo:
-        """Noted."""
-        self.heads.append(key)
-        return super().head(key)
-
-    def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
-        """Noted."""
-        self.gets.append(key)
-        return super().open(key, byte_range)
-
-    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """With the ETags of small objects, which nobody asked for."""
-        for info in super().list(prefix, start_after=start_after):
-            if info.key.endswith("/log.start"):
-                yield replace(info, etag=f'"{md5(self._inner.get(info.key)[0]).hexdigest()}"')
-            else:
-                yield info
 
 
 def filled(archive: Archive, segments: int = SEGMENTS) -> Archive:
@@ -57,12 +26,6 @@ def filled(archive: Archive, segments: int = SEGMENTS) -> Archive:
         archive.put_segment("t", number * 10, batches((number * 10, number * 10 + 10)))
     archive.commit("t", segments * 10, highest_base=segments * 10 - 10)
     return archive
-
-
-def write_all(archive: Archive, next_offset: int) -> None:
-    """As many chapters as it takes."""
-    while write_chapter(archive.store, archive.partition("t"), next_offset)[1]:
-        pass
 
 
 def asked(archive: Archive, **options: str) -> Counting:

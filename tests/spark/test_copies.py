@@ -1,6 +1,5 @@
 """Segments that overlap, disagree, are damaged, or lead astray: each offset once, in order, and nothing dead."""
 
-import struct
 import threading
 
 import cramjam
@@ -8,6 +7,7 @@ import pytest
 
 from tests.common.log_format.build import batch, message, record
 from tests.spark.archives import Archive, batches, steps
+from tests.spark.made_segments import from_offset, index
 from ts_common.archive.catalog import SegmentCopy, StoredSegment
 from ts_common.archive.commit import Commit, encode_log_start
 from ts_common.archive.epoch_history import EpochLine
@@ -19,18 +19,6 @@ from ts_common.decode.columns import Projection
 from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.reading.segment_reader import SegmentReader
 from ts_spark.executor.process_cache import read_split
-
-
-def index(*entries: tuple[int, int]) -> bytes:
-    return b"".join(struct.pack(">ii", *entry) for entry in entries)
-
-
-def from_offset(start: int, end: int = -1) -> dict[str, str]:
-    return {
-        "subscribe": "t",
-        "startingOffsets": f'{{"t":{{"0":{start}}}}}',
-        "endingOffsets": f'{{"t":{{"0":{end}}}}}',
-    }
 
 
 def test_u04_segments_of_two_leaders_with_other_boundaries_read_once(archive: Archive) -> None:

@@ -3,7 +3,7 @@
 import itertools
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -25,33 +25,20 @@ from structlog.testing import capture_logs
 
 from tests.common.log_format.build import batch, record
 from tests.spark.archives import Archive, batches, steps
+from tests.spark.pushed import at, offsets, planned
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.segment_metadata import decode_metadata
 from ts_common.errors import DataLoss
 from ts_common.model import TopicPartition
 from ts_spark.options.filters import EVERYTHING, OPTION, filters_are_handed_over, wanted_by
 from ts_spark.options.schema import full_schema
-from ts_spark.planning.plan_query import QueryPlan
 from ts_spark.source import KafkaSegmentsSource
 
-EPOCH = datetime.fromtimestamp(0, UTC)
 BEYOND = 1 << 63
-
-
-def at(milliseconds: float) -> datetime:
-    return EPOCH + timedelta(microseconds=round(milliseconds * 1000))
-
-
-def planned(archive: Archive, *filters: Filter, **options: str) -> QueryPlan:
-    return archive.plan(*filters, **{"subscribe": "t", **options})
 
 
 def rows(archive: Archive, *filters: Filter, **options: str) -> list[dict[str, Any]]:
     return archive.rows(*filters, **{"subscribe": "t", **options})
-
-
-def offsets(archive: Archive, *filters: Filter, **options: str) -> list[int]:
-    return archive.offsets(*filters, **{"subscribe": "t", **options})
 
 
 @pytest.fixture

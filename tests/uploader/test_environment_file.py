@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.uploader.preflight.test_check import URL, Check
+from tests.uploader.checking import URL, Check
 from ts_local.cluster import LocalCluster
 from ts_uploader.environment_file import parse_environment_file
 from ts_uploader.findings import EXIT_ACT, EXIT_FINE, EXIT_UNANSWERED

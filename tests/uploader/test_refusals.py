@@ -1,68 +1,18 @@
 """What the agent refuses at its start: one clear message that names the thing, a non-zero exit, nothing written."""
 
-import os
-import subprocess
-import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.uploader.beside import BUCKET
-from ts_common.archive.object_keys import PROBE_NAME
-from ts_local.agent import write_config
+from tests.uploader.commands import Command
 from ts_local.cluster import LocalCluster
-from ts_uploader.cli import EXIT_BROKEN, EXIT_REFUSED, EXIT_TRY_AGAIN
+from ts_uploader.cli import EXIT_BROKEN, EXIT_TRY_AGAIN
 
 URL = "storage.service.endpoint.url"
 BITS = "ts.segment.uploader.s3.prefix.entropy.bits"
 CLIENT = "ts.segment.uploader.kafka.client."
 LEADERSHIP = "ts.segment.uploader.leadership.watcher.class"
-CHECKOUT = Path(__file__).parents[2]
-
-
-class Command:
-    """`ts-uploader run`, once to its end."""
-
-    def __init__(self, cluster: LocalCluster, directory: Path) -> None:
-        assert cluster.s3 is not None
-        self.cluster = cluster
-        self.s3 = cluster.s3
-        self.config = directory / "conf"
-        self.config.mkdir()
-        self.location = f"s3://{BUCKET}/{directory.name}"
-
-    def run(
-        self,
-        properties: Mapping[str, str] | None,
-        *arguments: str,
-        environment: Mapping[str, str] | None = None,
-        server_properties: Path | None = None,
-    ) -> "subprocess.CompletedProcess[str]":
-        """Run it with this configuration; None writes no file."""
-        if properties is not None:
-            write_config(self.config, "prod", properties)
-        broker = server_properties or self.cluster.brokers[1].server_properties
-        program = Path(sys.executable).with_name("ts-uploader")
-        command = [str(program), "run", str(self.config), "--cluster-id", "prod", "--http-address", "127.0.0.1:0"]
-        return subprocess.run(
-            [*command, "--server-properties", str(broker), *arguments],
-            env={**os.environ, **self.s3.environment(), "PYTHONPATH": str(CHECKOUT), **(environment or {})},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-
-    def refuses(self, ended: "subprocess.CompletedProcess[str]", *expected: str, code: int = EXIT_REFUSED) -> None:
-        """It ended with a message that names all this, and wrote nothing but perhaps the probe."""
-        assert ended.returncode == code, ended.stderr
-        assert "Traceback" not in ended.stderr
-        for text in expected:
-            assert text in ended.stderr
-        prefix = self.location.rpartition("/")[2] + "/"
-        listed = self.s3.client().list_objects_v2(Bucket=BUCKET, Prefix=prefix).get("Contents", [])
-        assert {each["Key"] for each in listed} <= {prefix + PROBE_NAME}
 
 
 @pytest.fixture

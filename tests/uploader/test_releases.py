@@ -10,7 +10,7 @@ from tests.uploader.beside import Archive
 from tests.uploader.conftest import ArchiveOf
 from tests.uploader.later_release import MARK
 from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
-from tests.uploader.shipping.test_shipping import records
+from tests.uploader.produced import records
 from ts_common.archive.metadata_cache import encode_chapter
 from ts_common.errors import NewerFormat
 from ts_common.store.contract import ObjectStore

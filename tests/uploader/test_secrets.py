@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.uploader.beside import BUCKET, PREFIX
-from tests.uploader.shipping.test_shipping import records
+from tests.uploader.produced import records
 from ts_common.model import TopicPartition
 from ts_local.agent import AgentProcess, write_config
 from ts_local.cluster import LocalCluster, wait_for

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from tests.common.log_format import build
 from tests.uploader.checkpoint_files import until_they_count
-from tests.uploader.committing.test_lineage import Dying
+from tests.uploader.committing.dying_store import Dying
 from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit, encode_log_start

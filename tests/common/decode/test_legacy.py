@@ -4,7 +4,7 @@ import gzip
 import random
 import struct
 import tracemalloc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import cramjam
@@ -14,40 +14,14 @@ from awscrt.checksums import crc32
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.common.decode.test_codecs import lz4_frame, xerial
-from tests.common.decode.test_segment_decoder import Row, decoded, decoded_to_the_damage, rows_of
+from tests.common.decode.decoded_rows import Row, decoded, decoded_to_the_damage, rows_of
 from tests.common.log_format.build import LOG_APPEND_TIME, batch, message, record
+from tests.common.log_format.legacy_messages import GZIP, LZ4, SNAPPY, Inner, packed, wrapper
 from ts_common.decode.columns import BufferPool, Projection
 from ts_common.decode.segment_decoder import SegmentDecoder
 from ts_common.errors import BatchTooLarge, CorruptData
 from ts_common.log_format.framing import Trailing
 from ts_common.log_format.limits import BatchLimit
-
-GZIP, SNAPPY, LZ4 = 1, 2, 3
-Inner = tuple[int, int, bytes | None, bytes | None]  # offset as stored, timestamp, key, value
-
-
-def packed(codec: int, data: bytes) -> bytes:
-    """LZ4 with the header checksum that Kafka wrote wrongly in magic 0 (KAFKA-3160)."""
-    if codec == GZIP:
-        return gzip.compress(data, mtime=0)  # the same bytes in every process: they name tests
-    return {SNAPPY: xerial, LZ4: lz4_frame}[codec](data)
-
-
-def wrapper(
-    magic: int,
-    codec: int,
-    inner: Iterable[Inner] | bytes,
-    offset: int,
-    *,
-    attributes: int = 0,
-    timestamp: int = 5555,
-    key: bytes | None = None,
-) -> bytes:
-    """A compressed message over a set, or over any bytes."""
-    if not isinstance(inner, bytes):
-        inner = b"".join(message(magic, at, value, k, timestamp=time) for at, time, k, value in inner)
-    return message(magic, offset, packed(codec, inner), key, attributes=attributes | codec, timestamp=timestamp)
 
 
 def slowly(data: bytes) -> Iterator[Row]:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from awscrt.checksums import crc32
 
-from tests.common.decode.test_legacy import GZIP, packed
-from tests.common.decode.test_segment_decoder import Row, rows_of
+from tests.common.decode.decoded_rows import Row, rows_of
 from tests.common.log_format.build import message
+from tests.common.log_format.legacy_messages import GZIP, packed
 from tests.common.log_format.old_brokers import (
     CODECS,
     FORMATS,

@@ -4,8 +4,8 @@ import socket
 import struct
 from functools import partial
 
-from tests.common.decode.test_legacy import LZ4, packed
 from tests.common.log_format.build import message
+from tests.common.log_format.legacy_messages import LZ4, packed
 from tests.every_field import every_field
 from ts_common.log_format.framing import BatchHeader, parse_header
 from ts_local.cluster import LocalCluster, Record, wait_for

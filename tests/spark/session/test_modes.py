@@ -8,11 +8,11 @@ import pytest
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
-from tests.common.decode.test_legacy import wrapper
 from tests.common.log_format.build import batch, record
+from tests.common.log_format.legacy_messages import wrapper
 from tests.spark.archives import Archive, batches, steps
+from tests.spark.made_segments import from_offset, index
 from tests.spark.streams import Query
-from tests.spark.test_copies import from_offset, index
 from ts_common.archive.object_keys import SegmentName
 from ts_common.errors import CorruptData, DataLoss
 from ts_spark.executor.tasks import RAW_BYTES

@@ -7,9 +7,9 @@ import pytest
 from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
 
 from tests.spark.archives import Archive, batches, steps
+from tests.spark.indexes import index_of
+from tests.spark.pushed import at, offsets, planned
 from tests.spark.session.conftest import Shipped
-from tests.spark.test_pushdown import at, offsets, planned
-from tests.spark.test_splits import index_of
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.view import open_view
 from ts_common.errors import DataLoss

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.spark.archives import Archive
-from tests.tsctl.verify.test_verify import READING, only, put, verify
+from tests.tsctl.verify.verified import READING, only, put, verify
 from tsctl.verify.findings import Severity
 from tsctl.verify.segment_check import Depth
 

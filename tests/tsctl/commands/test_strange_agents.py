@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.tsctl.commands.test_status import WELL, answering
+from tests.tsctl.commands.agents import WELL, answering
 from tests.tsctl.running import Run
 
 STRANGE = {

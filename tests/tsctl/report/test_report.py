@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.browser import open_page, without_scripts
+from tests.tsctl.report.pages import bars, part_of
 from tsctl.report.render import render
 from tsctl.verify.coverage import Coverage
 from tsctl.verify.findings import FOREIGN_OBJECT, GAP, HOLE, SEGMENT_DAMAGED, Finding
@@ -178,15 +179,3 @@ def test_many_partitions_stay_usable(tmp_path: Path, partitions: int) -> None:
     assert document.count('<details class="topic"') == partitions // 10
     assert document.count('data-drawn="1"') == 4  # with growth and sizes
     assert bars(part_of(document, "offsets-0"), "rgb(208, 0, 0)") == 20
-
-
-def part_of(document: str, identity: str) -> str:
-    """The chart of that id, up to the next one."""
-    begin = document.index(f'id="{identity}"')
-    end = re.compile(r'<div class="chart|<div class="wide|<script').search(document, begin)
-    return document[begin : end.start() if end else None]
-
-
-def bars(chart: str, colour: str) -> int:
-    """How many bars of a colour are drawn."""
-    return len(re.findall(rf'<g class="point"><path[^>]*fill: {re.escape(colour)}', chart))

@@ -7,7 +7,7 @@ import pytest
 
 from tests.spark.archives import CLUSTER, Archive
 from tests.tsctl.running import Run
-from tests.uploader.leadership.test_kraft_security import PASSWORD, make_certificates, secured
+from tests.uploader.leadership.secured_brokers import PASSWORD, make_certificates, secured
 from ts_local.cluster import LocalCluster, Record
 from ts_local.ports import LOOPBACK
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.spark.archives import Archive, batches
-from tests.tsctl.verify.test_verify import codes, only, verify
+from tests.tsctl.verify.verified import codes, only, verify
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit, LogStart
 from ts_common.archive.lineage import Lineage

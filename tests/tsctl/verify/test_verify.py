@@ -1,6 +1,5 @@
 """`verify` on archives that are put together by hand: each kind of damage is named, and nothing else."""
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,17 +7,17 @@ import pytest
 
 from tests.common.log_format.build import batch, record
 from tests.spark.archives import CLUSTER, Archive, batches, steps
+from tests.tsctl.verify.verified import READING, codes, only, put, verify
 from ts_common.archive.gap_records import Gap
 from ts_common.archive.metadata_cache import ChapterEntry, encode_chapter
-from ts_common.archive.object_keys import ClusterKeys, SegmentName
+from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.segment_metadata import decode_metadata
 from ts_common.model import TopicPartition
-from tsctl.verify.findings import Finding, Severity
+from tsctl.verify.findings import Severity
 from tsctl.verify.segment_check import Depth
-from tsctl.verify.verifier import Scope, Verified, Verifier
+from tsctl.verify.verifier import Scope, Verifier
 
 ALL_DEPTHS = pytest.mark.parametrize("depth", list(Depth))
-READING = pytest.mark.parametrize("depth", [Depth.HEADERS, Depth.FULL])
 
 
 @pytest.fixture
@@ -29,29 +28,6 @@ def archive(tmp_path: Path) -> Archive:
         put(made, base, base + 100)
     made.commit("t", 300, highest_base=200)
     return made
-
-
-def put(archive: Archive, start: int, end: int, *, epoch: int = 0, topic: str = "t", variant: bool = False) -> None:
-    log = batches(*steps(start, end), epoch=epoch)
-    archive.put_segment(topic, start, log, index=b"", timeindex=b"", variant=variant)
-
-
-def verify(
-    archive: Archive, depth: Depth, *, in_flight_seconds: float = 0, keys: ClusterKeys | None = None
-) -> Verified:
-    scope = Scope(depth, in_flight_seconds=in_flight_seconds)
-    verifier = Verifier(archive.store, keys or archive.keys, scope, clock=lambda: time.time() + 60)
-    verifier.find()
-    return verifier.run()
-
-
-def codes(found: Verified) -> list[str]:
-    return sorted(finding.kind.code for finding in found.all_findings)
-
-
-def only(found: Verified) -> Finding:
-    assert len(found.all_findings) == 1, [(f.kind.code, f.detail) for f in found.all_findings]
-    return found.all_findings[0]
 
 
 def remove(archive: Archive, name: str) -> str:

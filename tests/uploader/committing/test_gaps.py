@@ -7,32 +7,24 @@ from dataclasses import replace
 import pytest
 
 from tests.common.log_format import build
+from tests.uploader.committing.stored_segments import REIGN, put_segment, shipped
 from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
 from ts_common.archive.catalog import read_catalog, read_commit
 from ts_common.archive.commit import Commit, encode_log_start
 from ts_common.archive.epoch_history import EpochLine
-from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.plan import Hole, ReadRange
-from ts_common.archive.segment_metadata import SegmentMetadata
 from ts_common.archive.view import open_view
 from ts_common.errors import PreconditionFailed, SegmentChanged
 from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectStream
 from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.events import AskStore, Committed, FillGap, PassGap, Position, Reign, Shipped
+from ts_uploader.events import AskStore, Committed, FillGap, PassGap, Position
 from ts_uploader.shipping.metadata_cache_writer import write_chapter
-
-REIGN = Reign(5, ID, 0)
 
 
 @pytest.fixture
 def commits(store: ObjectStore) -> CommitLog:
     return CommitLog(CLUSTER, 1, lambda _: store)
-
-
-def put_segment(store: ObjectStore, base: int, end: int, *epochs: tuple[int, int]) -> None:
-    metadata = SegmentMetadata(end, epochs, end - base, 1, 1, 0)
-    store.put(KEYS.segment(SegmentName(base)), b"x", metadata=metadata.encode())
 
 
 def ask(commits: CommitLog, local: LocalDirectory, known: Commit | None = None) -> Position:
@@ -52,10 +44,6 @@ def at_100(store: ObjectStore, commits: CommitLog, local: LocalDirectory, *live:
 
 def pass_gap(commits: CommitLog, local: LocalDirectory, position: Position, end: int) -> Committed:
     return commits.pass_gap(PassGap(TP, 0, REIGN, position, local.listing(), end))
-
-
-def shipped(base: int, end: int, *epochs: tuple[int, int]) -> Shipped:
-    return Shipped(TP, 0, REIGN, base, end, end, epochs, end, 1, 0, 0.0)
 
 
 def test_a_gap_is_recorded_and_passed_with_its_reason(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.common.log_format import build
+from tests.uploader.committing.dying_store import Dying
 from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
 from ts_common.archive import catalog as catalogs
 from ts_common.archive.catalog import StoredLogStart, read_catalog, read_commit
@@ -65,22 +66,6 @@ def stored(store: ObjectStore) -> tuple[Commit, LogStart]:
     commit, _ = read_commit(store, KEYS)
     assert isinstance(commit, Commit)
     return commit, decode_log_start(store.get(KEYS.log_start)[0], "log.start")
-
-
-class Dying(WrappedStore):
-    """A store whose put of one key, and every put after it, never happens: the agent is killed there."""
-
-    def __init__(self, inner: ObjectStore, key: str) -> None:
-        super().__init__(inner, threads=1)
-        self._key = key
-        self._dead = False
-
-    def put(self, key: str, *arguments: Any, **named: Any) -> ObjectInfo:
-        """As the inner store, up to the kill."""
-        self._dead = self._dead or key == self._key
-        if self._dead:
-            raise StoreUnavailable("killed")
-        return super().put(key, *arguments, **named)
 
 
 class Unanswered(WrappedStore):

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from tests.tsctl.running import Run, runner
+from tests.uploader.batches import batch
 from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
-from tests.uploader.shipping.test_uploader import batch
 from ts_common.archive.catalog import read_commit, read_incarnations
 from ts_common.archive.commit import Commit, LogStart
 from ts_common.archive.epoch_history import EpochLine

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.uploader.checkpoint_files import until_they_count, written
-from tests.uploader.committing.test_gaps import put_segment, shipped
+from tests.uploader.committing.stored_segments import put_segment, shipped
 from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
 from ts_common.archive.catalog import read_catalog, read_commit
 from ts_common.archive.commit import Commit, ForeignCommit, encode_log_start

@@ -8,9 +8,9 @@ from confluent_kafka import ElectionType, TopicPartition
 
 from tests.uploader.beside import BUCKET, archives
 from tests.uploader.conftest import ArchiveOf
-from tests.uploader.shipping.test_shipping import records as small_records
+from tests.uploader.leadership.kraft_records import records
 from ts_common.model import TopicPartition as Partition
-from ts_local.cluster import LocalCluster, Record, wait_for
+from ts_local.cluster import LocalCluster, wait_for
 from ts_uploader.leadership.kraft.broker_client import BrokerClient
 
 # Kafka 4 takes no segments below 1 MiB, and a follower appends a whole fetch at once.
@@ -41,11 +41,6 @@ def kraft() -> Iterator[LocalCluster]:
 def archive_of(kraft: LocalCluster, tmp_path: Path) -> Iterator[ArchiveOf]:
     with archives(kraft, tmp_path) as archive:
         yield archive
-
-
-def records(count: int, *, start: int = 0) -> list[Record]:
-    """Some 500 of them fill a segment."""
-    return small_records(count, size=2_000, start=start)
 
 
 def elect_preferred(cluster: LocalCluster, topic: str, leader: int) -> None:

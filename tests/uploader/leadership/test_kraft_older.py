@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES, Archive, archives
-from tests.uploader.shipping.test_shipping import records
+from tests.uploader.produced import records
 from ts_local.cluster import LocalCluster, wait_for
 from ts_uploader.log_dirs.checkpoints import parse_partition_metadata
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.uploader.leadership.test_zookeeper_security import JAAS
-from tests.uploader.preflight.test_check import CHECKOUT, URL, Check
+from tests.uploader.checking import CHECKOUT, URL, Check
+from tests.uploader.leadership.jaas_files import JAAS
 from ts_common.config.zookeeper_options import PREFIX
 from ts_local.cluster import LocalCluster
 from ts_local.kerberos import Kerberos

@@ -7,10 +7,10 @@ import pytest
 from kazoo.exceptions import NoAuthError
 
 from tests.uploader.beside import BUCKET, PREFIX, archives
+from tests.uploader.checking import URL, Check
 from tests.uploader.conftest import ArchiveOf
-from tests.uploader.leadership.test_kraft import records
-from tests.uploader.preflight.test_check import URL, Check
-from tests.uploader.process.test_sandbox import CONFINED
+from tests.uploader.leadership.kraft_records import records
+from tests.uploader.process.confined import CONFINED
 from ts_local.cluster import LocalCluster, wait_for
 from ts_local.zookeeper_security import PASSWORD, KeyStores, ZooKeeperSecurity, broker_properties, client_jaas
 from ts_uploader.findings import EXIT_ACT, EXIT_FINE

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.uploader.leadership.jaas_files import JAAS
 from ts_common.config.cluster_config import parse_config
 from ts_common.config.zookeeper_options import PREFIX
 from ts_common.errors import ConfigurationError
@@ -86,14 +87,6 @@ def test_what_cannot_be_honoured_is_refused(more: Mapping[str, str], said: str) 
 def test_a_refusal_of_the_broker_can_be_overridden() -> None:
     """What the agent has no part of is switched off by a key, knowingly."""
     assert security_of({**TLS, "zookeeper.ssl.crl.enable": "true"}, {"ssl.crl.enable": "false"}).tls is not None
-
-
-JAAS = """
-Client { org.apache.zookeeper.server.auth.DigestLoginModule required username="kafka" password="hush"; };
-Kerberos { com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true
-           keyTab="/etc/kafka.keytab" principal="kafka/b1@R"; };
-Odd { com.example.Module required; };
-"""
 
 
 @pytest.mark.parametrize(

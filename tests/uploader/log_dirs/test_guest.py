@@ -13,7 +13,8 @@ import pytest
 
 from tests.faults.files import paused
 from tests.uploader.beside import BUCKET, PREFIX, Archive, archives
-from tests.uploader.shipping.test_shipping import records
+from tests.uploader.log_dirs.page_reader import READER
+from tests.uploader.produced import records
 from ts_local.cached_pages import cached_pages, uncache
 from ts_local.cluster import LocalCluster, wait_for
 from ts_local.proxy.actions import CutBefore
@@ -24,18 +25,6 @@ SECONDS = 120.0
 TOPIC = "guest"
 PARTITIONS = 3
 THREADS = 4
-# Reads what anybody may read and writes nothing that is not its own, as the user of the agent should; it needs the one
-# capability because the checkout, or its Python, may lie where only we may look. Whoever is not root is that user.
-READER = (
-    (
-        "setpriv",
-        *("--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"),
-        "--securebits=+no_setuid_fixup",  # or access(2) would not go by the capability
-        *(f"--{kind}=-all,+dac_read_search" for kind in ("bounding-set", "inh-caps", "ambient-caps")),
-    )
-    if os.geteuid() == 0
-    else ()
-)
 _EVENT = struct.Struct("iIII")  # inotify(7): watch, mask, cookie, length of the name
 _CHANGES = {
     "modified": 0x2,

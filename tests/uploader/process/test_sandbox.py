@@ -1,29 +1,18 @@
 """The agent under what deploy/ts-uploader.service takes away from it: see tests/deploy/sandbox.py."""
 
-import os
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.uploader.beside import BUCKET, ON_BOTH
 from tests.uploader.conftest import ArchiveOf
-from tests.uploader.log_dirs.test_guest import READER
-from tests.uploader.shipping.test_shipping import records
+from tests.uploader.process.confined import CONFINED
+from tests.uploader.produced import records
 from ts_local.certificates import Certificates
 from ts_local.cluster import LocalCluster, wait_for
 from ts_local.s3 import S3Server
 
 S3 = "storage.service.endpoint.s3."
-UNIT = Path(__file__).parents[3] / "deploy" / "ts-uploader.service"
-
-
-def sandbox(kind: str) -> tuple[str, ...]:
-    return (sys.executable, "-m", "tests.deploy.sandbox", kind, str(UNIT))
-
-
-# Mounting needs root, and what comes next takes it away.
-CONFINED = (*(sandbox("disks") if os.geteuid() == 0 else ()), *READER, *sandbox("calls"))
 
 
 @ON_BOTH

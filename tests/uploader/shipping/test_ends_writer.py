@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.uploader.local_directory import LocalDirectory
-from tests.uploader.tracking.test_tracker import LOG_DIR, REIGN, TP, listing, watermarks
+from tests.uploader.tracking.messages import LOG_DIR, REIGN, TP, listing, watermarks
 from ts_common.archive.ends import End, read_ends
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.config.cluster_config import OffsetReset

@@ -12,7 +12,7 @@ from tests.faults.crashes import Moment, Step, Victim
 from tests.spark.archives import batches
 from tests.uploader.conftest import ArchiveOf
 from tests.uploader.local_directory import KEYS
-from tests.uploader.shipping.test_shipping import records
+from tests.uploader.produced import records
 from ts_common.archive.catalog import describe, read_catalog
 from ts_common.archive.metadata_cache import CHAPTER_BYTES, CHAPTER_SEGMENTS, Chapter
 from ts_common.archive.object_keys import CHAPTERS_DIRECTORY, SegmentName

@@ -3,32 +3,20 @@
 import re
 from itertools import pairwise
 from pathlib import Path
-from random import Random
 
 import pytest
 
 from tests.uploader.beside import ON_BOTH, PREFIX, ROLLS, Archive
 from tests.uploader.conftest import ArchiveOf
+from tests.uploader.produced import records
 from ts_common.archive.catalog import read_incarnations
 from ts_common.archive.commit import Commit
 from ts_local.agent import AgentProcess
-from ts_local.cluster import LocalCluster, Record, wait_for
+from ts_local.cluster import LocalCluster, wait_for
 from ts_uploader.log_dirs.local_log import closed_at
 
 pytestmark = ON_BOTH
 CHECKOUT = Path(__file__).parents[3]
-
-
-def records(count: int, *, size: int = 200, start: int = 0) -> list[Record]:
-    return [
-        Record(
-            b"%07d" % n + Random(n).randbytes(size),  # no codec makes segments of it that never fill
-            key=None if n % 11 == 0 else b"k%d" % n,
-            headers=[("trace", b"%d" % n), ("trace", None)] if n % 3 == 0 else [],
-            timestamp=1_700_000_000_000 + n * 10,
-        )
-        for n in range(start, start + count)
-    ]
 
 
 def test_every_record_below_the_next_offset_is_read_back_once(cluster: LocalCluster, archive_of: ArchiveOf) -> None:

@@ -6,7 +6,7 @@ import time
 
 from tests.uploader.beside import PREFIX, Archive
 from tests.uploader.conftest import ArchiveOf
-from tests.uploader.shipping.test_shipping import records
+from tests.uploader.produced import records
 from ts_common.store.wrappers.bandwidth import CREDIT_SECONDS, PIECE_SECONDS
 from ts_local.agent import AgentProcess, write_config
 from ts_local.cluster import LocalCluster, wait_for

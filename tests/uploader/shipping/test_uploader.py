@@ -11,6 +11,7 @@ import pytest
 from awscrt.checksums import crc32c
 
 from tests.common.log_format import build
+from tests.uploader.batches import batch
 from ts_common.archive.catalog import describe, read_catalog
 from ts_common.archive.epoch_history import EpochLine
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
@@ -29,10 +30,6 @@ from ts_uploader.shipping.uploader import Uploader
 
 TP = TopicPartition("t", 0)
 KEYS = ClusterKeys("c").partition(TP)
-
-
-def batch(base: int, records: int, epoch: int = 0) -> bytes:
-    return build.batch(base, [build.record(n) for n in range(records)], epoch=epoch)
 
 
 class Log:

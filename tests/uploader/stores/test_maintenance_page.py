@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.uploader.batches import batch
 from tests.uploader.beside import BUCKET
 from tests.uploader.conftest import ArchiveOf
 from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
-from tests.uploader.shipping.test_uploader import batch
 from ts_common.archive.catalog import read_catalog
 from ts_common.archive.object_keys import SegmentName
 from ts_common.errors import StoreUnavailable

@@ -4,7 +4,7 @@ import pytest
 
 from tests.conftest import OTHER_STORES, empty_place
 from tests.uploader.conftest import ArchiveOf
-from tests.uploader.shipping.test_shipping import records
+from tests.uploader.produced import records
 from ts_common.archive.object_keys import PROBE_NAME, ClusterKeys
 from ts_common.store.factory import open_store
 from ts_common.store.options import Endpoint

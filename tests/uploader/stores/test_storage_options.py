@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.uploader.commands import Command
 from tests.uploader.conftest import ArchiveOf
-from tests.uploader.shipping.test_shipping import records
-from tests.uploader.test_refusals import Command
+from tests.uploader.produced import records
 from ts_common.archive.object_keys import PROBE_NAME
 from ts_common.store.option_table import OPTIONS
 from ts_common.store.options import PREFIX as S3

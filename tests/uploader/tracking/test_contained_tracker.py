@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.uploader.checkpoint_files import written
-from tests.uploader.tracking.test_tracker import LOG_DIR, REIGN, TP, asked, listing, watermarks
+from tests.uploader.tracking.messages import LOG_DIR, REIGN, TP, asked, listing, watermarks
 from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
 from ts_uploader.events import AnyTask, AskStore, Led, Listing, NotLed, Ship

@@ -10,7 +10,7 @@ import pytest
 
 from tests.uploader.checkpoint_files import until_they_count, written
 from tests.uploader.local_directory import TP, LocalDirectory
-from tests.uploader.tracking.test_tracker import LOG_DIR, REIGN, asked, bases, listing, watermark, watermarks
+from tests.uploader.tracking.messages import LOG_DIR, REIGN, asked, bases, listing, watermark, watermarks
 from ts_common.config.cluster_config import OffsetReset
 from ts_uploader.events import (
     NO_EPOCH_FILE,

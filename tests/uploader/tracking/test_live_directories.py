@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.uploader.checkpoint_files import written
 from tests.uploader.local_directory import ID, TP, LocalDirectory
-from tests.uploader.tracking.test_tracker import asked, bases
+from tests.uploader.tracking.messages import asked, bases
 from ts_common.config.cluster_config import OffsetReset
 from ts_uploader.events import (
     AnyTask,

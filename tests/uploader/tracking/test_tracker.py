@@ -1,18 +1,15 @@
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from tests.uploader.checkpoint_files import until_they_count, written
+from tests.uploader.checkpoint_files import until_they_count
+from tests.uploader.tracking.messages import LOG_DIR, REIGN, TP, asked, bases, listing, position, watermark, watermarks
 from ts_common.archive.commit import Commit
 from ts_common.archive.epoch_history import EpochLine
 from ts_common.archive.lineage import Lineage
-from ts_common.archive.object_keys import ClusterKeys
 from ts_common.config.cluster_config import OffsetReset
-from ts_common.model import TopicPartition
 from ts_uploader.events import (
     AnyTask,
-    Asked,
     AskStore,
     Changed,
     Committed,
@@ -22,7 +19,6 @@ from ts_uploader.events import (
     FileState,
     FillGap,
     Hanging,
-    HighWatermarks,
     Led,
     Listing,
     LookBelow,
@@ -30,8 +26,6 @@ from ts_uploader.events import (
     LookedBelow,
     NotLed,
     PassGap,
-    Position,
-    Reign,
     Rescan,
     Ship,
     Shipped,
@@ -39,28 +33,6 @@ from ts_uploader.events import (
     WriteCommit,
 )
 from ts_uploader.tracking.tracker import Tracker
-
-TP = TopicPartition("t", 0)
-KEYS = ClusterKeys("c").partition(TP)
-LOG_DIR = Path("/log")
-REIGN = Reign(epoch=1, topic_id="id", seen_at=100)
-
-
-def listing(*bases: int, topic_id: str | None = "id", inode: int = 1, taken_at: int = 100) -> Listing:
-    return Listing(TP, LOG_DIR / "t-0", (1, inode), LOG_DIR, bases, (), False, topic_id, taken_at, whole=True)
-
-
-def watermark(offset: int) -> HighWatermarks:
-    return written(LOG_DIR, {("t", 0): offset})
-
-
-def watermarks(tracker: Tracker, offset: int) -> list[AnyTask]:
-    """Up to the first checkpoint that counts."""
-    return until_they_count(tracker, LOG_DIR, {("t", 0): offset})
-
-
-def position(next_offset: int) -> Position:
-    return Position(KEYS, 0, next_offset, None, EpochLine(), None, None)
 
 
 def shipped(task: Task, end: int | None = None) -> Shipped:
@@ -81,18 +53,9 @@ def shipped(task: Task, end: int | None = None) -> Shipped:
     )
 
 
-def asked(task: AnyTask, next_offset: int) -> Asked:
-    assert isinstance(task, AskStore)
-    return Asked(task.partition, task.generation, task.reign, position(next_offset))
-
-
 def failed(task: Task) -> Failed:
     base = task.base if isinstance(task, Ship) else None
     return Failed(task.partition, task.generation, task.reign, base, type(task).__name__, "because")
-
-
-def bases(tasks: list[AnyTask]) -> list[int]:
-    return [task.base for task in tasks if isinstance(task, Ship)]
 
 
 def ships(tasks: list[AnyTask]) -> list[Ship]:

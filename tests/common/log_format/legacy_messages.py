@@ -1,0 +1,35 @@
+"""Messages of magic 0 and 1."""
+
+import gzip
+from collections.abc import Iterable
+
+from tests.common.decode.frames import lz4_frame, xerial
+from tests.common.log_format.build import message
+
+GZIP, SNAPPY, LZ4 = 1, 2, 3
+
+
+Inner = tuple[int, int, bytes | None, bytes | None]  # offset as stored, timestamp, key, value
+
+
+def packed(codec: int, data: bytes) -> bytes:
+    """LZ4 with the header checksum that Kafka wrote wrongly in magic 0 (KAFKA-3160)."""
+    if codec == GZIP:
+        return gzip.compress(data, mtime=0)  # the same bytes in every process: they name tests
+    return {SNAPPY: xerial, LZ4: lz4_frame}[codec](data)
+
+
+def wrapper(
+    magic: int,
+    codec: int,
+    inner: Iterable[Inner] | bytes,
+    offset: int,
+    *,
+    attributes: int = 0,
+    timestamp: int = 5555,
+    key: bytes | None = None,
+) -> bytes:
+    """A compressed message over a set, or over any bytes."""
+    if not isinstance(inner, bytes):
+        inner = b"".join(message(magic, at, value, k, timestamp=time) for at, time, k, value in inner)
+    return message(magic, offset, packed(codec, inner), key, attributes=attributes | codec, timestamp=timestamp)

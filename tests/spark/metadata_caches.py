@@ -1,0 +1,44 @@
+"""Archives with a cache of their metadata, and stores that count requests."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from hashlib import md5
+
+from tests.spark.archives import Archive
+from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectStream
+from ts_common.store.wrappers.wrapped import WrappedStore
+from ts_uploader.shipping.metadata_cache_writer import write_chapter
+
+
+class Counting(WrappedStore):
+    """Notes what is asked for; its ETags are the MD5 of an object, as those of S3."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner, threads=1)
+        self.heads: list[str] = []
+        self.gets: list[str] = []
+
+    def head(self, key: str) -> ObjectInfo:
+        """Noted."""
+        self.heads.append(key)
+        return super().head(key)
+
+    def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
+        """Noted."""
+        self.gets.append(key)
+        return super().open(key, byte_range)
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """With the ETags of small objects, which nobody asked for."""
+        for info in super().list(prefix, start_after=start_after):
+            if info.key.endswith("/log.start"):
+                yield replace(info, etag=f'"{md5(self._inner.get(info.key)[0]).hexdigest()}"')
+            else:
+                yield info
+
+
+def write_all(archive: Archive, next_offset: int) -> None:
+    """As many chapters as it takes."""
+    while write_chapter(archive.store, archive.partition("t"), next_offset)[1]:
+        pass
