@@ -15,7 +15,7 @@ from awscrt.checksums import crc32c
 
 from bench.records import json_value, key
 from ts_common.archive.commit import Commit, encode_log_start
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.archive.segment_inspection import metadata_of
 from ts_common.log_format.index_files import TimeIndex
@@ -81,6 +81,6 @@ def ship(store: ObjectStore, topic: str, segments: Sequence[tuple[int, tuple[byt
 
     with ThreadPoolExecutor(16) as pool:
         total = sum(pool.map(put, segments))
-    commit = Commit(segments[-1][0], end, 0, EpochLine(((0, 0),)), None, None, 1, 0, "nonce")
+    commit = Commit(segments[-1][0], end, 0, EpochHistory(((0, 0),)), None, None, 1, 0, "nonce")
     store.put(keys.commit, commit.encode())
     return total

@@ -33,7 +33,7 @@ from bench.pairs import Goal, print_goals, print_table
 from bench.processes import ProcessWatch
 from bench.raw_puts import RawPuts
 from ts_common.archive.commit import Commit, encode_log_start
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.archive.segment_inspection import metadata_of
 from ts_common.log_format.scan import scan_segment
@@ -115,7 +115,7 @@ def fill(puts: Puts, prefix: str, partitions: int, segments: int) -> int:
                 puts.put(f"{prefix}/{own.segment(name, suffix)}", bytes(entry_bytes))
             puts.put(f"{prefix}/{own.segment(name)}", log, metadata)
         end = count * RECORDS
-        commit = Commit(end - RECORDS, end, 0, EpochLine(((0, 0),)), end, None, 1, 0, f"{number:016x}")
+        commit = Commit(end - RECORDS, end, 0, EpochHistory(((0, 0),)), end, None, 1, 0, f"{number:016x}")
         puts.put(f"{prefix}/{own.commit}", commit.encode())
         return count
 

@@ -3,18 +3,18 @@
 ::
 
     TieredStorageError
-    ├── RetryError               the same call may succeed later, unchanged
+    ├── TransientError               the same call may succeed later, unchanged
     │   ├── AddressInUse           another program listens there, perhaps an agent that is about to end
     │   ├── LineageUnsettled       an agent is between two writes of a commit that goes back
     │   └── StoreUnavailable
     │       ├── StoreThrottled     asked too fast: everybody has to ask less
     │       └── WrongClock         refused for this machine's time, until somebody sets its clock
-    ├── LookFirstError           read the state again, then decide
+    ├── StaleStateError           read the state again, then decide
     │   ├── ObjectNotFound         nothing under that key
     │   ├── PreconditionFailed     it did not happen: somebody else was there first
     │   ├── OutcomeUnknown         it may have happened: no answer came
     │   └── SegmentChanged         the local file is not the one that was looked at, or is gone
-    ├── GiveUpError              no repetition helps; others go on
+    ├── PermanentError              no repetition helps; others go on
     │   ├── CorruptData            bytes that are not what their format says
     │   └── DataLoss               a range of offsets that nobody holds
     └── OperatorError            somebody must act: the message says on what, and how
@@ -44,22 +44,22 @@ class TieredStorageError(Exception):
         super().__init__(*(printable_lines(redacted(each)) if isinstance(each, str) else each for each in told))
 
 
-class RetryError(TieredStorageError):
+class TransientError(TieredStorageError):
     """The same call may succeed later, unchanged."""
 
 
-class AddressInUse(RetryError):
+class AddressInUse(TransientError):
     """Another program listens on an address of ours; it may be a former agent that is about to end."""
 
 
-class LineageUnsettled(RetryError):
+class LineageUnsettled(TransientError):
     """A partition's commit and its `log.start` are of lineages that do not belong together.
 
     An agent takes the commit back and writes `log.start` next; after a late write the next leader's agent repairs it.
     """
 
 
-class StoreUnavailable(RetryError):
+class StoreUnavailable(TransientError):
     """The object store did not serve: throttled, timed out, reset, 5xx. Nothing was changed by a read;
     a write that may have happened is an `OutcomeUnknown` instead.
     """
@@ -73,35 +73,35 @@ class WrongClock(StoreUnavailable):
     """The store refuses this machine's time. Nothing was done, and requests succeed once the clock is set."""
 
 
-class LookFirstError(TieredStorageError):
+class StaleStateError(TieredStorageError):
     """The state is not what the caller thought: read it again, then decide."""
 
 
-class ObjectNotFound(LookFirstError):
+class ObjectNotFound(StaleStateError):
     """There is no object under that key. Only this means so: no permission is `AccessDenied`."""
 
 
-class PreconditionFailed(LookFirstError):
+class PreconditionFailed(StaleStateError):
     """A conditional write was refused; the object is as somebody else left it."""
 
 
-class OutcomeUnknown(LookFirstError):
+class OutcomeUnknown(StaleStateError):
     """A write whose answer never came: it may have happened, or may still."""
 
 
-class SegmentChanged(LookFirstError):
+class SegmentChanged(StaleStateError):
     """A local segment vanished, grew, or got other neighbours while it was read; scan, then decide."""
 
 
-class GiveUpError(TieredStorageError):
+class PermanentError(TieredStorageError):
     """No repetition of this call helps; the rest of the work goes on."""
 
 
-class CorruptData(GiveUpError):
+class CorruptData(PermanentError):
     """Bytes that are not what their format says. The message names the thing and the position."""
 
 
-class DataLoss(GiveUpError):
+class DataLoss(PermanentError):
     """A range of offsets below the next offset that no object holds."""
 
 

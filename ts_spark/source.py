@@ -129,14 +129,14 @@ class _FilteredReader(KafkaSegmentsReader):
 
 
 def _read(partition: InputPartition | None, names: Sequence[str]) -> "Iterator[pa.RecordBatch]":
-    from ts_spark.executor.process_cache import settle_process, shared_store  # noqa: PLC0415  (as above)
+    from ts_spark.executor.process_cache import freeze_gc_once, shared_store  # noqa: PLC0415  (as above)
     from ts_spark.executor.tasks import read_task  # noqa: PLC0415
     from ts_spark.split import Split  # noqa: PLC0415
 
     if isinstance(partition, Split):
         with _message_first():
             yield from read_task(shared_store(partition.location, partition.connection), partition, names)
-        settle_process()
+        freeze_gc_once()
 
 
 class KafkaSegmentsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

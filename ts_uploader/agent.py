@@ -4,7 +4,7 @@ r"""The agent, from the log dirs to the store. Read this first.
 
     LogDirectoryWatcher --listings, high watermarks--> \
                                                          inbox --> Tracker --tasks--> WorkQueue --> threads --> store
-    LeadershipSource ----reigns----------------------> /     ^                                        |
+    LeadershipSource ----leaderships----------------------> /     ^                                        |
                                                              +---------------results------------------+
 
 One thread, the one that calls `run`, takes from the inbox and owns the tracker's state; all others only put frozen
@@ -30,12 +30,12 @@ from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.environment import Environment
 from ts_uploader.events import (
     AnyTask,
-    AskStore,
     DirectoryGone,
     Listing,
     LookBelow,
     LookDue,
     Observation,
+    ReadPosition,
     Rescan,
     Result,
     SeveralDirectories,
@@ -66,7 +66,7 @@ from ts_uploader.tracking.blocked import WAIT_REASONS, Wait, WaitReason, Waits
 from ts_uploader.tracking.contained_tracker import ContainedTracker
 from ts_uploader.tracking.stuck import StuckPartitions, StuckWatch
 from ts_uploader.work_queue import WorkQueue
-from ts_uploader.workers import Performer, patience_seconds, told_of_losses
+from ts_uploader.workers import TaskRunner, backoff_seconds, told_of_losses
 
 log = structlog.get_logger()
 
@@ -154,7 +154,7 @@ class Agent:
         self._questions: WorkQueue[AnyTask] = WorkQueue()
         self._chapters = ChapterWriter(self._stores.of, lambda: self._stores.pace.limit is not None)
         self._ends = EndsWriter(self._keys, environment.broker_id, self._ask_backlog, self._stores.of, self._metrics)
-        performer = Performer(
+        performer = TaskRunner(
             Uploader(self._stores.of, self._settings.retention),
             CommitLog(
                 self._keys,
@@ -323,9 +323,9 @@ class Agent:
             elif isinstance(task, Rescan):
                 if task.reason:
                     log.info("segment changed, looking again", partition=str(task.partition), reason=task.reason)
-                self._questions.put(task.partition, task, task.after_seconds + patience_seconds(task.attempt))
-            elif isinstance(task, AskStore):
-                self._questions.put(task.partition, task, patience_seconds(task.attempt))
+                self._questions.put(task.partition, task, task.after_seconds + backoff_seconds(task.attempt))
+            elif isinstance(task, ReadPosition):
+                self._questions.put(task.partition, task, backoff_seconds(task.attempt))
             elif isinstance(task, LookBelow):  # it reads files, and no commit waits behind it
                 self._questions.put(task.partition, task)
             else:
@@ -418,7 +418,7 @@ class Agent:
 
         return threading.Thread(target=supervised, name=name, daemon=True)
 
-    def _worker(self, name: str, tasks: WorkQueue[AnyTask], performer: Performer) -> threading.Thread:
+    def _worker(self, name: str, tasks: WorkQueue[AnyTask], performer: TaskRunner) -> threading.Thread:
         def work() -> None:
             while (task := tasks.get()) is not None:
                 if isinstance(task, Rescan):  # before its listing, which this lets count

@@ -14,7 +14,7 @@ import typer
 from ts_common.config.cluster_config import ClusterConfig, load_config
 from ts_common.config.plugins import load_class
 from ts_common.endpoints.provider import EndpointProvider, open_provider
-from ts_common.errors import ConfigurationError, OperatorError, RetryError
+from ts_common.errors import ConfigurationError, OperatorError, TransientError
 from ts_common.logs import LogFormat, LogLevel, configure_logs
 from ts_common.model import is_cluster_id
 from ts_uploader import findings
@@ -24,7 +24,7 @@ from ts_uploader.environment_file import DEFAULT, read_unit_environment
 from ts_uploader.findings import exit_code
 from ts_uploader.preflight import check as checks
 from ts_uploader.process.malloc import bound_arenas
-from ts_uploader.process.priority import step_back
+from ts_uploader.process.priority import lower_priority
 
 EXIT_REFUSED = 2  # somebody must act: the message says on what
 EXIT_BROKEN = 70  # EX_SOFTWARE: the supervisor should start the agent again
@@ -160,7 +160,7 @@ def _build(
         return config, open_provider(config.endpoint_provider, environment.cluster_id, config_dir, properties)
 
     config, endpoints = read()
-    step_back(config)
+    lower_priority(config)
     return Agent(environment, config, endpoints, http_address, read)
 
 
@@ -181,7 +181,7 @@ def _run() -> int:
     except OperatorError as error:
         print(f"ts-uploader: {error}", file=sys.stderr)  # noqa: T201  (the command's own voice)
         return EXIT_REFUSED
-    except RetryError as error:
+    except TransientError as error:
         print(f"ts-uploader: {error}; start it again when that is mended", file=sys.stderr)  # noqa: T201
         return EXIT_TRY_AGAIN
     except Exception:

@@ -2,11 +2,11 @@
 
 Observations (from the sources to the tracker): `Listing`, `SeveralDirectories`, `DirectoryGone`, `HighWatermarks`,
 `Led`, `NotLed`.
-Tasks (from the tracker to the workers): `AskStore`, `Ship`, `WriteCommit`, `PassGap`, `FillGap`, `LookBelow`, `Rescan`.
-Results (from the workers to the tracker): `Asked`, `Shipped`, `Committed`, `LookedBelow`, `Fenced`, `Failed`,
+Tasks (from the tracker to the workers): `ReadPosition`, `Ship`, `WriteCommit`, `PassGap`, `FillGap`, `LookBelow`,
+`Rescan`. Results (from the workers to the tracker): `Asked`, `Shipped`, `Committed`, `LookedBelow`, `Fenced`, `Failed`,
 `Changed`, `LookDue`.
 
-A task carries the `reign` and `generation` it was made for, its result brings them back, and the tracker forgets
+A task carries the `leadership` and `generation` it was made for, its result brings them back, and the tracker forgets
 results of a generation that has passed.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ts_common.archive.commit import Commit, ForeignCommit
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.model import TopicPartition
@@ -145,13 +145,13 @@ class HighWatermarks:
 
 
 @dataclass(frozen=True, slots=True)
-class Reign:
-    """One reign of this broker over a partition.
+class Leadership:
+    """One leadership of this broker over a partition.
 
     Attributes:
         epoch: leader epoch.
         topic_id: as the leadership source names it; None where the cluster knows no topic ids.
-        seen_at: nanoseconds since the epoch, this host's clock, when the reign was first seen here.
+        seen_at: nanoseconds since the epoch, this host's clock, when the leadership was first seen here.
     """
 
     epoch: int
@@ -161,10 +161,10 @@ class Reign:
 
 @dataclass(frozen=True, slots=True)
 class Led:
-    """This broker leads the partition. Said again and again; only a change of epoch or topic id is a new reign."""
+    """This broker leads the partition. Sent again and again; only another epoch or topic id is another leadership."""
 
     partition: TopicPartition
-    reign: Reign
+    leadership: Leadership
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ class Position:
     log_start: int
     next_offset: int
     highest_base: int | None
-    epochs: EpochLine
+    epochs: EpochHistory
     etag: str | None
     commit: Commit | ForeignCommit | None
     gaps: tuple[tuple[int, int], ...] = ()
@@ -209,16 +209,16 @@ class Task:
     Attributes:
         partition: whose.
         generation: of the partition's state in the tracker.
-        reign: in which it was asked for.
+        leadership: in which it was asked for.
     """
 
     partition: TopicPartition
     generation: int
-    reign: Reign
+    leadership: Leadership
 
 
 @dataclass(frozen=True, slots=True)
-class AskStore(Task):
+class ReadPosition(Task):
     """Find out where to go on; write `log.start` where nothing stands yet.
 
     Attributes:
@@ -258,7 +258,7 @@ class Ship(Task):
     listing: Listing
     base: int
     next_base: int
-    epochs: EpochLine = field(default_factory=EpochLine)
+    epochs: EpochHistory = field(default_factory=EpochHistory)
     next_offset: int = 0
     seen: bool = False
     hangs: FileState | None = None
@@ -324,7 +324,7 @@ class LookBelow(Task):
     """
 
     listing: Listing
-    epochs: EpochLine
+    epochs: EpochHistory
     next_offset: int
     wanted: int
     seen: frozenset[int] = frozenset()
@@ -349,7 +349,7 @@ class Rescan:
     reason: str = ""
 
 
-AnyTask = AskStore | Ship | WriteCommit | PassGap | FillGap | LookBelow | Rescan
+AnyTask = ReadPosition | Ship | WriteCommit | PassGap | FillGap | LookBelow | Rescan
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,7 +384,7 @@ class LookedBelow(Task):
 
 @dataclass(frozen=True, slots=True)
 class Asked(Task):
-    """The answer to `AskStore`.
+    """The answer to `ReadPosition`.
 
     Attributes:
         position: where to go on.
@@ -435,7 +435,7 @@ class Shipped(Task):
     files_sent: int = 0
     closed_at: float | None = None
     variants_below: int = 0
-    run: EpochLine = field(default_factory=EpochLine)
+    run: EpochHistory = field(default_factory=EpochHistory)
     run_end: int = 0
     stamp: tuple[int, int] = (0, 0)
 
@@ -459,7 +459,7 @@ class Committed(Task):
 
 @dataclass(frozen=True, slots=True)
 class Fenced(Task):
-    """The store shows a later reign than the one the task was made for: step back until leadership says more."""
+    """The store shows a later leader epoch than the one the task was made for: step back until leadership says more."""
 
     reason: str
 

@@ -15,7 +15,6 @@ from ts_common.model import TopicPartition
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.events import (
     AnyTask,
-    AskStore,
     Changed,
     Committed,
     Failed,
@@ -24,6 +23,7 @@ from ts_uploader.events import (
     LookBelow,
     LookedBelow,
     PassGap,
+    ReadPosition,
     Rescan,
     Result,
     Ship,
@@ -32,7 +32,7 @@ from ts_uploader.events import (
     WriteCommit,
 )
 from ts_uploader.log_dirs.hanging import look_below
-from ts_uploader.log_dirs.leader_epoch import ReignOver
+from ts_uploader.log_dirs.leader_epoch import FencedLeaderEpoch
 from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
 from ts_uploader.metrics.counters import GAP_BY_REQUEST, GAP_DELETED, Metrics
 from ts_uploader.metrics.failure_reasons import failure_reason
@@ -43,11 +43,11 @@ log = structlog.get_logger()
 
 _FIRST_WAIT_SECONDS = 0.2
 _LONGEST_WAIT_SECONDS = 30.0
-# At the beginning of a reign the leadership source may be ahead of the broker's own files: it is asked again soon.
+# At the beginning of a leadership the leadership source may be ahead of the broker's own files: it is asked again soon.
 _QUESTIONS_IN_THE_ORDINARY_COURSE = 2
 
 
-def patience_seconds(attempt: int) -> float:
+def backoff_seconds(attempt: int) -> float:
     """How long to wait before attempt number `attempt` (0: at once): doubling, capped, with jitter."""
     if attempt <= 0:
         return 0.0
@@ -72,7 +72,7 @@ def told_of_losses(metrics: Metrics) -> Callable[[TopicPartition, tuple[int, int
     return told
 
 
-class Performer:
+class TaskRunner:
     """Carries out one task at a time for each thread that calls it.
 
     Args:
@@ -104,19 +104,19 @@ class Performer:
             return None
         try:
             return self._perform(task)
-        except ReignOver as over:
+        except FencedLeaderEpoch as over:
             self._metrics.fenced.inc()
             self._metrics.commit_conflicts.inc()
-            log.warning("stepping back", partition=str(task.partition), epoch=task.reign.epoch, reason=str(over))
-            return Fenced(task.partition, task.generation, task.reign, str(over))
+            log.warning("stepping back", partition=str(task.partition), epoch=task.leadership.epoch, reason=str(over))
+            return Fenced(task.partition, task.generation, task.leadership, str(over))
         except SegmentChanged as changed:
-            if isinstance(task, AskStore) and task.attempt >= _QUESTIONS_IN_THE_ORDINARY_COURSE:
+            if isinstance(task, ReadPosition) and task.attempt >= _QUESTIONS_IN_THE_ORDINARY_COURSE:
                 return self._failed(task, changed, str(changed))
             if isinstance(task, Ship):  # logged with the retry that the tracker schedules: one for several
                 self._metrics.changed_segments.inc()
-                return Changed(task.partition, task.generation, task.reign, task.base, str(changed))
+                return Changed(task.partition, task.generation, task.leadership, task.base, str(changed))
             log.info("segment changed, looking again", partition=str(task.partition), reason=str(changed))
-            return Failed(task.partition, task.generation, task.reign, None, type(task).__name__, str(changed))
+            return Failed(task.partition, task.generation, task.leadership, None, type(task).__name__, str(changed))
         except (TieredStorageError, OSError) as error:
             if isinstance(error, PreconditionFailed):
                 self._metrics.commit_conflicts.inc()
@@ -132,7 +132,7 @@ class Performer:
                     shipped = self._uploader.ship(task)
                 self._count(shipped)
                 return shipped
-            case AskStore():
+            case ReadPosition():
                 return self._commits.ask(task)
             case WriteCommit():
                 committed = self._committed(self._commits.write(task))
@@ -181,7 +181,7 @@ class Performer:
         self._metrics.errors.labels(operation, failure_reason(error)).inc()
         log.warning("failed, will be tried again", operation=operation, partition=str(task.partition), error=reason)
         base = task.base if isinstance(task, Ship) else None
-        return Failed(task.partition, task.generation, task.reign, base, operation, reason)
+        return Failed(task.partition, task.generation, task.leadership, base, operation, reason)
 
     def _count(self, shipped: Shipped) -> None:
         self._metrics.segments.labels("sent" if shipped.files_sent else "found").inc()

@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from ts_common.errors import GiveUpError, LookFirstError, OperatorError, RetryError
+from ts_common.errors import OperatorError, PermanentError, StaleStateError, TransientError
 from ts_common.logs import LogFormat, configure_logs
 from ts_common.printable import printable_lines
 from ts_common.redaction import redacted
@@ -83,9 +83,9 @@ def run(arguments: Sequence[str]) -> ExitCode:
         return ExitCode.FINE
     except OperatorError as error:
         return _said(error, ExitCode.REFUSED)
-    except (RetryError, LookFirstError) as error:
+    except (TransientError, StaleStateError) as error:
         return _said(error, ExitCode.TRY_AGAIN)
-    except GiveUpError as error:
+    except PermanentError as error:
         return _said(error, ExitCode.FOUND)
     except Exception:  # noqa: BLE001  (the one place that says of a bug of ours that it is one)
         print(printable_lines(redacted(traceback.format_exc())), file=sys.stderr)  # noqa: T201  (as below)

@@ -9,7 +9,7 @@ import pytest
 from awscrt.checksums import crc32c
 
 from ts_common.archive.commit import Commit, LogStart, decode_commit, decode_log_start, encode_log_start
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.gap_records import Gap
 from ts_common.archive.incarnations import Incarnation, Incarnations, decode_incarnations
 from ts_common.archive.lineage import Lineage
@@ -51,7 +51,7 @@ METADATA = {
     "ts-timeindex": "00000008",
 }
 
-WRITTEN = Commit(100, 250, 4, EpochLine(((0, 0), (4, 120))), 240, ID, 2, 1_700_000_000_000, "00ff", (249, 7))
+WRITTEN = Commit(100, 250, 4, EpochHistory(((0, 0), (4, 120))), 240, ID, 2, 1_700_000_000_000, "00ff", (249, 7))
 # Of an archive whose commit went back once: releases before lineages refuse both by their version.
 LINEAGE = Lineage(5, 200, 300)
 COMMIT_OF_A_LINEAGE = COMMIT.replace(b'"tail":[249,7]}', b'"tail":[249,7],"version":2,"lineage":[5,200,300]}')

@@ -119,7 +119,7 @@ class Stage:
         return commit.next_offset if commit else 0
 
     def ship(self, *topics: str) -> None:
-        """Until what is closed is committed in the present reign, of topics or of all."""
+        """Until what is closed is committed in the present leadership, of topics or of all."""
         for topic, partition in self.partitions(topics or TOPICS):
             place = topic, 2 if (topic, 1, 0) in self.gone and topic == "reborn" else 1, partition
             now = state(self.cluster, topic, partition)

@@ -12,14 +12,14 @@ from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.events import AnyTask, Led, LookDue, Observation, Reign, Rescan
+from ts_uploader.events import AnyTask, Leadership, Led, LookDue, Observation, Rescan
 from ts_uploader.log_dirs.directory_scan import list_partition, read_high_watermarks
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.retention.topic_retention import TopicRetention
 from ts_uploader.shipping.uploader import Uploader
 from ts_uploader.tracking.high_watermarks import OTHER_FILES
 from ts_uploader.tracking.tracker import CHECKPOINT_SECONDS, Tracker
-from ts_uploader.workers import Performer
+from ts_uploader.workers import TaskRunner
 
 _NANOSECONDS: Final = 1_000_000_000
 _TASKS_A_LOOK: Final = 1000  # of all partitions; what an agent begins without an end is cut off there
@@ -43,7 +43,7 @@ class GoingOn:
         self._topic_ids = {leader.partition: self._topic_id(leader.partition) for leader in self._leaders}
         self._tasks: deque[AnyTask] = deque()
         self._tracker = Tracker(OffsetReset.EARLIEST)
-        self._performer = Performer(
+        self._performer = TaskRunner(
             Uploader(lambda _: store, lambda _: TopicRetention()),
             CommitLog(KEYS, broker, lambda _: store),
             self,  # type: ignore[arg-type]
@@ -58,8 +58,8 @@ class GoingOn:
     def look(self) -> None:
         """Leadership, directories, then a checkpoint that is one interval younger; and all work that follows."""
         for leader in self._leaders:
-            reign = Reign(leader.epoch, self._topic_ids[leader.partition], self._tick())
-            self._observe(Led(leader.partition, reign))
+            leadership = Leadership(leader.epoch, self._topic_ids[leader.partition], self._tick())
+            self._observe(Led(leader.partition, leadership))
             self._see(leader.partition)
         high_watermarks = read_high_watermarks(self._log_dir)
         assert high_watermarks is not None

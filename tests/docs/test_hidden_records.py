@@ -12,7 +12,7 @@ from tests.docs.commands import CHECKOUT, Shell, blocks, commands
 from tests.spark.archives import Archive, batches
 from tests.tsctl.verify.verified import codes, verify
 from ts_common.archive.commit import Commit, LogStart, decode_commit, decode_log_start
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.lineage import Lineage
 from tsctl.verify.segment_check import Depth
 
@@ -38,7 +38,7 @@ def shell_at(directory: Path, tmp_path: Path) -> Shell:
 @pytest.mark.parametrize("lineage", [None, Lineage(5, 100, 250)])
 def test_the_runbook_takes_log_start_down_in_the_commits_lineage(lineage: Lineage | None, tmp_path: Path) -> None:
     """The first command where the commit has no lineage, the second with the lineage that the page has read there."""
-    commit = Commit(150, 200, 5, EpochLine(((4, 0), (5, 100))), None, None, 1, 0, "nonce", lineage=lineage)
+    commit = Commit(150, 200, 5, EpochHistory(((4, 0), (5, 100))), None, None, 1, 0, "nonce", lineage=lineage)
     (tmp_path / "offset.wm").write_bytes(commit.encode())
     (tmp_path / "log.start").write_bytes(LogStart(180, lineage).encode())
     shell = shell_at(tmp_path, tmp_path)
@@ -93,7 +93,7 @@ def test_u36_what_an_agent_of_before_lineages_hid_is_shown_again(
     shell.run(*SETTINGS, READ_COMMIT, *(c for c in commands(CORRECT) if "diff " not in c), WHOLE=lines, **variables)
     commit = decode_commit(archive.store.get(archive.partition("t").commit)[0], "offset.wm")
     assert isinstance(commit, Commit)
-    assert commit.epochs == EpochLine(tuple(whole))
+    assert commit.epochs == EpochHistory(tuple(whole))
     assert codes(verify(archive, Depth.FULL)) == ["dead-tail"]
     assert archive.offsets(subscribe="t") == list(range(30))
     assert not [row for row in archive.rows(subscribe="t") if row["value"] == b"dead"]

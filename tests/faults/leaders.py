@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, Message
 from kazoo.client import KazooClient
 
 from tests.uploader.beside import Archive
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 from ts_local.cluster import LocalCluster, Record, wait_for
 from ts_local.oracle import OracleRecord
 from ts_local.zookeeper import PartitionState, ZooKeeper
@@ -156,15 +156,15 @@ def move_leader(client: KazooClient, topic: str, to: int, other: int, partition:
     wait_for(moved, f"{topic}-{partition} to move to broker {to}", PATIENCE, state=lambda: client.get(path)[0])
 
 
-def wait_reign_shipped(archive: Archive, broker: int, partition: int = 0) -> int:
+def wait_leadership_shipped(archive: Archive, broker: int, partition: int = 0) -> int:
     """Until every segment that a leader has closed is committed, as its own log has it; where those end.
 
-    A commit of an earlier reign may reach as far: then the present one has nothing to ship yet.
+    A commit of an earlier leader epoch may reach as far: then the present one has nothing to ship yet.
     """
     topic = archive.topic
     active = bases(archive.cluster, broker, topic, partition)[-1]
     epoch = state(archive.cluster, topic, partition).leader_epoch
-    line = EpochLine(epochs(archive.cluster, broker, topic, partition))
+    line = EpochHistory(epochs(archive.cluster, broker, topic, partition))
 
     def done() -> bool:
         commit = archive.commit(partition)

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from tests.faults.conftest import ArchiveOf
-from tests.faults.leaders import PATIENCE, Load, assert_shown, bases, wait_led, wait_reign_shipped
+from tests.faults.leaders import PATIENCE, Load, assert_shown, bases, wait_leadership_shipped, wait_led
 from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES, Archive
 from ts_local.cluster import LocalCluster, Record, wait_for
 from ts_local.jvm import java_command
@@ -95,7 +95,7 @@ def assert_shipped_once(
     cluster: LocalCluster, archive: Archive, proxy: S3FaultProxy, acknowledged: dict[int, bytes]
 ) -> None:
     """All that is closed is shown; no segment went up twice or under a second name, and no gap was recorded."""
-    end = wait_reign_shipped(archive, 1)
+    end = wait_leadership_shipped(archive, 1)
     assert_shown(archive, acknowledged, end)
     assert [key for key in archive.objects() if "/gaps/" in key] == []
     puts = [request for request in proxy.requests() if request.method == "PUT" and request.path.endswith(".log")]
@@ -174,7 +174,7 @@ def test_u40_of_the_two_directories_that_a_move_cut_short_left_the_living_one_is
     finally:
         shutil.rmtree(left)
     acknowledged |= fill(cluster, topic, len(acknowledged))
-    end = wait_reign_shipped(archive, 1)
+    end = wait_leadership_shipped(archive, 1)
     assert_shown(archive, acknowledged, end)
     assert len(warnings) == 1
     assert [key for key in archive.objects() if "/gaps/" in key or ".e" in key] == []
@@ -212,7 +212,7 @@ def test_u11_a_disk_that_fails_takes_nothing_of_the_other_with_it(
         wait_led(cluster, topic, 1, healthy)
         wait_further(archive, failing, healthy)
     for partition, leader in ((failing, 2), (healthy, 1)):
-        end = wait_reign_shipped(archive, leader, partition)
+        end = wait_leadership_shipped(archive, leader, partition)
         assert_shown(archive, load.acknowledged[partition], end, partition)
     assert [agent.health()["dead_threads"] for agent in agents] == [[], []]
 

@@ -19,8 +19,8 @@ from tests.faults.leaders import (
     produce,
     state,
     wait_in_sync,
+    wait_leadership_shipped,
     wait_led,
-    wait_reign_shipped,
 )
 from ts_common.archive.commit import LogStart, decode_log_start
 from ts_local.cluster import LocalCluster, wait_for
@@ -34,7 +34,7 @@ SHARED = 100
 LOST = "an election lost committed records"
 
 
-def test_u05_both_leaders_bytes_stay_and_readers_follow_the_later_reign(
+def test_u05_both_leaders_bytes_stay_and_readers_follow_the_later_leadership(
     cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
     """An unclean election: under one base name two leaders wrote different bytes, and only the later one's live."""
@@ -60,7 +60,7 @@ def test_u05_both_leaders_bytes_stay_and_readers_follow_the_later_reign(
     assert not of_second.startswith(of_first)
     assert epochs(cluster, 1, topic) != epochs(cluster, 2, topic)
 
-    end = wait_reign_shipped(archive, 2)
+    end = wait_leadership_shipped(archive, 2)
     after = archive.objects()
     prefix = archive.partition_keys().prefix
     names = [key for key in after if re.fullmatch(re.escape(prefix) + r"0{20}(\.e\d+\.[0-9a-f]{8})?\.log", key)]
@@ -114,7 +114,7 @@ def test_u06_an_agent_that_missed_an_unclean_election_commits_nothing_of_the_nex
     wait_for(lambda: stale.metrics()[waiting] == 1, "it to see that its broker ends with another epoch", PATIENCE)
     assert archive.commit() == before
     second = archive.agent(2)
-    end = wait_reign_shipped(archive, 2)
+    end = wait_leadership_shipped(archive, 2)
     assert second.metrics()["ts_uploader_lost_offsets_total"] == committed - SHARED
     assert lines(assert_shown(archive, shared | living, end)) == ["shared", "living"]
     cluster.links["agent-1:zookeeper"].heal()
@@ -153,12 +153,12 @@ def test_u26_u36_an_empty_or_outdated_last_replica_leads_and_its_later_records_a
     for directory in directories.values():
         shutil.rmtree(directory)
     shutil.move(image, directories[behind])
-    reigns = {partition: state(cluster, topic, partition).leader_epoch for partition in directories}
+    leaderships = {partition: state(cluster, topic, partition).leader_epoch for partition in directories}
     cluster.brokers[2].start()  # not in sync, so nobody leads; but there is a controller to see the first one come back
     cluster.brokers[1].start()
     for partition, end in ((behind, 400), (empty, 0), (begun_above, 0)):
         wait_led(cluster, topic, 1, partition)
-        assert state(cluster, topic, partition).leader_epoch > reigns[partition]
+        assert state(cluster, topic, partition).leader_epoch > leaderships[partition]
         assert cluster.latest(topic, partition) == end < committed[partition]
         wait_for(
             lambda: archive.next_offset(partition) == end,  # noqa: B023
@@ -173,7 +173,7 @@ def test_u26_u36_an_empty_or_outdated_last_replica_leads_and_its_later_records_a
     for partition, survived in ((behind, kept[behind]), (empty, {}), (begun_above, {})):
         later = produce(cluster, topic, "later", 2600 if partition == begun_above else 1700, partition)
         assert min(later) < committed[partition] < max(later)
-        end = wait_reign_shipped(archive, 1, partition)
+        end = wait_leadership_shipped(archive, 1, partition)
         assert end > committed[partition]
         shown = assert_shown(archive, survived | later, end, partition)
         assert lines(shown) == (["kept", "later"] if survived else ["later"])
@@ -245,7 +245,7 @@ def test_u36_killed_before_either_write_with_a_late_agent_of_the_old_lineage_and
 
         later = produce(cluster, topic, "later", 1700)
         agent.start()
-        end = wait_reign_shipped(archive, 2)
+        end = wait_leadership_shipped(archive, 2)
         seen = assert_shown(archive, later, end)
     assert (lines(seen), seen[0].offset) == (["later"], 0)
     commit, log_start = archive.commit(), decode_log_start(archive.store.get(keys.log_start)[0], keys.log_start)
@@ -257,7 +257,7 @@ def test_u36_killed_before_either_write_with_a_late_agent_of_the_old_lineage_and
 def test_u32_two_unclean_elections_and_a_kill_between_two_segments_shipped_again(
     cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
-    """Back with the first broker its own records live again, the middle reign's are dead, at the kill and after it."""
+    """Back with the first broker, its own records are live again and those of the middle leader are dead."""
     topic = f"there-and-back-{repetition}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1, 2]], config=UNCLEAN)
@@ -273,7 +273,7 @@ def test_u32_two_unclean_elections_and_a_kill_between_two_segments_shipped_again
     cluster.brokers[2].start()
     wait_led(cluster, topic, 2)
     middle = produce(cluster, topic, "middle", 1300)
-    middle_end = wait_reign_shipped(archive, 2)
+    middle_end = wait_leadership_shipped(archive, 2)
     middle_epoch = state(cluster, topic).leader_epoch
     assert lines(archive.read()) == ["shared", "middle"]
     assert first.keys() & middle.keys()
@@ -306,7 +306,7 @@ def test_u32_two_unclean_elections_and_a_kill_between_two_segments_shipped_again
         offset: value for offset, value in living.items() if offset < archive.next_offset()
     }
     agent = archive.agent(1)
-    end = wait_reign_shipped(archive, 1)
+    end = wait_leadership_shipped(archive, 1)
     assert lines(assert_shown(archive, living, end)) == ["shared", "first", "last"]
     assert agent.metrics()["ts_uploader_lost_offsets_total"] == 0
     cluster.brokers[2].start()

@@ -250,7 +250,7 @@ def test_u25_a_cleaner_that_stands_in_the_middle_of_its_renames(
                 assert end < 20_000, "the cleaner was never met in the middle"
                 fill(cluster, topic, 800, start=end, keys=7)
                 end += 800
-            zookeeper.pause()  # or its session would end, and with it the reign
+            zookeeper.pause()  # or its session would end, and with it the leadership
         wait_until_said(agent, "partition waits", f"{topic}-0", "renames")
         before = archive.next_offset()
     finally:

@@ -17,7 +17,7 @@ from tests.faults.leaders import (
     move_leader,
     produce,
     wait_in_sync,
-    wait_reign_shipped,
+    wait_leadership_shipped,
     zookeeper_of,
 )
 from tests.faults.store_faults import variants
@@ -68,7 +68,7 @@ def test_u29_a_fleet_moves_over_broker_by_broker(cluster: LocalCluster, archive_
         wait_for(lambda: (archive.commit(1) or wait_taken_over(archive, 1)).broker == 2, "broker 2 to commit", PATIENCE)
     for partition, leader in ((0, 1), (1, 2)):
         wait_in_sync(cluster, topic, 1, 2, partition=partition)
-        end = wait_reign_shipped(archive, leader, partition)
+        end = wait_leadership_shipped(archive, leader, partition)
         assert_shown(archive, load.acknowledged[partition], end, partition)
 
 
@@ -85,12 +85,12 @@ def test_u29_what_a_java_uploader_uploads_late_costs_nothing(
         sent = produce(cluster, topic, "before", 900)
         wait_for(lambda: len(java.queued()) > 1, "the Java uploader to fall behind", PATIENCE)
         move_leader(client, topic, 2, 1)
-        committed = wait_reign_shipped(archive, 2)
+        committed = wait_leadership_shipped(archive, 2)
         assert variants(archive) == []
         java.release_one()
         assert read_commit(archive.store, archive.partition_keys())[0] == ForeignCommit(0)
     sent |= produce(cluster, topic, "after", 900)
-    end = wait_reign_shipped(archive, 2)
+    end = wait_leadership_shipped(archive, 2)
     assert end > committed
     wait_for(logged(agent.log, "gap filled"), "what was written over to be shipped beside it", PATIENCE)
     assert logged(agent.log, "a committed segment was written over")()
@@ -118,7 +118,7 @@ def test_u29_a_hole_below_a_java_uploaders_name_is_shipped(
     holes = [step for step in steps(archive) if isinstance(step, Hole)]
     assert [(hole.start, hole.end) for hole in holes] == [(reached, shipped)]
     archive.agent(2)
-    end = wait_reign_shipped(archive, 2)
+    end = wait_leadership_shipped(archive, 2)
     assert_shown(archive, sent, end)
 
 

@@ -21,8 +21,8 @@ from tests.faults.leaders import (
     produce,
     state,
     wait_in_sync,
+    wait_leadership_shipped,
     wait_led,
-    wait_reign_shipped,
     zookeeper_of,
 )
 from tests.uploader.beside import BUCKET, PREFIX, Archive
@@ -64,11 +64,11 @@ def test_u04_leaders_moved_under_load_with_agents_killed_leave_no_hole(
             assert [record.offset for record in view] == list(range(len(view)))
             agents[killed] = archive.agent(killed)
     for partition in (0, 1):
-        end = wait_reign_shipped(archive, state(cluster, topic, partition).leader, partition)
+        end = wait_leadership_shipped(archive, state(cluster, topic, partition).leader, partition)
         assert set(bases(cluster, 1, topic, partition)) ^ set(bases(cluster, 2, topic, partition))
         commit = archive.commit(partition)
         assert commit is not None
-        assert commit.epoch > moves  # a reign without a record leaves no pair
+        assert commit.epoch > moves  # a leadership without a record leaves no pair
         assert len(commit.epochs.pairs) > 1
         assert_shown(archive, load.acknowledged[partition], end, partition)
 
@@ -107,7 +107,7 @@ def test_u06_a_commit_of_the_former_leader_is_refused_though_the_first_line_stay
         assert archive.commit() == after
         wait_for(lambda: stale.metrics()["ts_uploader_fenced_total"] == 1, "it to step back", PATIENCE)
         acknowledged |= produce(cluster, topic, "later", 900)
-        end = wait_reign_shipped(archive, 2)
+        end = wait_leadership_shipped(archive, 2)
         assert not leads(stale, topic)
     assert watch.pairs == sorted(set(watch.pairs))
     assert len(watch.pairs) > 2
@@ -129,7 +129,7 @@ def leads(agent: AgentProcess, topic: str, partition: int = 0) -> bool:
 
 
 @pytest.mark.parametrize("times", [1, pytest.param(10, marks=pytest.mark.full)])
-def test_u06_agents_stopped_in_mid_work_wake_up_behind_another_reign(
+def test_u06_agents_stopped_in_mid_work_wake_up_behind_another_leadership(
     cluster: LocalCluster, archive_of: ArchiveOf, times: int
 ) -> None:
     """The stopped one had shipped what it had not committed; the pair of epoch and next offset never goes back."""
@@ -150,7 +150,7 @@ def test_u06_agents_stopped_in_mid_work_wake_up_behind_another_reign(
             agents[former].resume()
             wait_for(lambda: not leads(agents[former], topic), "it to hear that it leads no more", PATIENCE)  # noqa: B023
             assert committed_by(archive, leader)
-        end = wait_reign_shipped(archive, leader)
+        end = wait_leadership_shipped(archive, leader)
     assert watch.pairs == sorted(set(watch.pairs))
     assert len({epoch for epoch, _ in watch.pairs}) > times
     assert_shown(archive, load.acknowledged[0], end)
@@ -216,7 +216,7 @@ def test_u16_without_zookeeper_what_is_led_is_shipped_and_after_it_all_is_read_a
     agents = {broker: archive.agent(broker) for broker in (1, 2)}
     acknowledged = {partition: produce(cluster, topic, "before", 600, partition) for partition in (0, 1)}
     for partition, leader in ((0, 1), (1, 2)):
-        wait_reign_shipped(archive, leader, partition)
+        wait_leadership_shipped(archive, leader, partition)
     zookeeper = zookeeper_of(cluster)
     zookeeper.stop()
     for agent in agents.values():
@@ -239,7 +239,7 @@ def test_u16_without_zookeeper_what_is_led_is_shipped_and_after_it_all_is_read_a
             move_leader(client, topic, to, OTHER[to], partition)
     for partition, leader in ((0, 2), (1, 1)):
         acknowledged[partition] |= produce(cluster, topic, "after", 1000, partition)
-        end = wait_reign_shipped(archive, leader, partition)
+        end = wait_leadership_shipped(archive, leader, partition)
         assert lines(assert_shown(archive, acknowledged[partition], end, partition)) == ["before", "without", "after"]
 
 
@@ -263,11 +263,11 @@ def test_u16_an_agent_whose_session_expired_goes_on_and_then_reads_everything_an
     agent = archive.agent(1, surroundings=cluster.agent_surroundings(1))
     link = cluster.links["agent-1:zookeeper"]
     acknowledged = {partition: produce(cluster, topic, "before", 600, partition) for partition in (left, taken)}
-    wait_reign_shipped(archive, 1, left)
+    wait_leadership_shipped(archive, 1, left)
     session = agent_sessions(cluster) - others
     assert len(session) == 1
     archive.agent(2)
-    wait_reign_shipped(archive, 2, taken)
+    wait_leadership_shipped(archive, 2, taken)
 
     link.cut()
     wait_connected(agent, connected=False)
@@ -279,13 +279,13 @@ def test_u16_an_agent_whose_session_expired_goes_on_and_then_reads_everything_an
         move_leader(client, topic, 1, 2, taken)
     for partition in (left, taken):
         acknowledged[partition] |= produce(cluster, topic, "moved", 1000, partition)
-    wait_reign_shipped(archive, 2, left)
+    wait_leadership_shipped(archive, 2, left)
     assert not leads(agent, topic, taken)
     assert archive.next_offset(taken) < bases(cluster, 1, topic, taken)[-1]
 
     others = agent_sessions(cluster)
     link.heal()
-    ends = {left: bases(cluster, 2, topic, left)[-1], taken: wait_reign_shipped(archive, 1, taken)}
+    ends = {left: bases(cluster, 2, topic, left)[-1], taken: wait_leadership_shipped(archive, 1, taken)}
     wait_for(lambda: not leads(agent, topic, left), "it to hear what it no longer leads", PATIENCE)
     wait_connected(agent, connected=True)
     assert len(agent_sessions(cluster) - others) == 1
@@ -312,12 +312,12 @@ def test_u18_flapping_leadership_leaks_nothing(cluster: LocalCluster, archive_of
             before = archive.next_offset()
             wait_for(lambda: archive.next_offset() > before, "the new leader to ship", PATIENCE)  # noqa: B023
         flap(client, topic, flaps)
-        # Threads and connections come as they are needed, so a few more is no leak; one for each reign is.
+        # Threads and connections come as they are needed, so a few more is no leak; one for each leadership is.
         usual = [max(used) + max(8, flaps // 4) for used in zip(*map(usage, agents.values()), strict=True)]
         epoch = state(cluster, topic).leader_epoch
         leader = flap(client, topic, flaps)
         assert state(cluster, topic).leader_epoch >= epoch + flaps
-    end = wait_reign_shipped(archive, leader)
+    end = wait_leadership_shipped(archive, leader)
     assert watch.pairs == sorted(set(watch.pairs))
     for broker, agent in agents.items():
         wait_for(lambda: leads(agent, topic) == (broker == leader), f"agent {broker} to know who leads", PATIENCE)  # noqa: B023
@@ -350,7 +350,7 @@ def usage(agent: AgentProcess) -> tuple[int, int]:
     return process.num_threads(), process.num_fds()
 
 
-def test_u28_a_high_watermark_of_before_the_reign_or_of_a_namesake_is_not_believed(
+def test_u28_a_high_watermark_of_before_the_leadership_or_of_a_namesake_is_not_believed(
     cluster: LocalCluster, archive_of: ArchiveOf
 ) -> None:
     """A checkpoint that is written once an hour: nothing goes by it, and none of its numbers by a new topic's name."""

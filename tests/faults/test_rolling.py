@@ -11,7 +11,7 @@ import pytest
 
 from tests.faults.conftest import ArchiveOf
 from tests.faults.later import LATER, is_later
-from tests.faults.leaders import PATIENCE, Load, assert_shown, wait_in_sync, wait_reign_shipped
+from tests.faults.leaders import PATIENCE, Load, assert_shown, wait_in_sync, wait_leadership_shipped
 from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES, Archive, archives
 from ts_local.agent import AgentProcess
 from ts_local.cluster import LocalCluster, wait_for
@@ -56,7 +56,7 @@ def assert_whole(archive: Archive, acknowledged: Mapping[int, Mapping[int, bytes
     for partition, sent in acknowledged.items():
         leader = archive.cluster.leader(archive.topic, partition)
         assert leader is not None
-        end = wait_reign_shipped(archive, leader, partition)
+        end = wait_leadership_shipped(archive, leader, partition)
         assert_shown(archive, sent, end, partition)
         contents = defaultdict(list)
         for key, etag in archive.objects().items():

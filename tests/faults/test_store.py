@@ -363,7 +363,7 @@ def test_u30_an_object_that_a_lifecycle_rule_took_is_missed(
     ends = ends_of(archive)
     wait_shipped(archive, ends)
     if name == "log.start" and not down:
-        # Nothing needs it while shipping goes on: readers say so at once, the agent at its next start or reign.
+        # Nothing needs it while shipping goes on: readers say so at once, the agent at its next start or leadership.
         view = open_view(archive.store, read_catalog(archive.store, archive.partition_keys()))
         assert key in str(view.warning)
         agent.stop()

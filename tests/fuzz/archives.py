@@ -17,7 +17,7 @@ from tests.common.log_format import build
 from tests.fuzz.target import Mismatch, Target, split_input
 from ts_common.archive.catalog import SegmentCopy, StoredSegment
 from ts_common.archive.commit import Commit, decode_commit
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.archive.plan import ReadRange, unite, with_spares
 from ts_common.archive.segment_metadata import SegmentMetadata
@@ -96,10 +96,10 @@ def _plan(_store: ObjectStore, _root: Path, numbers: list[int]) -> None:
     ]
     recorded = [(at * 10 + 2, at * 10 + 3) for at in range(gaps)]
     whole = max(end, count * step, 1)
-    plan = unite(copies, EpochLine(((0, 0),)), 0, whole, recorded)
+    plan = unite(copies, EpochHistory(((0, 0),)), 0, whole, recorded)
     if plan[0].start != 0 or plan[-1].end != whole:
         raise Mismatch("a plan of another range")
-    list(with_spares([part for part in plan if isinstance(part, ReadRange)], copies, EpochLine(((0, 0),))))
+    list(with_spares([part for part in plan if isinstance(part, ReadRange)], copies, EpochHistory(((0, 0),))))
 
 
 def _epochs(_store: ObjectStore, _root: Path, numbers: list[int]) -> None:

@@ -1,4 +1,4 @@
-"""What nodes of ZooKeeper may hold: `Knowledge` and the check, without a server.
+"""What nodes of ZooKeeper may hold: `ZookeeperState` and the check, without a server.
 
 An input is a line with the kind of node (`topic`, `state`, `settings`, `broker`, `cluster`), and the node.
 """
@@ -17,7 +17,7 @@ from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment
 from ts_uploader.events import Led
 from ts_uploader.leadership.zookeeper import check as zookeeper_check
-from ts_uploader.leadership.zookeeper.state import Knowledge, Node, settings_path, state_path, topic_path
+from ts_uploader.leadership.zookeeper.state import Node, ZookeeperState, settings_path, state_path, topic_path
 from ts_uploader.retention.topic_retention import (
     BrokerDefaults,
     BrokerSettings,
@@ -83,8 +83,8 @@ class ZookeeperNodes(Target):
         _TAKE.get(kind, _take_state)(node)
 
 
-def _known() -> Knowledge:
-    knowledge = Knowledge(1)
+def _known() -> ZookeeperState:
+    knowledge = ZookeeperState(1)
     knowledge.follow({_PARTITION})
     return knowledge
 
@@ -105,7 +105,7 @@ def _take_state(data: bytes) -> None:
 def _check_led(said: object) -> None:
     if not isinstance(said, Led):
         return
-    epoch, topic_id = said.reign.epoch, said.reign.topic_id
+    epoch, topic_id = said.leadership.epoch, said.leadership.topic_id
     if not 0 <= epoch < 1 << 31:
         raise Mismatch(f"the leader epoch {epoch}")
     if topic_id is not None and not (len(topic_id) <= 64 and topic_id.isascii() and topic_id.isprintable()):

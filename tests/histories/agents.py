@@ -18,14 +18,26 @@ from ts_common.errors import TieredStorageError
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.events import AnyTask, Asked, AskStore, Led, Listing, LookDue, NotLed, Observation, Reign, Rescan, Task
+from ts_uploader.events import (
+    AnyTask,
+    Asked,
+    Leadership,
+    Led,
+    Listing,
+    LookDue,
+    NotLed,
+    Observation,
+    ReadPosition,
+    Rescan,
+    Task,
+)
 from ts_uploader.log_dirs.directory_scan import list_partition, read_high_watermarks
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.retention.topic_retention import TopicRetention
 from ts_uploader.shipping.metadata_cache_writer import write_chapter
 from ts_uploader.shipping.uploader import Uploader
 from ts_uploader.tracking.tracker import Tracker
-from ts_uploader.workers import Performer
+from ts_uploader.workers import TaskRunner
 
 TP = TopicPartition("t", 0)
 CLUSTER = ClusterKeys("c")
@@ -116,7 +128,7 @@ class Agent:
         self._listing: Listing | None = None
         self.asked: dict[int, int] = {}  # the log's start at the last answered question, by epoch
         self.listed: list[tuple[int, int]] = []  # whole listings: when, and the lowest live base
-        self._performer = Performer(
+        self._performer = TaskRunner(
             Uploader(lambda _: self._store, lambda _: TopicRetention(compacted=True)),
             CommitLog(CLUSTER, self.broker, lambda _: self._store),
             self,  # type: ignore[arg-type]
@@ -164,7 +176,7 @@ class Agent:
     def see_leadership(self) -> None:
         """The leadership source names the leader."""
         if self._cluster.leader == self.broker:
-            self._observe(Led(TP, Reign(self._cluster.epoch, self._cluster.topic.topic_id, self._clock.wall())))
+            self._observe(Led(TP, Leadership(self._cluster.epoch, self._cluster.topic.topic_id, self._clock.wall())))
         else:
             self._observe(NotLed(TP))
 
@@ -185,7 +197,7 @@ class Agent:
         tracker = self.tracker
         result = self._alone(task, lambda: self._performer.perform(task))
         if isinstance(result, Asked) and self.tracker is tracker:
-            self.asked[result.reign.epoch] = self._cluster.brokers[self.broker].start
+            self.asked[result.leadership.epoch] = self._cluster.brokers[self.broker].start
         if result is not None and self.tracker is tracker:
             self.tasks += tracker.conclude(result)
         reason = getattr(result, "reason", "")
@@ -193,10 +205,10 @@ class Agent:
 
     def pending_retries(self) -> int:
         """Questions and rescans that wait."""
-        return sum(isinstance(task, AskStore | Rescan) for task in self.tasks)
+        return sum(isinstance(task, ReadPosition | Rescan) for task in self.tasks)
 
     def _alone(self, task: AnyTask | None, do: Callable[[], T]) -> T | None:
-        named = task.reign.topic_id if isinstance(task, Task) else self._cluster.topic.topic_id
+        named = task.leadership.topic_id if isinstance(task, Task) else self._cluster.topic.topic_id
         (topic,) = (each for each in self._cluster.topics if each.topic_id == named)
         work = Work(self, self.life, task, topic, self._cluster.brokers[self.broker])
         work.look()

@@ -16,7 +16,7 @@ from tests.histories.records import Batch, Kind, transactions
 from tests.histories.replica import Replica
 from ts_common.archive.catalog import read_catalog, read_incarnations
 from ts_common.archive.commit import Commit, decode_commit, decode_log_start
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.gap_records import parse_gap_name
 from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import PartitionKeys, SegmentName
@@ -27,7 +27,7 @@ from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
 from ts_common.reading.transactions import find_hidden, stable_end
 from ts_common.store.contract import IfAbsent, ObjectStore
-from ts_uploader.events import AskStore, FillGap, PassGap, Ship, Task, WriteCommit
+from ts_uploader.events import FillGap, PassGap, ReadPosition, Ship, Task, WriteCommit
 from ts_uploader.tracking.tracker import CHECKPOINT_SECONDS
 
 
@@ -65,7 +65,7 @@ class Archive:
     stood: tuple[Lineage | None, ...] = ()
     stood_at: int = 0
     furthest: tuple[int, int] = (-1, -1)
-    commits: list[tuple[int, EpochLine]] = field(default_factory=list)
+    commits: list[tuple[int, EpochHistory]] = field(default_factory=list)
     known: dict[int, set[tuple[int, tuple[tuple[int, int], ...]]]] = field(default_factory=dict)
     copies: dict[str, Copy] = field(default_factory=dict)
 
@@ -140,7 +140,7 @@ class Checks:
             assert any(info.key == beside for info in self._store.list(beside)), (
                 f"{put.key}: no {suffix} (protocol rule 3)"
             )
-        committed = self._committed_since(archive, task.reign.epoch)
+        committed = self._committed_since(archive, task.leadership.epoch)
         assert metadata.end <= committed, f"{put.key} ends at {metadata.end} above {committed} (protocol rule 1)"
         whole = tuple(archive.topic.codec.decode(put.body))
         assert whole in archive.topic.codec.closed, f"{put.key} is no closed segment of any log (protocol rule 1)"
@@ -150,11 +150,13 @@ class Checks:
         untrue = [offset for offset in lacking if offset not in work.replica.cleaned]
         assert not untrue, f"{put.key} ends at {metadata.end}, and not by compaction lacks {untrue} (protocol rule 2)"
         if isinstance(task, Ship) and task.hangs is not None and self._leads(archive, task, work):
-            line = self._cluster.line_of(archive.topic, task.reign.epoch)
+            line = self._cluster.line_of(archive.topic, task.leadership.epoch)
             dead = [offset for offset, batch in content.items() if line[offset] is not batch]
             assert not dead, f"{put.key} is a .deleted file of another line: {dead} (protocol rule 10)"
         if name.epoch is not None:
-            assert name.epoch == task.reign.epoch, f"{put.key} is of epoch {task.reign.epoch} (protocol rule 6)"
+            assert name.epoch == task.leadership.epoch, (
+                f"{put.key} is of epoch {task.leadership.epoch} (protocol rule 6)"
+            )
         elif isinstance(task, Ship):
             lineage = task.variants_below
             assert name.base >= lineage, f"{put.key} is a plain name below the lineage's {lineage} (protocol rule 5)"
@@ -163,12 +165,16 @@ class Checks:
     def _leads(self, archive: Archive, task: Task, work: Work) -> bool:
         """Whether the broker of a task leads still, as the task says."""
         cluster = self._cluster
-        return archive.topic is cluster.topic and task.reign.epoch == cluster.epoch and work.replica is cluster.leading
+        return (
+            archive.topic is cluster.topic
+            and task.leadership.epoch == cluster.epoch
+            and work.replica is cluster.leading
+        )
 
     def _gap(self, archive: Archive, name: str, work: Work) -> None:
         parsed = parse_gap_name(name)
         assert parsed is not None
-        if isinstance(work.task, AskStore | FillGap):
+        if isinstance(work.task, ReadPosition | FillGap):
             return  # what a Java uploader wrote over, or what turns out to be another leader's
         assert isinstance(work.task, PassGap)
         if not self._leads(archive, work.task, work):

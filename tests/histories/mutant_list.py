@@ -5,7 +5,7 @@ from types import FunctionType
 from typing import Any
 
 from ts_common.archive.commit import LogStart
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 from ts_uploader.committing import commit_log, divergence, going_back, log_start, next_commit
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.log_dirs import directory_scan as scan
@@ -54,7 +54,7 @@ MUTANTS = (
     _mutant(
         "m2",
         "The broker's own leader epoch is not compared with the leadership source's.",
-        (leader_epoch.check_reign, "if local is not None and", "if False and"),
+        (leader_epoch.check_leader_epoch, "if local is not None and", "if False and"),
     ),
     _mutant(
         "m3",
@@ -144,7 +144,7 @@ MUTANTS = (
     _mutant(
         "epochs-not-cut",
         "A commit that goes back keeps the epochs of what was lost.",
-        (divergence.rewound, "return epochs.continued(local or EpochLine(), end)", "return epochs"),
+        (divergence.rewound, "return epochs.continued(local or EpochHistory(), end)", "return epochs"),
     ),
     _mutant(
         "empty-archive-not-lowered",
@@ -164,7 +164,7 @@ MUTANTS = (
     _mutant(
         "not-fenced",
         "A commit of a later leader epoch does not make an agent step back.",
-        (CommitLog._go_on, "if commit.epoch > task.reign.epoch:", "if False:"),
+        (CommitLog._go_on, "if commit.epoch > task.leadership.epoch:", "if False:"),
         (CommitLog._look, "if theirs.epoch > mine.epoch:", "if False:"),
     ),
     _mutant(
@@ -203,7 +203,7 @@ MUTANTS = (
     _mutant(
         "variants-by-batches",
         "A variant's name bears the leader epoch of its last batch.",
-        (uploader._names, "epoch = task.reign.epoch", "epoch = scan.epochs[-1][0] if scan.epochs else -1"),
+        (uploader._names, "epoch = task.leadership.epoch", "epoch = scan.epochs[-1][0] if scan.epochs else -1"),
     ),
     _mutant(
         "deleted-in-any-order",
@@ -250,6 +250,6 @@ MUTANTS = (
     _mutant(
         "dead-tails-live",
         "Readers take every batch of a copy for alive.",
-        (EpochLine.live_end, "if not starts:", "if True:"),
+        (EpochHistory.live_end, "if not starts:", "if True:"),
     ),
 )

@@ -163,8 +163,8 @@ def history(script: str, rolls: tuple[int, int]) -> tuple[Moment, ...]:
 def shared_end(run: Epochs, end: int, log: Log) -> int:
     """Up to which offset a run that ends at `end` is this log's past (KIP-279); its end where all of it is.
 
-    `ts_common.archive.epoch_history.EpochLine.shared_end` without its refusal: this one also answers for epochs unknown
-    here.
+    `ts_common.archive.epoch_history.EpochHistory.shared_end` without its refusal: this one also answers for epochs
+    unknown here.
     """
     while run:
         asked = run[-1][0]

@@ -13,7 +13,7 @@ from tests.lineage.model import Model
 from tests.lineage.scenarios import SCENARIOS
 from tests.lineage.search import Result, search
 from tests.lineage.state import State
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 
 # A run of minutes on this machine may be ten times slower on another.
 full = [pytest.mark.full, pytest.mark.timeout(7200)]
@@ -172,7 +172,7 @@ def test_an_agent_that_persists_while_late_steps_back_from_later_objects() -> No
 
 
 def test_the_agents_own_comparison_of_epochs_is_the_models() -> None:
-    """`EpochLine.shared_end` gives the model's D for every pair of short lists that it answers."""
+    """`EpochHistory.shared_end` gives the model's D for every pair of short lists that it answers."""
     lists: list[Epochs] = [
         tuple(zip(epochs, starts, strict=True))
         for size in range(4)
@@ -183,7 +183,11 @@ def test_the_agents_own_comparison_of_epochs_is_the_models() -> None:
         if not run or not local or run[-1][0] > local[-1][0] or run[-1][1] >= end or local[-1][1] > log_end:
             continue  # a run that no leader of this log can find, which the agent refuses; starts beyond an end
         log = Log(0, (0,), (0,) * log_end, local)
-        assert shared_end(run, end, log) == EpochLine(run).shared_end(end, EpochLine(local), log_end), (run, end, log)
+        assert shared_end(run, end, log) == EpochHistory(run).shared_end(end, EpochHistory(local), log_end), (
+            run,
+            end,
+            log,
+        )
         compared += 1
     assert compared > 10_000
 

@@ -20,7 +20,7 @@ from kazoo.client import KazooClient
 
 from tests.browser import look, open_page, without_scripts
 from tests.docs.commands import CHECKOUT, Shell, blocks, commands
-from tests.faults.leaders import bases, die, move_leader, produce, wait_in_sync, wait_led, wait_reign_shipped
+from tests.faults.leaders import bases, die, move_leader, produce, wait_in_sync, wait_leadership_shipped, wait_led
 from tests.tsctl.report.pages import bars, part_of
 from tests.tsctl.running import Ended, Run, runner
 from tests.uploader.beside import BUCKET, PREFIX, SMALL_FETCHES, Archive, archives
@@ -151,7 +151,7 @@ def move_twice(archive: Archive, partition: int) -> None:
         wait_in_sync(cluster, archive.topic, 1, 2, partition=partition)
         move_leader(client, archive.topic, leader, 3 - leader, partition)
         cluster.produce(archive.topic, records(300), partition=partition, config={"batch.size": 4000})
-        wait_reign_shipped(archive, leader, partition)
+        wait_leadership_shipped(archive, leader, partition)
     client.stop()
     client.close()
 
@@ -168,7 +168,7 @@ def lose_records(archive: Archive, partition: int) -> None:
     cluster.brokers[2].start()
     wait_led(cluster, archive.topic, 2, partition)
     produce(cluster, archive.topic, "living", 700, partition)
-    wait_reign_shipped(archive, 2, partition)
+    wait_leadership_shipped(archive, 2, partition)
     cluster.brokers[1].start()
     wait_in_sync(cluster, archive.topic, 1, 2, partition=partition)
 

@@ -15,7 +15,7 @@ from random import Random
 from kazoo.exceptions import KazooException, NoNodeError
 
 from tests.soak.stage import ASSIGNMENTS, PARTITIONS, UNCLEAN, Stage
-from ts_common.errors import RetryError
+from ts_common.errors import TransientError
 from ts_common.model import TopicPartition
 from ts_local.kafka import ZooKeeperBroker
 from ts_local.process import Server, ServerNotRunningError
@@ -129,7 +129,7 @@ def _start(broker: ZooKeeperBroker) -> None:
 
 
 def _move_leaders(scene: Scene) -> bool:
-    """The reigns of some leaders end in order."""
+    """The leaderships of some leaders end in order."""
 
     def led() -> dict[TopicPartition, int]:
         movable = _movable(scene.stage, PARTITIONS)
@@ -207,7 +207,7 @@ def _elect_uncleanly(scene: Scene) -> bool:
 def _ship_more(stage: Stage, partitions: list[TopicPartition]) -> None:
     """Wait until the archive holds records that no follower has; not for long, since the agent may be away."""
     ends = {one: stage.cluster.latest(one.topic, one.partition) for one in partitions}
-    with suppress(WaitTimedOutError, RetryError):
+    with suppress(WaitTimedOutError, TransientError):
         wait_for(lambda: any(stage.next_offset(one) > end for one, end in ends.items()), "them to be shipped", 6)
 
 

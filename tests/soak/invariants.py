@@ -16,7 +16,7 @@ from tests.soak.rows import Reader, View
 from tests.soak.stage import COMPACTED, PARTITIONS, STRICT, Stage
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit
-from ts_common.errors import RetryError
+from ts_common.errors import TransientError
 from ts_common.model import TopicPartition
 
 _EVERY_SECONDS = 0.2
@@ -138,5 +138,5 @@ class Invariants:
     def _answered(self, poll: Callable[[], None]) -> None:
         try:
             poll()
-        except RetryError:
+        except TransientError:
             self.missed += 1

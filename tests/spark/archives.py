@@ -13,7 +13,7 @@ from pyspark.sql.datasource import Filter
 
 from tests.common.log_format.build import batch, record
 from ts_common.archive.commit import Commit, encode_log_start
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.incarnations import Incarnations
 from ts_common.archive.object_keys import ClusterKeys, PartitionKeys, SegmentName
 from ts_common.archive.segment_inspection import metadata_of
@@ -106,7 +106,7 @@ class Archive:
         keys = self.partition(topic, partition)
         if log_start is not None:
             self.store.put(keys.log_start, encode_log_start(log_start))
-        line = EpochLine(tuple(epochs))
+        line = EpochHistory(tuple(epochs))
         commit = Commit(highest_base, next_offset, epochs[-1][0], line, last_stable_offset, None, 1, 0, "nonce")
         self.store.put(keys.commit, commit.encode())
 

@@ -10,7 +10,7 @@ from tests.spark.archives import Archive, batches, steps
 from tests.spark.made_segments import from_offset, index
 from ts_common.archive.catalog import SegmentCopy, StoredSegment
 from ts_common.archive.commit import Commit, encode_log_start
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.fetch import ResumableReader
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.plan import ReadRange
@@ -270,5 +270,5 @@ def test_r05_after_an_unclean_election_of_old_magic_the_dead_copy_may_be_shown(a
     archive.put_segment("t", 0, b"".join(new), variant=True)
     keys = archive.partition("t")
     archive.store.put(keys.log_start, encode_log_start(0))
-    archive.store.put(keys.commit, Commit(0, 10, 4, EpochLine(), 10, None, 1, 0, "nonce").encode())
+    archive.store.put(keys.commit, Commit(0, 10, 4, EpochHistory(), 10, None, 1, 0, "nonce").encode())
     assert [row["value"] for row in archive.rows(subscribe="t")] == [b"lost"] * 10

@@ -9,12 +9,12 @@ from tests.spark.archives import CLUSTER, Archive, batches, steps
 from tests.spark.streams import Query
 from ts_common.archive.catalog import read_incarnations
 from ts_common.archive.commit import Commit, LogStart
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.lineage import Lineage
 from ts_common.errors import ConfigurationError, DataLoss, QueryError, StoreUnavailable
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectInfo
-from ts_spark.options.batch_limits import Patience, Rates, limited, parse_duration
+from ts_spark.options.batch_limits import MinOffsetsDelay, Rates, limited, parse_duration
 from ts_spark.options.parse import parse_options
 from ts_spark.options.query import Edge, Kind, Offsets
 
@@ -195,7 +195,7 @@ def test_limits_are_those_of_sparks_kafka_source() -> None:
 
 def test_min_offsets_per_trigger_wait_but_not_for_ever() -> None:
     """The first batch comes at once, others with enough offsets or after the delay."""
-    patience = Patience(Rates(least_offsets=50, longest_wait_milliseconds=1000))
+    patience = MinOffsetsDelay(Rates(least_offsets=50, longest_wait_milliseconds=1000))
     asked = [(1, 0), (49, 10), (50, 20), (1, 1019), (1, 1020)]
     assert [patience.waits(available, now) for available, now in asked] == [False, True, False, True, False]
 
@@ -313,7 +313,7 @@ def test_u26_a_stream_follows_a_log_start_that_went_down(two: Archive, is_writte
     query.trigger()
     two.put_segment("t", 0, batches((0, 140), epoch=1, value=b"new"), variant=True)
     lineage = Lineage(1, 0, 100)
-    commit = Commit(0, 140, 1, EpochLine(((1, 0),)), None, None, 1, 0, "nonce", lineage=lineage)
+    commit = Commit(0, 140, 1, EpochHistory(((1, 0),)), None, None, 1, 0, "nonce", lineage=lineage)
     two.store.put(keys.commit, commit.encode())
     if is_written:
         two.store.put(keys.log_start, LogStart(0, lineage).encode())

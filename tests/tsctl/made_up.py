@@ -1,7 +1,7 @@
-"""Archives made up from a seed: reigns, overlaps, dead tails, variants, compaction, transactions, gaps and codecs.
+"""Archives made up from a seed: leaderships, overlaps, dead tails, variants, compaction, transactions, gaps and codecs.
 
 All copies are slices of one log, as replicas are; what a copy lacks of it compaction took, and what it has beyond the
-start of a later reign is dead. So it is known offset by offset what readers must be shown.
+start of a later leader epoch is dead. So it is known offset by offset what readers must be shown.
 """
 
 import gzip
@@ -223,8 +223,8 @@ def _add(made: MadeUp, random: Random, batches: Sequence[Batch], log: Sequence[B
     """A copy of these batches, as some leader held them."""
     base, end = batches[0].start, batches[-1].end
     live_end, kept = end, list(batches)
-    reigns = {start: epoch for epoch, start in made.epochs[1:]}
-    if end in reigns and random.random() < 0.6:  # it went on in a reign that lost
+    leaderships = {start: epoch for epoch, start in made.epochs[1:]}
+    if end in leaderships and random.random() < 0.6:  # it went on in a leadership that lost
         dead = batches[-1].epoch
         for _ in range(random.randint(1, 3)):
             size = random.randint(1, 5)

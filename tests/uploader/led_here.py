@@ -6,7 +6,7 @@ from collections.abc import Set
 
 from tests.uploader.local_directory import ID
 from ts_common.model import TopicPartition
-from ts_uploader.events import Led, Reign
+from ts_uploader.events import Leadership, Led
 from ts_uploader.leadership.contract import LeadershipSource
 
 EPOCH = 5
@@ -25,7 +25,7 @@ class LedHere(LeadershipSource):
     def watch(self, partitions: Set[TopicPartition]) -> None:
         """Each is led here."""
         for partition in partitions:
-            self.emit(Led(partition, Reign(EPOCH, ID, time.time_ns())))
+            self.emit(Led(partition, Leadership(EPOCH, ID, time.time_ns())))
 
     def run(self) -> None:
         """Nothing is watched."""

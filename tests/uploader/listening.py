@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from ts_common.model import TopicPartition
 from ts_local.waiting import wait_for
-from ts_uploader.events import Led, NotLed, Reign
+from ts_uploader.events import Leadership, Led, NotLed
 from ts_uploader.leadership.contract import LeadershipSource, Said
 from ts_uploader.retention.topic_retention import BrokerSettings, TopicSettings
 
@@ -31,15 +31,17 @@ class Listener:
     def last(self, partition: TopicPartition) -> Led | NotLed | None:
         return next((said for said in reversed(self.said) if said.partition == partition), None)
 
-    def reign(self, partition: TopicPartition) -> tuple[int, str | None] | None:
+    def leadership(self, partition: TopicPartition) -> tuple[int, str | None] | None:
         last = self.last(partition)
-        return (last.reign.epoch, last.reign.topic_id) if isinstance(last, Led) else None
+        return (last.leadership.epoch, last.leadership.topic_id) if isinstance(last, Led) else None
 
-    def wait_reign(self, partition: TopicPartition, epoch: int, topic_id: str | None) -> Reign:
-        wait_for(lambda: self.reign(partition) == (epoch, topic_id), f"{partition} at {epoch}", state=lambda: self.said)
+    def wait_leadership(self, partition: TopicPartition, epoch: int, topic_id: str | None) -> Leadership:
+        wait_for(
+            lambda: self.leadership(partition) == (epoch, topic_id), f"{partition} at {epoch}", state=lambda: self.said
+        )
         last = self.last(partition)
         assert isinstance(last, Led)
-        return last.reign
+        return last.leadership
 
     def overrides(self, topic: str | None) -> dict[str, str] | None:
         """What was last said of a topic's settings, or with None of the broker's; None where nothing was."""

@@ -16,13 +16,13 @@ from ts_common.errors import NewerFormat
 from ts_common.store.contract import ObjectStore
 from ts_local.cluster import LocalCluster, wait_for
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.events import AskStore, Reign, Shipped, WriteCommit
+from ts_uploader.events import Leadership, ReadPosition, Shipped, WriteCommit
 from ts_uploader.shipping.metadata_cache_writer import write_chapter
 
 PATIENCE = 90.0
 CHECKOUT = Path(__file__).parents[2]
 LATER_COMMIT = b'00000000000000000000\n{"version":3,"run":["what only a later release knows"]}\n'
-REIGN = Reign(5, ID, 0)
+LEADERSHIP = Leadership(5, ID, 0)
 LATER = ("--environment-provider", "tests.uploader.later_release:Later")
 
 
@@ -90,12 +90,12 @@ def test_a_commit_of_a_later_version_is_not_written_over(store: ObjectStore, loc
     local.segments(0, 10, 20)
     local.epochs((5, 0))
     commits = CommitLog(CLUSTER, 1, lambda _: store)
-    ask = AskStore(TP, 0, REIGN, local.listing(), 0, None, 0)
+    ask = ReadPosition(TP, 0, LEADERSHIP, local.listing(), 0, None, 0)
     position = commits.ask(ask).position
     store.put(KEYS.commit, LATER_COMMIT)
-    segment = Shipped(TP, 0, REIGN, 0, 10, 10, ((5, 0),), 10, 1, 0, 0.0)
+    segment = Shipped(TP, 0, LEADERSHIP, 0, 10, 10, ((5, 0),), 10, 1, 0, 0.0)
     with pytest.raises(NewerFormat, match=r"offset\.wm is written in version 3 .* upgrade this one"):
-        commits.write(WriteCommit(TP, 0, REIGN, position, (segment,)))
+        commits.write(WriteCommit(TP, 0, LEADERSHIP, position, (segment,)))
     with pytest.raises(NewerFormat, match=r"offset\.wm is written in version 3 .* upgrade this one"):
         commits.ask(ask)
     assert store.get(KEYS.commit)[0] == LATER_COMMIT
@@ -108,7 +108,7 @@ def test_incarnations_of_a_later_version_are_not_written_over(store: ObjectStore
     local.segments(0, 10)
     local.epochs((5, 0))
     with pytest.raises(NewerFormat, match=r"incarnations\.json is written in version 2"):
-        CommitLog(CLUSTER, 1, lambda _: store).ask(AskStore(TP, 0, REIGN, local.listing(), 0, None, 0))
+        CommitLog(CLUSTER, 1, lambda _: store).ask(ReadPosition(TP, 0, LEADERSHIP, local.listing(), 0, None, 0))
     assert store.get(CLUSTER.incarnations(TP.topic))[0] == later
 
 

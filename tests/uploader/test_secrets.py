@@ -18,7 +18,7 @@ from tests.uploader.produced import records
 from ts_common.model import TopicPartition
 from ts_local.agent import AgentProcess, write_config
 from ts_local.cluster import LocalCluster, wait_for
-from ts_uploader.events import Failed, Reign
+from ts_uploader.events import Failed, Leadership
 from ts_uploader.findings import as_text, error
 from ts_uploader.status.last_errors import LastErrors
 
@@ -168,6 +168,6 @@ def test_findings_and_last_errors_show_no_credentials_of_urls() -> None:
     """They hold what others said."""
     url = f"http://me:{PROXY}@proxy:1"
     errors = LastErrors()
-    errors.take(Failed(TopicPartition("t", 0), 0, Reign(1, None, 0), 0, "Ship", f"{url} is away"))
+    errors.take(Failed(TopicPartition("t", 0), 0, Leadership(1, None, 0), 0, "Ship", f"{url} is away"))
     assert errors.newest()[0].message == "http://***@proxy:1 is away"
     assert PROXY not in as_text([error(url, url, url)])

@@ -13,14 +13,14 @@ from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit, encode_log_start
 from ts_common.archive.directories import TopicDirectories, list_topics
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.archive.segment_metadata import SegmentMetadata
 from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.events import AnyTask, Asked, AskStore, Failed, Led, Listing, Reign, Ship
+from ts_uploader.events import AnyTask, Asked, Failed, Leadership, Led, Listing, ReadPosition, Ship
 from ts_uploader.log_dirs.directory_scan import list_partition
 from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
 from ts_uploader.metrics.counters import Metrics
@@ -28,9 +28,9 @@ from ts_uploader.retention.topic_retention import TopicRetention
 from ts_uploader.shipping.metadata_cache_writer import ChapterWriter
 from ts_uploader.shipping.uploader import Uploader
 from ts_uploader.tracking.tracker import Tracker
-from ts_uploader.workers import Performer, told_of_losses
+from ts_uploader.workers import TaskRunner, told_of_losses
 
-REIGN = Reign(5, ID, 0)
+LEADERSHIP = Leadership(5, ID, 0)
 
 
 class Parts:
@@ -38,7 +38,7 @@ class Parts:
 
     def __init__(self, store: ObjectStore, keys: ClusterKeys) -> None:
         self.metrics = Metrics()
-        self.performer = Performer(
+        self.performer = TaskRunner(
             Uploader(lambda _: store, lambda _: TopicRetention()),
             CommitLog(keys, 1, lambda _: store, lost=told_of_losses(self.metrics)),
             LogDirectoryWatcher((), lambda _: True, lambda _: None, 30.0),
@@ -49,7 +49,7 @@ class Parts:
     def errors(self) -> float:
         """Failed questions, as counted."""
         (errors,) = self.metrics.errors.collect()
-        return sum(sample.value for sample in errors.samples if sample.labels["operation"] == "AskStore")
+        return sum(sample.value for sample in errors.samples if sample.labels["operation"] == "ReadPosition")
 
 
 @pytest.fixture
@@ -57,11 +57,11 @@ def parts(store: ObjectStore) -> Parts:
     return Parts(store, CLUSTER)
 
 
-def question(listing: Listing, attempt: int = 0, partition: TopicPartition = TP) -> AskStore:
-    return AskStore(partition, 0, REIGN, listing, 0, None, attempt)
+def question(listing: Listing, attempt: int = 0, partition: TopicPartition = TP) -> ReadPosition:
+    return ReadPosition(partition, 0, LEADERSHIP, listing, 0, None, attempt)
 
 
-def test_a_reign_that_the_broker_never_begins_is_an_error_from_the_third_question_on(
+def test_a_leadership_that_the_broker_never_begins_is_an_error_from_the_third_question_on(
     parts: Parts, local: LocalDirectory
 ) -> None:
     """A source that is ahead of the broker's files for a moment is none; one that stays so is told with the reason."""
@@ -72,7 +72,7 @@ def test_a_reign_that_the_broker_never_begins_is_an_error_from_the_third_questio
         with capture_logs() as logs:
             failed = parts.performer.perform(question(local.listing(), attempt))
         assert isinstance(failed, Failed)
-        assert "ends with 9, the reign is of 5" in failed.reason
+        assert "ends with 9, the leader epoch is 5" in failed.reason
         told += [line["log_level"] for line in logs if failed.reason in (line.get("reason"), line.get("error"))]
     assert told == ["info", "info", "warning", "warning"]
     assert parts.errors() == 2
@@ -84,11 +84,11 @@ def test_a_log_that_was_taken_back_to_a_format_without_epochs_waits_and_the_reas
     """The broker removes its list of epochs then, and nothing compares the log with what the archive says."""
     local.segments(0, 100)
     local.no_epochs()
-    ours = Commit(0, 100, 4, EpochLine(((4, 0),)), 0, ID, 2, 0, "ours")
+    ours = Commit(0, 100, 4, EpochHistory(((4, 0),)), 0, ID, 2, 0, "ours")
     store.put(KEYS.commit, ours.encode())
     store.put(KEYS.log_start, encode_log_start(0))
     tracker = Tracker(OffsetReset.EARLIEST)
-    tracker.observe(Led(TP, REIGN))
+    tracker.observe(Led(TP, LEADERSHIP))
     tracker.observe(local.listing())
     tasks = until_they_count(tracker, local.log_dir, {(TP.topic, TP.partition): 100})
     for _ in range(2):
@@ -130,7 +130,7 @@ def test_a_topic_whose_name_begins_with_a_dot_is_shipped_and_listed(
     listing = list_partition(partition, log, log.parent)
     assert listing is not None
     tracker, performer = Tracker(OffsetReset.EARLIEST), Parts(store, keys).performer
-    tasks: list[AnyTask] = [*tracker.observe(Led(partition, REIGN)), *tracker.observe(listing)]
+    tasks: list[AnyTask] = [*tracker.observe(Led(partition, LEADERSHIP)), *tracker.observe(listing)]
     tasks += until_they_count(tracker, log.parent, {(topic, 0): 10})
     while tasks:
         result = performer.perform(tasks.pop(0))
@@ -154,7 +154,7 @@ def test_u05_an_election_that_lost_old_magic_is_counted_and_logged(
             return b"".join(build.message(1, offset, b"%s-%d" % (who, offset)) for offset in range(start, end))
         return b"".join(build.batch(n, [build.record(0, who)], epoch=epoch) for n in range(start, end))
 
-    line = EpochLine(((3, 0),) if magic == 2 else ())
+    line = EpochHistory(((3, 0),) if magic == 2 else ())
     metadata = SegmentMetadata(10, ((3, 0),) if magic == 2 else ((-1, 0),), 10, 1, 1, 0)
     store.put(KEYS.segment(SegmentName(0)), batches(0, 10, b"A", 3), metadata=metadata.encode())
     store.put(KEYS.log_start, encode_log_start(0))
@@ -179,7 +179,7 @@ def test_u36_a_loss_is_counted_and_logged_though_log_start_cannot_be_written(
 ) -> None:
     """The commit went back; the next question finds it so, and knows of no loss."""
     store.put(KEYS.log_start, encode_log_start(0))
-    store.put(KEYS.commit, Commit(0, 300, 3, EpochLine(((3, 0),)), 0, ID, 2, 0, "theirs").encode())
+    store.put(KEYS.commit, Commit(0, 300, 3, EpochHistory(((3, 0),)), 0, ID, 2, 0, "theirs").encode())
     local.segments(0)
     local.epochs((5, 0))
     parts = Parts(Dying(store, KEYS.log_start), CLUSTER)
@@ -225,7 +225,7 @@ def test_u42_an_error_that_nobody_expects_fails_the_task_alone(
 ) -> None:
     """It is counted, logged with its traceback, and becomes the reason of the partition."""
 
-    def raises(_: AskStore) -> Asked:
+    def raises(_: ReadPosition) -> Asked:
         raise RecursionError("what nobody expects")
 
     monkeypatch.setattr(parts.performer._commits, "ask", raises)
@@ -242,11 +242,11 @@ def test_an_empty_segment_that_was_sent_is_not_counted_as_found(parts: Parts, lo
     """It has no bytes, and it went up all the same; the second time the store has it."""
     local.segments(0, 100)
     local.epochs((5, 0))
-    task = Ship(TP, 0, REIGN, KEYS, local.listing(), 0, 100, seen=True)
+    task = Ship(TP, 0, LEADERSHIP, KEYS, local.listing(), 0, 100, seen=True)
     told = []
     for _ in range(2):
         with capture_logs() as logs:
-            parts.performer.perform(replace(task, epochs=EpochLine(((5, 0),)), next_offset=100))
+            parts.performer.perform(replace(task, epochs=EpochHistory(((5, 0),)), next_offset=100))
         told += [line["event"] for line in logs if line.get("base") == 0]
     assert told == ["shipped", "found in the store"]
     (segments,) = parts.metrics.segments.collect()

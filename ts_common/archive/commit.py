@@ -19,7 +19,7 @@ import json
 import re
 from dataclasses import dataclass
 
-from ts_common.archive.epoch_history import NO_EPOCH, EpochLine
+from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
 from ts_common.archive.lineage import LINEAGE_VERSION, Lineage, epoch_of
 from ts_common.archive.small_objects import COMMIT_BYTES, LOG_START_BYTES
 from ts_common.json_objects import (
@@ -46,7 +46,7 @@ class Commit:
     Attributes:
         highest_base: base offset of the highest segment of the run.
         next_offset: end of the run; readers see offsets below it.
-        epoch: leader epoch of the reign that committed.
+        epoch: leader epoch of the leadership that committed.
         epochs: the run's epochs, from where the archive begins.
         last_stable_offset: offset below which no transaction is open; None where it was not to be had.
         topic_id: of the incarnation; None where the cluster knows no topic ids.
@@ -62,7 +62,7 @@ class Commit:
     highest_base: int
     next_offset: int
     epoch: int
-    epochs: EpochLine
+    epochs: EpochHistory
     last_stable_offset: int | None
     topic_id: str | None
     broker: int
@@ -121,7 +121,7 @@ def decode_commit(data: bytes, key: str) -> Commit | ForeignCommit:
             highest_base=highest_base,
             next_offset=whole_number(fields["next"]),
             epoch=whole_number(fields["epoch"], NO_EPOCH, MAX_INT32),
-            epochs=EpochLine(tuple([epoch_pair(each) for each in rows(fields["epochs"])])),
+            epochs=EpochHistory(tuple([epoch_pair(each) for each in rows(fields["epochs"])])),
             last_stable_offset=optional_number(fields.get("lso")),
             topic_id=None if fields.get("topicId") is None else text(fields["topicId"]),
             broker=whole_number(fields["broker"], -1, MAX_INT32),

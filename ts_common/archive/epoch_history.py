@@ -1,4 +1,4 @@
-"""Leader epochs over offsets: which reign wrote which offset.
+"""Leader epochs over offsets: which leader epoch wrote which offset.
 
 A list of (epoch, start offset) pairs, both strictly rising, says that offsets from a pair's start up to the next
 pair's start were written in that epoch. Kafka's own `leader-epoch-checkpoint` has this form (KIP-101), and so has the
@@ -22,7 +22,7 @@ def epoch_borne(copy: Iterable[tuple[int, int]], offset: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class EpochLine:
+class EpochHistory:
     """An immutable list of (epoch, start offset) pairs.
 
     Raises:
@@ -40,7 +40,7 @@ class EpochLine:
         return iter(self.pairs)
 
     @classmethod
-    def of_batches(cls, epochs: Iterable[tuple[int, int]]) -> "EpochLine":
+    def of_batches(cls, epochs: Iterable[tuple[int, int]]) -> "EpochHistory":
         """A segment's epochs without what has none: batches of old magic belong to the epoch on both sides of them."""
         pairs: list[tuple[int, int]] = []
         for epoch, first in epochs:
@@ -53,23 +53,23 @@ class EpochLine:
         index = bisect_right(self.pairs, offset, key=lambda pair: pair[1])
         return self.pairs[index - 1][0] if index else None
 
-    def below(self, end: int) -> "EpochLine":
+    def below(self, end: int) -> "EpochHistory":
         """What the list says of offsets below `end`."""
-        return EpochLine(tuple(pair for pair in self.pairs if pair[1] < end))
+        return EpochHistory(tuple(pair for pair in self.pairs if pair[1] < end))
 
-    def from_offset(self, start: int) -> "EpochLine":
+    def from_offset(self, start: int) -> "EpochHistory":
         """What the list says of offsets from `start` on."""
         later = tuple(pair for pair in self.pairs if pair[1] > start)
         epoch = self.at(start)
-        return EpochLine(later if epoch is None else ((epoch, start), *later))
+        return EpochHistory(later if epoch is None else ((epoch, start), *later))
 
-    def continued(self, other: "EpochLine", at: int) -> "EpochLine":
+    def continued(self, other: "EpochHistory", at: int) -> "EpochHistory":
         """This list for offsets below `at`, the other for those from `at` on.
 
-        Where the other's epoch at `at` began before, its reign simply goes on. Pairs of the other that would make an
-        epoch fall are left out: an older reign cannot follow a newer one. An epoch that both know begins where the
-        earlier of the two says: it has one leader, in whose log it begins at one offset; a follower learns of it with
-        the first batch that compaction left.
+        Where the other's epoch at `at` began before, its leadership simply goes on. Pairs of the other that would make
+        an epoch fall are left out: an older leader epoch cannot follow a newer one. An epoch that both know begins
+        where the earlier of the two says: it has one leader, in whose log it begins at one offset; a follower learns of
+        it with the first batch that compaction left.
         """
         line = _lowered(other, [pair for pair in self.pairs if pair[1] >= at])
         pairs = list(self.below(at).pairs)
@@ -79,20 +79,20 @@ class EpochLine:
         for pair in tail:
             if not pairs or pair[0] > pairs[-1][0]:
                 pairs.append(pair)
-        return EpochLine(tuple(pairs))
+        return EpochHistory(tuple(pairs))
 
-    def with_next(self, other: "EpochLine", at: int) -> "EpochLine":
+    def with_next(self, other: "EpochHistory", at: int) -> "EpochHistory":
         """This list below `at`, and what the other says of later epochs that begin from there on."""
         pairs = self.below(at).pairs
         last = pairs[-1][0] if pairs else NO_EPOCH
-        return EpochLine((*pairs, *(pair for pair in other.pairs if pair[1] >= at and pair[0] > last)))
+        return EpochHistory((*pairs, *(pair for pair in other.pairs if pair[1] >= at and pair[0] > last)))
 
-    def with_evidence(self, epoch: int, offset: int) -> "EpochLine":
+    def with_evidence(self, epoch: int, offset: int) -> "EpochHistory":
         """This list where it is known that `epoch` wrote `offset`; what that contradicts is left out."""
         before = tuple(pair for pair in self.pairs if pair[1] < offset and pair[0] <= epoch)
         after = tuple(pair for pair in self.pairs if pair[1] > offset and pair[0] > epoch)
         here = () if before and before[-1][0] == epoch else ((epoch, offset),)
-        return EpochLine((*before, *here, *after))
+        return EpochHistory((*before, *here, *after))
 
     def end_of(self, epoch: int, log_end: int) -> tuple[int, int]:
         """What a leader with this list answers to "where did `epoch` end?" (Kafka's OffsetsForLeaderEpoch).
@@ -116,7 +116,7 @@ class EpochLine:
         floor = self.pairs[following - 1][0] if following else epoch
         return floor, self.pairs[following][1]
 
-    def shared_end(self, end: int, leader: "EpochLine", leader_end: int) -> int:
+    def shared_end(self, end: int, leader: "EpochHistory", leader_end: int) -> int:
         """Where a follower whose log ends at `end` would truncate to, so that it holds nothing else than the leader.
 
         KIP-279: the follower asks for its last epoch; where the leader knows only a lower one, it drops what it wrote
@@ -131,7 +131,7 @@ class EpochLine:
             ValueError: this list knows an epoch above all of the leader's.
         """
         position = end
-        mine = EpochLine(tuple(pair for pair in self.pairs if pair[1] <= end))
+        mine = EpochHistory(tuple(pair for pair in self.pairs if pair[1] <= end))
         while mine.pairs:
             epoch, ended = leader.end_of(mine.pairs[-1][0], leader_end)
             known, my_end = mine.end_of(epoch, position)
@@ -203,7 +203,7 @@ class EpochLine:
         return self.pairs[index][1], self.pairs[index + 1][1] if index + 1 < len(self.pairs) else inf
 
 
-def _lowered(line: EpochLine, known: Iterable[tuple[int, int]]) -> EpochLine:
+def _lowered(line: EpochHistory, known: Iterable[tuple[int, int]]) -> EpochHistory:
     """A list in which no epoch begins later than is known; what would then begin behind a later epoch is left out."""
     starts = dict(known)
     pairs: list[tuple[int, int]] = []
@@ -212,4 +212,4 @@ def _lowered(line: EpochLine, known: Iterable[tuple[int, int]]) -> EpochLine:
         while pairs and pairs[-1][1] >= begin:
             pairs.pop()
         pairs.append((epoch, begin))
-    return EpochLine(tuple(pairs))
+    return EpochHistory(tuple(pairs))

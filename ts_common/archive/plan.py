@@ -12,7 +12,7 @@ from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple
 
 from ts_common.archive.catalog import SegmentCopy
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.errors import CorruptData
 
 # Each election can leave one copy more of the same offsets. Work grows with the square of them.
@@ -52,7 +52,7 @@ class Hole:
 
 def unite(
     copies: Sequence[SegmentCopy],
-    epochs: EpochLine,
+    epochs: EpochHistory,
     start: int,
     end: int,
     gaps: Iterable[tuple[int, int]] = (),
@@ -96,7 +96,7 @@ def unite(
     return plan
 
 
-def with_spares(plan: Iterable[ReadRange], copies: Sequence[SegmentCopy], epochs: EpochLine) -> Iterator[ReadRange]:
+def with_spares(plan: Iterable[ReadRange], copies: Sequence[SegmentCopy], epochs: EpochHistory) -> Iterator[ReadRange]:
     """The ranges of a plan, each with what its partition's other copies can stand in for.
 
     Args:
@@ -131,7 +131,7 @@ class _Entry(NamedTuple):
 class _Alive:
     """The living copies of a partition along its offsets."""
 
-    def __init__(self, copies: Sequence[SegmentCopy], epochs: EpochLine) -> None:
+    def __init__(self, copies: Sequence[SegmentCopy], epochs: EpochHistory) -> None:
         self._entries = sorted(
             (
                 _Entry(copy, copy.base, epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end))

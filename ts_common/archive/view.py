@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from ts_common.archive.catalog import NOTHING_KNOWN, PartitionCatalog, SegmentCopy, StoredSegment, describe
 from ts_common.archive.commit import Commit
-from ts_common.archive.epoch_history import NO_EPOCH, EpochLine
+from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.plan import Hole, ReadRange, unite
 from ts_common.errors import ObjectNotFound
@@ -43,7 +43,7 @@ class PartitionView:
     keys: PartitionKeys
     start: int
     end: int
-    epochs: EpochLine
+    epochs: EpochHistory
     copies: tuple[SegmentCopy, ...]
     gaps: tuple[tuple[int, int], ...]
     last_stable_offset: int | None = None
@@ -85,7 +85,7 @@ def open_view(
         if catalog.segments:
             count = len(catalog.segments)
             warning = f"{keys.partition}: {counted(count, 'segment')} and no {keys.commit}: nothing of them is shown"
-        return PartitionView(keys, start, start, EpochLine(), (), (), None, warning)
+        return PartitionView(keys, start, start, EpochHistory(), (), (), None, warning)
     gone: list[StoredSegment] = []
     described = describe(store, keys, catalog.committed, catalog.chapters, known, damaged, gone)
     copies = tuple(copy for copy in described if copy.end > start)
@@ -129,7 +129,7 @@ def _check_gone(
             )
 
 
-def living_line(copies: Iterable[SegmentCopy], most: int | None = None) -> EpochLine:
+def living_line(copies: Iterable[SegmentCopy], most: int | None = None) -> EpochHistory:
     """The epochs that the copies themselves give each offset: the highest that begins at or below it in any of them.
 
     So an epoch lives from its first batch in any copy up to the first batch of any higher one, and one that begins at
@@ -148,4 +148,4 @@ def living_line(copies: Iterable[SegmentCopy], most: int | None = None) -> Epoch
     for epoch, first in sorted(begins.items(), reverse=True):
         if not pairs or first < pairs[-1][1]:
             pairs.append((epoch, first))
-    return EpochLine(tuple(reversed(pairs)))
+    return EpochHistory(tuple(reversed(pairs)))

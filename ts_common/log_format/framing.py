@@ -100,7 +100,7 @@ class BatchHeader:
         base_offset: the first offset that the batch answers for. A compressed wrapper of magic 0 or 1 does not say it;
             there it is the same as `last_offset`.
         length: bytes after the length field.
-        leader_epoch: the reign that the batch was appended in; -1 for magic 0 and 1.
+        leader_epoch: the leadership that the batch was appended in; -1 for magic 0 and 1.
         magic: 0, 1 or 2.
         crc: as stored; `batch_crc` computes the one to compare with.
         attributes: as stored; the properties take it apart.

@@ -21,7 +21,7 @@ def shared_store(location: str, connection: Connection = BY_ENVIRONMENT) -> Obje
 
 
 @lru_cache(maxsize=1)
-def settle_process() -> None:
+def freeze_gc_once() -> None:
     """Take what a first split loaded out of the garbage collector's sight, once per Python worker.
 
     PySpark collects garbage after every task, and looking through numba's objects each time takes 50 ms.

@@ -66,7 +66,7 @@ def limited(
     }
 
 
-class Patience:
+class MinOffsetsDelay:
     """Whether a batch waits for more offsets; a stream's first one does not.
 
     Args:

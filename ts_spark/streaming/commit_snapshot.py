@@ -19,7 +19,7 @@ from ts_common.archive.catalog import (
 )
 from ts_common.archive.commit import Commit, ForeignCommit
 from ts_common.archive.directories import NO_DIRECTORIES, TopicDirectories
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.view import PartitionView, open_view
 from ts_common.model import TopicPartition
@@ -45,7 +45,7 @@ class PartitionEnd:
     keys: PartitionKeys
     next_offset: int
     shown: int
-    epochs: EpochLine
+    epochs: EpochHistory
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ class Observer:
                 return PartitionEnd(keys, end, shown, commit.epochs)
         view = self.view(keys)
         shown = stable_end(self._store, view) if committed_only else view.end
-        return PartitionEnd(keys, view.end, shown, commit.epochs if isinstance(commit, Commit) else EpochLine())
+        return PartitionEnd(keys, view.end, shown, commit.epochs if isinstance(commit, Commit) else EpochHistory())
 
 
 def _check_assigned(options: QueryOptions, topics: Mapping[str, TopicLook]) -> None:

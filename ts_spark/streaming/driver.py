@@ -27,7 +27,7 @@ from ts_common.reading.parallel import in_threads
 from ts_common.reading.transactions import stable_end
 from ts_common.store.factory import open_store
 from ts_common.store.options import StorageOptions
-from ts_spark.options.batch_limits import Patience, limited
+from ts_spark.options.batch_limits import MinOffsetsDelay, limited
 from ts_spark.options.query import Edge, Offsets, QueryOptions, settled
 from ts_spark.planning.bounds import check_named_partitions, find_bounds
 from ts_spark.planning.plan_query import PartitionPlan, check_losses, plan_partition, splits_of
@@ -72,7 +72,7 @@ class StreamDriver:
         self._clock = clock
         self._sleep = sleep
         self._store = open_store(options.location, StorageOptions(options.connection))
-        self._patience = Patience(options.rates)
+        self._patience = MinOffsetsDelay(options.rates)
         self._initial: StreamOffset | None = None
         self._position: StreamOffset | None = None  # the answer that Spark has, which it goes on from
         self._answered = False  # for the end, before Spark showed where the query stands

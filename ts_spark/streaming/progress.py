@@ -6,7 +6,7 @@ is gone keeps its position, so that nothing is read twice should it come back. L
 
 from collections.abc import Callable
 
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.model import TopicPartition
 from ts_spark.streaming.commit_snapshot import Look, PartitionEnd, TopicLook
 from ts_spark.streaming.offset import StreamOffset
@@ -70,7 +70,7 @@ def epochs_of(position: StreamOffset, offset: StreamOffset, look: Look) -> dict[
     return epochs
 
 
-def living_until(at: int, epoch: int | None, line: EpochLine, end: int) -> int:
+def living_until(at: int, epoch: int | None, line: EpochHistory, end: int) -> int:
     """Up to where a log is still the one that was read: `at`, or where an election cut it.
 
     As a Kafka consumer validates its position (KIP-320). A commit that was lost and rebuilt may end below the position

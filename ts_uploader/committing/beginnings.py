@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ts_common.archive.catalog import PartitionCatalog, StoredLogStart
 from ts_common.model import TopicPartition
-from ts_uploader.events import Reign
+from ts_uploader.events import Leadership
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,22 +31,22 @@ class Beginnings:
         self._lock = threading.Lock()  # guards what follows
         self._seen: dict[TopicPartition, _Beginning] = {}
 
-    def saw_empty(self, partition: TopicPartition, reign: Reign, start: StoredLogStart) -> None:
+    def saw_empty(self, partition: TopicPartition, leadership: Leadership, start: StoredLogStart) -> None:
         """Note that `log.start` stood alone; of a lineage it says that there was a commit."""
         if start.content.lineage is None:
             with self._lock:
-                self._seen[partition] = _Beginning(reign.epoch, reign.topic_id, start.etag)
+                self._seen[partition] = _Beginning(leadership.epoch, leadership.topic_id, start.etag)
 
     def over(self, partition: TopicPartition) -> None:
         """Note that a commit was seen, or is about to be written."""
         with self._lock:
             self._seen.pop(partition, None)
 
-    def never_had_a_commit(self, partition: TopicPartition, reign: Reign, catalog: PartitionCatalog) -> bool:
+    def never_had_a_commit(self, partition: TopicPartition, leadership: Leadership, catalog: PartitionCatalog) -> bool:
         """Whether an archive without a commit is one that this agent saw empty, in the same leadership."""
         with self._lock:
             seen = self._seen.get(partition)
         start = catalog.stored_log_start
         if seen is None or start is None or catalog.commit is not None:
             return False
-        return seen == _Beginning(reign.epoch, reign.topic_id, start.etag)
+        return seen == _Beginning(leadership.epoch, leadership.topic_id, start.etag)

@@ -3,7 +3,7 @@
 An election can lose records that were committed and shipped: an unclean one, or one won by the last in-sync replica
 that came back empty or behind. What the commit says from some offset on is then not what this broker's log says. That
 offset is where a Kafka follower with the commit's epochs would truncate to (KIP-279), and readers must not look beyond
-it before the new reign's records are there.
+it before the new leader epoch's records are there.
 
 Logs of magic 0 and 1 bear no epochs. There the bytes decide: the last committed batch is either the local one, or not.
 """
@@ -18,7 +18,7 @@ import structlog
 
 from ts_common.archive.catalog import PartitionCatalog, SegmentCopy, StoredSegment, read_snapshot
 from ts_common.archive.commit import Commit
-from ts_common.archive.epoch_history import NO_EPOCH, EpochLine, epoch_borne
+from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory, epoch_borne
 from ts_common.archive.fetch import ResumableReader
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.stored_indexes import read_index
@@ -27,7 +27,7 @@ from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, parse_header
 from ts_common.log_format.index_files import position_for_offset, read_offset_index
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.gap_recording import describe_readable
-from ts_uploader.events import Listing, Position, Reign
+from ts_uploader.events import Leadership, Listing, Position
 from ts_uploader.log_dirs.hanging import hanging_epochs
 from ts_uploader.log_dirs.local_log import last_index_entries, local_epochs, log_end
 from ts_uploader.log_dirs.segment_file import OpenLog, open_log
@@ -35,14 +35,14 @@ from ts_uploader.log_dirs.segment_file import OpenLog, open_log
 _log = structlog.get_logger()
 
 
-def past_end(store: ObjectStore, position: Position, listing: Listing, reign: Reign) -> int:
+def past_end(store: ObjectStore, position: Position, listing: Listing, leadership: Leadership) -> int:
     """Up to which offset a run is this log's past; its end where all of it is.
 
     Args:
         store: where the run lies.
         position: its end.
         listing: of the log.
-        reign: of the broker whose log it is. What it committed itself is not doubted.
+        leadership: of the broker whose log it is. What it committed itself is not doubted.
 
     Raises:
         SegmentChanged: the log is not what was listed any more, or its checkpoint not yet what it will be: look again.
@@ -54,9 +54,9 @@ def past_end(store: ObjectStore, position: Position, listing: Listing, reign: Re
         return shared_end_by_bytes(store, read_snapshot(store, position.keys), next_offset, listing)
     end = min(end, _later_than(position, listing, next_offset))
     if end < next_offset:
-        if is_compacted_away(position, end, listing, reign):
+        if is_compacted_away(position, end, listing, leadership):
             return next_offset
-    elif isinstance(position.commit, Commit) and position.commit.epoch >= reign.epoch:
+    elif isinstance(position.commit, Commit) and position.commit.epoch >= leadership.epoch:
         return next_offset
     # An earlier going back may have joined two lines: its leader's list began above where they part.
     while (contradicted := contradicted_from(store, _gone_back(position, end, listing), listing)) is not None:
@@ -84,7 +84,7 @@ def _later_than(position: Position, listing: Listing, none: int) -> int:
     return next((start for epoch, start in local_epochs(listing.directory) or () if epoch > vouched), none)
 
 
-def log_epochs(position: Position, listing: Listing) -> EpochLine | None:
+def log_epochs(position: Position, listing: Listing) -> EpochHistory | None:
     """The epochs of a log with its `.deleted` files that hang above the next offset; None without a checkpoint.
 
     Retention cuts the broker's list where the live log begins. What those files bear is of the same log, and may be all
@@ -134,14 +134,14 @@ def shared_end(position: Position, listing: Listing) -> int | None:
         raise SegmentChanged(f"{listing.directory}: {behind}") from behind
 
 
-def is_compacted_away(position: Position, end: int, listing: Listing, reign: Reign) -> bool:
+def is_compacted_away(position: Position, end: int, listing: Listing, leadership: Leadership) -> bool:
     """Whether a log that seems to part from the run at `end` only lacks what compaction took.
 
     Of a compacted topic all batches of the run's last epoch can be gone. A replica that was filled since then does not
     know that epoch, and where it is elected, its checkpoint looks like that of one that lost it (protocol rule 5
-    compares epochs only). It is the same log all the same if this reign is the very next one, began at or above the
-    next offset, and nothing stands in between here. What follows must not be of an older epoch than the
-    run's last: a log whose cleaner emptied the very range that another reign rewrote would look the same.
+    compares epochs only). It is the same log all the same if this leadership is the very next one, began at or above
+    the next offset, and nothing stands in between here. What follows must not be of an older epoch than the run's last:
+    a log whose cleaner emptied the very range that another leader epoch rewrote would look the same.
 
     Raises:
         SegmentChanged: a segment is gone: look again.
@@ -151,8 +151,8 @@ def is_compacted_away(position: Position, end: int, listing: Listing, reign: Rei
         return False
     last = position.epochs.pairs[-1][0]
     vouched = max(last, position.commit.epoch) if isinstance(position.commit, Commit) else last
-    begun = next((start for epoch, start in local if epoch == reign.epoch), None)
-    if begun is None or begun < position.next_offset or reign.epoch > vouched + 1:
+    begun = next((start for epoch, start in local if epoch == leadership.epoch), None)
+    if begun is None or begun < position.next_offset or leadership.epoch > vouched + 1:
         return False
     if end < listing.bases[0]:
         return False  # what stood there, nobody knows
@@ -165,10 +165,10 @@ def is_compacted_away(position: Position, end: int, listing: Listing, reign: Rei
     return log_end(listing.directory, listing.bases[-1]) >= position.next_offset
 
 
-def living_epochs(position: Position, listing: Listing) -> EpochLine:
+def living_epochs(position: Position, listing: Listing) -> EpochHistory:
     """The run's epochs, without those that begin where the run ends, or above, and were lost with all that they wrote.
 
-    A commit that was taken back names the reigns that follow its next offset. Another election may have ended them
+    A commit that was taken back names the leaderships that follow its next offset. Another election may have ended them
     before anything of theirs was shipped; a batch of a lower epoch in this log, in their place, says that it did.
 
     Raises:
@@ -184,7 +184,7 @@ def living_epochs(position: Position, listing: Listing) -> EpochLine:
     return epochs
 
 
-def first_disagreement(epochs: EpochLine, end: int, listing: Listing) -> int | None:
+def first_disagreement(epochs: EpochHistory, end: int, listing: Listing) -> int | None:
     """The lowest offset below `end` at which a batch of this log bears another epoch than a list gives that offset.
 
     Lists alone differ where compaction left nothing of an epoch, so it takes a batch to contradict one.
@@ -197,7 +197,7 @@ def first_disagreement(epochs: EpochLine, end: int, listing: Listing) -> int | N
     Raises:
         SegmentChanged: a segment is gone: look again.
     """
-    local = local_epochs(listing.directory) or EpochLine()
+    local = local_epochs(listing.directory) or EpochHistory()
     lowest = listing.bases[0]
     starts = {max(start, lowest) for line in (epochs, local) for _, start in line}
     for offset in sorted(start for start in starts if start < end and _differ(epochs.at(start), local.at(start))):
@@ -223,7 +223,7 @@ def contradicted_from(store: ObjectStore, position: Position, listing: Listing) 
         SegmentChanged: a local segment is gone: look again.
         CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: of stored segments.
     """
-    local = local_epochs(listing.directory) or EpochLine()
+    local = local_epochs(listing.directory) or EpochHistory()
     doubtful = list(_doubtful(position, local, listing.bases[0]))
     if not doubtful:
         return None
@@ -239,7 +239,7 @@ def contradicted_from(store: ObjectStore, position: Position, listing: Listing) 
     return None
 
 
-def _doubtful(position: Position, local: EpochLine, lowest: int) -> Iterator[range]:
+def _doubtful(position: Position, local: EpochHistory, lowest: int) -> Iterator[range]:
     """The offsets of the view to which this log's list gives an epoch, and the run's list another one or none.
 
     Where the run's list is silent, readers are shown whatever copy stands.
@@ -254,7 +254,7 @@ def _doubtful(position: Position, local: EpochLine, lowest: int) -> Iterator[ran
             yield range(start, stop)
 
 
-def _epoch_at(copy: SegmentCopy, offset: int, epochs: EpochLine) -> int:
+def _epoch_at(copy: SegmentCopy, offset: int, epochs: EpochHistory) -> int:
     """The epoch of a copy without a missing record at an offset that readers are shown of it; -1 where none is."""
     theirs = copy.metadata.epochs or ()
     if not copy.base <= offset < epochs.live_end(theirs, copy.base, copy.end):
@@ -277,8 +277,8 @@ def check_tail(commit: Commit, listing: Listing) -> None:
     """The last committed batch is the one that stands in this log, where it still does.
 
     Epochs cannot show what was lost within one: a lone broker, or all at once, came back with a shorter log, and no
-    controller was there to begin another reign. Nor can they show a topic made anew where topics have no ids. In a log
-    that is damaged before that batch nothing can be compared: its segments are shipped as they are, and marked.
+    controller was there to begin another leader epoch. Nor can they show a topic made anew where topics have no ids. In
+    a log that is damaged before that batch nothing can be compared: its segments are shipped as they are, and marked.
 
     Raises:
         DataLoss: another batch stands there.
@@ -350,9 +350,9 @@ def is_legacy(position: Position, end: int) -> bool:
     return position.epochs.at(max(end, position.log_start)) is None
 
 
-def rewound(epochs: EpochLine, end: int, local: EpochLine | None) -> EpochLine:
+def rewound(epochs: EpochHistory, end: int, local: EpochHistory | None) -> EpochHistory:
     """A run's epochs up to `end`, continued from the local checkpoint."""
-    return epochs.continued(local or EpochLine(), end)
+    return epochs.continued(local or EpochHistory(), end)
 
 
 WHAT_TO_DO = (

@@ -1,7 +1,7 @@
 """What exists nowhere any more, found out and recorded (protocol rule 10).
 
 A gap is what lies between the next offset and the first offset that this broker holds, less what stands in the store by
-now: segments of an earlier reign that were shipped and never committed. The records go up before the commit that
+now: segments of an earlier leader epoch that were shipped and never committed. The records go up before the commit that
 passes them, so that no hole below the next offset is ever without its reason.
 
 What was committed, and is in the store no more (a Java uploader wrote over it), is recorded likewise, though brokers
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import structlog
 
 from ts_common.archive.catalog import PartitionCatalog, SegmentCopy, StoredSegment, describe
-from ts_common.archive.epoch_history import NO_EPOCH, EpochLine, epoch_borne
+from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory, epoch_borne
 from ts_common.archive.gap_records import Gap, merged
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.plan import Hole, unite
@@ -58,7 +58,7 @@ class Loss:
 
     gaps: tuple[tuple[int, int], ...]
     bases: tuple[int, ...]
-    epochs: EpochLine
+    epochs: EpochHistory
     reason: str
     by_request: bool
 
@@ -74,7 +74,7 @@ def describe_loss(
     start = position.next_offset
     below = [segment for segment in catalog.segments if segment.name.base < end]
     copies = [copy for copy in describe_readable(store, catalog, below) if copy.end > start]
-    local = local_epochs(listing.directory) or EpochLine()
+    local = local_epochs(listing.directory) or EpochHistory()
     # Epochs never fall as offsets rise: below what this log holds nothing of a higher one lives. Compaction may have
     # emptied its first segments, and a follower's list names an epoch from the first batch that was left.
     found, named = goes_on_with(listing, end), local.at(end)
@@ -86,7 +86,7 @@ def describe_loss(
     if found is not None and found != NO_EPOCH and (listed is None or found >= listed or is_cut_off):
         # What a commit that was taken back names above that was lost, too.
         most = found
-        epochs = EpochLine(tuple(pair for pair in epochs if pair[1] < start or pair[0] <= found or pair[1] >= end))
+        epochs = EpochHistory(tuple(pair for pair in epochs if pair[1] < start or pair[0] <= found or pair[1] >= end))
     line = living_line(copies, most=most)
     if epochs.pairs and epochs.pairs[0][1] > start:
         # Where a commit that was taken back names none, the copies do, as where no commit has a list.
@@ -94,10 +94,10 @@ def describe_loss(
         lower = living_line(copies, most=first if most is None else min(first, most))
         epochs = lower.from_offset(start).below(begin).continued(epochs, begin)
     if epochs.pairs and epochs.pairs[-1][1] >= start:
-        # A commit that was taken back names the reigns that follow its next offset, up to the one that took it back:
-        # what an election lost stays lost.
+        # A commit that was taken back names the leaderships that follow its next offset, up to the one that took it
+        # back: what an election lost stays lost.
         epoch, begin = epochs.pairs[-1]
-        epochs = EpochLine((*epochs.pairs, *(pair for pair in line if pair[0] > epoch and pair[1] > begin)))
+        epochs = EpochHistory((*epochs.pairs, *(pair for pair in line if pair[0] > epoch and pair[1] > begin)))
     else:
         epochs = epochs.continued(line, start)
     if local.pairs:  # retention cut it off below what the log still holds
@@ -118,7 +118,9 @@ def describe_loss(
     )
 
 
-def _vouched(epochs: EpochLine, copies: Iterable[SegmentCopy], local: EpochLine, start: int, end: int) -> EpochLine:
+def _vouched(
+    epochs: EpochHistory, copies: Iterable[SegmentCopy], local: EpochHistory, start: int, end: int
+) -> EpochHistory:
     """The list, with what it gives offsets of `[start, end)` by the copies that go on as this log does.
 
     What a commit that was taken back names there is of a line that another election may have ended. Such a copy lives
@@ -181,7 +183,7 @@ def fillable(
 
 
 def still_missing(
-    store: ObjectStore, catalog: PartitionCatalog, gaps: Sequence[tuple[int, int]], epochs: EpochLine
+    store: ObjectStore, catalog: PartitionCatalog, gaps: Sequence[tuple[int, int]], epochs: EpochHistory
 ) -> tuple[tuple[int, int], ...]:
     """What of recorded gaps no living copy covers. Records stay for ever, also of gaps that were filled since.
 
@@ -207,7 +209,7 @@ def still_missing(
 
 
 def unanswered(
-    store: ObjectStore, catalog: PartitionCatalog, epochs: EpochLine, start: int, end: int
+    store: ObjectStore, catalog: PartitionCatalog, epochs: EpochHistory, start: int, end: int
 ) -> tuple[tuple[int, int], ...]:
     """The ranges of `[start, end)` that no copy and no gap record answers for by a list of epochs.
 

@@ -17,36 +17,38 @@ from ts_common.archive.object_keys import PartitionKeys
 from ts_common.store.contract import IfMatch, ObjectStore
 from ts_uploader.committing.divergence import first_disagreement, log_epochs, past_end, rewound
 from ts_uploader.committing.next_commit import next_commit
-from ts_uploader.events import Listing, Position, Reign
-from ts_uploader.log_dirs.leader_epoch import ReignOver
+from ts_uploader.events import Leadership, Listing, Position
+from ts_uploader.log_dirs.leader_epoch import FencedLeaderEpoch
 from ts_uploader.log_dirs.local_log import last_stable_offset, log_end
 
 log = structlog.get_logger()
 
 
-def check_lineage(start: StoredLogStart, keys: PartitionKeys, reign: Reign) -> None:
+def check_lineage(start: StoredLogStart, keys: PartitionKeys, leadership: Leadership) -> None:
     """Only an agent whose leader epoch is not below that of the lineage of `log.start` goes on.
 
     Raises:
-        ReignOver: a later leader's agent took the commit back.
+        FencedLeaderEpoch: a later leader's agent took the commit back.
     """
     epoch = epoch_of(start.content.lineage)
-    if epoch > reign.epoch:
-        raise ReignOver(f"{keys.log_start} has a lineage of leader epoch {epoch}, this broker leads in {reign.epoch}")
+    if epoch > leadership.epoch:
+        raise FencedLeaderEpoch(
+            f"{keys.log_start} has a lineage of leader epoch {epoch}, this broker leads in {leadership.epoch}"
+        )
 
 
-def check_later_segments(latest_epoch: int, keys: PartitionKeys, reign: Reign) -> None:
+def check_later_segments(latest_epoch: int, keys: PartitionKeys, leadership: Leadership) -> None:
     """Only an agent whose leader epoch is not below that of any stored segment rebuilds a commit.
 
     One that is late would take a later leader's segment for its own: a deletion that is under way may still name it.
 
     Raises:
-        ReignOver: a later leader's agent shipped here.
+        FencedLeaderEpoch: a later leader's agent shipped here.
     """
-    if latest_epoch > reign.epoch:
-        raise ReignOver(
+    if latest_epoch > leadership.epoch:
+        raise FencedLeaderEpoch(
             f"{keys.prefix} has a segment of leader epoch {latest_epoch}, and no commit that could be continued; this "
-            f"broker leads in {reign.epoch}"
+            f"broker leads in {leadership.epoch}"
         )
 
 
@@ -70,7 +72,7 @@ def rebuilt_end(
     position: Position,
     start: LogStart,
     listing: Listing,
-    reign: Reign,
+    leadership: Leadership,
     stored: Iterable[int] = (),
     *,
     latest: bool = False,
@@ -86,7 +88,7 @@ def rebuilt_end(
         position: what the walk over them found.
         start: as it stands.
         listing: of the leader's log.
-        reign: of the leader.
+        leadership: of the leader.
         stored: the bases of all segments in the store.
         latest: the archive began with the active segment, not with the lowest one.
 
@@ -95,7 +97,7 @@ def rebuilt_end(
     """
     end = position.next_offset
     if position.highest_base is not None:
-        end = min(end, past_end(store, position, listing, reign))
+        end = min(end, past_end(store, position, listing, leadership))
     differing = first_disagreement(position.epochs, end, listing)
     if differing is not None:
         end = min(end, differing)
@@ -129,7 +131,7 @@ def gone_back(
     position: Position,
     end: int,
     listing: Listing,
-    reign: Reign,
+    leadership: Leadership,
     broker: int,
     bases: Iterable[int],
     start: LogStart,
@@ -141,7 +143,7 @@ def gone_back(
         position: the commit that it replaces, or the run that was walked.
         end: the new next offset, not above the old one.
         listing: of the leader's log.
-        reign: of the agent.
+        leadership: of the agent.
         broker: id of the broker beside which the agent runs.
         bases: base offsets of the stored segments.
         start: the content of `log.start`.
@@ -154,13 +156,13 @@ def gone_back(
         highest_base = max((base for base in bases if base < end), default=min(position.log_start, end))
     containing = max((base for base in listing.bases if base <= end), default=end)
     return replace(
-        next_commit(position, (), reign, broker),
+        next_commit(position, (), leadership, broker),
         highest_base=highest_base,
         next_offset=end,
         epochs=rewound(position.epochs, end, log_epochs(position, listing)),
         last_stable_offset=last_stable_offset(listing.directory, containing),
         tail=None,
-        lineage=Lineage(reign.epoch, end, highest),
+        lineage=Lineage(leadership.epoch, end, highest),
     )
 
 

@@ -1,4 +1,4 @@
-"""Which incarnation of a topic a reign works in, and so which directory of the store (protocol rule 1).
+"""Which incarnation of a topic a leadership works in, and so which directory of the store (protocol rule 1).
 
 A list of incarnations goes forward only, and a broker may not know yet that its topic was deleted and made anew: one
 that is cut off from the controllers takes the old id, its own disk and its own word for the truth, all alike. Behind a
@@ -26,9 +26,9 @@ from ts_common.archive.small_objects import INCARNATIONS_BYTES, checked
 from ts_common.errors import OutcomeUnknown, PreconditionFailed, SegmentChanged
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
 from ts_uploader.committing.same_log import check_other_log
-from ts_uploader.events import Listing, Reign
+from ts_uploader.events import Leadership, Listing
 from ts_uploader.log_dirs.directory_scan import PARTITION_METADATA
-from ts_uploader.log_dirs.leader_epoch import ReignOver
+from ts_uploader.log_dirs.leader_epoch import FencedLeaderEpoch
 
 log = structlog.get_logger()
 
@@ -50,8 +50,9 @@ class IncarnationLog:
         # reads it too changes nothing. An id that is followed by another has no live directory for long.
         self._directories: dict[tuple[str, str], str] = {}
 
-    def directory(self, store: ObjectStore, topic: str, listing: Listing, reign: Reign) -> str:
-        """The directory of the incarnation that the reign's topic id names; opens one for an id that was never seen.
+    def directory(self, store: ObjectStore, topic: str, listing: Listing, leadership: Leadership) -> str:
+        """The directory of the incarnation that the leadership's topic id names; opens one for an id that was never
+        seen.
 
         Only an id that both the leadership source and the live directory name may open one: a task that was late could
         otherwise open an old id behind a new one.
@@ -60,18 +61,20 @@ class IncarnationLog:
             store: the topic's.
             topic: its name.
             listing: of the live directory, as it is now.
-            reign: that works in it.
+            leadership: that works in it.
 
         Raises:
-            SegmentChanged: directory and reign are not of one topic id, or that id is older than the list's last.
-            ReignOver: the topic was made anew since.
+            SegmentChanged: directory and leadership are not of one topic id, or that id is older than the list's last.
+            FencedLeaderEpoch: the topic was made anew since.
             TopicIdChanged: the id was never seen, and the log of the newest incarnation goes on under it.
             OutcomeUnknown: several agents write the list at this moment: ask again.
             CorruptData, StoreUnavailable, AccessDenied, BucketMissing: of the list, and the store's.
         """
-        topic_id = reign.topic_id
+        topic_id = leadership.topic_id
         if topic_id is not None and listing.topic_id != topic_id:
-            raise SegmentChanged(f"{topic}: the directory is of topic id {listing.topic_id}, the reign of {topic_id}")
+            raise SegmentChanged(
+                f"{topic}: the directory is of topic id {listing.topic_id}, the leadership of {topic_id}"
+            )
         if topic_id is not None and (topic, topic_id) in self._directories:
             return self._directories[topic, topic_id]
         for _ in range(3):
@@ -81,7 +84,9 @@ class IncarnationLog:
             found = known.find(topic_id)
             if found is not None:
                 if found.directory != known.newest_directory:
-                    raise ReignOver(f"topic id {topic_id} of {topic} was followed by {known.entries[-1].topic_id}")
+                    raise FencedLeaderEpoch(
+                        f"topic id {topic_id} of {topic} was followed by {known.entries[-1].topic_id}"
+                    )
                 self._directories[topic, topic_id] = found.directory
                 return found.directory
             made = _made(listing)

@@ -5,16 +5,16 @@ import time
 from collections.abc import Iterable, Sequence
 
 from ts_common.archive.commit import Commit, ForeignCommit
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.errors import CorruptData
 from ts_common.model import TopicPartition
-from ts_uploader.events import Position, Reign, Shipped
-from ts_uploader.log_dirs.leader_epoch import ReignOver
+from ts_uploader.events import Leadership, Position, Shipped
+from ts_uploader.log_dirs.leader_epoch import FencedLeaderEpoch
 
 MILLISECONDS = 1000
 
 
-def next_commit(position: Position, run: Sequence[Shipped], reign: Reign, broker: int) -> Commit:
+def next_commit(position: Position, run: Sequence[Shipped], leadership: Leadership, broker: int) -> Commit:
     """The commit after `run` has continued the run that `position` ends.
 
     Below the old next offset the epochs stay what they were, from there on they are those of the segments. Without a
@@ -22,18 +22,19 @@ def next_commit(position: Position, run: Sequence[Shipped], reign: Reign, broker
 
     Raises:
         CorruptData: a segment cannot continue what is committed.
-        ReignOver: a segment holds batches of a later reign.
+        FencedLeaderEpoch: a segment holds batches of a later leader epoch.
     """
     epochs, next_offset, highest = position.epochs, position.next_offset, position.highest_base
     for shipped in run:
-        check_own(shipped.partition, shipped.epochs, reign.epoch)
-        continued = epochs.continued(EpochLine.of_batches(shipped.epochs), next_offset)
+        check_own(shipped.partition, shipped.epochs, leadership.epoch)
+        continued = epochs.continued(EpochHistory.of_batches(shipped.epochs), next_offset)
         if not continued.agrees_with(shipped.epochs, shipped.base, shipped.end):
             raise CorruptData(
                 f"{shipped.partition}: segment {shipped.base} has epochs {shipped.epochs}, which cannot continue "
                 f"{epochs.pairs} from offset {next_offset} on; committed, readers would drop its records"
             )
-        # A commit that was taken back names reigns that begin further on; where, the segments may not show any more.
+        # A commit that was taken back names leaderships that begin further on; where, the segments may not show any
+        # more.
         epochs = continued.with_next(epochs, shipped.end)
         next_offset = shipped.end
         highest = shipped.base if highest is None else max(highest, shipped.base)
@@ -43,10 +44,10 @@ def next_commit(position: Position, run: Sequence[Shipped], reign: Reign, broker
     return Commit(
         highest_base=highest if highest is not None else position.log_start,
         next_offset=next_offset,
-        epoch=reign.epoch,
+        epoch=leadership.epoch,
         epochs=epochs,
         last_stable_offset=run[-1].last_stable_offset if run else stable,
-        topic_id=reign.topic_id,
+        topic_id=leadership.topic_id,
         broker=broker,
         time=now,
         nonce=secrets.token_hex(8),
@@ -57,23 +58,25 @@ def next_commit(position: Position, run: Sequence[Shipped], reign: Reign, broker
 
 
 def check_own(partition: TopicPartition, epochs: Iterable[tuple[int, int]], epoch: int) -> None:
-    """Nothing that a reign commits is of a later one.
+    """Nothing that a leadership commits is of a later one.
 
     A broker that leads in an epoch holds no batch of a higher one. Where it does, it follows another leader by now, and
     may have cut its log off below the next offset for that: what is committed is for that leader's agent to weigh.
 
     Raises:
-        ReignOver: there are records of a later one.
+        FencedLeaderEpoch: there are records of a later one.
     """
     later = [pair for pair in epochs if pair[0] > epoch]
     if later:
-        raise ReignOver(f"{partition}: there are records of leader epoch {later[0][0]}, this reign is of {epoch}")
+        raise FencedLeaderEpoch(
+            f"{partition}: there are records of leader epoch {later[0][0]}, this leadership is of {epoch}"
+        )
 
 
-def line_of_log(local: EpochLine | None, run: Sequence[Shipped]) -> EpochLine:
+def line_of_log(local: EpochHistory | None, run: Sequence[Shipped]) -> EpochHistory:
     """The epochs of a log and of what was shipped from it.
 
     Retention cuts the broker's list at the log start. Of `.deleted` files below that only their own batches tell.
     """
-    shipped = EpochLine.of_batches(tuple(pair for done in run for pair in done.epochs))
+    shipped = EpochHistory.of_batches(tuple(pair for done in run for pair in done.epochs))
     return shipped.continued(local, local.pairs[0][1]) if local is not None and local.pairs else shipped

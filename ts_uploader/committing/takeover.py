@@ -15,13 +15,13 @@ import structlog
 
 from ts_common.archive.catalog import PartitionCatalog, StoredLogStart, describe
 from ts_common.archive.commit import Commit, ForeignCommit
-from ts_common.archive.epoch_history import NO_EPOCH, EpochLine
+from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
 from ts_common.archive.gap_records import merged
 from ts_common.archive.lineage import epoch_of
 from ts_common.archive.plan import Hole, unite
 from ts_common.archive.view import living_line
 from ts_common.store.contract import ObjectStore
-from ts_uploader.events import Listing, Reign
+from ts_uploader.events import Leadership, Listing
 from ts_uploader.log_dirs.local_log import last_stable_offset
 
 _log = structlog.get_logger()
@@ -42,7 +42,7 @@ class Run:
 
     next_offset: int
     highest_base: int | None
-    epochs: EpochLine
+    epochs: EpochHistory
     holes: tuple[tuple[int, int], ...] = ()
     ends: tuple[int, ...] = ()
     latest_epoch: int = NO_EPOCH
@@ -93,17 +93,17 @@ def walk_run(store: ObjectStore, catalog: PartitionCatalog, start: int, known: C
     return Run(position, highest_base, line.below(position), merged(holes), ends, latest)
 
 
-def still_true(known: Commit | None, reign: Reign, log_start: StoredLogStart | None) -> Commit | None:
+def still_true(known: Commit | None, leadership: Leadership, log_start: StoredLogStart | None) -> Commit | None:
     """The last commit that this agent knew, where no other leader took the commit back since.
 
     `log.start` shows that: no commit moves on under a lineage before `log.start` has it.
 
     Args:
         known: as the agent remembers it, over leaderships.
-        reign: the present one.
+        leadership: the present one.
         log_start: as it is in the store.
     """
-    if known is None or known.topic_id != reign.topic_id:
+    if known is None or known.topic_id != leadership.topic_id:
         return None
     lineage = log_start.content.lineage if log_start is not None else None
     return known if lineage == known.lineage or epoch_of(lineage) < epoch_of(known.lineage) else None

@@ -25,13 +25,13 @@ from pathlib import Path
 
 import structlog
 
-from ts_common.archive.epoch_history import NO_EPOCH, EpochLine
+from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
 from ts_common.errors import CorruptData, SegmentChanged
 from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, Trailing, parse_header
 from ts_common.log_format.index_files import OFFSET_ENTRY_SIZE, read_offset_index
 from ts_uploader.events import FileState, Hanging, Listing, LookBelow, LookedBelow
 from ts_uploader.log_dirs.directory_scan import whole_listing
-from ts_uploader.log_dirs.leader_epoch import check_reign
+from ts_uploader.log_dirs.leader_epoch import check_leader_epoch
 from ts_uploader.log_dirs.local_log import local_epochs
 from ts_uploader.log_dirs.scan_cache import file_state
 from ts_uploader.log_dirs.segment_file import OpenLog, open_index, open_log, read_last
@@ -78,7 +78,7 @@ class DeletedFile:
 
 
 def hanging(
-    files: Collection[DeletedFile], living: Mapping[int, int | None], epochs: EpochLine, next_offset: int
+    files: Collection[DeletedFile], living: Mapping[int, int | None], epochs: EpochHistory, next_offset: int
 ) -> tuple[Hanging, ...]:
     """The files that hang on what lives, or on another that hangs, by base. Pure.
 
@@ -115,16 +115,16 @@ def look_below(task: LookBelow) -> LookedBelow:
         OSError: the directory, or the lowest live segment, cannot be read.
     """
     listing = whole_listing(task.listing)
-    check_reign(listing, task.reign)
+    check_leader_epoch(listing, task.leadership)
     if not listing.bases:
         raise SegmentChanged(f"{listing.directory} holds no segment")
     found = find_hanging(listing, task.epochs, task.next_offset, wanted=task.wanted, seen=task.seen)
     below = frozenset(base for base in listing.deleted if base < listing.bases[0])
-    return LookedBelow(task.partition, task.generation, task.reign, found, below, task.wanted)
+    return LookedBelow(task.partition, task.generation, task.leadership, found, below, task.wanted)
 
 
 def find_hanging(
-    listing: Listing, epochs: EpochLine, next_offset: int, *, wanted: int, seen: Collection[int] = ()
+    listing: Listing, epochs: EpochHistory, next_offset: int, *, wanted: int, seen: Collection[int] = ()
 ) -> tuple[Hanging, ...]:
     """As `hanging`, of the files of a directory.
 
@@ -146,7 +146,9 @@ def find_hanging(
     return tuple(file for file in hanging(files, living, epochs, next_offset) if file.end > wanted)
 
 
-def hanging_epochs(listing: Listing, local: EpochLine, epochs: EpochLine, next_offset: int, vouched: int) -> EpochLine:
+def hanging_epochs(
+    listing: Listing, local: EpochHistory, epochs: EpochHistory, next_offset: int, vouched: int
+) -> EpochHistory:
     """The epochs above the next offset of the `.deleted` files that hang, where they begin below the run's last one.
 
     Where they do not, they contradict nothing, and their batches are not read. No CRC covers epoch and base offset, so
@@ -166,26 +168,26 @@ def hanging_epochs(listing: Listing, local: EpochLine, epochs: EpochLine, next_o
     """
     lowest, run = listing.bases[0], epochs.below(next_offset).pairs
     if not run or not listing.deleted[:1] < listing.bases[:1]:
-        return EpochLine()
+        return EpochHistory()
     files = {file.base: file for file in _look_through(listing, next_offset, next_offset)}
     begins, (first, start) = begins_with(listing, lowest), local.pairs[0]
     if lowest < start and begins != first:
-        return EpochLine()
+        return EpochHistory()
     found = hanging(files.values(), {lowest: begins}, epochs, next_offset)
     above = [each.base for each in found if each.end > next_offset]
     last, _ = run[-1]
     if not above or files[above[0]].stretches[0].epoch >= last:
-        return EpochLine()
+        return EpochHistory()
     read = [file for file in _look_through(listing, lowest, next_offset) if file.base in above]
     if any(following.first < before.end for file in read for before, following in pairwise(file.stretches)):
-        return EpochLine()
+        return EpochHistory()
     stretches = [stretch for file in read for stretch in file.stretches if stretch.end > next_offset]
     line = _risen(stretches, last, next_offset)
     following = min((epoch for epoch, _ in (*line, *local) if epoch > last), default=vouched + 1)
-    return line if following > vouched else EpochLine()
+    return line if following > vouched else EpochHistory()
 
 
-def _risen(stretches: Sequence[Stretch], last: int, next_offset: int) -> EpochLine:
+def _risen(stretches: Sequence[Stretch], last: int, next_offset: int) -> EpochHistory:
     """Batches above the next offset as a list. It is empty if they do not rise, or at most one is below `last`."""
     pairs: list[tuple[int, int]] = []
     for stretch in stretches:
@@ -193,11 +195,11 @@ def _risen(stretches: Sequence[Stretch], last: int, next_offset: int) -> EpochLi
         if pairs and stretch.epoch == pairs[-1][0]:
             continue
         if pairs and (stretch.epoch < pairs[-1][0] or first <= pairs[-1][1]):
-            return EpochLine()
+            return EpochHistory()
         if stretch.epoch != NO_EPOCH:
             pairs.append((stretch.epoch, first))
     below = sum(stretch.batches for stretch in stretches if NO_EPOCH < stretch.epoch < last)
-    return EpochLine(tuple(pairs)) if below > 1 else EpochLine()
+    return EpochHistory(tuple(pairs)) if below > 1 else EpochHistory()
 
 
 def _look_through(listing: Listing, whole_below: int, wanted: int) -> list[DeletedFile]:
@@ -207,7 +209,7 @@ def _look_through(listing: Listing, whole_below: int, wanted: int) -> list[Delet
     return [file for file in looks if file is not None]
 
 
-def lowest_held(listing: Listing, epochs: EpochLine, next_offset: int, begin: int) -> int:
+def lowest_held(listing: Listing, epochs: EpochHistory, next_offset: int, begin: int) -> int:
     """The lowest offset at or above `begin` that a log holds, live or in `.deleted` files that hang.
 
     Args:
@@ -226,7 +228,7 @@ def lowest_held(listing: Listing, epochs: EpochLine, next_offset: int, begin: in
     return max(lowest, begin)
 
 
-def _agrees(file: DeletedFile, epochs: EpochLine, next_offset: int) -> bool:
+def _agrees(file: DeletedFile, epochs: EpochHistory, next_offset: int) -> bool:
     """Whether epochs never fall in a file, and below the next offset are the run's, as far as that knows them."""
     before = NO_EPOCH
     for stretch in file.stretches:

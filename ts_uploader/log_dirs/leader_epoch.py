@@ -1,16 +1,16 @@
-"""Whether a reign is still what an agent takes it for: by the broker's own log, and by what the store shows."""
+"""Whether a leadership is still what an agent takes it for: by the broker's own log, and by what the store shows."""
 
 from ts_common.errors import SegmentChanged, TieredStorageError
-from ts_uploader.events import EpochFile, Listing, Reign
+from ts_uploader.events import EpochFile, Leadership, Listing
 from ts_uploader.log_dirs.local_log import local_epochs
 
 
-class ReignOver(TieredStorageError):
-    """The store shows a later reign, or a later incarnation, than the one that this agent works in."""
+class FencedLeaderEpoch(TieredStorageError):
+    """The store shows a later leader epoch, or a later incarnation, than the one that this agent works in."""
 
 
-def check_reign(listing: Listing, reign: Reign) -> None:
-    """The broker itself has begun this reign, and no other: it writes each new epoch to its checkpoint first.
+def check_leader_epoch(listing: Listing, leadership: Leadership) -> None:
+    """The broker itself has begun this leadership, and no other: it writes each new epoch to its checkpoint first.
 
     A log of magic 0 and 1 has no such checkpoint.
 
@@ -21,8 +21,8 @@ def check_reign(listing: Listing, reign: Reign) -> None:
     local = local_epochs(listing.directory)
     if local is None and listing.last_epoch.file is not EpochFile.ABSENT:
         raise SegmentChanged(f"{listing.directory}: its leader epoch checkpoint is gone")
-    if local is not None and (not local.pairs or local.pairs[-1][0] != reign.epoch):
+    if local is not None and (not local.pairs or local.pairs[-1][0] != leadership.epoch):
         ends = local.pairs[-1][0] if local.pairs else "nothing"
         raise SegmentChanged(
-            f"{listing.directory}: its leader epoch checkpoint ends with {ends}, the reign is of {reign.epoch}"
+            f"{listing.directory}: its leader epoch checkpoint ends with {ends}, the leader epoch is {leadership.epoch}"
         )

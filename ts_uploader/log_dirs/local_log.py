@@ -8,7 +8,7 @@ import os
 import struct
 from pathlib import Path
 
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import INDEX_SUFFIXES
 from ts_common.errors import CorruptData, SegmentChanged
 from ts_common.log_format.index_files import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, read_offset_index, read_time_index
@@ -86,7 +86,7 @@ def epochs_mark(directory: Path) -> EpochsMark | None:
     return _MARK.pack(status.st_dev, status.st_ino, *times, status.st_size)
 
 
-def local_epochs(directory: Path) -> EpochLine | None:
+def local_epochs(directory: Path) -> EpochHistory | None:
     """The broker's `leader-epoch-checkpoint`; None where there is none: a log of magic 0 or 1 has none.
 
     Raises:
@@ -99,7 +99,7 @@ def local_epochs(directory: Path) -> EpochLine | None:
         return None
     # Of epochs that begin at one offset only the last wrote anything.
     starts = dict(sorted((start, epoch) for epoch, start in pairs))
-    return EpochLine(tuple((epoch, start) for start, epoch in starts.items()))
+    return EpochHistory(tuple((epoch, start) for start, epoch in starts.items()))
 
 
 def last_stable_offset(directory: Path, end: int) -> int | None:

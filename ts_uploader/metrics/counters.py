@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from ts_uploader.events import AskStore, FillGap, LookBelow, PassGap, Ship, WriteCommit
+from ts_uploader.events import FillGap, LookBelow, PassGap, ReadPosition, Ship, WriteCommit
 from ts_uploader.metrics.failure_reasons import FAILURE_REASONS
 from ts_uploader.tracking.blocked import WAIT_REASONS
 
@@ -31,7 +31,7 @@ GAP_DELETED, GAP_BY_REQUEST, GAP_WRITTEN_OVER = "deleted", "delete_records", "wr
 CHECK_STORES, WRITE_ENDS = "CheckStores", "WriteEnds"
 
 _OPERATIONS = {
-    AskStore.__name__: "ask the store where to go on",
+    ReadPosition.__name__: "ask the store where to go on",
     Ship.__name__: "upload a segment",
     WriteCommit.__name__: "move the commit along the run",
     PassGap.__name__: "record a gap and commit beyond it",

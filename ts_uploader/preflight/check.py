@@ -10,7 +10,7 @@ from pathlib import Path
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.config.cluster_config import ClusterConfig, load_config
 from ts_common.endpoints.provider import EndpointProvider, open_provider
-from ts_common.errors import ConfigurationError, RetryError, TieredStorageError
+from ts_common.errors import ConfigurationError, TieredStorageError, TransientError
 from ts_uploader.environment import Environment
 from ts_uploader.findings import Finding, error, ok, unanswered, warning
 from ts_uploader.leadership.factory import open_source
@@ -92,7 +92,7 @@ def _leadership(environment: Environment, config: ClusterConfig) -> list[Finding
         return source.examine(_topics(environment, config))
     except ConfigurationError as refused:
         return [error(refused.source, problem) for problem in refused.problems]
-    except RetryError as away:
+    except TransientError as away:
         return [unanswered("leadership", str(away))]
     except TieredStorageError as refused:
         return [error("leadership", str(refused))]

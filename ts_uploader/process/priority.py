@@ -24,7 +24,7 @@ _NONE, _BEST_EFFORT, _IDLE = 0, 2, 3
 _LEVELS = 8
 
 
-def step_back(config: ClusterConfig) -> None:
+def lower_priority(config: ClusterConfig) -> None:
     """Take the nice value and the class of I/O of the configuration; before any other thread is started."""
     try:
         if os.getpriority(os.PRIO_PROCESS, 0) < config.nice:

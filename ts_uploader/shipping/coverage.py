@@ -21,7 +21,7 @@ from ts_common.log_format.framing import Trailing
 from ts_common.log_format.scan import SegmentScan
 from ts_uploader.events import Listing, Ship
 from ts_uploader.log_dirs.directory_scan import list_partition, whole_listing
-from ts_uploader.log_dirs.leader_epoch import check_reign
+from ts_uploader.log_dirs.leader_epoch import check_leader_epoch
 from ts_uploader.log_dirs.scan_cache import file_state
 from ts_uploader.log_dirs.segment_file import OpenLog, open_log
 
@@ -58,7 +58,7 @@ def coverage_end(task: Ship, log: OpenLog, scan: SegmentScan) -> int:
         scan: what it holds.
 
     Raises:
-        SegmentChanged: the file, its neighbour or the reign is not what the task says any more: look again.
+        SegmentChanged: the file, its neighbour or the leadership is not what the task says any more: look again.
         CorruptData: the file holds no batch, or batches that its name does not allow.
     """
     _check_epochs(log.path, scan)
@@ -86,7 +86,7 @@ def _live_end(task: Ship, now: Listing, reach: int | None) -> int:
     """
     path = task.listing.directory / f"{task.base:020d}"
     # A log that was cut off and filled again by another leader may have its old names back.
-    check_reign(now, task.reign)
+    check_leader_epoch(now, task.leadership)
     if task.next_base not in now.bases:
         raise SegmentChanged(f"{path} is no longer followed by {task.next_base}")
     if reach is not None and reach <= task.next_base:
@@ -105,7 +105,7 @@ def _taken_end(task: Ship, log: OpenLog, reach: int | None, *, by_neighbour: boo
         raise SegmentChanged(f"{log.path} was replaced or cut while it was read")
     if not now.bases or now.bases[0] <= task.base:
         raise SegmentChanged(f"{log.path} is gone, and not by retention")
-    check_reign(now, task.reign)
+    check_leader_epoch(now, task.leadership)
     if not log.is_whole or (log.deleted and not log.stands):
         raise SegmentChanged(f"{log.path} was replaced or cut while it was read")
     if by_neighbour and task.seen:

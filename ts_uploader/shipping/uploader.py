@@ -2,8 +2,8 @@
 
 The `.log` object is the sign that a segment is whole, so it goes last, and never over another (protocol rules 2, 3, 6).
 How far a segment answers is found out after it was read and before it is shipped (`ts_uploader.shipping.coverage`): its
-bytes, its neighbour and the reign may all have changed meanwhile, and then nothing counts, and the tracker looks again.
-What was found out is a fact about these bytes, whatever the log cleaner does while they are under way.
+bytes, its neighbour and the leadership may all have changed meanwhile, and then nothing counts, and the tracker looks
+again. What was found out is a fact about these bytes, whatever the log cleaner does while they are under way.
 
 What the reader holds open cannot be lost to an unlink, so a segment that retention takes meanwhile is shipped all the
 same (protocol rule 10).
@@ -19,7 +19,7 @@ from contextlib import ExitStack, suppress
 
 from awscrt.checksums import crc32c
 
-from ts_common.archive.epoch_history import NO_EPOCH, EpochLine
+from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
 from ts_common.archive.fetch import fetch
 from ts_common.archive.object_keys import LOG_SUFFIX, SegmentName
 from ts_common.archive.segment_metadata import SegmentMetadata, TxnIndexState, decode_metadata
@@ -109,7 +109,7 @@ class Uploader:
         return Shipped(
             partition=task.partition,
             generation=task.generation,
-            reign=task.reign,
+            leadership=task.leadership,
             base=task.base,
             next_base=task.next_base,
             end=end,
@@ -149,7 +149,7 @@ def _names(task: Ship, scan: SegmentScan, end: int, epochs: tuple[tuple[int, int
     The epoch in a variant's name is that of the agent's own leadership, never the batches': a deletion plan spares what
     a leader has shipped and not committed yet, and knows it by that.
     """
-    epoch = task.reign.epoch
+    epoch = task.leadership.epoch
     if task.base >= task.variants_below:
         yield SegmentName(task.base)
     yield SegmentName(task.base, epoch, scan.crc32c)
@@ -165,7 +165,7 @@ def _epochs(task: Ship, scan: SegmentScan, end: int) -> tuple[tuple[int, int], .
     not taken; at last the batches' own epochs count. In a gap the broker's list comes first: the run has no
     records of that range.
     """
-    local = local_epochs(task.listing.directory) or EpochLine()
+    local = local_epochs(task.listing.directory) or EpochHistory()
     run = known = task.epochs.continued(local, task.next_offset)
     for low, high in task.gaps:
         known = known.below(low).continued(local, low).below(high).continued(known, high)
@@ -235,7 +235,7 @@ def _lives(theirs: SegmentMetadata, end: int, epochs: tuple[tuple[int, int], ...
     known = [pair for pair in epochs if pair[0] != NO_EPOCH]
     if theirs.epochs is None or not known or len(known) != len(epochs):
         return True  # its headers decide, which are ours
-    return EpochLine(tuple(known)).agrees_with(theirs.epochs, known[0][1], end)
+    return EpochHistory(tuple(known)).agrees_with(theirs.epochs, known[0][1], end)
 
 
 def _prefix_crc(store: ObjectStore, info: ObjectInfo, size: int) -> int:

@@ -20,10 +20,9 @@ class LastError:
 
     Attributes:
         time: of the last failure, seconds since the epoch.
-        operation: the task's class, as in the metric `ts_uploader_errors_total`; Fenced where a reign was given up.
-        partition: `<topic>-<partition>`; empty for the agent as a whole.
-        message: of the last failure.
-        times: how often it failed since it was first among the last ones.
+        operation: the task's class, as in the metric `ts_uploader_errors_total`; Fenced where a leadership was given
+        up. partition: `<topic>-<partition>`; empty for the agent as a whole. message: of the last failure. times: how
+        often it failed since it was first among the last ones.
     """
 
     time: float

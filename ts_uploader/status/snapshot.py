@@ -69,7 +69,7 @@ class PartitionStatus:
         return self.unshipped_segments > 0 and self.retention_left_ratio < URGENT_BELOW
 
     @property
-    def badness(self) -> tuple[bool, bool, float, bool, float, float, int]:
+    def severity_key(self) -> tuple[bool, bool, float, bool, float, float, int]:
         """Trouble as an order: holes, what Kafka may delete soon, what is stuck, what waits, then the oldest."""
         waits = self.waits_for is not None
         return (
@@ -321,7 +321,7 @@ class Status:
                 totals.add(status)
                 yield status
 
-        worst = heapq.nlargest(most, counted(), key=lambda status: status.badness)
+        worst = heapq.nlargest(most, counted(), key=lambda status: status.severity_key)
         return totals, worst
 
     def _stuck_watcher(self, looked_at: float | None) -> list[Work]:

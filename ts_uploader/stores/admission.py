@@ -14,7 +14,7 @@ from ts_common.errors import AccessDenied, WrongClock
 from ts_uploader.metrics.counters import CHECK_STORES, Metrics
 from ts_uploader.metrics.failure_reasons import failure_reason
 from ts_uploader.status.last_errors import LastErrors
-from ts_uploader.workers import patience_seconds
+from ts_uploader.workers import backoff_seconds
 
 log = structlog.get_logger()
 
@@ -47,7 +47,7 @@ def wait_for_admission(
             check()
         except (AccessDenied, WrongClock) as refused:
             attempt += 1
-            seconds = patience_seconds(attempt)
+            seconds = backoff_seconds(attempt)
             metrics.errors.labels(CHECK_STORES, failure_reason(refused)).inc()
             errors.note(CHECK_STORES, "", str(refused))
             log.error(

@@ -22,13 +22,13 @@ from dataclasses import replace
 from ts_common.archive.object_keys import PROBE_NAME, ClusterKeys
 from ts_common.errors import (
     AccessDenied,
-    LookFirstError,
     ObjectNotFound,
     OutcomeUnknown,
     PreconditionFailed,
-    RetryError,
+    StaleStateError,
     StoreUnavailable,
     TieredStorageError,
+    TransientError,
 )
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
 from ts_common.store.option_table import NAME_OF
@@ -86,7 +86,7 @@ def _write_probe(store: ObjectStore) -> None:
         OutcomeUnknown, StoreUnavailable: no answer, several times.
         TieredStorageError: what the store refuses.
     """
-    last: LookFirstError | None = None
+    last: StaleStateError | None = None
     for _ in range(_ATTEMPTS):
         try:
             store.put(PROBE_NAME, PROBE, condition=IfAbsent())
@@ -114,7 +114,7 @@ def _refusal(store: ObjectStore) -> TieredStorageError | None:
     """
     try:
         _write_probe(store)
-    except RetryError:
+    except TransientError:
         raise
     except TieredStorageError as error:
         return error
@@ -147,7 +147,7 @@ def _refused_options(whole: TieredStorageError, endpoint: Endpoint, open_with: O
         taken += tuple(name for names, _ in waiting if names not in errors for name in names)
         waiting = [(names, missing) for names, missing in waiting if names in errors]
     if not waiting or (not taken and refused_with(()) is not None):
-        if isinstance(whole, LookFirstError):
+        if isinstance(whole, StaleStateError):
             raise StoreUnavailable(f"{endpoint.location} takes no object at this moment: {whole}") from whole
         if isinstance(whole, AccessDenied):  # which may pass
             raise whole
@@ -195,7 +195,7 @@ def _ignored_conditions(store: ObjectStore, endpoint: Endpoint) -> list[str]:
         try:
             if _is_held(store, condition):
                 continue
-        except RetryError:
+        except TransientError:
             raise
         except TieredStorageError as error:
             why = f"refuses it: {error}"

@@ -11,8 +11,8 @@ from ts_common.errors import (
     AccessDenied,
     BucketMissing,
     ConfigurationError,
-    RetryError,
     TieredStorageError,
+    TransientError,
     WrongClock,
 )
 from ts_common.store.contract import ObjectStore
@@ -109,7 +109,7 @@ class Stores:
                     findings += thorough(self._open(endpoint), keys, endpoint)
             except WrongClock as refused:  # it passes only when somebody sets the clock
                 findings.append(error(endpoint.location, _without(endpoint, str(refused))))
-            except RetryError as away:
+            except TransientError as away:
                 findings.append(unanswered(endpoint.location, _without(endpoint, str(away))))
             except TieredStorageError as refused:
                 findings.append(error(endpoint.location, _without(endpoint, str(refused))))
@@ -131,7 +131,7 @@ class Stores:
         try:
             conditional = self._config.conditional_writes
             return problems_of(self._open(endpoint), keys, endpoint, open_with, conditional=conditional)
-        except (RetryError, AccessDenied):
+        except (TransientError, AccessDenied):
             raise
         except ConfigurationError as refused:
             return list(refused.problems)

@@ -28,13 +28,13 @@ class Backlog:
             closed counts: nothing says that any of it was shipped.
         segments: how many.
         lag: offsets from the next offset to the high watermark.
-        next_offset: as last read or committed in this reign; None before that.
+        next_offset: as last read or committed in this leadership; None before that.
         hole: nothing that this broker holds continues the run: the next offset lies below every segment, or in the
             tail of one that lost it.
         wait: why the commit does not move (`ts_uploader.tracking.reasons`); None where nothing is closed and unshipped,
         and nothing
             else is missing.
-        high_watermark: that counts; None while none does, or while the reign is not one.
+        high_watermark: that counts; None while none does, or while the leadership is not one.
         counted_at: nanoseconds since the epoch, when the broker wrote it down.
     """
 

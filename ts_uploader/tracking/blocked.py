@@ -41,7 +41,7 @@ WAIT_REASONS: Mapping[WaitReason, str] = {
     WaitReason.EPOCH: "the broker's leader-epoch-checkpoint is unreadable, or does not end with this leader epoch",
     WaitReason.HIGH_WATERMARK: "the broker has not written its second high watermark checkpoint as the leader",
     WaitReason.STORE: "the store did not say where to go on, twice in a row or more",
-    WaitReason.LEADERSHIP: "the store shows a later reign than the leadership source",
+    WaitReason.LEADERSHIP: "the store shows a later leader epoch than the leadership source",
     WaitReason.LEADER: "the leadership source has never said who leads it, so it may be led here",
     WaitReason.HOLE: "nothing that this broker holds continues the run",
     WaitReason.GAP: "two listings have not agreed yet that the next offsets are gone",

@@ -18,11 +18,11 @@ from ts_uploader.events import (
     AnyTask,
     DirectoryGone,
     HighWatermarks,
+    Leadership,
     Led,
     Listing,
     NotLed,
     Observation,
-    Reign,
     Result,
     SeveralDirectories,
 )
@@ -49,7 +49,7 @@ class _Stopped:
     """
 
     reason: str
-    said: Reign | None
+    said: Leadership | None
     listing: Listing | None
     since: int | None = None
 
@@ -118,8 +118,8 @@ class ContainedTracker(Tracker):
         over = False
         match event:
             case Led():
-                over = event.reign != stopped.said
-                stopped.said = event.reign
+                over = event.leadership != stopped.said
+                stopped.said = event.leadership
             case Listing():
                 stopped.listing = event
                 stopped.since = event.taken_at if stopped.since is None else stopped.since

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ts_uploader.events import EpochFile, FileStatus, HighWatermarks, Listing, Reign
+from ts_uploader.events import EpochFile, FileStatus, HighWatermarks, Leadership, Listing
 
 OTHER_FILES = 2  # from this one on a file's figures were collected after counting began
 
@@ -67,18 +67,18 @@ class Counting:
     key: tuple[object, ...] | None = None
     before: int | None = None
 
-    def begin(self, listing: Listing, reign: Reign | None, before: int | None) -> bool:
+    def begin(self, listing: Listing, leadership: Leadership | None, before: int | None) -> bool:
         """Begin where directory or leader epoch are others than before.
 
         Args:
             listing: of the directory.
-            reign: by the leadership source; it matters only where the directory names no epoch.
+            leadership: by the leadership source; it matters only where the directory names no epoch.
             before: count of the file that the log dir has at this moment; None: the next reading is that file.
 
         Returns:
             Whether they are, so that no figure counts that was taken before.
         """
-        key = _key(listing, reign)
+        key = _key(listing, leadership)
         if key == self.key:
             return False
         self.key = key
@@ -95,10 +95,10 @@ class Counting:
         return count >= self.before + OTHER_FILES
 
 
-def _key(listing: Listing, reign: Reign | None) -> tuple[object, ...] | None:
+def _key(listing: Listing, leadership: Leadership | None) -> tuple[object, ...] | None:
     if listing.last_epoch.file is EpochFile.UNREADABLE:
         return None
     directory = (listing.identity, listing.log_dir, listing.topic_id)
     if listing.last_epoch.file is EpochFile.ABSENT:  # only the leadership source names the epoch
-        return None if reign is None else (*directory, EpochFile.ABSENT, reign)
+        return None if leadership is None else (*directory, EpochFile.ABSENT, leadership)
     return None if listing.last_epoch.epoch is None else (*directory, listing.last_epoch.epoch)

@@ -7,9 +7,9 @@ from itertools import chain, pairwise, takewhile
 from pathlib import Path
 
 from ts_common.archive.commit import Commit
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.model import TopicPartition
-from ts_uploader.events import EpochFile, FileState, Hanging, Listing, Position, Reign, Shipped
+from ts_uploader.events import EpochFile, FileState, Hanging, Leadership, Listing, Position, Shipped
 from ts_uploader.tracking.blocked import Wait, WaitReason
 from ts_uploader.tracking.high_watermarks import Counting
 from ts_uploader.tracking.live_directories import Rivals
@@ -30,10 +30,12 @@ class PartitionState:
 
     partition: TopicPartition
     generation: int
-    reign: Reign | None = None
+    leadership: Leadership | None = None
     told: bool = False  # whether the source has said at all who leads it
-    said: Reign | None = None  # the one that the source says, also where it is fenced
-    fenced: Reign | None = None  # reigns of its topic id up to this one are over, whatever the source still says
+    said: Leadership | None = None  # the one that the source says, also where it is fenced
+    fenced: Leadership | None = (
+        None  # leaderships of its topic id up to this one are over, whatever the source still says
+    )
     listing: Listing | None = None  # None: no directory, or what was known of it is known to be old
     directory: tuple[tuple[int, int], Path] | None = None
     appeared_at: int = 0  # of that directory; nanoseconds of the monotonic clock
@@ -44,16 +46,18 @@ class PartitionState:
     counted_at: int | None = None
     doubted: int | None = None  # a high watermark below the next offset, for which the store was asked again
     position: Position | None = None
-    reached: int | None = None  # the next offset as last known in this reign, also while it is asked for anew
-    known: Commit | None = None  # our last commit, as read or written here; outlives reigns
+    reached: int | None = None  # the next offset as last known in this leadership, also while it is asked for anew
+    known: Commit | None = None  # our last commit, as read or written here; outlives leaderships
     asking: bool = False
     committing: bool = False
     retries: Retries = field(default_factory=Retries)
     unanswered: int = 0  # questions to the store that failed in a row
     unanswered_because: str = ""  # what the last of them failed of; one line
-    shown: Listing | None = None  # the last one in this reign that met no renames
-    whole: Listing | None = None  # the last whole one in this reign
-    taken: dict[int, int] = field(default_factory=dict)  # next base by base, of what retention renamed in this reign
+    shown: Listing | None = None  # the last one in this leadership that met no renames
+    whole: Listing | None = None  # the last whole one in this leadership
+    taken: dict[int, int] = field(
+        default_factory=dict
+    )  # next base by base, of what retention renamed in this leadership
     hanging: dict[int, Hanging] = field(default_factory=dict)  # `.deleted` files that hang on what lives, by base
     below: frozenset[int] = _NOTHING  # `.deleted` bases below the lowest live one that were looked at for that
     below_wanted: int = 0  # the lowest offset that was missing then
@@ -66,7 +70,7 @@ class PartitionState:
     shipped: dict[int, Shipped] = field(default_factory=dict)  # what continues the run, or may
     filling: dict[int, Shipped] = field(default_factory=dict)  # what lies in a gap that was recorded before
     fills: tuple[int, int] | None = None  # the gap that the commit under way is to say is filled
-    filled: tuple[tuple[int, int], ...] = ()  # gaps that this reign filled; their records stay for ever
+    filled: tuple[tuple[int, int], ...] = ()  # gaps that this leadership filled; their records stay for ever
 
     @property
     def is_here(self) -> bool:
@@ -74,7 +78,7 @@ class PartitionState:
         return self.directory is not None or self.rivals is not None
 
     def start_over(self, generation: int) -> None:
-        """Forget everything that was true of the reign or directory before; results under way no longer count."""
+        """Forget everything that was true of the leadership or directory before; results under way no longer count."""
         self.generation = generation
         self.high_watermark = self.counted_at = self.doubted = None
         self.position = self.reached = None
@@ -167,7 +171,7 @@ class PartitionState:
     def take_java(self) -> None:
         """A Java uploader's commit stood in the store, or did lately: what else it had queued may still come.
 
-        By then it may have put a shorter segment over one that was filled in this reign, so all gaps count again.
+        By then it may have put a shorter segment over one that was filled in this leadership, so all gaps count again.
         """
         self.filled = ()
         self.look_seconds = _FIRST_LOOK_SECONDS
@@ -231,16 +235,16 @@ class PartitionState:
             f"the high watermark checkpoints to show which of several live directories the broker uses: {paths}",
         )
 
-    def waits_for(self, reign: Reign, listing: Listing) -> Wait | None:
+    def waits_for(self, leadership: Leadership, listing: Listing) -> Wait | None:
         """What must be so before anything of the partition can go, and is not."""
         if not listing.bases:
             return Wait(WaitReason.SEGMENT, "a segment in its directory")
-        if reign.topic_id is not None and listing.topic_id != reign.topic_id:
+        if leadership.topic_id is not None and listing.topic_id != leadership.topic_id:
             said = listing.topic_id or "nothing"
-            return Wait(WaitReason.TOPIC_ID, f"the topic id {reign.topic_id}: its partition.metadata says {said}")
+            return Wait(WaitReason.TOPIC_ID, f"the topic id {leadership.topic_id}: its partition.metadata says {said}")
         if listing.swapping:  # what is lowest, or whose neighbour, cannot be told before
             return Wait(WaitReason.RENAMES, "the end of the log cleaner's renames")
-        if (epoch := waits_for_epoch(reign, listing)) is not None:
+        if (epoch := waits_for_epoch(leadership, listing)) is not None:
             return epoch
         if self.high_watermark is None:
             return Wait(
@@ -305,16 +309,16 @@ class PartitionState:
         return done is not None and base not in self.in_flight and done.end <= next_offset
 
 
-def waits_for_epoch(reign: Reign, listing: Listing) -> Wait | None:
+def waits_for_epoch(leadership: Leadership, listing: Listing) -> Wait | None:
     """What keeps the broker's own `leader-epoch-checkpoint` from saying that this leadership has begun, if anything."""
     last = listing.last_epoch
     if last.file is EpochFile.UNREADABLE:
         return Wait(WaitReason.EPOCH, f"a readable leader-epoch-checkpoint: {last.error}")
-    if last.file is EpochFile.ABSENT or last.epoch == reign.epoch:
+    if last.file is EpochFile.ABSENT or last.epoch == leadership.epoch:
         return None
     ends = "without an entry" if last.epoch is None else f"with {last.epoch}"
     return Wait(
-        WaitReason.EPOCH, f"leader epoch {reign.epoch} in the broker's leader-epoch-checkpoint, which ends {ends}"
+        WaitReason.EPOCH, f"leader epoch {leadership.epoch} in the broker's leader-epoch-checkpoint, which ends {ends}"
     )
 
 
@@ -344,7 +348,7 @@ def _continues(done: Shipped, position: Position) -> bool:
 
     Those of a segment that compaction emptied were guessed from a run that reached less far. It is shipped anew then.
     """
-    continued = position.epochs.continued(EpochLine.of_batches(done.epochs), position.next_offset)
+    continued = position.epochs.continued(EpochHistory.of_batches(done.epochs), position.next_offset)
     return continued.agrees_with(done.epochs, done.base, done.end)
 
 

@@ -13,7 +13,9 @@ from ts_uploader.tracking.partition_state import PartitionState
 
 # The first checkpoint after a segment is closed ends beyond it, unless a follower lags.
 _CHECKPOINTS_IN_THE_ORDINARY_COURSE: Final = 2
-_FENCED: Final = Wait(WaitReason.LEADERSHIP, "a later word of the leadership source: the store shows a later reign")
+_FENCED: Final = Wait(
+    WaitReason.LEADERSHIP, "a later word of the leadership source: the store shows a later leader epoch"
+)
 _HOLE: Final = Wait(WaitReason.HOLE, "the offsets that it goes on with")
 
 
@@ -25,9 +27,9 @@ def why(state: PartitionState, listing: Listing, unshipped: Sequence[tuple[int, 
         listing: the newest, or the last one before it was known to be old.
         unshipped: (base, next base) of the closed segments that reach above the next offset, by base.
     """
-    if state.reign is None:
+    if state.leadership is None:
         return _FENCED
-    needed = state.waits_for(state.reign, listing)
+    needed = state.waits_for(state.leadership, listing)
     if needed is not None:
         return needed
     trouble = state.retries.trouble(base for base, _ in unshipped)

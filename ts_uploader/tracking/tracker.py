@@ -2,9 +2,9 @@
 
 A partition is worked on while four things are known, each from its own source:
 
-- a reign (leadership): this broker leads, in this epoch, this topic id;
+- a leadership (leadership): this broker leads, in this epoch, this topic id;
 - a listing (scan): the live directory has that topic id, and these segments are closed;
-- a high watermark (checkpoint): collected by the broker in this reign, of this directory (`high_watermarks`);
+- a high watermark (checkpoint): collected by the broker in this leadership, of this directory (`high_watermarks`);
 - a position (store): where the archive's run ends.
 
 Then the segments from the one that contains the next offset on go up, several at once, up to the high watermark; the
@@ -15,8 +15,8 @@ seen live in this leadership or hangs on what lives (`ts_uploader.log_dirs.hangi
 gap, once two whole listings a checkpoint interval apart agree on it; a recorded gap that this log holds after all is
 filled (protocol rule 10).
 
-Whatever goes wrong, the position is forgotten and read from the store again; what was shipped in the same reign stays
-shipped. The one thread that calls `observe` and `conclude` owns all state here.
+Whatever goes wrong, the position is forgotten and read from the store again; what was shipped in the same leadership
+stays shipped. The one thread that calls `observe` and `conclude` owns all state here.
 """
 
 import itertools
@@ -26,7 +26,6 @@ from ts_common.model import TopicPartition
 from ts_uploader.events import (
     AnyTask,
     Asked,
-    AskStore,
     Changed,
     Committed,
     DirectoryGone,
@@ -34,6 +33,7 @@ from ts_uploader.events import (
     Fenced,
     FillGap,
     HighWatermarks,
+    Leadership,
     Led,
     Listing,
     LookBelow,
@@ -43,7 +43,7 @@ from ts_uploader.events import (
     Observation,
     PassGap,
     Position,
-    Reign,
+    ReadPosition,
     Rescan,
     Result,
     SeveralDirectories,
@@ -111,18 +111,18 @@ class Tracker:
             case Led():
                 state = self._state(event.partition)
                 state.told = True
-                state.said = event.reign
-                self._on_led(state, event.reign)
+                state.said = event.leadership
+                self._on_led(state, event.leadership)
             case NotLed():
                 state = self._state(event.partition)
                 state.told = True
                 state.said = None
-                if state.reign is not None:
-                    state.reign = None
+                if state.leadership is not None:
+                    state.leadership = None
                     self._start_over(state)
         if isinstance(event, Led | NotLed) and state.listing is not None:
             self._count(state, state.listing, None)
-        if state.reign is None and not state.is_here:
+        if state.leadership is None and not state.is_here:
             del self._partitions[event.partition]
         return self._advance(state)
 
@@ -152,8 +152,8 @@ class Tracker:
                 state.hanging = {file.base: file for file in result.hanging}
                 state.below, state.below_wanted = result.below, result.wanted
             case Fenced():
-                state.fenced = result.reign
-                state.reign = None
+                state.fenced = result.leadership
+                state.leadership = None
                 self._start_over(state)
             case Failed():
                 self._on_failed(state, result)
@@ -191,7 +191,7 @@ class Tracker:
         """Forget the partitions that had no directory at the last call either; to be called now and then.
 
         The source is not asked about them any more, so it never says that they are not led. A partition that only moves
-        to another disk is back before that, and its reign goes on.
+        to another disk is back before that, and its leadership goes on.
         """
         absent = {partition for partition, state in self._partitions.items() if not state.is_here}
         for partition in absent & self._absent:
@@ -224,8 +224,8 @@ class Tracker:
             next_offset=next_offset,
             hole=hole,
             wait=why(state, listing, unshipped),
-            high_watermark=None if state.reign is None else state.high_watermark,
-            counted_at=None if state.reign is None else state.counted_at,
+            high_watermark=None if state.leadership is None else state.high_watermark,
+            counted_at=None if state.leadership is None else state.counted_at,
         )
 
     def _state(self, partition: TopicPartition) -> PartitionState:
@@ -248,7 +248,7 @@ class Tracker:
 
     def _count(self, state: PartitionState, listing: Listing, before: int | None) -> None:
         """Count checkpoint files from here on where directory or leader epoch are others than before."""
-        if state.counting.begin(listing, state.reign, before):
+        if state.counting.begin(listing, state.leadership, before):
             state.high_watermark = None
 
     def _on_no_directory(self, state: PartitionState) -> None:
@@ -263,13 +263,13 @@ class Tracker:
         elif state.directory is not None or state.listing is not None:
             self._on_no_directory(state)
 
-    def _on_led(self, state: PartitionState, reign: Reign) -> None:
+    def _on_led(self, state: PartitionState, leadership: Leadership) -> None:
         fenced = state.fenced
-        if fenced is not None and fenced.topic_id == reign.topic_id and reign.epoch <= fenced.epoch:
+        if fenced is not None and fenced.topic_id == leadership.topic_id and leadership.epoch <= fenced.epoch:
             return
-        known = state.reign
-        if known is None or (known.epoch, known.topic_id) != (reign.epoch, reign.topic_id):
-            state.reign = reign
+        known = state.leadership
+        if known is None or (known.epoch, known.topic_id) != (leadership.epoch, leadership.topic_id):
+            state.leadership = leadership
             self._start_over(state)
 
     def _on_failed(self, state: PartitionState, failed: Failed) -> None:
@@ -277,7 +277,7 @@ class Tracker:
         if failed.base is not None:
             state.in_flight -= {failed.base}
             state.retries.upload_failed(failed.base, failed.reason)
-        elif failed.operation == AskStore.__name__:
+        elif failed.operation == ReadPosition.__name__:
             state.asking = False
             state.take_failed_question(failed.reason)
         elif failed.operation == LookBelow.__name__:
@@ -299,11 +299,11 @@ class Tracker:
             state.rivals.take_reading(event, self._checkpoints)
             if state.rivals.chosen is not chosen:
                 self._on_rivals(state, state.rivals)
-        listing, reign = state.listing, state.reign
+        listing, leadership = state.listing, state.leadership
         if state.directory is None or state.directory[1] != event.log_dir:
             return []
         counts = state.counting.counts(event.log_dir, self._checkpoints)
-        if listing is None or reign is None or not counts or event.offsets is None:
+        if listing is None or leadership is None or not counts or event.offsets is None:
             return []
         state.high_watermark = event.offsets.get((state.partition.topic, state.partition.partition))
         state.take_checkpoint()
@@ -321,12 +321,12 @@ class Tracker:
 
     def _advance(self, state: PartitionState) -> list[AnyTask]:
         """Everything that can be begun now, marked as begun."""
-        reign, listing = state.reign, state.listing
-        if reign is None or listing is None:
+        leadership, listing = state.leadership, state.listing
+        if leadership is None or listing is None:
             return []
         if listing.swapping:
             state.gap_since = None
-        if state.waits_for(reign, listing) is not None:
+        if state.waits_for(leadership, listing) is not None:
             return []
         if state.position is None:
             if state.asking or state.committing:
@@ -335,18 +335,24 @@ class Tracker:
             latest = self._offset_reset is OffsetReset.LATEST
             first = listing.bases[-1 if latest else 0]
             attempt = state.retries.failures
-            return [AskStore(state.partition, state.generation, reign, listing, first, state.known, attempt, latest)]
+            return [
+                ReadPosition(
+                    state.partition, state.generation, leadership, listing, first, state.known, attempt, latest
+                )
+            ]
         tasks: list[AnyTask] = []
         run = state.run(state.position.next_offset)
         if run and not state.committing:
             state.committing = True
-            tasks.append(WriteCommit(state.partition, state.generation, reign, state.position, run))
-        tasks += self._look_below(state, reign, listing, state.position)
-        tasks += self._gap(state, reign, listing, state.position)
-        tasks += self._fill(state, reign, listing, state.position)
-        return tasks + self._ships(state, reign, listing, state.position)
+            tasks.append(WriteCommit(state.partition, state.generation, leadership, state.position, run))
+        tasks += self._look_below(state, leadership, listing, state.position)
+        tasks += self._gap(state, leadership, listing, state.position)
+        tasks += self._fill(state, leadership, listing, state.position)
+        return tasks + self._ships(state, leadership, listing, state.position)
 
-    def _ships(self, state: PartitionState, reign: Reign, listing: Listing, position: Position) -> list[AnyTask]:
+    def _ships(
+        self, state: PartitionState, leadership: Leadership, listing: Listing, position: Position
+    ) -> list[AnyTask]:
         tasks: list[AnyTask] = []
         lowest = min((position.next_offset, *(low for low, _ in position.gaps)))
         for base, next_base in state.held(listing, lowest):
@@ -370,7 +376,7 @@ class Tracker:
                     Ship(
                         state.partition,
                         state.generation,
-                        reign,
+                        leadership,
                         position.keys,
                         listing,
                         base,
@@ -385,7 +391,9 @@ class Tracker:
                 )
         return tasks
 
-    def _look_below(self, state: PartitionState, reign: Reign, listing: Listing, position: Position) -> list[AnyTask]:
+    def _look_below(
+        self, state: PartitionState, leadership: Leadership, listing: Listing, position: Position
+    ) -> list[AnyTask]:
         """Find out whether `.deleted` files of before this leadership hold what is missing in the store."""
         wanted = min((position.next_offset, *(low for low, _ in position.gaps)))
         if wanted >= listing.bases[0]:
@@ -400,7 +408,7 @@ class Tracker:
             LookBelow(
                 state.partition,
                 state.generation,
-                reign,
+                leadership,
                 listing,
                 position.epochs,
                 position.next_offset,
@@ -409,7 +417,9 @@ class Tracker:
             )
         ]
 
-    def _gap(self, state: PartitionState, reign: Reign, listing: Listing, position: Position) -> list[AnyTask]:
+    def _gap(
+        self, state: PartitionState, leadership: Leadership, listing: Listing, position: Position
+    ) -> list[AnyTask]:
         """Pass what this broker does not hold any more, once two whole listings agree on that."""
         if state.holds(listing, position.next_offset):
             state.gap_since = None
@@ -429,7 +439,7 @@ class Tracker:
         if state.high_watermark is None or end > state.high_watermark:
             return []
         state.committing = True
-        return [PassGap(state.partition, state.generation, reign, position, listing, end)]
+        return [PassGap(state.partition, state.generation, leadership, position, listing, end)]
 
     def _second_look(self, state: PartitionState) -> list[AnyTask]:
         """Another look a checkpoint interval later, if none is pending."""
@@ -438,7 +448,9 @@ class Tracker:
         state.retries.look_pending = True
         return [Rescan(state.partition, state.generation, 0, self._checkpoint_seconds)]
 
-    def _fill(self, state: PartitionState, reign: Reign, listing: Listing, position: Position) -> list[AnyTask]:
+    def _fill(
+        self, state: PartitionState, leadership: Leadership, listing: Listing, position: Position
+    ) -> list[AnyTask]:
         """Commit a recorded gap as filled, once every segment of it that this broker holds stands in the store."""
         if state.committing or state.looking:
             return []
@@ -448,5 +460,5 @@ class Tracker:
                 state.committing = True
                 state.fills = gap
                 run = tuple(state.filling[base] for base in inside)
-                return [FillGap(state.partition, state.generation, reign, position, listing, gap, run)]
+                return [FillGap(state.partition, state.generation, leadership, position, listing, gap, run)]
         return []

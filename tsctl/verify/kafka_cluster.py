@@ -21,7 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public 
     ResourceType,
 )
 
-from ts_common.errors import AccessDenied, ConfigurationError, RetryError
+from ts_common.errors import AccessDenied, ConfigurationError, TransientError
 from ts_common.model import TopicPartition
 from tsctl.verify.copies import record_digest
 
@@ -46,7 +46,7 @@ _NOT_LET_IN = {KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION
 _T = TypeVar("_T")
 
 
-class ClusterAway(RetryError):
+class ClusterAway(TransientError):
     """The cluster gave no answer."""
 
 

@@ -59,7 +59,7 @@ class Ages:
     stuck_seconds: float
 
 
-def look_at_whole(
+def check_partition(
     store: ObjectStore,
     listing: PartitionListing,
     checked: Mapping[StoredSegment, Checked],
@@ -97,7 +97,7 @@ def look_at_whole(
         *_twice(store, overlaps, where, compare=compare),
         *_orphans(listing, where, ages.old),
         *_without_metadata(listing, checked, where),
-        *strangers_of(where, listing),
+        *foreign_objects(where, listing),
     ]
     ranges = [(overlap.start, overlap.end) for overlap in overlaps]
     return coverage_of(where, catalog, view, listing.modified, ranges, found)
@@ -243,7 +243,7 @@ def _without_metadata(
     yield Finding(JAVA_SEGMENTS if is_java else METADATA_MISSING, where, detail, found[0].key, found[0].base, end)
 
 
-def strangers_of(where: str, listing: PartitionListing) -> Iterator[Finding]:
+def foreign_objects(where: str, listing: PartitionListing) -> Iterator[Finding]:
     """Objects that are none of ours; of many the first ones."""
     left = listing.stranger_count - len(listing.strangers)
     for number, key in enumerate(listing.strangers, 1):

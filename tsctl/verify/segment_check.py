@@ -12,7 +12,7 @@ from enum import StrEnum
 from awscrt.checksums import crc32c
 
 from ts_common.archive.catalog import SegmentCopy, StoredSegment
-from ts_common.archive.epoch_history import NO_EPOCH, EpochLine
+from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
 from ts_common.archive.fetch import ResumableReader
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.segment_inspection import describe_segment, metadata_of, scan_object
@@ -127,7 +127,7 @@ class _Check:
         self._where = where
         self._base = segment.name.base
         self._metadata = SegmentMetadata(self._base, None, None, None, None, 0)
-        self._line: EpochLine | None = None  # the metadata's epochs, where all batches can be held against them
+        self._line: EpochHistory | None = None  # the metadata's epochs, where all batches can be held against them
 
     def say(self, kind: Kind, detail: str, key: str | None = None) -> None:
         end = self._metadata.end if self._metadata.end > self._base else None
@@ -162,12 +162,12 @@ class _Check:
         if not known and not self._metadata.corruptions:
             self._look_at_batches(indexes.get(".index"))
 
-    def _epochs(self) -> EpochLine | None:
+    def _epochs(self) -> EpochHistory | None:
         pairs = self._metadata.epochs or ()
         if not pairs or any(epoch == NO_EPOCH for epoch, _ in pairs):
             return None
         try:
-            return EpochLine(pairs)
+            return EpochHistory(pairs)
         except ValueError as error:
             self._misfit(str(error))
             return None

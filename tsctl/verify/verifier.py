@@ -49,7 +49,7 @@ from tsctl.verify.findings import (
     Finding,
 )
 from tsctl.verify.inventory import PartitionListing, find_partitions, list_partition
-from tsctl.verify.partition_check import Ages, look_at_whole, strangers_of
+from tsctl.verify.partition_check import Ages, check_partition, foreign_objects
 from tsctl.verify.segment_check import Checked, Depth, assumed, check_segment
 
 DAY_SECONDS = 86_400.0
@@ -205,7 +205,7 @@ class Verifier:
             return Coverage(where, keys.partition.topic, keys.partition.partition, keys.prefix, 0, 0, findings=(found,))
         if listing.has_incarnations and not listing.has_others:
             self._told(1, 0)
-            return None if not listing.strangers else _only(keys, strangers_of(where, listing))
+            return None if not listing.strangers else _only(keys, foreign_objects(where, listing))
         findings: list[Finding] = []
         copies = self._look_at_segments(listing, where, findings, pool, threads)
         findings = self._without_expired(keys, findings)
@@ -224,7 +224,7 @@ class Verifier:
         ages = Ages(now, now - self._scope.in_flight_seconds, self._scope.stuck_seconds)
         deep = self._scope.depth is Depth.FULL
         coverage = _patiently(
-            lambda: look_at_whole(self._store, listing, copies, where, tuple(findings), ages, compare=deep)
+            lambda: check_partition(self._store, listing, copies, where, tuple(findings), ages, compare=deep)
         )
         self._told(1, 0)
         return coverage

@@ -10,7 +10,7 @@ from ts_common.archive.commit import (
     decode_log_start,
     encode_log_start,
 )
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.segment_metadata import SegmentMetadata, TxnIndexState, decode_metadata
 from ts_common.errors import CorruptData
 
@@ -18,10 +18,10 @@ OFFSETS = st.integers(0, 2**63 - 1)
 
 
 @st.composite
-def epoch_lines(draw: st.DrawFn) -> EpochLine:
+def epoch_lines(draw: st.DrawFn) -> EpochHistory:
     epochs = sorted(draw(st.sets(st.integers(0, 1000), max_size=6)))
     starts = sorted(draw(st.sets(st.integers(0, 2**40), min_size=len(epochs), max_size=len(epochs))))
-    return EpochLine(tuple(zip(epochs, starts, strict=True)))
+    return EpochHistory(tuple(zip(epochs, starts, strict=True)))
 
 
 @st.composite

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ts_common.archive.epoch_history import NO_EPOCH, EpochLine
+from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
 
-LINE = EpochLine(((0, 0), (3, 100), (5, 250)))
+LINE = EpochHistory(((0, 0), (3, 100), (5, 250)))
 
 
 def stretches(epochs: list[int]) -> tuple[tuple[int, int], ...]:
@@ -22,33 +22,33 @@ def test_an_offset_belongs_to_the_last_epoch_that_began_at_or_below_it(offset: i
 
 def test_nothing_is_known_below_the_first_start() -> None:
     """An archive can begin in the middle of a log."""
-    assert EpochLine(((7, 50),)).at(49) is None
+    assert EpochHistory(((7, 50),)).at(49) is None
 
 
 @pytest.mark.parametrize("pairs", [((1, 0), (1, 5)), ((2, 0), (1, 5)), ((1, 5), (2, 5))])
 def test_epochs_that_do_not_rise_are_no_line(pairs: tuple[tuple[int, int], ...]) -> None:
     """Neither epochs nor starts may stand still or fall."""
     with pytest.raises(ValueError, match="do not rise"):
-        EpochLine(pairs)
+        EpochHistory(pairs)
 
 
 def test_a_continuation_keeps_the_past_and_takes_the_rest() -> None:
-    """Below the cut nothing changes; a reign that goes on over the cut is named once."""
-    local = EpochLine(((0, 0), (3, 120), (9, 300)))
-    assert LINE.continued(local, 250) == EpochLine(((0, 0), (3, 100), (9, 300)))
-    assert EpochLine().continued(local, 130) == EpochLine(((3, 130), (9, 300)))
+    """Below the cut nothing changes; a leadership that goes on over the cut is named once."""
+    local = EpochHistory(((0, 0), (3, 120), (9, 300)))
+    assert LINE.continued(local, 250) == EpochHistory(((0, 0), (3, 100), (9, 300)))
+    assert EpochHistory().continued(local, 130) == EpochHistory(((3, 130), (9, 300)))
 
 
 def test_an_epoch_begins_where_the_earlier_of_two_lists_says() -> None:
     """A follower learns of an epoch with the first batch of it that compaction left, so its list may say too much."""
-    known = EpochLine(((3, 8), (4, 11), (7, 14)))
-    assert known.continued(EpochLine(((3, 4), (4, 12), (7, 15), (9, 20))), 11).pairs == (
+    known = EpochHistory(((3, 8), (4, 11), (7, 14)))
+    assert known.continued(EpochHistory(((3, 4), (4, 12), (7, 15), (9, 20))), 11).pairs == (
         (3, 8),
         (4, 11),
         (7, 14),
         (9, 20),
     )
-    assert EpochLine(((0, 0), (4, 11))).continued(EpochLine(((3, 12), (4, 13))), 10).pairs == ((0, 0), (4, 11))
+    assert EpochHistory(((0, 0), (4, 11))).continued(EpochHistory(((3, 12), (4, 13))), 10).pairs == ((0, 0), (4, 11))
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 6)), min_size=1, max_size=8), st.data())
@@ -62,15 +62,15 @@ def test_a_continuation_of_two_lists_of_one_line_knows_what_either_knows(
         epoch, start = epoch + rise, start + length
     starts = [first for _, first in line] + [start]
 
-    def seen() -> EpochLine:
+    def seen() -> EpochHistory:
         late = [data.draw(st.integers(first, following)) for first, following in pairwise(starts)]
-        return EpochLine(
+        return EpochHistory(
             tuple(
                 (epoch, at) for (epoch, _), at, following in zip(line, late, starts[1:], strict=True) if at < following
             )
         )
 
-    first, second, whole = seen(), seen(), EpochLine(tuple(line))
+    first, second, whole = seen(), seen(), EpochHistory(tuple(line))
     at = data.draw(st.integers(0, start))
     continued = first.continued(second, at)
     both = {epoch for epoch, _ in first} & {epoch for epoch, _ in second}
@@ -86,7 +86,7 @@ def test_a_continuation_of_two_lists_of_one_line_knows_what_either_knows(
 
 def test_evidence_of_one_offset_leaves_out_what_cannot_be_beside_it() -> None:
     """Epochs never fall: no higher one began below, no lower one above; an epoch that goes on is named once."""
-    line = EpochLine(((1, 0), (4, 10), (6, 30), (7, 40)))
+    line = EpochHistory(((1, 0), (4, 10), (6, 30), (7, 40)))
     assert line.with_evidence(5, 20).pairs == ((1, 0), (4, 10), (5, 20), (6, 30), (7, 40))
     assert line.with_evidence(3, 20).pairs == ((1, 0), (3, 20), (6, 30), (7, 40))
     assert line.with_evidence(6, 20).pairs == ((1, 0), (4, 10), (6, 20), (7, 40))
@@ -95,18 +95,18 @@ def test_evidence_of_one_offset_leaves_out_what_cannot_be_beside_it() -> None:
     assert line.with_evidence(4, 20) == line
 
 
-def test_reigns_that_begin_further_on_stay_named() -> None:
+def test_leaderships_that_begin_further_on_stay_named() -> None:
     """What lies below is one list's, later epochs from there on the other's."""
-    future = EpochLine(((3, 8), (4, 11), (7, 14), (14, 17)))
-    assert EpochLine(((3, 8), (4, 11), (5, 12))).with_next(future, 13).pairs == (
+    future = EpochHistory(((3, 8), (4, 11), (7, 14), (14, 17)))
+    assert EpochHistory(((3, 8), (4, 11), (5, 12))).with_next(future, 13).pairs == (
         (3, 8),
         (4, 11),
         (5, 12),
         (7, 14),
         (14, 17),
     )
-    assert EpochLine(((3, 8), (15, 11))).with_next(future, 13).pairs == ((3, 8), (15, 11))
-    assert EpochLine().with_next(future, 14).pairs == ((7, 14), (14, 17))
+    assert EpochHistory(((3, 8), (15, 11))).with_next(future, 13).pairs == ((3, 8), (15, 11))
+    assert EpochHistory().with_next(future, 14).pairs == ((7, 14), (14, 17))
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=30).map(sorted), st.data())
@@ -118,19 +118,19 @@ def test_the_live_part_ends_at_the_first_batch_of_another_epoch(living: list[int
     others = data.draw(st.lists(st.integers(4, 6), min_size=len(living), max_size=len(living)).map(sorted))
     copy = (living[:parted] + living[parted - 1 : parted] * goes_on + others)[: len(living)]
     start = data.draw(st.integers(0, len(living) - 1))
-    line = EpochLine(stretches(living))
+    line = EpochHistory(stretches(living))
     expected = next((n for n in range(start, len(living)) if copy[n] != living[n]), len(living))
     assert line.live_end(stretches(copy), start, len(living)) == expected
 
 
 def test_without_a_list_nothing_is_dead() -> None:
     """A foreign commit has no epochs to judge by."""
-    assert EpochLine().live_end(((4, 0),), 0, 10) == 10
+    assert EpochHistory().live_end(((4, 0),), 0, 10) == 10
 
 
 def test_below_the_list_a_later_epoch_than_its_first_is_dead() -> None:
     """Epochs never fall along a log: the list begins with epoch 2 at 100, so epoch 3 wrote nothing below."""
-    line = EpochLine(((2, 100),))
+    line = EpochHistory(((2, 100),))
     assert line.live_end(((3, 40),), 40, 90) == 40
     assert line.live_end(((1, 40), (3, 60)), 40, 90) == 60
     assert line.live_end(((1, 40), (2, 60)), 40, 90) == 90
@@ -147,7 +147,7 @@ def test_what_lies_below_an_offset_that_agrees_lives_whatever_the_copy_says_of_i
 
     The lists are those of a copy and a commit that a soak found; nothing was lost, and readers met a hole.
     """
-    commit = EpochLine(((1, 0), (3, 384), (5, 2220), (6, 3936), (7, 4272), (9, 6204), (10, 7020)))
+    commit = EpochHistory(((1, 0), (3, 384), (5, 2220), (6, 3936), (7, 4272), (9, 6204), (10, 7020)))
     assert commit.live_end(((7, 6156), (9, 6381), (10, 7020)), 6156, 7032) == 7032
     assert commit.live_end(((7, 6156), (9, 6381), (8, 6400)), 6156, 7032) == 6400
     assert commit.live_end(((7, 6156), (8, 6381)), 6156, 7032) == 6204
@@ -181,7 +181,7 @@ def test_r05_a_copy_lives_up_to_the_last_offset_at_which_it_agrees_with_the_list
     An offset agrees where the copy's own epochs name it and the list gives it the same; -1 agrees with nothing and
     contradicts nothing. Epochs never fall, so below the list's first pair a later epoch than that pair's contradicts.
     """
-    line, end = EpochLine(pairs), start + length
+    line, end = EpochHistory(pairs), start + length
     copy = sorted(copy, key=lambda pair: pair[1])
 
     def named(offset: int) -> int:
@@ -204,7 +204,7 @@ def test_r05_a_copy_lives_up_to_the_last_offset_at_which_it_agrees_with_the_list
 
 def test_r05_a_stretch_without_an_epoch_vouches_for_nothing() -> None:
     """Of a copy whose end is old magic the dead part stays dead, whatever the list says at its end."""
-    line = EpochLine(((2, 0), (4, 100)))
+    line = EpochHistory(((2, 0), (4, 100)))
     assert line.live_end(((3, 100), (NO_EPOCH, 120)), 100, 200) == 100
     assert line.live_end(((3, 100), (NO_EPOCH, 120), (4, 150)), 100, 200) == 200
-    assert EpochLine(((NO_EPOCH, 0), (4, 100))).live_end(((3, 0), (NO_EPOCH, 50)), 0, 100) == 100
+    assert EpochHistory(((NO_EPOCH, 0), (4, 100))).live_end(((3, 0), (NO_EPOCH, 50)), 0, 100) == 100

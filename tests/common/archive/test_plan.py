@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ts_common.archive.catalog import SegmentCopy, StoredSegment
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.archive.plan import MAX_COPIES, Hole, ReadRange, unite, with_spares
 from ts_common.archive.segment_metadata import SegmentMetadata
@@ -28,27 +28,27 @@ def bounds(plan: list[ReadRange | Hole]) -> list[tuple[int, int]]:
 
 def test_overlapping_copies_are_read_once() -> None:
     """Two leaders with other boundaries: every offset once (fault U04's reading side)."""
-    plan = unite([copy(0, 100), copy(100, 200), copy(90, 250)], EpochLine(((0, 0),)), 0, 250)
+    plan = unite([copy(0, 100), copy(100, 200), copy(90, 250)], EpochHistory(((0, 0),)), 0, 250)
     assert bounds(plan) == [(0, 100), (100, 250)]
     assert all(isinstance(step, ReadRange) and len(step.copies) == 1 for step in plan)
 
 
 def test_compacted_copies_of_one_range_are_all_read() -> None:
     """What one copy lost to compaction another may hold, so the union is read."""
-    plan = unite([copy(0, 100, records=3), copy(0, 100, records=5, crc=9)], EpochLine(), 0, 100)
+    plan = unite([copy(0, 100, records=3), copy(0, 100, records=5, crc=9)], EpochHistory(), 0, 100)
     assert [len(step.copies) for step in plan if isinstance(step, ReadRange)] == [2]
 
 
 def test_a_hole_is_named_with_its_range() -> None:
     """A missing segment is data loss, and a gap record gives it a reason."""
     copies = [copy(0, 100), copy(150, 200)]
-    assert unite(copies, EpochLine(), 0, 200)[1] == Hole(100, 150, recorded=False)
-    assert unite(copies, EpochLine(), 0, 200, gaps=[(100, 150)])[1] == Hole(100, 150, recorded=True)
+    assert unite(copies, EpochHistory(), 0, 200)[1] == Hole(100, 150, recorded=False)
+    assert unite(copies, EpochHistory(), 0, 200, gaps=[(100, 150)])[1] == Hole(100, 150, recorded=True)
 
 
 def test_a_dead_tail_is_not_read() -> None:
     """After an election that lost records, the commit's epochs say which copy lives."""
-    plan = unite([copy(0, 100), copy(60, 120, epoch=2)], EpochLine(((0, 0), (2, 60))), 0, 120)
+    plan = unite([copy(0, 100), copy(60, 120, epoch=2)], EpochHistory(((0, 0), (2, 60))), 0, 120)
     assert bounds(plan) == [(0, 60), (60, 120)]
     assert [step.copies[0].base for step in plan if isinstance(step, ReadRange)] == [0, 60]
 
@@ -68,7 +68,7 @@ def test_a_plan_covers_its_range_without_a_seam_and_without_doubles(
     ]
     end = start + length
     position = start
-    for step in unite(copies, EpochLine(), start, end):
+    for step in unite(copies, EpochHistory(), start, end):
         assert step.start == position < step.end
         covering = {c.key for c in copies if c.base < step.end and c.end > step.start}
         if isinstance(step, Hole):
@@ -83,9 +83,9 @@ def test_a_plan_covers_its_range_without_a_seam_and_without_doubles(
 def test_r15_more_copies_of_one_offset_than_elections_leave_are_refused() -> None:
     """Thousands of small objects that claim the same offsets would take a plan's time and memory with their square."""
     many = [copy(0, 10**9, records=1, crc=1 + number) for number in range(MAX_COPIES + 1)]
-    assert len(unite(many[:MAX_COPIES], EpochLine(), 0, 10**9)) == 1
+    assert len(unite(many[:MAX_COPIES], EpochHistory(), 0, 10**9)) == 1
     with pytest.raises(CorruptData, match=f"c/t-0/: {MAX_COPIES + 1} segments answer for offset 0, and at most"):
-        unite(many, EpochLine(), 0, 10**9)
+        unite(many, EpochHistory(), 0, 10**9)
 
 
 def overlapping(count: int, each: int) -> list[SegmentCopy]:
@@ -97,20 +97,20 @@ def test_r15_more_overlapping_copies_than_elections_leave_are_refused() -> None:
     """Each offset has fewer copies than may be, but a plan would name them millions of times."""
     many = overlapping(20_000, 900)
     with pytest.raises(CorruptData, match="c/t-0/: its 20000 segments overlap so much that each offset has more than"):
-        unite(many, EpochLine(), 0, 20_000)
+        unite(many, EpochHistory(), 0, 20_000)
     dense = [replace(each, metadata=replace(each.metadata, records=900)) for each in many]
-    parts = [part for part in unite(dense, EpochLine(), 0, 20_000) if isinstance(part, ReadRange)]
+    parts = [part for part in unite(dense, EpochHistory(), 0, 20_000) if isinstance(part, ReadRange)]
     assert len(parts) == 23
     assert {len(part.copies) for part in parts} == {1}
     with pytest.raises(CorruptData, match="overlap so much"):
-        list(with_spares([ReadRange(at, at + 1, ()) for at in range(20_000)], dense, EpochLine()))
+        list(with_spares([ReadRange(at, at + 1, ()) for at in range(20_000)], dense, EpochHistory()))
 
 
 def test_spares_are_the_living_copies_that_a_range_does_not_read() -> None:
     """Cut to the range and to their live parts; those that begin inside of it too."""
     first, second, third = copy(0, 100), copy(40, 160), copy(90, 250)
     dead = copy(50, 200, epoch=7, crc=5)
-    epochs = EpochLine(((0, 0),))
+    epochs = EpochHistory(((0, 0),))
     plan = [ReadRange(0, 100, (first,)), ReadRange(100, 120, (second,)), ReadRange(120, 250, (third,))]
     assert [part.spares for part in with_spares(plan, [third, dead, first, second], epochs)] == [
         (ReadRange(40, 100, (second,)), ReadRange(90, 100, (third,))),
@@ -122,7 +122,7 @@ def test_spares_are_the_living_copies_that_a_range_does_not_read() -> None:
 def test_each_hole_has_the_gap_records_that_it_meets() -> None:
     """Records before, at both ends, inside and behind, of many."""
     gaps = [(0, 5), (8, 12), (14, 16), (18, 30), (40, 50)]
-    assert unite([copy(5, 10), copy(30, 40)], EpochLine(), 5, 45, gaps)[1:] == [
+    assert unite([copy(5, 10), copy(30, 40)], EpochHistory(), 5, 45, gaps)[1:] == [
         Hole(10, 12, recorded=True),
         Hole(12, 14, recorded=False),
         Hole(14, 16, recorded=True),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ts_common.archive.commit import Commit, decode_commit
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.small_objects import COMMIT_BYTES, checked, get_small
 from ts_common.errors import CorruptData
 from ts_common.store.directory.driver import FileStore
@@ -40,7 +40,7 @@ def test_an_object_of_just_the_size_is_read(store: FileStore) -> None:
 
 def test_a_healthy_commit_with_many_epochs_stays_below_its_size() -> None:
     """An election an hour for twenty years, at offsets of 13 digits."""
-    line = EpochLine(tuple((epoch, 10**12 + epoch * 1000) for epoch in range(175_000)))
+    line = EpochHistory(tuple((epoch, 10**12 + epoch * 1000) for epoch in range(175_000)))
     commit = Commit(1, 2, 175_000, line, None, "x" * 22, 1, 1, "n" * 16)
     data = checked(commit.encode(), "k", COMMIT_BYTES)
     assert decode_commit(data, "k") == commit

@@ -127,7 +127,7 @@ def test_r04_a_copy_of_another_leader_stands_in(archive: Archive) -> None:
 
 
 def test_r04_what_is_dead_in_a_copy_does_not_stand_in(archive: Archive) -> None:
-    """The other copy's tail is of a reign that lost its records."""
+    """The other copy's tail is of a leadership that lost its records."""
     archive.put_segment("t", 0, batches(*steps(0, 25, 5), value=b"dead"))
     log = batches(*steps(0, 20)) + batches((20, 30), (30, 50), epoch=2)
     archive.put_segment("t", 0, log, body=DAMAGES["garbage"][0](log), variant=True)

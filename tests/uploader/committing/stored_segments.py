@@ -4,9 +4,9 @@ from tests.uploader.local_directory import ID, KEYS, TP
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.segment_metadata import SegmentMetadata
 from ts_common.store.contract import ObjectStore
-from ts_uploader.events import Reign, Shipped
+from ts_uploader.events import Leadership, Shipped
 
-REIGN = Reign(5, ID, 0)
+LEADERSHIP = Leadership(5, ID, 0)
 
 
 def put_segment(store: ObjectStore, base: int, end: int, *epochs: tuple[int, int]) -> None:
@@ -15,4 +15,4 @@ def put_segment(store: ObjectStore, base: int, end: int, *epochs: tuple[int, int
 
 
 def shipped(base: int, end: int, *epochs: tuple[int, int]) -> Shipped:
-    return Shipped(TP, 0, REIGN, base, end, end, epochs, end, 1, 0, 0.0)
+    return Shipped(TP, 0, LEADERSHIP, base, end, end, epochs, end, 1, 0, 0.0)

@@ -10,7 +10,7 @@ import pytest
 from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
 from ts_common.archive.catalog import read_commit, read_incarnations
 from ts_common.archive.commit import Commit, encode_log_start
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.incarnations import Incarnation, Incarnations
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.segment_metadata import SegmentMetadata
@@ -19,10 +19,10 @@ from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.wrappers.unconditional import UnconditionalStore
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.committing.next_commit import next_commit
-from ts_uploader.events import AskStore, Listing, Position, Reign, Shipped, WriteCommit
-from ts_uploader.log_dirs.leader_epoch import ReignOver
+from ts_uploader.events import Leadership, Listing, Position, ReadPosition, Shipped, WriteCommit
+from ts_uploader.log_dirs.leader_epoch import FencedLeaderEpoch
 
-REIGN = Reign(5, ID, 0)
+LEADERSHIP = Leadership(5, ID, 0)
 
 
 @pytest.fixture
@@ -43,16 +43,16 @@ def listed(local: LocalDirectory) -> Callable[..., Listing]:
     return made
 
 
-def ask(listing: Listing, reign: Reign = REIGN, first_base: int = 0) -> AskStore:
-    return AskStore(TP, 0, reign, listing, first_base, None, 0)
+def ask(listing: Listing, leadership: Leadership = LEADERSHIP, first_base: int = 0) -> ReadPosition:
+    return ReadPosition(TP, 0, leadership, listing, first_base, None, 0)
 
 
 def shipped(base: int, end: int, *epochs: tuple[int, int]) -> Shipped:
-    return Shipped(TP, 0, REIGN, base, end, end, epochs, end, 1, 0, 0.0)
+    return Shipped(TP, 0, LEADERSHIP, base, end, end, epochs, end, 1, 0, 0.0)
 
 
-def write(position: Position, *run: Shipped, reign: Reign = REIGN) -> WriteCommit:
-    return WriteCommit(TP, 0, reign, position, run)
+def write(position: Position, *run: Shipped, leadership: Leadership = LEADERSHIP) -> WriteCommit:
+    return WriteCommit(TP, 0, leadership, position, run)
 
 
 def put_segment(store: ObjectStore, base: int, end: int, *epochs: tuple[int, int]) -> None:
@@ -74,7 +74,7 @@ def test_a_commit_is_written_and_found_again(commits: CommitLog, listed: Callabl
     position = commits.write(write(commits.ask(ask(listed(0, 100))).position, shipped(0, 100, (5, 0)))).position
     assert commits.ask(ask(listed(0, 100))).position == position
     assert position.next_offset == 100
-    assert position.epochs == EpochLine(((5, 0),))
+    assert position.epochs == EpochHistory(((5, 0),))
 
 
 def test_u06_a_stale_commit_is_refused(commits: CommitLog, listed: Callable[..., Listing]) -> None:
@@ -85,14 +85,14 @@ def test_u06_a_stale_commit_is_refused(commits: CommitLog, listed: Callable[...,
         commits.write(write(position, shipped(50, 110, (5, 50))))
 
 
-def test_u06_a_higher_epoch_ends_the_reign(commits: CommitLog, listed: Callable[..., Listing]) -> None:
-    """The pair (epoch, next) never goes back: an older reign neither commits nor goes on."""
+def test_u06_a_higher_epoch_ends_the_leadership(commits: CommitLog, listed: Callable[..., Listing]) -> None:
+    """The pair (epoch, next) never goes back: an older leader epoch neither commits nor goes on."""
     listing = listed(0, 100)
     position = commits.ask(ask(listing)).position
-    commits.write(write(position, shipped(0, 100, (5, 0)), reign=replace(REIGN, epoch=6)))
-    with pytest.raises(ReignOver, match="epoch 6"):
+    commits.write(write(position, shipped(0, 100, (5, 0)), leadership=replace(LEADERSHIP, epoch=6)))
+    with pytest.raises(FencedLeaderEpoch, match="epoch 6"):
         commits.write(write(position, shipped(0, 90, (5, 0))))
-    with pytest.raises(ReignOver, match="epoch 6"):
+    with pytest.raises(FencedLeaderEpoch, match="epoch 6"):
         commits.ask(ask(listing))
 
 
@@ -123,7 +123,7 @@ def test_a_commit_that_appears_during_a_takeover_is_not_walked_over(
     store.put(KEYS.commit, b"00000000000000000000")
     put_segment(store, 0, 100, (1, 0))
     position = commits.ask(ask(listed(0, 100, epochs=((1, 0), (5, 100))))).position
-    theirs = Commit(0, 150, 4, EpochLine(((1, 0), (4, 120))), None, ID, 2, 0, "theirs")
+    theirs = Commit(0, 150, 4, EpochHistory(((1, 0), (4, 120))), None, ID, 2, 0, "theirs")
     store.put(KEYS.commit, theirs.encode())
     with pytest.raises(PreconditionFailed):
         commits.write(write(position, shipped(100, 120, (5, 100))))
@@ -134,7 +134,7 @@ def test_u30_a_lost_list_of_incarnations_does_not_mix_two_lives(
     commits: CommitLog, store: ObjectStore, listed: Callable[..., Listing]
 ) -> None:
     """The commit knows its topic id: another one's records never go on behind it."""
-    store.put(KEYS.commit, Commit(0, 100, 1, EpochLine(((1, 0),)), None, "B" * 22, 2, 0, "old").encode())
+    store.put(KEYS.commit, Commit(0, 100, 1, EpochHistory(((1, 0),)), None, "B" * 22, 2, 0, "old").encode())
     with pytest.raises(CorruptData, match="is of topic id BBB"):
         commits.ask(ask(listed(0, 100)))
 
@@ -149,7 +149,7 @@ def test_u34_segments_without_a_commit_are_walked(
     position = commits.ask(ask(listed(0, 200))).position
     assert (position.next_offset, position.highest_base) == (200, 100)
     assert (read_commit(store, KEYS)[0], read_commit(store, KEYS)[1]) == (position.commit, position.etag)
-    assert position.epochs == EpochLine(((5, 0),))
+    assert position.epochs == EpochHistory(((5, 0),))
 
 
 def test_a_foreign_commit_bounds_the_walk(
@@ -171,7 +171,7 @@ def test_a_walk_does_not_follow_a_dead_tail(
     put_segment(store, 110, 300, (1, 110), (2, 120))
     position = commits.ask(ask(listed(0, 300, epochs=((1, 0), (2, 120), (5, 300))))).position
     assert position.next_offset == 300
-    assert position.epochs == EpochLine(((1, 0), (2, 120)))
+    assert position.epochs == EpochHistory(((1, 0), (2, 120)))
 
 
 def test_u09_a_recreated_topic_gets_a_directory_of_its_own(
@@ -180,11 +180,11 @@ def test_u09_a_recreated_topic_gets_a_directory_of_its_own(
     """Old objects stay what they were; the new incarnation stands beside them, and the old one never comes back."""
     other = "BBBBBBBBBBBBBBBBBBBBBA"
     first = commits.ask(ask(listed(0, 100))).position
-    second = commits.ask(ask(listed(topic_id=other, epochs=((0, 0),)), Reign(0, other, 0))).position
+    second = commits.ask(ask(listed(topic_id=other, epochs=((0, 0),)), Leadership(0, other, 0))).position
     assert first.keys.prefix == KEYS.prefix
     assert second.keys.prefix == CLUSTER.partition(TP, f"t~{other}").prefix
     assert [entry.topic_id for entry in read_incarnations(store, CLUSTER, "t")[0].entries] == [ID, other]
-    with pytest.raises(ReignOver, match="followed by"):
+    with pytest.raises(FencedLeaderEpoch, match="followed by"):
         commits.ask(ask(listed(topic_id=ID)))
 
 
@@ -214,7 +214,7 @@ def test_u09_an_older_id_is_not_opened_behind_a_later_one(
     """A broker that is cut off says the old id, and so does its disk, which also shows that it is the older one."""
     later = listed(0, 100, topic_id=OTHER, epochs=((0, 0),))
     made(local, 1800)
-    commits.ask(ask(later, Reign(0, OTHER, 0)))
+    commits.ask(ask(later, Leadership(0, OTHER, 0)))
     stale = listed(0, 100, topic_id=ID, epochs=((5, 0),))
     made(local, 3600)
     for _ in range(2):
@@ -238,7 +238,7 @@ def test_u09_a_later_id_is_opened_whenever_the_former_was_first_seen(
     assert read_incarnations(store, CLUSTER, "t")[0].entries[0].first_seen > (time.time() - 3600) * 1000
     later = listed(topic_id=OTHER, epochs=((0, 0),))
     made(local, 3600 if first_seen_later else 7200 + 240)
-    commits.ask(ask(later, Reign(0, OTHER, 0)))
+    commits.ask(ask(later, Leadership(0, OTHER, 0)))
     assert [entry.topic_id for entry in read_incarnations(store, CLUSTER, "t")[0].entries] == [ID, OTHER]
 
 
@@ -250,47 +250,49 @@ def test_u09_a_list_that_does_not_say_when_lets_a_new_id_in(
     store.put(CLUSTER.incarnations("t"), former.encode())
     later = listed(0, topic_id=OTHER, epochs=((0, 0),))
     made(local, 10**6)
-    commits.ask(ask(later, Reign(0, OTHER, 0)))
+    commits.ask(ask(later, Leadership(0, OTHER, 0)))
     assert read_incarnations(store, CLUSTER, "t")[0].newest_directory == f"t~{OTHER}"
 
 
-POSITION = Position(KEYS, 0, 100, 0, EpochLine(((2, 0),)), None, None)
+POSITION = Position(KEYS, 0, 100, 0, EpochHistory(((2, 0),)), None, None)
 
 
 def test_the_commit_continues_the_epochs_of_the_run() -> None:
     """Below the old next offset they stay, from there on they are the segment's."""
-    commit = next_commit(POSITION, [shipped(50, 200, (2, 50), (3, 150)), shipped(200, 300, (3, 200))], REIGN, 1)
-    assert commit.epochs == EpochLine(((2, 0), (3, 150)))
-    old_magic = next_commit(POSITION, [shipped(100, 200, (2, 100), (-1, 150), (2, 160))], REIGN, 1)
-    assert old_magic.epochs == EpochLine(((2, 0),))
+    commit = next_commit(POSITION, [shipped(50, 200, (2, 50), (3, 150)), shipped(200, 300, (3, 200))], LEADERSHIP, 1)
+    assert commit.epochs == EpochHistory(((2, 0), (3, 150)))
+    old_magic = next_commit(POSITION, [shipped(100, 200, (2, 100), (-1, 150), (2, 160))], LEADERSHIP, 1)
+    assert old_magic.epochs == EpochHistory(((2, 0),))
 
 
 def test_batches_that_cannot_continue_the_run_are_not_committed() -> None:
     """Batches of a lower epoch than the run's would be dead to every reader; that is said, not committed."""
     with pytest.raises(CorruptData, match="readers would drop"):
-        next_commit(POSITION, [shipped(100, 200, (1, 100))], REIGN, 1)
+        next_commit(POSITION, [shipped(100, 200, (1, 100))], LEADERSHIP, 1)
 
 
-def test_u06_records_of_a_later_reign_are_not_committed() -> None:
+def test_u06_records_of_a_later_leadership_are_not_committed() -> None:
     """Who holds some follows another leader by now, and may have cut its log off below the next offset for that."""
-    with pytest.raises(ReignOver, match="records of leader epoch 6, this reign is of 5"):
-        next_commit(POSITION, [shipped(100, 200, (2, 100), (6, 150))], REIGN, 1)
+    with pytest.raises(FencedLeaderEpoch, match="records of leader epoch 6, this leadership is of 5"):
+        next_commit(POSITION, [shipped(100, 200, (2, 100), (6, 150))], LEADERSHIP, 1)
 
 
 def test_the_first_line_stays_the_highest_base_of_the_run() -> None:
     """Shipping [90, 250) behind [100, 200) leaves it at 100 (protocol rule 4)."""
     position = replace(POSITION, next_offset=200, highest_base=100)
-    commit = next_commit(position, [shipped(90, 250, (2, 90))], REIGN, 1)
+    commit = next_commit(position, [shipped(90, 250, (2, 90))], LEADERSHIP, 1)
     assert (commit.highest_base, commit.next_offset) == (100, 250)
 
 
-def test_a_commit_names_the_reigns_further_on_until_it_has_passed_them() -> None:
+def test_a_commit_names_the_leaderships_further_on_until_it_has_passed_them() -> None:
     """After an election that lost records they say which are dead; segments may not, where the cleaner was."""
-    position = replace(POSITION, epochs=EpochLine(((2, 0), (3, 120), (4, 150))))
-    commit = next_commit(position, [shipped(100, 130, (2, 100), (3, 125))], REIGN, 1)
+    position = replace(POSITION, epochs=EpochHistory(((2, 0), (3, 120), (4, 150))))
+    commit = next_commit(position, [shipped(100, 130, (2, 100), (3, 125))], LEADERSHIP, 1)
     assert commit.epochs.pairs == ((2, 0), (3, 120), (4, 150))
     later = replace(position, epochs=commit.epochs, next_offset=130)
-    assert next_commit(later, [shipped(130, 200, (3, 130), (4, 160))], REIGN, 1).epochs.pairs == commit.epochs.pairs
+    assert (
+        next_commit(later, [shipped(130, 200, (3, 130), (4, 160))], LEADERSHIP, 1).epochs.pairs == commit.epochs.pairs
+    )
 
 
 def java(store: ObjectStore, highest: int) -> None:
@@ -319,7 +321,7 @@ def test_u29_a_taken_over_run_is_committed_at_once(
 def test_u29_whoever_asks_within_a_week_is_told_of_the_java_uploader(
     store: ObjectStore, listed: Callable[..., Listing]
 ) -> None:
-    """Our commit says when it was put over a Java uploader's; so do those that follow, of other reigns too."""
+    """Our commit says when it was put over a Java uploader's; so do those that follow, of other leader epochs too."""
     first, second = (CommitLog(CLUSTER, broker, lambda _: store) for broker in (1, 2))
     put_segment(store, 0, 100, (5, 0))
     java(store, 0)
@@ -327,7 +329,7 @@ def test_u29_whoever_asks_within_a_week_is_told_of_the_java_uploader(
     assert isinstance(before.position.commit, Commit)
     assert before.position.commit.java == before.position.commit.time
     first.write(write(before.position, shipped(100, 200, (5, 100))))
-    later = ask(listed(0, 100, epochs=((5, 0), (6, 200))), Reign(6, ID, 0))
+    later = ask(listed(0, 100, epochs=((5, 0), (6, 200))), Leadership(6, ID, 0))
     after = second.ask(later)
     assert (after.foreign, after.beside_java) == (False, True)
     assert isinstance(after.position.commit, Commit)

@@ -11,17 +11,17 @@ from tests.common.log_format import build
 from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit, encode_log_start
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.segment_metadata import SegmentMetadata
 from ts_common.errors import CorruptData, DataLoss, PreconditionFailed, SegmentChanged
 from ts_common.log_format.scan import scan_segment
 from ts_common.store.contract import IfMatch, ObjectStore
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.events import Asked, AskStore, Reign
-from ts_uploader.log_dirs.leader_epoch import check_reign
+from ts_uploader.events import Asked, Leadership, ReadPosition
+from ts_uploader.log_dirs.leader_epoch import check_leader_epoch
 
-REIGN = Reign(5, ID, 0)
+LEADERSHIP = Leadership(5, ID, 0)
 
 
 @pytest.fixture
@@ -30,15 +30,15 @@ def commits(store: ObjectStore) -> CommitLog:
 
 
 def committed(store: ObjectStore, next_offset: int, *epochs: tuple[int, int], highest: int = 0) -> Commit:
-    """A commit as an earlier reign left it."""
-    commit = Commit(highest, next_offset, epochs[-1][0] if epochs else 0, EpochLine(epochs), 0, ID, 2, 0, "theirs")
+    """A commit as an earlier leader epoch left it."""
+    commit = Commit(highest, next_offset, epochs[-1][0] if epochs else 0, EpochHistory(epochs), 0, ID, 2, 0, "theirs")
     store.put(KEYS.commit, commit.encode())
     store.put(KEYS.log_start, encode_log_start(0))
     return commit
 
 
-def ask(commits: CommitLog, local: LocalDirectory, reign: Reign = REIGN) -> Asked:
-    return commits.ask(AskStore(TP, 0, reign, local.listing(), 0, None, 0))
+def ask(commits: CommitLog, local: LocalDirectory, leadership: Leadership = LEADERSHIP) -> Asked:
+    return commits.ask(ReadPosition(TP, 0, leadership, local.listing(), 0, None, 0))
 
 
 def put_segment(store: ObjectStore, base: int, data: bytes, end: int) -> None:
@@ -61,7 +61,7 @@ def test_u05_an_unclean_election_takes_the_commit_back_to_where_the_logs_part(
     stands, etag = read_commit(store, KEYS)
     assert isinstance(stands, Commit)
     assert (stands.epoch, stands.next_offset, stands.highest_base) == (5, 200, 100)
-    assert stands.epochs == EpochLine(((1, 0), (5, 250)))
+    assert stands.epochs == EpochHistory(((1, 0), (5, 250)))
     assert asked.position == replace(asked.position, etag=etag, commit=stands, epochs=stands.epochs)
 
 
@@ -79,13 +79,13 @@ def test_u26_a_replica_that_came_back_behind_takes_the_commit_back_to_its_log_en
 def test_u26_an_empty_replica_takes_the_commit_back_to_its_beginning(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """Nothing is left of what was committed; readers see nothing until the new reign's records are there."""
+    """Nothing is left of what was committed; readers see nothing until the new leader epoch's records are there."""
     committed(store, 300, (1, 0), (2, 100))
     local.segments(0)
     local.epochs((5, 0))
     asked = ask(commits, local)
     assert asked.lost == (0, 300)
-    assert asked.position.epochs == EpochLine(((5, 0),))
+    assert asked.position.epochs == EpochHistory(((5, 0),))
 
 
 def test_a_clean_election_loses_nothing(commits: CommitLog, store: ObjectStore, local: LocalDirectory) -> None:
@@ -99,16 +99,16 @@ def test_a_clean_election_loses_nothing(commits: CommitLog, store: ObjectStore, 
 
 
 def said_by(store: ObjectStore, before: Commit) -> Commit:
-    """What the commit says now, apart from who wrote it, when, and in which reign."""
+    """What the commit says now, apart from who wrote it, when, and in which leader epoch."""
     commit, _ = read_commit(store, KEYS)
     assert isinstance(commit, Commit)
     return replace(commit, epoch=before.epoch, broker=before.broker, time=before.time, nonce=before.nonce)
 
 
-def test_u06_a_reign_is_made_known_before_anything_is_shipped(
+def test_u06_a_leadership_is_made_known_before_anything_is_shipped(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """A commit that the former leader's agent has under way since before is refused; the same reign writes no other."""
+    """A late commit of the former leader's agent is refused; the same leadership writes no other."""
     committed(store, 300, (1, 0))
     _, before = read_commit(store, KEYS)
     assert before is not None
@@ -118,7 +118,7 @@ def test_u06_a_reign_is_made_known_before_anything_is_shipped(
     commit, etag = read_commit(store, KEYS)
     assert isinstance(commit, Commit)
     assert (commit.epoch, commit.next_offset, commit.broker) == (5, 300, 1)
-    late = Commit(0, 310, 1, EpochLine(((1, 0),)), 0, ID, 2, 0, "late")
+    late = Commit(0, 310, 1, EpochHistory(((1, 0),)), 0, ID, 2, 0, "late")
     with pytest.raises(PreconditionFailed):
         store.put(KEYS.commit, late.encode(), condition=IfMatch(before))
     ask(commits, local)
@@ -137,14 +137,14 @@ def test_a_log_whose_beginning_retention_took_is_no_loss(
     assert ask(commits, local).lost is None
 
 
-def test_u28_a_broker_that_has_not_begun_the_reign_is_not_believed(
+def test_u28_a_broker_that_has_not_begun_the_leadership_is_not_believed(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """It may be a follower still, that truncates: its checkpoint must end with the reign's epoch."""
+    """It may be a follower still, that truncates: its checkpoint must end with the leadership's epoch."""
     committed(store, 300, (1, 0))
     local.segments(0, 100)
     local.epochs((1, 0))
-    with pytest.raises(SegmentChanged, match="ends with 1, the reign is of 5"):
+    with pytest.raises(SegmentChanged, match="ends with 1, the leader epoch is 5"):
         ask(commits, local)
     local.epochs((1, 0), (6, 100))
     with pytest.raises(SegmentChanged, match="ends with 6"):
@@ -180,16 +180,16 @@ def test_a_leader_epoch_checkpoint_that_is_gone_since_the_listing_is_no_old_magi
     local.segments(0, 100)
     local.epochs((1, 0), (5, 100))
     listed = local.listing()
-    check_reign(listed, REIGN)
+    check_leader_epoch(listed, LEADERSHIP)
     local.no_epochs()
     with pytest.raises(SegmentChanged, match="is gone"):
-        check_reign(listed, REIGN)
+        check_leader_epoch(listed, LEADERSHIP)
 
 
-def test_u06_a_commit_of_the_same_reign_is_never_taken_back(
+def test_u06_a_commit_of_the_same_leadership_is_never_taken_back(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """No log loses anything within its own reign: an agent that believes so beside a wiped follower is stale."""
+    """No log loses anything within its own leadership: an agent that believes so beside a wiped follower is stale."""
     commit = committed(store, 300, (5, 0))
     local.segments(0)
     local.epochs((5, 0))
@@ -201,13 +201,13 @@ def test_u06_a_commit_of_the_same_reign_is_never_taken_back(
 def test_u32_back_to_the_first_broker_the_epochs_decide(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """Two unclean elections: what the middle reign committed dies, what the first one had lives again."""
+    """Two unclean elections: what the middle leadership committed dies, what the first one had lives again."""
     committed(store, 150, (1, 0), (2, 100))
     local.segments(0, 100, 200)
     local.epochs((1, 0), (5, 200))
     asked = ask(commits, local)
     assert asked.lost == (100, 150)
-    assert asked.position.epochs == EpochLine(((1, 0), (5, 200)))
+    assert asked.position.epochs == EpochHistory(((1, 0), (5, 200)))
 
 
 def old_batches(base: int, *values: bytes) -> bytes:
@@ -227,7 +227,7 @@ def test_logs_without_epochs_are_compared_by_the_bytes_of_the_last_batch(
     local.write(3, old_batches(3, b"d", b"e"))
     assert ask(commits, local).lost is None
     local.write(3, old_batches(3, b"other", b"e"))
-    asked = ask(commits, local, Reign(6, ID, 0))
+    asked = ask(commits, local, Leadership(6, ID, 0))
     assert asked.lost == (2, 4)
 
 
@@ -255,10 +255,10 @@ def test_u40_a_damaged_object_far_below_is_no_reason_to_end_the_comparison(
 @pytest.mark.parametrize(
     ("base", "epochs", "records", "lost_from"),
     [
-        pytest.param(0, ((1, 0),), 100, 50, id="an older reign's, where compaction left nothing here"),
+        pytest.param(0, ((1, 0),), 100, 50, id="an older leader epoch's, where compaction left nothing here"),
         pytest.param(60, ((1, 60),), 40, 60, id="one that begins further up"),
-        pytest.param(0, ((3, 0),), 100, 0, id="a later reign's"),
-        pytest.param(0, ((1, 0), (2, 60)), 100, 50, id="both reigns'"),
+        pytest.param(0, ((3, 0),), 100, 0, id="a later leader epoch's"),
+        pytest.param(0, ((1, 0), (2, 60)), 100, 50, id="both leader epochs'"),
         pytest.param(0, ((1, 0), (2, 50)), 100, None, id="this log's own"),
         pytest.param(0, ((1, 0),), 90, None, id="one that may have nothing there"),
     ],
@@ -317,7 +317,7 @@ def test_u32_what_deleted_files_hold_contradicts_a_later_epoch_below(
     local.rename(200)
     local.epochs((5, 250))
     asked = ask(commits, local)
-    assert (asked.lost, asked.position.epochs) == (lost, EpochLine(epochs))
+    assert (asked.lost, asked.position.epochs) == (lost, EpochHistory(epochs))
 
 
 @pytest.mark.parametrize(
@@ -420,7 +420,7 @@ def test_a_last_batch_that_compaction_took_contradicts_nothing(
     local.write(5, old_batches(5, b"later"))
     assert ask(commits, local).lost is None
     local.write(0, old_batches(0, b"a", b"other"))
-    assert ask(commits, local, Reign(6, ID, 0)).lost == (0, 4)
+    assert ask(commits, local, Leadership(6, ID, 0)).lost == (0, 4)
 
 
 def test_u26_a_list_that_is_silent_below_the_next_offset_does_not_vouch_for_it(
@@ -434,7 +434,7 @@ def test_u26_a_list_that_is_silent_below_the_next_offset_does_not_vouch_for_it(
 
 
 lines = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 40)), max_size=6).map(
-    lambda pairs: EpochLine(
+    lambda pairs: EpochHistory(
         tuple(zip(sorted({epoch for epoch, _ in pairs}), sorted({start for _, start in pairs}), strict=False))
     )
 )
@@ -442,14 +442,14 @@ lines = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 40)), max_size=6).m
 
 @given(shared=lines, mine=st.integers(1, 20), theirs=st.integers(1, 20), data=st.data())
 def test_the_shared_end_is_where_two_histories_part(
-    shared: EpochLine, mine: int, theirs: int, data: st.DataObject
+    shared: EpochHistory, mine: int, theirs: int, data: st.DataObject
 ) -> None:
     """Two logs with one past, each continued in epochs of its own: what they truncate to is what they share."""
     last, start = shared.pairs[-1] if shared.pairs else (0, 0)
-    common = EpochLine(shared.pairs or ((0, 0),))
+    common = EpochHistory(shared.pairs or ((0, 0),))
     parted = data.draw(st.integers(start, 60))
-    follower = EpochLine((*common.pairs, (last + 1, parted))) if parted > start else common
-    leader = EpochLine((*common.pairs, (last + 2, parted))) if parted > start else common
+    follower = EpochHistory((*common.pairs, (last + 1, parted))) if parted > start else common
+    leader = EpochHistory((*common.pairs, (last + 2, parted))) if parted > start else common
     if follower == leader:
         assert follower.shared_end(parted + mine, leader, parted + theirs) == parted + min(mine, theirs)
     else:
@@ -512,11 +512,11 @@ def test_an_epoch_that_compaction_emptied_is_no_loss(
 
 
 @pytest.mark.parametrize(
-    ("batches", "local_epochs", "reign"),
+    ("batches", "local_epochs", "leadership"),
     [
         (((0, 1), (250, 1)), ((1, 0), (5, 320)), 5),  # records of another line stand there
-        (((0, 1), (199, 1)), ((1, 0), (5, 260)), 5),  # its own reign begins below the next offset
-        (((0, 1), (199, 1)), ((1, 0), (6, 320)), 6),  # another reign may lie between, and be compacted too
+        (((0, 1), (199, 1)), ((1, 0), (5, 260)), 5),  # its own leadership begins below the next offset
+        (((0, 1), (199, 1)), ((1, 0), (6, 320)), 6),  # another leader epoch may lie between, and be compacted too
     ],
 )
 def test_u05_what_may_have_been_lost_is_not_taken_for_compaction(
@@ -525,16 +525,16 @@ def test_u05_what_may_have_been_lost_is_not_taken_for_compaction(
     local: LocalDirectory,
     batches: tuple[tuple[int, int], ...],
     local_epochs: tuple[tuple[int, int], ...],
-    reign: int,
+    leadership: int,
 ) -> None:
-    """Only the very next reign, begun at the end of the run, over a log that is empty in between, lost nothing."""
+    """Only the very next leader epoch, begun at the end of the run, with nothing in between, lost nothing."""
     committed(store, 300, (1, 0), (4, 200))
     compacted_log(local, *batches)
     local.epochs(*local_epochs)
-    assert ask(commits, local, Reign(reign, ID, 0)).lost == (200, 300)
+    assert ask(commits, local, Leadership(leadership, ID, 0)).lost == (200, 300)
 
 
-def test_u32_a_reign_that_was_lost_before_it_shipped_anything_is_forgotten(
+def test_u32_a_leadership_that_was_lost_before_it_shipped_anything_is_forgotten(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """The commit that it took back names it; the next leader's log has records of an older epoch in its place."""
@@ -542,19 +542,19 @@ def test_u32_a_reign_that_was_lost_before_it_shipped_anything_is_forgotten(
     compacted_log(local, (0, 1), (250, 1))
     local.epochs((1, 0), (5, 320))
     asked = ask(commits, local)
-    assert (asked.lost, asked.position.epochs) == (None, EpochLine(((1, 0), (5, 320))))
+    assert (asked.lost, asked.position.epochs) == (None, EpochHistory(((1, 0), (5, 320))))
     stands = asked.position.commit
     assert isinstance(stands, Commit)
     assert stands.last_stable_offset is None  # its own log told that one
     committed(store, 200, (1, 0), (2, 200), (3, 240))  # two of them
-    assert ask(commits, local).position.epochs == EpochLine(((1, 0), (5, 320)))
+    assert ask(commits, local).position.epochs == EpochHistory(((1, 0), (5, 320)))
     committed(store, 200, (1, 0), (3, 200))
     local.epochs((1, 0), (3, 200), (5, 320))
     compacted_log(local, (0, 1), (250, 3))
     asked = ask(commits, local)
     stands = asked.position.commit
     assert isinstance(stands, Commit)
-    assert (stands.epochs, stands.last_stable_offset) == (EpochLine(((1, 0), (3, 200))), 0)
+    assert (stands.epochs, stands.last_stable_offset) == (EpochHistory(((1, 0), (3, 200))), 0)
 
 
 @pytest.mark.parametrize(("records", "lost"), [(200, (100, 300)), (150, None)])
@@ -571,4 +571,4 @@ def test_u32_what_an_earlier_leader_could_not_tell_this_log_tells(
     asked = ask(commits, local)
     assert asked.lost == lost
     if lost is not None:
-        assert asked.position.epochs == EpochLine(((1, 0), (2, 100), (5, 320)))
+        assert asked.position.epochs == EpochHistory(((1, 0), (2, 100), (5, 320)))

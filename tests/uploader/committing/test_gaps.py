@@ -7,18 +7,18 @@ from dataclasses import replace
 import pytest
 
 from tests.common.log_format import build
-from tests.uploader.committing.stored_segments import REIGN, put_segment, shipped
+from tests.uploader.committing.stored_segments import LEADERSHIP, put_segment, shipped
 from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
 from ts_common.archive.catalog import read_catalog, read_commit
 from ts_common.archive.commit import Commit, encode_log_start
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.view import open_view
 from ts_common.errors import PreconditionFailed, SegmentChanged
 from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectStream
 from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.events import AskStore, Committed, FillGap, PassGap, Position
+from ts_uploader.events import Committed, FillGap, PassGap, Position, ReadPosition
 from ts_uploader.shipping.metadata_cache_writer import write_chapter
 
 
@@ -28,13 +28,13 @@ def commits(store: ObjectStore) -> CommitLog:
 
 
 def ask(commits: CommitLog, local: LocalDirectory, known: Commit | None = None) -> Position:
-    return commits.ask(AskStore(TP, 0, REIGN, local.listing(), 0, known, 0)).position
+    return commits.ask(ReadPosition(TP, 0, LEADERSHIP, local.listing(), 0, known, 0)).position
 
 
 def at_100(store: ObjectStore, commits: CommitLog, local: LocalDirectory, *live: int) -> Position:
     """The archive ends at 100, in epoch 1; this broker leads in epoch 5 and holds these segments."""
     put_segment(store, 0, 100, (1, 0))
-    commit = Commit(0, 100, 1, EpochLine(((1, 0),)), 100, ID, 2, 0, "theirs")
+    commit = Commit(0, 100, 1, EpochHistory(((1, 0),)), 100, ID, 2, 0, "theirs")
     store.put(KEYS.commit, commit.encode())
     store.put(KEYS.log_start, encode_log_start(0))
     local.segments(*live)
@@ -43,7 +43,7 @@ def at_100(store: ObjectStore, commits: CommitLog, local: LocalDirectory, *live:
 
 
 def pass_gap(commits: CommitLog, local: LocalDirectory, position: Position, end: int) -> Committed:
-    return commits.pass_gap(PassGap(TP, 0, REIGN, position, local.listing(), end))
+    return commits.pass_gap(PassGap(TP, 0, LEADERSHIP, position, local.listing(), end))
 
 
 def test_a_gap_is_recorded_and_passed_with_its_reason(
@@ -57,7 +57,7 @@ def test_a_gap_is_recorded_and_passed_with_its_reason(
     assert {name: record[name] for name in ("from", "to", "broker")} == {"from": 100, "to": 300, "broker": 1}
     assert record["reason"] == "retention or DeleteRecords took the segments before they were shipped"
     assert record["time"] > 1_700_000_000_000
-    assert committed.position.epochs == EpochLine(((1, 0), (5, 300)))
+    assert committed.position.epochs == EpochHistory(((1, 0), (5, 300)))
     view = open_view(store, read_catalog(store, KEYS))
     assert view.plan(0, 300)[1] == Hole(100, 300, recorded=True)
 
@@ -81,7 +81,7 @@ def test_u07_a_log_start_where_a_segment_begins_is_not_taken_for_delete_records(
 
 
 def test_what_stands_in_the_store_is_no_gap(commits: CommitLog, store: ObjectStore, local: LocalDirectory) -> None:
-    """Shipped in an earlier reign and never committed, it is between two gaps, and its epochs are the run's."""
+    """Shipped in an earlier leader epoch and never committed, it is between two gaps, and its epochs are the run's."""
     position = at_100(store, commits, local, 400, 500)
     local.epochs((5, 400))  # retention cuts the broker's checkpoint too
     put_segment(store, 200, 300, (2, 200))
@@ -89,7 +89,7 @@ def test_what_stands_in_the_store_is_no_gap(commits: CommitLog, store: ObjectSto
     assert committed.gaps == ((100, 200), (300, 400))
     assert (committed.position.highest_base, committed.position.epochs) == (
         200,
-        EpochLine(((1, 0), (2, 200), (5, 400))),
+        EpochHistory(((1, 0), (2, 200), (5, 400))),
     )
     steps = open_view(store, read_catalog(store, KEYS)).plan(0, 400)
     assert [type(step) for step in steps] == [ReadRange, Hole, ReadRange, Hole]
@@ -118,7 +118,7 @@ def test_a_gap_asks_no_segment_that_the_metadata_cache_knows(store: ObjectStore,
     for base in range(0, 1000, 100):
         put_segment(store, base, base + 100, (1, base))
     write_chapter(store, KEYS, 1000)
-    commit = Commit(900, 1000, 1, EpochLine(((1, 0),)), 1000, ID, 2, 0, "theirs")
+    commit = Commit(900, 1000, 1, EpochHistory(((1, 0),)), 1000, ID, 2, 0, "theirs")
     store.put(KEYS.commit, commit.encode())
     store.put(KEYS.log_start, encode_log_start(0))
     local.segments(1100, 1200)
@@ -137,61 +137,61 @@ def test_what_reaches_above_the_next_offset_is_no_gap(
     local.epochs((5, 400))
     put_segment(store, 50, 250, (1, 50), (2, 100))
     committed = pass_gap(commits, local, position, 400)
-    assert (committed.gaps, committed.position.epochs) == (((250, 400),), EpochLine(((1, 0), (2, 100), (5, 400))))
+    assert (committed.gaps, committed.position.epochs) == (((250, 400),), EpochHistory(((1, 0), (2, 100), (5, 400))))
 
 
 def test_u05_a_gap_does_not_bring_back_what_an_election_lost(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """The commit was taken back and names the reign that begins there; retention took the living records since."""
+    """The commit was taken back and names the leadership that begins there; retention took the living records since."""
     at_100(store, commits, local, 300, 400)
     for base in (50, 150, 200):
         put_segment(store, base, base + 100, (1, base))  # of the dead line
-    taken_back = Commit(0, 100, 4, EpochLine(((1, 0), (4, 100))), 100, ID, 2, 0, "taken back")
+    taken_back = Commit(0, 100, 4, EpochHistory(((1, 0), (4, 100))), 100, ID, 2, 0, "taken back")
     store.put(KEYS.commit, taken_back.encode())
     local.epochs((4, 300), (5, 350))
     committed = pass_gap(commits, local, ask(commits, local), 300)
-    assert (committed.gaps, committed.position.epochs) == (((100, 300),), EpochLine(((1, 0), (4, 100))))
+    assert (committed.gaps, committed.position.epochs) == (((100, 300),), EpochHistory(((1, 0), (4, 100))))
     steps = open_view(store, read_catalog(store, KEYS)).plan(0, 300)
     assert {type(step) for step in steps if step.end > 100} == {Hole}
 
 
-def test_u32_reigns_that_a_taken_back_commit_names_ahead_are_believed_before_what_stands_there(
+def test_u32_leaderships_that_a_taken_back_commit_names_ahead_are_believed_before_what_stands_there(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """The leader who took it back named them from its own log; a dead line's segments bear others."""
     at_100(store, commits, local, 300, 400)
     put_segment(store, 100, 200, (2, 100), (3, 150))
     put_segment(store, 120, 180, (1, 120), (4, 150))  # of a line that is dead since
-    taken_back = Commit(0, 100, 4, EpochLine(((1, 0), (2, 100), (3, 150), (4, 190))), 100, ID, 2, 0, "taken back")
+    taken_back = Commit(0, 100, 4, EpochHistory(((1, 0), (2, 100), (3, 150), (4, 190))), 100, ID, 2, 0, "taken back")
     store.put(KEYS.commit, taken_back.encode())
     local.epochs((5, 300))
     committed = pass_gap(commits, local, ask(commits, local), 300)
     assert committed.gaps == ((190, 300),)
-    assert committed.position.epochs == EpochLine(((1, 0), (2, 100), (3, 150), (4, 190), (5, 300)))
+    assert committed.position.epochs == EpochHistory(((1, 0), (2, 100), (3, 150), (4, 190), (5, 300)))
 
 
-def test_what_goes_on_as_this_log_does_is_believed_before_a_dead_leaders_reigns(
+def test_what_goes_on_as_this_log_does_is_believed_before_a_dead_leaders_leaderships(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """Seed 558: the commit was taken back, and names reigns of a line that another election ended.
+    """Seed 558: the commit was taken back, and names leaderships of a line that another election ended.
 
     A segment of the line that came back lives by its last epoch. A later leader of the dead line parts below it. By
-    the dead reigns it would part above, and readers would find a hole in place of the segment.
+    the dead leaderships it would part above, and readers would find a hole in place of the segment.
     """
     at_100(store, commits, local, 300, 400)
     put_segment(store, 200, 350, (3, 200), (5, 280))
     put_segment(store, 100, 150, (2, 100), (4, 120))
-    dead = EpochLine(((1, 0), (2, 100), (4, 120)))
+    dead = EpochHistory(((1, 0), (2, 100), (4, 120)))
     store.put(KEYS.commit, Commit(0, 100, 4, dead, 100, ID, 2, 0, "taken back").encode())
     local.epochs((5, 300))
     passed = pass_gap(commits, local, ask(commits, local), 300)
-    assert passed.position.epochs == EpochLine(((1, 0), (2, 100), (3, 200), (5, 280)))
-    assert passed.gaps == ((120, 200),)  # the dead reign's records too
+    assert passed.position.epochs == EpochHistory(((1, 0), (2, 100), (3, 200), (5, 280)))
+    assert passed.gaps == ((120, 200),)  # the dead leadership's records too
     local.epochs((1, 0), (2, 100), (4, 120), (7, 500))
     local.unlink(300, 400)
     local.segments(0, 250, 450, 500)
-    asked = commits.ask(AskStore(TP, 0, replace(REIGN, epoch=7), local.listing(), 0, None, 0))
+    asked = commits.ask(ReadPosition(TP, 0, replace(LEADERSHIP, epoch=7), local.listing(), 0, None, 0))
     assert asked.lost == (120, 300)
     view = open_view(store, read_catalog(store, KEYS))
     steps = [step for step in view.plan(view.start, view.end) if isinstance(step, Hole)]
@@ -205,16 +205,16 @@ def test_u05_below_the_list_of_a_taken_back_commit_the_copies_tell_what_lives(
     put_segment(store, 0, 100, (1, 0))
     put_segment(store, 40, 80, (2, 40))
     put_segment(store, 50, 200, (6, 50))  # of a line that an election ended
-    taken_back = Commit(0, 0, 4, EpochLine(((4, 350),)), 0, ID, 2, 0, "taken back")
+    taken_back = Commit(0, 0, 4, EpochHistory(((4, 350),)), 0, ID, 2, 0, "taken back")
     store.put(KEYS.commit, taken_back.encode())
     store.put(KEYS.log_start, encode_log_start(0))
     local.segments(300, 400)
     local.epochs((3, 300), (4, 350), (7, 400))
-    reign = replace(REIGN, epoch=7)
-    position = commits.ask(AskStore(TP, 0, reign, local.listing(), 0, None, 0)).position
-    passed = commits.pass_gap(PassGap(TP, 0, reign, position, local.listing(), 300))
+    leadership = replace(LEADERSHIP, epoch=7)
+    position = commits.ask(ReadPosition(TP, 0, leadership, local.listing(), 0, None, 0)).position
+    passed = commits.pass_gap(PassGap(TP, 0, leadership, position, local.listing(), 300))
     assert passed.gaps == ((80, 300),)
-    assert passed.position.epochs == EpochLine(((1, 0), (2, 40), (3, 300), (4, 350)))
+    assert passed.position.epochs == EpochHistory(((1, 0), (2, 40), (3, 300), (4, 350)))
 
 
 def test_u05_what_a_taken_back_commit_names_above_what_the_log_holds_was_lost(
@@ -222,14 +222,14 @@ def test_u05_what_a_taken_back_commit_names_above_what_the_log_holds_was_lost(
 ) -> None:
     """Another election ended epoch 4 before anything of it was shipped: the file behind the gap is of epoch 3."""
     at_100(store, commits, local, 300, 400)
-    taken_back = Commit(0, 100, 4, EpochLine(((1, 0), (4, 150))), 100, ID, 2, 0, "taken back")
+    taken_back = Commit(0, 100, 4, EpochHistory(((1, 0), (4, 150))), 100, ID, 2, 0, "taken back")
     store.put(KEYS.commit, taken_back.encode())
     local.write(250, build.batch(250, [build.record(n) for n in range(50)], epoch=3))
     local.write(300, build.batch(300, [build.record(0)], epoch=5))
     local.rename(250)
     local.epochs((5, 300))
     passed = pass_gap(commits, local, ask(commits, local), 250)
-    assert (passed.gaps, passed.position.epochs) == (((100, 250),), EpochLine(((1, 0),)))
+    assert (passed.gaps, passed.position.epochs) == (((100, 250),), EpochHistory(((1, 0),)))
 
 
 def test_an_emptied_segment_behind_a_gap_hides_nothing_of_an_epoch_that_goes_on(
@@ -242,10 +242,10 @@ def test_an_emptied_segment_behind_a_gap_hides_nothing_of_an_epoch_that_goes_on(
     local.write(400, build.batch(420, [build.record(0)], epoch=2))
     local.segments(500)
     passed = pass_gap(commits, local, position, 300)
-    assert (passed.gaps, passed.position.epochs) == (((100, 200),), EpochLine(((1, 0), (2, 200))))
+    assert (passed.gaps, passed.position.epochs) == (((100, 200),), EpochHistory(((1, 0), (2, 200))))
 
 
-def test_an_epoch_below_the_brokers_list_ends_no_reign_at_a_gap(
+def test_an_epoch_below_the_brokers_list_ends_no_leadership_at_a_gap(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
     """No CRC covers the epoch of a batch: if the list names a higher one there, the agent uses the list."""
@@ -254,7 +254,7 @@ def test_an_epoch_below_the_brokers_list_ends_no_reign_at_a_gap(
     local.epochs((3, 300), (5, 350))
     local.write(300, build.batch(300, [build.record(0)], epoch=1))
     passed = pass_gap(commits, local, position, 300)
-    assert (passed.gaps, passed.position.epochs) == (((100, 200),), EpochLine(((1, 0), (2, 200), (3, 300))))
+    assert (passed.gaps, passed.position.epochs) == (((100, 200),), EpochHistory(((1, 0), (2, 200), (3, 300))))
 
 
 def test_a_dead_tail_behind_a_gap_hides_nothing(commits: CommitLog, store: ObjectStore, local: LocalDirectory) -> None:
@@ -265,7 +265,7 @@ def test_a_dead_tail_behind_a_gap_hides_nothing(commits: CommitLog, store: Objec
     tail = build.batch(250, [build.record(n) for n in range(10)], epoch=2)
     local.write(250, tail + build.batch(260, [build.record(n) for n in range(40)], epoch=4))
     passed = pass_gap(commits, local, position, 250)
-    assert (passed.gaps, passed.position.epochs) == ((), EpochLine(((1, 0), (3, 100))))
+    assert (passed.gaps, passed.position.epochs) == ((), EpochHistory(((1, 0), (3, 100))))
 
 
 def test_without_any_batch_the_brokers_list_tells_what_lives_below_a_gap(
@@ -292,9 +292,9 @@ def test_a_file_behind_a_gap_that_cannot_be_read_stops_no_commit(
 def test_a_gap_that_the_directory_shows_no_more_is_not_recorded(
     commits: CommitLog, store: ObjectStore, local: LocalDirectory
 ) -> None:
-    """The task waited, and the segment is back, the cleaner renames, or the reign is over: nothing is written."""
+    """The task waited, and the segment is back, the cleaner renames, or the leadership is over: nothing is written."""
     position = at_100(store, commits, local, 300, 400)
-    task = PassGap(TP, 0, REIGN, position, local.listing(), 300)
+    task = PassGap(TP, 0, LEADERSHIP, position, local.listing(), 300)
     local.segments(100)
     with pytest.raises(SegmentChanged):
         commits.pass_gap(task)
@@ -314,7 +314,7 @@ def test_a_gap_is_not_recorded_over_another_agents_commit(
 ) -> None:
     """Somebody committed since: what is missing is to be found out anew."""
     position = at_100(store, commits, local, 300, 400)
-    store.put(KEYS.commit, Commit(0, 200, 5, EpochLine(((1, 0),)), 0, ID, 2, 0, "another").encode())
+    store.put(KEYS.commit, Commit(0, 200, 5, EpochHistory(((1, 0),)), 0, ID, 2, 0, "another").encode())
     with pytest.raises(PreconditionFailed):
         pass_gap(commits, local, position, 300)
     assert read_catalog(store, KEYS).gaps == ()
@@ -328,7 +328,7 @@ def test_a_passed_gap_does_not_look_like_a_lost_election(
     pass_gap(commits, local, position, 300)
     local.segments(0, 150)
     local.epochs((1, 0), (4, 150), (5, 300))
-    asked = commits.ask(AskStore(TP, 0, REIGN, local.listing(), 0, None, 0))
+    asked = commits.ask(ReadPosition(TP, 0, LEADERSHIP, local.listing(), 0, None, 0))
     assert asked.lost is None
     assert asked.position.gaps == ((100, 300),)
 
@@ -347,9 +347,9 @@ def test_a_filled_gap_gets_the_epochs_of_its_records(
         shipped(150, 320, (4, 150), (5, 300)),
     )
     put_segment(store, 150, 320, (4, 150), (5, 300))
-    filled = commits.fill_gap(FillGap(TP, 0, REIGN, position, local.listing(), (100, 300), run))
+    filled = commits.fill_gap(FillGap(TP, 0, LEADERSHIP, position, local.listing(), (100, 300), run))
     assert (filled.position.next_offset, filled.position.gaps) == (300, ())
-    assert filled.position.epochs == EpochLine(((1, 0), (4, 150), (5, 300)))
+    assert filled.position.epochs == EpochHistory(((1, 0), (4, 150), (5, 300)))
     commit = read_commit(store, KEYS)[0]
     assert isinstance(commit, Commit)
     assert commit.epochs == filled.position.epochs
@@ -377,8 +377,8 @@ def test_a_filled_gap_gets_epochs_that_retention_cut_from_the_brokers_list(
     )
     for done in run:
         put_segment(store, done.base, done.end, *done.epochs)
-    filled = commits.fill_gap(FillGap(TP, 0, REIGN, position, local.listing(), (100, 300), run))
-    assert filled.position.epochs == EpochLine(((1, 0), (2, 120), (3, 180), (4, 250), (5, 300)))
+    filled = commits.fill_gap(FillGap(TP, 0, LEADERSHIP, position, local.listing(), (100, 300), run))
+    assert filled.position.epochs == EpochHistory(((1, 0), (2, 120), (3, 180), (4, 250), (5, 300)))
     steps = open_view(store, read_catalog(store, KEYS)).plan(0, 300)
     assert not [step for step in steps if isinstance(step, Hole)]
 
@@ -396,8 +396,8 @@ def test_a_filled_gap_is_weighed_by_whole_segments(
         shipped(100, 290, (1, 100), (4, 150), (5, 280)),
         shipped(290, 320, (1, 290), (5, 300)),
     )
-    filled = commits.fill_gap(FillGap(TP, 0, REIGN, position, local.listing(), (100, 300), run))
-    assert filled.position.epochs == EpochLine(((1, 0), (4, 150), (5, 280)))
+    filled = commits.fill_gap(FillGap(TP, 0, LEADERSHIP, position, local.listing(), (100, 300), run))
+    assert filled.position.epochs == EpochHistory(((1, 0), (4, 150), (5, 280)))
 
 
 def test_a_filled_gap_does_not_speak_for_what_the_list_is_silent_on(
@@ -405,7 +405,7 @@ def test_a_filled_gap_does_not_speak_for_what_the_list_is_silent_on(
 ) -> None:
     """The list begins above the gap: in between stand segments of epochs that only this log names."""
     put_segment(store, 100, 300, (2, 100), (3, 200))
-    commit = Commit(300, 400, 4, EpochLine(((4, 300),)), 400, ID, 2, 0, "theirs")
+    commit = Commit(300, 400, 4, EpochHistory(((4, 300),)), 400, ID, 2, 0, "theirs")
     store.put(KEYS.commit, commit.encode())
     store.put(KEYS.log_start, encode_log_start(0))
     store.put(KEYS.gap(0, 100), b"{}")
@@ -415,7 +415,7 @@ def test_a_filled_gap_does_not_speak_for_what_the_list_is_silent_on(
     assert position.gaps == ((0, 100),)
     run = (shipped(0, 100, (1, 0)),)
     put_segment(store, 0, 100, (1, 0))
-    commits.fill_gap(FillGap(TP, 0, REIGN, position, local.listing(), (0, 100), run))
+    commits.fill_gap(FillGap(TP, 0, LEADERSHIP, position, local.listing(), (0, 100), run))
     steps = open_view(store, read_catalog(store, KEYS)).plan(0, 300)
     assert not [step for step in steps if isinstance(step, Hole)]
 
@@ -426,7 +426,7 @@ def test_a_filled_gap_ends_a_later_epoch_that_the_list_names_in_it(
     """The list gives the gap epoch 3, whose records were lost: this log has epoch 2 there, and epochs never fall."""
     put_segment(store, 0, 50, (3, 0))
     put_segment(store, 300, 400, (4, 300))
-    commit = Commit(300, 400, 4, EpochLine(((3, 0), (4, 300))), 400, ID, 2, 0, "theirs")
+    commit = Commit(300, 400, 4, EpochHistory(((3, 0), (4, 300))), 400, ID, 2, 0, "theirs")
     store.put(KEYS.commit, commit.encode())
     store.put(KEYS.log_start, encode_log_start(0))
     local.segments(100, 300, 500)
@@ -434,9 +434,9 @@ def test_a_filled_gap_ends_a_later_epoch_that_the_list_names_in_it(
     position = replace(ask(commits, local), gaps=((0, 300),))
     put_segment(store, 100, 300, (2, 100))
     filled = commits.fill_gap(
-        FillGap(TP, 0, REIGN, position, local.listing(), (0, 300), (shipped(100, 300, (2, 100)),))
+        FillGap(TP, 0, LEADERSHIP, position, local.listing(), (0, 300), (shipped(100, 300, (2, 100)),))
     )
-    assert filled.position.epochs == EpochLine(((2, 0), (4, 300)))
+    assert filled.position.epochs == EpochHistory(((2, 0), (4, 300)))
     steps = open_view(store, read_catalog(store, KEYS)).plan(0, 400)
     assert [(step.start, type(step)) for step in steps] == [(0, Hole), (100, ReadRange), (300, ReadRange)]
 
@@ -451,7 +451,7 @@ def test_a_gap_whose_epochs_are_right_already_needs_no_commit(
     run = (shipped(100, 300, (1, 100)),)
     position = replace(position, gaps=((100, 300),))
     before = store.get(KEYS.commit)[0]
-    assert commits.fill_gap(FillGap(TP, 0, REIGN, position, local.listing(), (100, 300), run)).position.gaps == ()
+    assert commits.fill_gap(FillGap(TP, 0, LEADERSHIP, position, local.listing(), (100, 300), run)).position.gaps == ()
     assert store.get(KEYS.commit)[0] == before
 
 
@@ -476,7 +476,7 @@ def test_u30_a_lost_commit_is_walked_over_its_recorded_gaps(
     store.delete([KEYS.commit])
     position = ask(commits, local)
     assert (position.next_offset, position.commit) == (400, read_commit(store, KEYS)[0])
-    assert position.epochs == EpochLine(((1, 0), (5, 300)))
+    assert position.epochs == EpochHistory(((1, 0), (5, 300)))
 
 
 def test_u30_a_commit_that_this_agent_knew_is_not_forgotten_with_its_object(
@@ -484,12 +484,12 @@ def test_u30_a_commit_that_this_agent_knew_is_not_forgotten_with_its_object(
 ) -> None:
     """What our last commit said stays true up to its next offset (protocol rule 12)."""
     at_100(store, commits, local, 300, 400)
-    known = Commit(200, 300, 5, EpochLine(((1, 0), (4, 150))), None, ID, 1, 0, "ours")
+    known = Commit(200, 300, 5, EpochHistory(((1, 0), (4, 150))), None, ID, 1, 0, "ours")
     store.delete([KEYS.commit])
     local.epochs((1, 0), (4, 150), (5, 300))
     position = ask(commits, local, known)
     assert (position.next_offset, position.highest_base) == (300, 200)
-    assert position.epochs == EpochLine(((1, 0), (4, 150), (5, 300)))
+    assert position.epochs == EpochHistory(((1, 0), (4, 150), (5, 300)))
 
 
 def test_a_foreign_commit_whose_segment_is_gone_begins_with_a_gap(
@@ -499,6 +499,6 @@ def test_a_foreign_commit_whose_segment_is_gone_begins_with_a_gap(
     store.put(KEYS.commit, b"00000000000000000200")
     local.segments(300, 400)
     local.epochs((5, 300))
-    position = commits.ask(AskStore(TP, 0, REIGN, local.listing(), 300, None, 0)).position
+    position = commits.ask(ReadPosition(TP, 0, LEADERSHIP, local.listing(), 300, None, 0)).position
     assert position.next_offset == 200
     assert pass_gap(commits, local, position, 300).gaps == ((200, 300),)

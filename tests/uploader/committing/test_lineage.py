@@ -13,7 +13,7 @@ from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
 from ts_common.archive import catalog as catalogs
 from ts_common.archive.catalog import StoredLogStart, read_catalog, read_commit
 from ts_common.archive.commit import Commit, LogStart, decode_log_start, encode_log_start
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.lineage import Lineage
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.segment_metadata import SegmentMetadata
@@ -23,8 +23,8 @@ from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectS
 from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.committing.going_back import settle_log_start
-from ts_uploader.events import Asked, AskStore, Position, Reign, Shipped, WriteCommit
-from ts_uploader.log_dirs.leader_epoch import ReignOver
+from ts_uploader.events import Asked, Leadership, Position, ReadPosition, Shipped, WriteCommit
+from ts_uploader.log_dirs.leader_epoch import FencedLeaderEpoch
 
 OLD = Lineage(3, 100, 250)
 
@@ -43,7 +43,7 @@ def _no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 def write_commit(
     store: ObjectStore, next_offset: int, *epochs: tuple[int, int], lineage: Lineage | None = None
 ) -> None:
-    commit = Commit(0, next_offset, epochs[-1][0], EpochLine(epochs), 0, ID, 2, 0, "theirs", lineage=lineage)
+    commit = Commit(0, next_offset, epochs[-1][0], EpochHistory(epochs), 0, ID, 2, 0, "theirs", lineage=lineage)
     store.put(KEYS.commit, commit.encode())
 
 
@@ -59,7 +59,7 @@ def put_segment(
 
 
 def ask(commits: CommitLog, local: LocalDirectory, epoch: int, *, first: int = 0, latest: bool = False) -> Asked:
-    return commits.ask(AskStore(TP, 0, Reign(epoch, ID, 0), local.listing(), first, None, 0, latest))
+    return commits.ask(ReadPosition(TP, 0, Leadership(epoch, ID, 0), local.listing(), first, None, 0, latest))
 
 
 def stored(store: ObjectStore) -> tuple[Commit, LogStart]:
@@ -162,14 +162,14 @@ def test_u36_a_late_agent_of_the_old_lineage_is_refused(
     empty_replica(local, 5)
     ask(commits, local, 5)
     after = stored(store)
-    shipped = Shipped(TP, 0, Reign(4, ID, 0), 300, 400, 400, ((4, 300),), 400, 1, 0, 0.0)
-    with pytest.raises(ReignOver, match="is of leader epoch 5"):
-        late.write(WriteCommit(TP, 0, Reign(4, ID, 0), position, (shipped,)))
+    shipped = Shipped(TP, 0, Leadership(4, ID, 0), 300, 400, 400, ((4, 300),), 400, 1, 0, 0.0)
+    with pytest.raises(FencedLeaderEpoch, match="is of leader epoch 5"):
+        late.write(WriteCommit(TP, 0, Leadership(4, ID, 0), position, (shipped,)))
     read = StoredLogStart(decode_log_start(data, "log.start"), info.etag)
     with pytest.raises(PreconditionFailed):
         settle_log_start(store, KEYS, read, Lineage(4, 120, 300), 120)
     local.epochs((4, 0))
-    with pytest.raises(ReignOver, match="leader epoch 5"):
+    with pytest.raises(FencedLeaderEpoch, match="leader epoch 5"):
         ask(late, local, 4)
     assert stored(store) == after
 
@@ -280,7 +280,7 @@ def test_u36_an_agent_below_the_epoch_of_a_stored_segment_rebuilds_no_commit(
     put_segment(store, 100, 200, (6 if name is None else 1, 100), name=name or SegmentName(100))
     local.segments(0, 200)
     local.epochs((1, 0), (5, 200))
-    with pytest.raises(ReignOver, match="a segment of leader epoch 6"):
+    with pytest.raises(FencedLeaderEpoch, match="a segment of leader epoch 6"):
         ask(commits, local, 5)
 
 
@@ -310,7 +310,9 @@ def test_u36_an_agent_below_the_lineage_of_log_start_steps_back(
             put_segment(store, 0, 200, (5, 0))
         elif stands == "a commit":
             write_commit(store, 9, (4, 0))
-        with pytest.raises(ReignOver, match=r"log.start has a lineage of leader epoch 6, this broker leads in 5"):
+        with pytest.raises(
+            FencedLeaderEpoch, match=r"log.start has a lineage of leader epoch 6, this broker leads in 5"
+        ):
             ask(commits, local, 5)
     assert stored(store)[1].lineage == Lineage(6, 100, 250)
 
@@ -355,10 +357,10 @@ def test_u30_a_known_commit_of_before_another_leader_took_it_back_is_not_believe
     local.segments(400, 500)
     local.epochs((3, 400), (5, 500))
     of_its_own = None if lineage is None or lineage.epoch == 3 else lineage
-    known = Commit(200, 300, 1, EpochLine(((1, 0),)), None, ID, 1, 0, "ours", (299, 7), lineage=of_its_own)
-    asked = commits.ask(AskStore(TP, 0, Reign(5, ID, 0), local.listing(), 0, known, 0))
+    known = Commit(200, 300, 1, EpochHistory(((1, 0),)), None, ID, 1, 0, "ours", (299, 7), lineage=of_its_own)
+    asked = commits.ask(ReadPosition(TP, 0, Leadership(5, ID, 0), local.listing(), 0, known, 0))
     went_another_way = lineage is not None and lineage.epoch == 3
-    assert asked.position.epochs == EpochLine(((1, 0), (3, 200 if went_another_way else 300), (5, 500)))
+    assert asked.position.epochs == EpochHistory(((1, 0), (3, 200 if went_another_way else 300), (5, 500)))
 
 
 def test_u30_what_a_known_commit_says_of_its_last_batch_is_not_taken_over_from_another_line(
@@ -370,8 +372,8 @@ def test_u30_what_a_known_commit_says_of_its_last_batch_is_not_taken_over_from_a
     put_segment(store, 200, 300, (3, 200))
     local.segments(300, 500)
     local.epochs((3, 300), (5, 500))
-    known = Commit(200, 300, 1, EpochLine(((1, 0),)), 250, ID, 1, 0, "ours", (299, 7))
-    commits.ask(AskStore(TP, 0, Reign(5, ID, 0), local.listing(), 0, known, 0))
+    known = Commit(200, 300, 1, EpochHistory(((1, 0),)), 250, ID, 1, 0, "ours", (299, 7))
+    commits.ask(ReadPosition(TP, 0, Leadership(5, ID, 0), local.listing(), 0, known, 0))
     commit, _ = stored(store)
     assert (commit.next_offset, commit.tail, commit.last_stable_offset == 250) == (300, None, False)
 
@@ -404,7 +406,7 @@ def test_u30_a_rebuilt_commit_goes_back_to_where_a_walk_mixed_two_lines(
     local.segments(300)
     local.epochs((1, 0), (3, 200), (5, 300))
     _, commit, _ = rebuilt(commits, store, local)
-    assert (commit.next_offset, commit.epochs) == (100, EpochLine(((1, 0), (3, 200), (5, 300))))
+    assert (commit.next_offset, commit.epochs) == (100, EpochHistory(((1, 0), (3, 200), (5, 300))))
 
 
 def test_u30_a_rebuilt_commit_goes_back_to_a_log_that_begins_below_log_start(
@@ -511,7 +513,7 @@ def test_the_commits_epochs_are_cut_at_log_start(commits: CommitLog, store: Obje
     local.segments(200, 300)
     local.epochs((2, 200), (3, 250), (5, 300))
     ask(commits, local, 5)
-    assert stored(store)[0].epochs == EpochLine(((2, 200), (3, 250)))
+    assert stored(store)[0].epochs == EpochHistory(((2, 200), (3, 250)))
 
 
 def test_a_gap_below_log_start_is_not_filled(commits: CommitLog, store: ObjectStore, local: LocalDirectory) -> None:

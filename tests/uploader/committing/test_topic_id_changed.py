@@ -10,13 +10,13 @@ from tests.uploader.batches import batch
 from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
 from ts_common.archive.catalog import read_commit, read_incarnations
 from ts_common.archive.commit import Commit, LogStart
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.incarnations import Incarnations
 from ts_common.archive.object_keys import SegmentName
 from ts_common.errors import TopicIdChanged
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.events import Asked, AskStore, Reign
+from ts_uploader.events import Asked, Leadership, ReadPosition
 
 OTHER = "BBBBBBBBBBBBBBBBBBBBBA"
 NEXT = 6
@@ -33,7 +33,7 @@ class Life:
         self.store = store
         self.local = local
         self.commits = CommitLog(CLUSTER, 1, lambda _: store)
-        self.commit = Commit(3, NEXT, 5, EpochLine(((5, 0),)), NEXT, ID, 1, 0, "ours", (5, crc_of(batch(3, 3, 5))))
+        self.commit = Commit(3, NEXT, 5, EpochHistory(((5, 0),)), NEXT, ID, 1, 0, "ours", (5, crc_of(batch(3, 3, 5))))
         for base in (0, 3):
             store.put(KEYS.segment(SegmentName(base)), batch(base, 3, 5))
         store.put(KEYS.log_start, LogStart(0).encode())
@@ -62,8 +62,8 @@ class Life:
         os.utime(lowest, (when - seconds_later, when - seconds_later))
 
     def ask(self, topic_id: str = OTHER, epoch: int = 5) -> Asked:
-        reign = Reign(epoch, topic_id, 0)
-        return self.commits.ask(AskStore(TP, 0, reign, self.local.listing(), 0, None, 0))
+        leadership = Leadership(epoch, topic_id, 0)
+        return self.commits.ask(ReadPosition(TP, 0, leadership, self.local.listing(), 0, None, 0))
 
     @property
     def directories(self) -> list[tuple[str, str]]:
@@ -96,7 +96,7 @@ def test_a_log_that_goes_on_under_another_id_opens_no_new_life(life: Life) -> No
 
 def test_a_log_that_compaction_changed_goes_on_if_it_is_older_than_its_id(life: Life) -> None:
     """Nothing can be compared then, but the age of its lowest segment; some minutes are granted."""
-    life.put(Commit(3, NEXT, 5, EpochLine(((5, 0),)), NEXT, ID, 1, 0, "ours"))
+    life.put(Commit(3, NEXT, 5, EpochHistory(((5, 0),)), NEXT, ID, 1, 0, "ours"))
     life.change_id(3600)
     with pytest.raises(TopicIdChanged, match="segment 0 was written before the topic id"):
         life.ask()

@@ -11,7 +11,7 @@ from tests.uploader.committing.stored_segments import put_segment, shipped
 from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
 from ts_common.archive.catalog import read_catalog, read_commit
 from ts_common.archive.commit import Commit, ForeignCommit, encode_log_start
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.lineage import Lineage
 from ts_common.config.cluster_config import OffsetReset
 from ts_common.errors import StoreUnavailable
@@ -20,18 +20,18 @@ from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.events import (
     AnyTask,
-    AskStore,
     Failed,
     FillGap,
+    Leadership,
     Led,
-    Reign,
+    ReadPosition,
     Ship,
     WriteCommit,
 )
 from ts_uploader.tracking.tracker import Tracker
 
-REIGN = Reign(5, ID, 0)
-OURS = Commit(100, 200, 5, EpochLine(((5, 0),)), 200, ID, 1, 0, "ours")
+LEADERSHIP = Leadership(5, ID, 0)
+OURS = Commit(100, 200, 5, EpochHistory(((5, 0),)), 200, ID, 1, 0, "ours")
 
 
 class Agent:
@@ -40,32 +40,32 @@ class Agent:
     Args:
         store: the archive's.
         local: the broker's directory.
-        reign: of the broker.
+        leadership: of the broker.
     """
 
-    def __init__(self, store: ObjectStore, local: LocalDirectory, reign: Reign = REIGN) -> None:
+    def __init__(self, store: ObjectStore, local: LocalDirectory, leadership: Leadership = LEADERSHIP) -> None:
         self.commits = CommitLog(CLUSTER, 1, lambda _: store)
         self.tracker = Tracker(OffsetReset.EARLIEST)
         self._local = local
-        self.tracker.observe(Led(TP, reign))
+        self.tracker.observe(Led(TP, leadership))
 
-    def begin(self) -> AskStore:
+    def begin(self) -> ReadPosition:
         """Until it is to ask the store."""
         self.tracker.observe(self._local.listing())
         (ask,) = until_they_count(self.tracker, self._local.log_dir, {(TP.topic, TP.partition): 10**6})
-        assert isinstance(ask, AskStore)
+        assert isinstance(ask, ReadPosition)
         return ask
 
     def answer(self, ask: AnyTask) -> list[AnyTask]:
         """What is to be done once the store has answered."""
-        assert isinstance(ask, AskStore)
+        assert isinstance(ask, ReadPosition)
         return self.tracker.conclude(self.commits.ask(ask))
 
     def fail(self, task: AnyTask) -> list[AnyTask]:
         """What is to be done once a segment could not be shipped."""
         assert isinstance(task, Ship)
         reason = "no answer"
-        return self.tracker.conclude(Failed(TP, task.generation, task.reign, task.base, "Ship", reason))
+        return self.tracker.conclude(Failed(TP, task.generation, task.leadership, task.base, "Ship", reason))
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_u29_what_was_written_over_is_recorded_before_our_commit_hides_it(
     told: list[tuple[tuple[int, int], ...]] = []
     dying = CommitLog(CLUSTER, 1, lambda _: NoCommits(store), told.append)
     ask = look_again(agent, local)
-    assert isinstance(ask, AskStore)
+    assert isinstance(ask, ReadPosition)
     for _ in range(2):
         with pytest.raises(StoreUnavailable):
             dying.ask(ask)
@@ -135,7 +135,7 @@ def test_u29_what_was_written_over_is_shipped_after_a_failure(
         assert bases([ship]) == [0]
 
 
-@pytest.mark.parametrize("epoch", [5, 6], ids=["the same reign", "the next one"])
+@pytest.mark.parametrize("epoch", [5, 6], ids=["the same leadership", "the next one"])
 def test_u29_what_was_written_over_is_shipped_by_whoever_comes_next(
     agent: Agent, store: ObjectStore, local: LocalDirectory, epoch: int
 ) -> None:
@@ -143,12 +143,12 @@ def test_u29_what_was_written_over_is_shipped_by_whoever_comes_next(
     write_over(store)
     assert bases(agent.answer(look_again(agent, local))) == [0]
     local.epochs((5, 0), *([(6, 200)] if epoch == 6 else []))
-    after = Agent(store, local, Reign(epoch, ID, 0))
+    after = Agent(store, local, Leadership(epoch, ID, 0))
     (ship,) = after.answer(after.begin())
     assert isinstance(ship, Ship)
     assert ship.base == 0
     put_segment(store, 0, 100, (5, 0))
-    done = replace(shipped(0, 100, (5, 0)), reign=ship.reign)
+    done = replace(shipped(0, 100, (5, 0)), leadership=ship.leadership)
     done = replace(done, generation=ship.generation, variants_below=ship.variants_below)
     (fill,) = after.tracker.conclude(done)
     assert isinstance(fill, FillGap)
@@ -162,12 +162,12 @@ def test_u29_a_hole_is_recorded_where_the_java_uploader_names_more_than_we_hold(
     local.segments(300)
     write_over(store, named=300)
     put_segment(store, 300, 400, (5, 300))
-    asked = agent.commits.ask(AskStore(TP, 0, REIGN, local.listing(), 0, OURS, 0))
+    asked = agent.commits.ask(ReadPosition(TP, 0, LEADERSHIP, local.listing(), 0, OURS, 0))
     assert asked.position.next_offset == 200
     assert asked.position.lineage == Lineage(5, 200, 400)
     assert read_catalog(store, KEYS).gaps == ((60, 100),)
     run = (shipped(200, 300, (5, 200)),)
-    agent.commits.write(WriteCommit(TP, 0, REIGN, asked.position, run))
+    agent.commits.write(WriteCommit(TP, 0, LEADERSHIP, asked.position, run))
     after = Agent(store, local)
     assert 0 in bases(after.answer(after.begin()))
 
@@ -180,7 +180,7 @@ def test_u29_above_where_an_election_took_the_run_back_nothing_is_recorded(
     local.unlink(100, 200)
     local.segments(80, 90)
     local.epochs((5, 0), (6, 80))
-    asked = agent.commits.ask(AskStore(TP, 0, Reign(6, ID, 0), local.listing(), 0, OURS, 0))
+    asked = agent.commits.ask(ReadPosition(TP, 0, Leadership(6, ID, 0), local.listing(), 0, OURS, 0))
     assert asked.lost == (80, 200)
     assert read_catalog(store, KEYS).gaps == ((60, 80),)
 

@@ -120,8 +120,8 @@ def test_the_epoch_on_the_disk_is_believed_when_the_replica_tells_the_same(
     some_rounds(told)
     assert listener.said == []
     write(tmp_path, FIRST, 3, 4, 5)
-    listener.wait_reign(TP, 5, FIRST)
-    assert {said.reign.epoch for said in listener.said if isinstance(said, Led)} == {5}
+    listener.wait_leadership(TP, 5, FIRST)
+    assert {said.leadership.epoch for said in listener.said if isinstance(said, Led)} == {5}
 
 
 def test_a_list_that_was_written_before_the_answer_is_read_again_where_no_epoch_is_told(
@@ -139,8 +139,8 @@ def test_a_list_that_was_written_before_the_answer_is_read_again_where_no_epoch_
     some_rounds(told)
     assert listener.said == []
     told.before_epochs = lead
-    listener.wait_reign(TP, 5, FIRST)
-    assert {said.reign.epoch for said in listener.said if isinstance(said, Led)} == {5}
+    listener.wait_leadership(TP, 5, FIRST)
+    assert {said.leadership.epoch for said in listener.said if isinstance(said, Led)} == {5}
 
 
 @pytest.mark.parametrize("dead", [(3,), (3, 9)], ids=["of a lower epoch", "of a higher epoch"])
@@ -153,9 +153,9 @@ def test_u40_of_two_directories_the_one_is_asked_about_that_ends_with_the_epoch(
     write(tmp_path / first, FIRST, *dead)
     write(tmp_path / ("b" if first == "a" else "a"), FIRST, 3, 5)
     listener_on_two.thread.start()
-    listener_on_two.wait_reign(TP, 5, FIRST)
+    listener_on_two.wait_leadership(TP, 5, FIRST)
     some_rounds(told)
-    assert {said.reign.epoch for said in listener_on_two.said if isinstance(said, Led)} == {5}
+    assert {said.leadership.epoch for said in listener_on_two.said if isinstance(said, Led)} == {5}
 
 
 def test_u40_beside_a_second_directory_a_broker_that_tells_no_epoch_confirms_none(
@@ -169,7 +169,7 @@ def test_u40_beside_a_second_directory_a_broker_that_tells_no_epoch_confirms_non
     some_rounds(told)
     assert listener_on_two.said == []
     (tmp_path / "a" / "t-0" / "leader-epoch-checkpoint").unlink()
-    listener_on_two.wait_reign(TP, 5, FIRST)
+    listener_on_two.wait_leadership(TP, 5, FIRST)
 
 
 def test_u09_an_id_that_the_cluster_does_not_tell_is_not_believed(
@@ -182,7 +182,7 @@ def test_u09_an_id_that_the_cluster_does_not_tell_is_not_believed(
     some_rounds(told)
     assert listener.said == []
     write(tmp_path, SECOND, 0)
-    listener.wait_reign(TP, 0, SECOND)
+    listener.wait_leadership(TP, 0, SECOND)
 
 
 def test_u09_a_directory_that_was_replaced_before_the_answer_is_read_again(
@@ -201,8 +201,8 @@ def test_u09_a_directory_that_was_replaced_before_the_answer_is_read_again(
     told.before_epochs = re_create
     told.ids = {"t": FIRST}
     listener.thread.start()
-    listener.wait_reign(TP, 0, SECOND)
-    assert {said.reign.topic_id for said in listener.said if isinstance(said, Led)} == {SECOND}
+    listener.wait_leadership(TP, 0, SECOND)
+    assert {said.leadership.topic_id for said in listener.said if isinstance(said, Led)} == {SECOND}
 
 
 @pytest.mark.parametrize(
@@ -211,11 +211,11 @@ def test_u09_a_directory_that_was_replaced_before_the_answer_is_read_again(
 def test_an_answer_that_does_not_count_says_nothing(
     told: Told, listener: Listener, tmp_path: Path, refusal: Exception
 ) -> None:
-    """Not knowing is not "not leader": the reign that was said stays, and the broker is there."""
+    """Not knowing is not "not leader": the leadership that was said stays, and the broker is there."""
     told.led = {TP: 7}
     write(tmp_path, FIRST, 7)
     listener.thread.start()
-    listener.wait_reign(TP, 7, FIRST)
+    listener.wait_leadership(TP, 7, FIRST)
     told.leader, told.refusal = 2, refusal
     some_rounds(told)
     said = len(listener.said)

@@ -19,13 +19,13 @@ from ts_local.jvm import java_command
 from ts_local.waiting import wait_for
 from ts_local.zookeeper import ZooKeeper
 from ts_uploader.environment import Environment
-from ts_uploader.events import Led, NotLed, Reign
+from ts_uploader.events import Leadership, Led, NotLed
 from ts_uploader.findings import Severity
 from ts_uploader.leadership.zookeeper.check import zookeeper_findings
 from ts_uploader.leadership.zookeeper.connection import Connection
 from ts_uploader.leadership.zookeeper.security import Security
 from ts_uploader.leadership.zookeeper.source import ZookeeperLeadership
-from ts_uploader.leadership.zookeeper.state import Knowledge, Node, settings_path, state_path, topic_path
+from ts_uploader.leadership.zookeeper.state import Node, ZookeeperState, settings_path, state_path, topic_path
 from ts_uploader.retention.topic_retention import BrokerSettings, TopicSettings
 
 BROKER = 1
@@ -132,15 +132,15 @@ def led(listener: Listener, since: int = 0) -> Set[TopicPartition]:
 
 
 def test_a_change_of_leader_is_said_by_its_watch(zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen) -> None:
-    """Each change reaches the listener without a poll, and a reign that comes back was first seen anew."""
+    """Each change reaches the listener without a poll, and a leadership that comes back was first seen anew."""
     create(nodes, "t", "id", epoch=5)
     listener = listen(zookeeper.connect)
     listener.watch(TP)
-    first = listener.wait_reign(TP, 5, "id")
+    first = listener.wait_leadership(TP, 5, "id")
     nodes.set(STATE, state(2, 6))
     wait_for(lambda: listener.last(TP) == NotLed(TP), "broker 2 to lead")
     nodes.set(STATE, state(BROKER, 7))
-    assert listener.wait_reign(TP, 7, "id").seen_at > first.seen_at
+    assert listener.wait_leadership(TP, 7, "id").seen_at > first.seen_at
 
 
 def test_u09_a_re_created_topic_is_followed(zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen) -> None:
@@ -152,8 +152,10 @@ def test_u09_a_re_created_topic_is_followed(zookeeper: ZooKeeper, nodes: KazooCl
         nodes.delete(TOPIC, recursive=True)
         create(nodes, "t", f"id-{incarnation}", partitions=3, epoch=incarnation)
     for partition in all_of("t", 3):
-        listener.wait_reign(partition, 19, "id-19")
-    assert all(said.reign.topic_id == f"id-{said.reign.epoch}" for said in listener.said if isinstance(said, Led))
+        listener.wait_leadership(partition, 19, "id-19")
+    assert all(
+        said.leadership.topic_id == f"id-{said.leadership.epoch}" for said in listener.said if isinstance(said, Led)
+    )
 
 
 def test_u09_a_real_topic_is_followed_through_its_re_creation(cluster: LocalCluster, listen: Listen) -> None:
@@ -163,13 +165,17 @@ def test_u09_a_real_topic_is_followed_through_its_re_creation(cluster: LocalClus
     partition = TopicPartition("reborn", 0)
     listener = listen(cluster.zookeeper.connect)
     listener.watch(partition)
-    wait_for(lambda: listener.reign(partition), "the first reign")
-    first = listener.reign(partition)
+    wait_for(lambda: listener.leadership(partition), "the first leadership")
+    first = listener.leadership(partition)
     cluster.delete_topic("reborn")
     wait_for(lambda: listener.last(partition) == NotLed(partition), "its end")
     cluster.create_topic("reborn", assignment=[[BROKER]])
-    wait_for(lambda: listener.reign(partition) not in {None, first}, "the second reign", state=lambda: listener.said)
-    second = listener.reign(partition)
+    wait_for(
+        lambda: listener.leadership(partition) not in {None, first},
+        "the second leadership",
+        state=lambda: listener.said,
+    )
+    second = listener.leadership(partition)
     assert first is not None
     assert second is not None
     assert None not in {first[1], second[1]}
@@ -182,27 +188,29 @@ def test_a_node_that_appears_later_is_said(zookeeper: ZooKeeper, nodes: KazooCli
     listener.watch(TP)
     wait_for(lambda: listener.last(TP) == NotLed(TP), "nobody to lead", state=lambda: listener.said)
     create(nodes, "t", None, epoch=3)
-    listener.wait_reign(TP, 3, None)
+    listener.wait_leadership(TP, 3, None)
 
 
-def test_a_topic_id_that_comes_later_is_a_new_reign(zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen) -> None:
+def test_a_topic_id_that_comes_later_is_a_new_leadership(
+    zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen
+) -> None:
     """A cluster that is upgraded writes the id into the topic's node: its partitions are said again."""
     create(nodes, "t", None, partitions=3)
     listener = listen(zookeeper.connect)
     listener.watch(*all_of("t", 3))
-    listener.wait_reign(TopicPartition("t", 2), 0, None)
+    listener.wait_leadership(TopicPartition("t", 2), 0, None)
     nodes.set(TOPIC, topic("id"))
     for partition in all_of("t", 3):
-        listener.wait_reign(partition, 0, "id")
+        listener.wait_leadership(partition, 0, "id")
 
 
 def test_u16_a_session_that_expired(zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen) -> None:
-    """Nothing is said while ZooKeeper is silent; after it all is said again, and an unchanged reign is the same."""
+    """Nothing is said while ZooKeeper is silent; after it all is said again, and no leadership is a new one."""
     create(nodes, "t", "id", partitions=5, epoch=2)
     nodes.create(SETTINGS, settings(retention_ms="1"), makepath=True)
     listener = listen(zookeeper.connect, Impatient)
     listener.watch(*all_of("t", 5))
-    before = [listener.wait_reign(partition, 2, "id") for partition in all_of("t", 5)]
+    before = [listener.wait_leadership(partition, 2, "id") for partition in all_of("t", 5)]
     zookeeper.pause()
     wait_for(lambda: not listener.source.connected, "the silence to be noticed")
     said, settings_said = len(listener.said), len(listener.settings)
@@ -213,7 +221,7 @@ def test_u16_a_session_that_expired(zookeeper: ZooKeeper, nodes: KazooClient, li
     wait_for(lambda: led(listener, said) == set(all_of("t", 5)), "all to be said again")
     again = {TopicSettings("t", (("retention.ms", "1"),)), BrokerSettings(())}
     wait_for(lambda: set(listener.settings[settings_said:]) == again, "the settings to be said again")
-    assert [listener.wait_reign(partition, 2, "id") for partition in all_of("t", 5)] == before
+    assert [listener.wait_leadership(partition, 2, "id") for partition in all_of("t", 5)] == before
     nodes.set(STATE, state(2, 3))
     wait_for(lambda: listener.last(TP) == NotLed(TP), "the watches to be there again")
 
@@ -226,14 +234,14 @@ def test_u16_zookeeper_restored_from_nothing(zookeeper: ZooKeeper, nodes: KazooC
     create(nodes, "t", "id", epoch=5)
     listener = listen(zookeeper.connect, Impatient)
     listener.watch(TP)
-    listener.wait_reign(TP, 5, "id")
+    listener.wait_leadership(TP, 5, "id")
     zookeeper.kill()
     shutil.rmtree(zookeeper.directory / "data")
     zookeeper.start()
     with zookeeper.client() as client:
         client.ensure_path("/brokers/topics")
         create(client, "t", "restored", epoch=1)
-        listener.wait_reign(TP, 1, "restored")
+        listener.wait_leadership(TP, 1, "restored")
 
 
 def test_u16_stop_does_not_wait_for_zookeeper(listen: Listen) -> None:
@@ -337,7 +345,7 @@ def test_settings_that_may_not_be_read_are_no_alarm(zookeeper: ZooKeeper, nodes:
     with capture_logs() as logs:
         listener = listen(zookeeper.connect, poll_seconds=0.1)
         listener.watch(TP)
-        listener.wait_reign(TP, 0, "id")
+        listener.wait_leadership(TP, 0, "id")
         polled = len(listener.settings)
         wait_for(lambda: len(listener.settings) > polled + 3, "some polls")
         assert listener.overrides("t") == {}
@@ -370,7 +378,7 @@ def test_settings_that_are_not_kafkas_are_survived(
     with capture_logs() as logs:
         listener = listen(zookeeper.connect)
         listener.watch(TP)
-        listener.wait_reign(TP, 0, "id")
+        listener.wait_leadership(TP, 0, "id")
         wait_for(lambda: any(entry.get("path") == path for entry in logs), "the error", state=lambda: logs)
     errors = [entry for entry in logs if entry.get("path") == path]
     assert {(entry["log_level"], entry["found"]) for entry in errors} == {("error", bad if topic else None)}
@@ -404,11 +412,11 @@ def test_a_node_that_is_not_kafkas_is_survived(
         listener = listen(zookeeper.connect)
         listener.watch(TP, other)
         wait_for(lambda: any(entry.get("path") == path for entry in logs), "the error", state=lambda: logs)
-        listener.wait_reign(other, 0, "id")
+        listener.wait_leadership(other, 0, "id")
     assert {entry["log_level"] for entry in logs if entry.get("path") == path} == {"error"}
     assert listener.last(TP) is None
     nodes.set(path, well)
-    listener.wait_reign(TP, 1, "id")
+    listener.wait_leadership(TP, 1, "id")
 
 
 def test_a_node_that_may_not_be_read_is_said_and_tried_on(
@@ -420,11 +428,11 @@ def test_a_node_that_may_not_be_read_is_said_and_tried_on(
     with capture_logs() as logs:
         listener = listen(zookeeper.connect)
         listener.watch(*all_of("t", 2))
-        listener.wait_reign(TopicPartition("t", 1), 4, "id")
+        listener.wait_leadership(TopicPartition("t", 1), 4, "id")
         wait_for(lambda: any(entry["log_level"] == "error" and STATE in entry["paths"] for entry in logs), "the error")
     assert listener.last(TP) is None
     nodes.set_acls(STATE, OPEN_ACL_UNSAFE)
-    listener.wait_reign(TP, 4, "id")
+    listener.wait_leadership(TP, 4, "id")
 
 
 def test_u18_threads_do_not_grow(zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen) -> None:
@@ -456,32 +464,32 @@ def test_a_bad_address_is_a_configuration_error(connect: str) -> None:
     assert repr(connect) in str(refused.value)
 
 
-def knowledge(topic_node: Node | None) -> Knowledge:
-    known = Knowledge(BROKER)
+def knowledge(topic_node: Node | None) -> ZookeeperState:
+    known = ZookeeperState(BROKER)
     known.follow({TP})
     known.take_topic(TOPIC, topic_node)
     return known
 
 
 def test_an_answer_older_than_what_is_known_does_not_win() -> None:
-    """A server that lags shows a reign that ended, or another leader's that ended: neither is believed."""
+    """A server that lags shows a leadership that ended, or another leader's that ended: neither is believed."""
     known = knowledge(Node(topic("id"), 10, 10))
-    assert known.take_state(STATE, Node(state(BROKER, 5), 20, 50), 1) == Led(TP, Reign(5, "id", 1))
+    assert known.take_state(STATE, Node(state(BROKER, 5), 20, 50), 1) == Led(TP, Leadership(5, "id", 1))
     assert known.take_state(STATE, Node(state(2, 4), 20, 40), 2) is None
-    assert known.take_state(STATE, Node(state(BROKER, 5), 20, 50), 3) == Led(TP, Reign(5, "id", 1))
+    assert known.take_state(STATE, Node(state(BROKER, 5), 20, 50), 3) == Led(TP, Leadership(5, "id", 1))
     assert known.take_state(STATE, Node(state(2, 6), 20, 60), 4) == NotLed(TP)
     assert known.take_state(STATE, Node(state(BROKER, 5), 20, 50), 5) is None
     known.forget_versions()
-    assert known.take_state(STATE, Node(state(BROKER, 5), 20, 50), 6) == Led(TP, Reign(5, "id", 6))
+    assert known.take_state(STATE, Node(state(BROKER, 5), 20, 50), 6) == Led(TP, Leadership(5, "id", 6))
 
 
 def test_a_re_created_node_is_newer_than_the_deleted_one() -> None:
     """After an absence a later transaction counts, and one from before it does not."""
     known = knowledge(Node(topic("id"), 10, 10))
-    assert known.take_state(STATE, Node(state(BROKER, 5), 20, 50), 1) == Led(TP, Reign(5, "id", 1))
+    assert known.take_state(STATE, Node(state(BROKER, 5), 20, 50), 1) == Led(TP, Leadership(5, "id", 1))
     assert known.take_state(STATE, None, 2) == NotLed(TP)
     assert known.take_state(STATE, Node(state(BROKER, 4), 20, 40), 3) is None
-    assert known.take_state(STATE, Node(state(BROKER, 0), 60, 60), 4) == Led(TP, Reign(0, "id", 4))
+    assert known.take_state(STATE, Node(state(BROKER, 0), 60, 60), 4) == Led(TP, Leadership(0, "id", 4))
 
 
 def test_an_absent_topic_is_unknown_and_not_a_topic_without_an_id() -> None:
@@ -490,14 +498,14 @@ def test_an_absent_topic_is_unknown_and_not_a_topic_without_an_id() -> None:
     assert known.take_state(STATE, Node(state(BROKER, 5), 20, 20), 1) is None
     assert known.take_state(STATE, None, 2) == NotLed(TP)
     assert known.take_topic(TOPIC, Node(topic(None), 30, 30)) == {STATE}
-    assert known.take_state(STATE, Node(state(BROKER, 0), 40, 40), 3) == Led(TP, Reign(0, None, 3))
+    assert known.take_state(STATE, Node(state(BROKER, 0), 40, 40), 3) == Led(TP, Leadership(0, None, 3))
 
 
 def test_a_state_of_a_former_incarnation_does_not_meet_the_new_id() -> None:
     """A state that was created before its topic was is left over from the topic of that name before."""
     known = knowledge(Node(topic("new"), 30, 30))
     assert known.take_state(STATE, Node(state(BROKER, 5), 20, 25), 1) is None
-    assert known.take_state(STATE, Node(state(BROKER, 0), 40, 40), 2) == Led(TP, Reign(0, "new", 2))
+    assert known.take_state(STATE, Node(state(BROKER, 0), 40, 40), 2) == Led(TP, Leadership(0, "new", 2))
 
 
 def test_settings_older_than_what_is_known_do_not_win() -> None:
@@ -511,7 +519,7 @@ def test_settings_older_than_what_is_known_do_not_win() -> None:
 
 def test_a_brokers_settings_are_said_once_both_levels_are_known() -> None:
     """Half of them would for a moment undo what the other half says."""
-    known = Knowledge(BROKER)
+    known = ZookeeperState(BROKER)
     own = Node(settings(log_retention_ms="1"), 20, 20)
     everyones = Node(settings(log_retention_ms="2", log_cleanup_policy="compact"), 30, 30)
     assert known.settings == {EVERYONES, OWN}
@@ -525,7 +533,7 @@ def test_a_brokers_settings_are_said_once_both_levels_are_known() -> None:
 
 def test_each_topics_settings_are_followed_once() -> None:
     """New with the first partition of its topic, gone with the last."""
-    known = Knowledge(BROKER)
+    known = ZookeeperState(BROKER)
     first, second = all_of("t", 2)
     assert known.follow({first}) == {state_path(first), SETTINGS}
     assert known.follow({first, second}) == {state_path(second)}

@@ -22,7 +22,7 @@ from ts_local.process import Server
 from ts_local.waiting import wait_for
 from ts_local.zookeeper import ZooKeeper
 from ts_uploader.environment import Environment, ServerPropertiesEnvironment
-from ts_uploader.events import Led, NotLed, Reign
+from ts_uploader.events import Leadership, Led, NotLed
 from ts_uploader.leadership.contract import LeadershipSource, Said
 from ts_uploader.leadership.kraft.listener import client_settings
 from ts_uploader.leadership.kraft.source import KraftLeadership
@@ -201,14 +201,14 @@ def all_of(topic: str, partitions: int = 1) -> list[TopicPartition]:
     return [TopicPartition(topic, number) for number in range(partitions)]
 
 
-def wait_led(listener: Listener, partition: TopicPartition, since: int = 0) -> Reign:
-    """The reign that is said of a partition after so many sayings."""
+def wait_led(listener: Listener, partition: TopicPartition, since: int = 0) -> Leadership:
+    """The leadership that is said of a partition after so many sayings."""
 
-    def said() -> Reign | None:
+    def said() -> Leadership | None:
         found = [each for each in listener.said[since:] if each.partition == partition]
-        return found[-1].reign if found and isinstance(found[-1], Led) else None
+        return found[-1].leadership if found and isinstance(found[-1], Led) else None
 
-    return wait_for(said, f"{partition} to be led", 60, state=lambda: listener.said[-5:]) or Reign(-1, None, 0)
+    return wait_for(said, f"{partition} to be led", 60, state=lambda: listener.said[-5:]) or Leadership(-1, None, 0)
 
 
 def wait_not_led(listener: Listener, partition: TopicPartition) -> None:
@@ -216,7 +216,7 @@ def wait_not_led(listener: Listener, partition: TopicPartition) -> None:
 
 
 def test_what_is_so_is_said_again_and_again(side: Side, listen: Listen) -> None:
-    """Level-triggered: with each poll the same reign, first seen when it was first seen."""
+    """Level-triggered: with each poll the same leadership, first seen when it was first seen."""
     side.create("again")
     (partition,) = all_of("again")
     listener = listen(side, partition)
@@ -240,10 +240,10 @@ def test_a_change_of_leader_is_said(side: Side, listen: Listen) -> None:
     assert second.topic_id == first.topic_id
     assert second.epoch >= first.epoch + 2
     assert second.seen_at > first.seen_at
-    assert not any(each.reign.epoch == first.epoch + 1 for each in listener.said if isinstance(each, Led))
+    assert not any(each.leadership.epoch == first.epoch + 1 for each in listener.said if isinstance(each, Led))
 
 
-def test_u09_a_re_created_topic_has_a_reign_of_its_own(side: Side, listen: Listen) -> None:
+def test_u09_a_re_created_topic_has_a_leadership_of_its_own(side: Side, listen: Listen) -> None:
     """Also where its epochs are the same again: each id is said of its own life only, and none after its end."""
     (partition,) = all_of("reborn")
     side.create("reborn")
@@ -255,9 +255,9 @@ def test_u09_a_re_created_topic_has_a_reign_of_its_own(side: Side, listen: Liste
         said = len(listener.said)
         side.create("reborn")
         lives.append(wait_led(listener, partition, said))
-    assert len({reign.topic_id for reign in lives}) == 3
-    ids = [each.reign.topic_id for each in listener.said if isinstance(each, Led)]
-    assert [topic_id for topic_id, _ in itertools.groupby(ids)] == [reign.topic_id for reign in lives]
+    assert len({leadership.topic_id for leadership in lives}) == 3
+    ids = [each.leadership.topic_id for each in listener.said if isinstance(each, Led)]
+    assert [topic_id for topic_id, _ in itertools.groupby(ids)] == [leadership.topic_id for leadership in lives]
 
 
 def test_what_is_no_longer_wanted_is_not_said(side: Side, listen: Listen) -> None:
@@ -270,11 +270,11 @@ def test_what_is_no_longer_wanted_is_not_said(side: Side, listen: Listen) -> Non
     listener.watch(stays)
     side.lead("leaving", OTHER, partitions=2)
     wait_not_led(listener, stays)
-    assert listener.reign(leaves) == (before.epoch, before.topic_id)
+    assert listener.leadership(leaves) == (before.epoch, before.topic_id)
 
 
 def test_u16_a_server_that_does_not_answer_for_a_while(side: Side, listen: Listen) -> None:
-    """Nothing is said while it is silent, which is logged; after it all is said again, and the same reigns."""
+    """Nothing is said while it is silent, which is logged; after it all is said again, and the same leaderships."""
     side.create("silent", partitions=3)
     listener = listen(side, *all_of("silent", 3))
     before = [wait_led(listener, partition) for partition in all_of("silent", 3)]
@@ -321,12 +321,14 @@ def test_u18_flaps_end_in_what_is_so(side: Side, listen: Listen) -> None:
         side.lead("flapping", OURS, partitions=3)
     for partition, first in zip(all_of("flapping", 3), firsts, strict=True):
         wait_for(
-            lambda: isinstance(last := listener.last(partition), Led) and last.reign.epoch >= first.epoch + 10,  # noqa: B023
-            f"the last reign of {partition}",
+            lambda: isinstance(last := listener.last(partition), Led) and last.leadership.epoch >= first.epoch + 10,  # noqa: B023
+            f"the last leader epoch of {partition}",
             60,
             state=lambda: listener.said[-5:],
         )
-        epochs = [each.reign.epoch for each in listener.said if isinstance(each, Led) and each.partition == partition]
+        epochs = [
+            each.leadership.epoch for each in listener.said if isinstance(each, Led) and each.partition == partition
+        ]
         assert epochs == sorted(epochs)
 
 
@@ -393,7 +395,7 @@ def test_u09_asking_for_a_topic_never_creates_it(kraft: KRaftSide, listen: Liste
     assert "never-created" not in kraft.cluster.brokers[OTHER].metadata().topics
 
 
-def test_an_epoch_that_rises_while_the_leader_stays_is_a_new_reign(kraft: KRaftSide, listen: Listen) -> None:
+def test_an_epoch_that_rises_while_the_leader_stays_is_a_new_leadership(kraft: KRaftSide, listen: Listen) -> None:
     """Which the metadata does not show: another election between two looks, or a reassignment; the disk does."""
     kraft.create("rising")
     (partition,) = all_of("rising")
@@ -403,7 +405,7 @@ def test_an_epoch_that_rises_while_the_leader_stays_is_a_new_reign(kraft: KRaftS
     kraft.lead("rising", OURS)
     kraft.cluster.produce("rising", [Record(b"v")], partition=0)
     wait_for(
-        lambda: isinstance(last := listener.last(partition), Led) and last.reign.epoch >= first.epoch + 2,
+        lambda: isinstance(last := listener.last(partition), Led) and last.leadership.epoch >= first.epoch + 2,
         "the later epoch",
         60,
         state=lambda: listener.said[-5:],

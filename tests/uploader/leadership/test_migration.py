@@ -84,7 +84,7 @@ def test_u17_a_broker_that_left_zookeeper_in_a_migration_is_not_told_of_until_it
     listener = listen()
     with capture_logs() as logs:
         listener.thread.start()
-        listener.wait_reign(TP, 5, "id")
+        listener.wait_leadership(TP, 5, "id")
         nodes.delete(REGISTRATION)
         wait_for(lambda: not listener.source.connected, "the source to doubt ZooKeeper")
         said = len(listener.said)
@@ -97,8 +97,8 @@ def test_u17_a_broker_that_left_zookeeper_in_a_migration_is_not_told_of_until_it
     assert "process.roles" in errors[0]["event"]
     assert (MIGRATION in errors[0]["reason"], REGISTRATION in errors[0]["reason"]) == (True, True)
     nodes.create(REGISTRATION)
-    listener.wait_reign(TP, 6, "id")
-    assert {entry.reign.epoch for entry in listener.said[said:] if isinstance(entry, Led)} == {6}
+    listener.wait_leadership(TP, 6, "id")
+    assert {entry.leadership.epoch for entry in listener.said[said:] if isinstance(entry, Led)} == {6}
     assert listener.source.connected
 
 
@@ -114,8 +114,8 @@ def test_u17_an_agent_that_starts_over_a_stale_zookeeper_takes_nothing_from_it(
     assert not listener.source.connected
     nodes.set(state_path(TP), state(6))
     nodes.create(REGISTRATION)
-    listener.wait_reign(TP, 6, "id")
-    assert {entry.reign.epoch for entry in listener.said if isinstance(entry, Led)} == {6}
+    listener.wait_leadership(TP, 6, "id")
+    assert {entry.leadership.epoch for entry in listener.said if isinstance(entry, Led)} == {6}
 
 
 @pytest.mark.parametrize(("on_disk", "believed"), [(5, True), (6, False)])
@@ -130,7 +130,7 @@ def test_u17_the_disk_tells_that_zookeeper_is_stale_where_nothing_else_does(
     with capture_logs() as logs:
         listener.thread.start()
         if believed:
-            listener.wait_reign(TP, 5, "id")
+            listener.wait_leadership(TP, 5, "id")
         else:
             wait_for(lambda: not listener.source.connected and logs, "the source to doubt ZooKeeper")
             wait_for(lambda: [entry for entry in logs if entry["log_level"] == "error"], "an error")
@@ -156,7 +156,7 @@ def test_u17_the_agent_ends_where_the_brokers_own_file_says_kraft(
 
     listener.thread = threading.Thread(target=run)
     listener.thread.start()
-    listener.wait_reign(TP, 5, "id")
+    listener.wait_leadership(TP, 5, "id")
     nodes.delete(REGISTRATION)
     wait_for(lambda: not listener.source.connected, "the source to doubt ZooKeeper")
     assert died == []

@@ -47,7 +47,7 @@ def test_the_brokers_jaas_file_is_enough(zookeeper: ZooKeeper, listen: Listen, t
     (tmp_path / "jaas.conf").write_text(client_jaas("kafka", PASSWORD))
     overrides = {"jaas.file": str(tmp_path / "jaas.conf")}
     listener = listen(zookeeper.connect, {}, overrides)
-    listener.wait_reign(TP, 7, "id")
+    listener.wait_leadership(TP, 7, "id")
     assert listener.source.connected
     assert errors_of(zookeeper.connect, {}, overrides) == []
 
@@ -56,7 +56,7 @@ def test_a_user_of_the_agents_own(zookeeper: ZooKeeper, listen: Listen, tmp_path
     """By keys of the cluster's file, with a password that is no ASCII in a file of its own."""
     (tmp_path / "password").write_text(USERS["agent"] + "\n")
     overrides = {"sasl.username": "agent", "sasl.password.file": str(tmp_path / "password")}
-    listen(zookeeper.connect, {}, overrides).wait_reign(TP, 7, "id")
+    listen(zookeeper.connect, {}, overrides).wait_leadership(TP, 7, "id")
 
 
 def test_a_wrong_password_is_said_and_mended_without_a_restart(
@@ -75,7 +75,7 @@ def test_a_wrong_password_is_said_and_mended_without_a_restart(
         assert not listener.source.connected
         assert listener.said == []
         (tmp_path / "password").write_text(PASSWORD)
-        listener.wait_reign(TP, 7, "id")
+        listener.wait_leadership(TP, 7, "id")
         wait_for(lambda: listener.source.connected, "the session")
     assert listener.source.trouble is None
     assert [entry["log_level"] for entry in logs] == ["warning", "info"]

@@ -47,7 +47,7 @@ def test_stores_of_each_type(zookeeper: ZooKeeper, stores: KeyStores, listen: Li
     connect = zookeeper.secure_connect
     properties = broker_properties(connect, stores.trust[kind], stores.client[kind], kind)
     listener = listen(connect, properties)
-    listener.wait_reign(TP, 7, "id")
+    listener.wait_leadership(TP, 7, "id")
     assert listener.source.connected
     assert listener.source.trouble is None
     said = [each for each in opened(connect, properties).examine(frozenset({"t"})) if "key store" not in each.about]
@@ -66,13 +66,13 @@ def test_the_clusters_keys_stand_in_for_a_jvms_flags(zookeeper: ZooKeeper, store
         "ssl.keystore.password.file": str(secret),
         "ssl.cipher.suites": "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
     }
-    listen(zookeeper.secure_connect, {}, overrides).wait_reign(TP, 7, "id")
+    listen(zookeeper.secure_connect, {}, overrides).wait_leadership(TP, 7, "id")
 
 
 def test_no_first_warning_where_zookeeper_answers(zookeeper: ZooKeeper, listen: Listen) -> None:
     """In its first milliseconds a client has no session, and nothing is wrong with that."""
     with capture_logs() as logs:
-        listen(zookeeper.connect, {}).wait_reign(TP, 7, "id")
+        listen(zookeeper.connect, {}).wait_leadership(TP, 7, "id")
     assert [entry["event"] for entry in logs] == ["zookeeper connected"]
 
 
@@ -82,7 +82,7 @@ def test_a_session_that_is_lost_is_warned_of_at_once(
     """No grace for a ZooKeeper that has answered before, however soon it may answer again."""
     monkeypatch.setattr(Quick, "grace_seconds", NEVER)
     listener = listen(zookeeper.connect, {})
-    listener.wait_reign(TP, 7, "id")
+    listener.wait_leadership(TP, 7, "id")
     with capture_logs() as logs:
         zookeeper.pause()
         try:
@@ -228,7 +228,7 @@ def test_renewed_certificates_are_read_with_the_next_connection(listen: Listen, 
     try:
         create_topic(server)
         listener = listen(server.secure_connect, broker_properties(server.secure_connect, trust, own, "JKS"))
-        listener.wait_reign(TP, 7, "id")
+        listener.wait_leadership(TP, 7, "id")
         said = len(listener.said)
         server.security = ZooKeeperSecurity(after.server, after.trust["PKCS12"], client_auth="need")
         server.restart()

@@ -95,7 +95,7 @@ def test_leader_epochs_are_read_from_a_checkpoint() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"0\n1\n0 0 0\n", b"0\n2\n4 0\n4 9\n", b"0\n2\n4 9\n5 8\n", b"0\n1\n1 1"])
 def test_a_leader_epoch_checkpoint_that_does_not_parse_counts_for_nothing(data: bytes) -> None:
-    """Epochs that repeat and offsets that fall are no line of reigns."""
+    """Epochs that repeat and offsets that fall are no line of leaderships."""
     with pytest.raises(CorruptData, match="leader epoch checkpoint"):
         parse_leader_epoch_checkpoint(data)
 

@@ -12,12 +12,12 @@ import pytest
 
 from tests.common.log_format import build
 from tests.uploader.local_directory import ID, TP, LocalDirectory
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.errors import SegmentChanged
-from ts_uploader.events import LookBelow, Reign
+from ts_uploader.events import Leadership, LookBelow
 from ts_uploader.log_dirs.hanging import look_below, lowest_held
 
-REIGN = Reign(6, ID, 0)
+LEADERSHIP = Leadership(6, ID, 0)
 
 
 def batches(base: int, end: int, epoch: int) -> bytes:
@@ -48,7 +48,7 @@ def look(
     local: LocalDirectory, next_offset: int = 0, *pairs: tuple[int, int], seen: frozenset[int] = frozenset()
 ) -> list[tuple[int, int]]:
     """The files that hang: (base, end)."""
-    task = LookBelow(TP, 0, REIGN, local.listing(), EpochLine(pairs), next_offset, next_offset, seen)
+    task = LookBelow(TP, 0, LEADERSHIP, local.listing(), EpochHistory(pairs), next_offset, next_offset, seen)
     return [(file.base, file.end) for file in look_below(task).hanging]
 
 
@@ -259,8 +259,8 @@ def test_the_lowest_offset_that_a_leader_holds_may_hang(local: LocalDirectory) -
     local.epochs((4, 0), (6, 290))
     local.rename(0, 100)
     listing = local.listing()
-    assert lowest_held(listing, EpochLine(((4, 0),)), 50, 50) == 50
-    assert lowest_held(listing, EpochLine(((4, 0),)), 150, 120) == 120
+    assert lowest_held(listing, EpochHistory(((4, 0),)), 50, 50) == 50
+    assert lowest_held(listing, EpochHistory(((4, 0),)), 150, 120) == 120
     local.unlink(0)
-    assert lowest_held(local.listing(), EpochLine(((4, 0),)), 50, 50) == 100
-    assert lowest_held(local.listing(), EpochLine(((3, 0),)), 150, 50) == 200
+    assert lowest_held(local.listing(), EpochHistory(((4, 0),)), 50, 50) == 100
+    assert lowest_held(local.listing(), EpochHistory(((3, 0),)), 150, 50) == 200

@@ -18,7 +18,7 @@ from tests.uploader.local_directory import KEYS, TP, LocalDirectory
 from ts_common.log_format.scan import scan_segment
 from ts_common.store.contract import ObjectStore
 from ts_local.cached_pages import PAGE_BYTES, cache, cached_pages, uncache
-from ts_uploader.events import Reign, Ship
+from ts_uploader.events import Leadership, Ship
 from ts_uploader.log_dirs import page_cache
 from ts_uploader.log_dirs.local_log import largest_timestamp, last_index_entries, read_indexes
 from ts_uploader.log_dirs.segment_file import open_log
@@ -63,7 +63,7 @@ def log_of(local: LocalDirectory) -> Path:
 
 def ship(local: LocalDirectory, store: ObjectStore) -> None:
     listing = local.listing()
-    task = Ship(TP, 0, Reign(1, None, 0), KEYS, listing, 0, listing.bases[1])
+    task = Ship(TP, 0, Leadership(1, None, 0), KEYS, listing, 0, listing.bases[1])
     assert Uploader(lambda _: store, lambda _: TopicRetention()).ship(task).bytes_sent > PAGES * PAGE_BYTES
 
 

@@ -16,7 +16,7 @@ from ts_common.config.cluster_config import parse_config
 from ts_common.errors import ConfigurationError
 from ts_local.agent import AgentProcess
 from ts_local.cluster import LocalCluster
-from ts_uploader.process.priority import io_priority, step_back
+from ts_uploader.process.priority import io_priority, lower_priority
 
 IDLE, LEAST = (3,), (2, 7)
 T = TypeVar("T")
@@ -83,6 +83,6 @@ def test_a_refusal_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "none such")
     config, _ = parse_config({NICE: "0", IONICE: "idle"}, "prod.properties")
     with structlog.testing.capture_logs() as logs:
-        step_back(config)
+        lower_priority(config)
     assert [event["log_level"] for event in logs] == ["warning"]
     assert "none such" in logs[0]["error"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.uploader.local_directory import LocalDirectory
-from tests.uploader.tracking.messages import LOG_DIR, REIGN, TP, listing, watermarks
+from tests.uploader.tracking.messages import LEADERSHIP, LOG_DIR, TP, listing, watermarks
 from ts_common.archive.ends import End, read_ends
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.config.cluster_config import OffsetReset
@@ -119,9 +119,9 @@ def test_ends_are_written_again_and_again_until_they_are_not_wanted(
 
 
 def test_only_a_high_watermark_that_counts_is_an_end() -> None:
-    """Not before the second file of this reign, with that file's time, and not when the reign is over."""
+    """Not before the second file of this leadership, with that file's time, and not when the leadership is over."""
     tracker = Tracker(OffsetReset.EARLIEST)
-    tracker.observe(Led(TP, REIGN))
+    tracker.observe(Led(TP, LEADERSHIP))
     tracker.observe(listing(0, 100))
     assert ends_in(tracker.backlog()) == {}
     watermarks(tracker, 80)

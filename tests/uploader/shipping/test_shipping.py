@@ -227,7 +227,7 @@ def test_an_agent_with_a_worker_that_stands_still_is_not_healthy(cluster: LocalC
     agent = archive.agent(environment={**archive.s3.environment(), "PYTHONPATH": str(CHECKOUT)})
     wait_for(lambda: agent.health()["status"] == "failing", "the agent to notice", state=agent.tail, seconds=60)
     assert [name.partition("-")[0] for name in agent.health()["stuck"]] == ["question"]
-    assert "(AskStore held-up-0)" in agent.page("/")
+    assert "(ReadPosition held-up-0)" in agent.page("/")
     (agent.config_dir / "go").touch()
     archive.wait_until_shipped()
     wait_for(lambda: agent.health()["status"] == "ok", "the agent to be well again", state=agent.tail, seconds=60)

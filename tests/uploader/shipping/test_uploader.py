@@ -13,7 +13,7 @@ from awscrt.checksums import crc32c
 from tests.common.log_format import build
 from tests.uploader.batches import batch
 from ts_common.archive.catalog import describe, read_catalog
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.archive.segment_metadata import TxnIndexState, decode_metadata
 from ts_common.errors import AccessDenied, CorruptData, OutcomeUnknown, SegmentChanged, StoreUnavailable
@@ -23,7 +23,7 @@ from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.directory.driver import FileStore
 from ts_common.store.factory import open_store
-from ts_uploader.events import FileState, Reign, Ship, Shipped
+from ts_uploader.events import FileState, Leadership, Ship, Shipped
 from ts_uploader.log_dirs.directory_scan import list_partition
 from ts_uploader.retention.topic_retention import TopicRetention
 from ts_uploader.shipping.uploader import Uploader
@@ -61,7 +61,7 @@ class Log:
         listing = list_partition(TP, self.path, self.path.parent)
         assert listing is not None
         next_base = next(other for other in listing.bases if other > base)
-        return Ship(TP, 0, Reign(self.epoch, None, 0), KEYS, listing, base, next_base, seen=True)
+        return Ship(TP, 0, Leadership(self.epoch, None, 0), KEYS, listing, base, next_base, seen=True)
 
     def ship(self, base: int) -> Shipped:
         return Uploader(lambda _: self.store, lambda _: TopicRetention()).ship(self.task(base))
@@ -107,7 +107,7 @@ def test_an_emptied_segment_that_fills_gaps_bears_the_brokers_epochs_there(
     log.put(0, b"")
     log.put(100, b"")
     log.epochs(*local)
-    run = EpochLine(((0, 0), (9, 200))) if len(local) > 1 else EpochLine(((0, 0), (2, 30), (9, 200)))
+    run = EpochHistory(((0, 0), (9, 200))) if len(local) > 1 else EpochHistory(((0, 0), (2, 30), (9, 200)))
     task = replace(log.task(0), epochs=run, next_offset=300, gaps=((10, 20), (60, 200)))
     assert uploader(log).ship(task).epochs == epochs
 
@@ -117,7 +117,7 @@ def test_an_emptied_tail_that_fills_a_gap_bears_the_brokers_epochs_there(log: Lo
     log.put(40, batch(42, 2, epoch=1))
     log.put(60, b"")
     log.epochs((1, 0), (4, 50))
-    task = replace(log.task(40), epochs=EpochLine(((1, 0), (4, 80))), next_offset=100, gaps=((30, 80),))
+    task = replace(log.task(40), epochs=EpochHistory(((1, 0), (4, 80))), next_offset=100, gaps=((30, 80),))
     assert uploader(log).ship(task).epochs == ((1, 40), (4, 50))
 
 
@@ -129,7 +129,7 @@ def test_u28_a_log_that_another_leader_cut_and_filled_again_is_not_shipped(log: 
     task = log.task(0)
     log.put(0, batch(0, 10, epoch=2))
     log.epochs((2, 0))
-    with pytest.raises(SegmentChanged, match="ends with 2, the reign is of 3"):
+    with pytest.raises(SegmentChanged, match="ends with 2, the leader epoch is 3"):
         uploader(log).ship(task)
     assert log.names() == []
 
@@ -557,7 +557,7 @@ def test_u07_a_segment_that_retention_unlinks_while_it_is_read_is_shipped_from_t
     assert log.store.get(KEYS.segment(SegmentName(0)))[0] == data
 
 
-@pytest.mark.parametrize("left", ["lower segment", "renames", "another reign"])
+@pytest.mark.parametrize("left", ["lower segment", "renames", "another leader epoch"])
 def test_a_segment_that_is_gone_and_not_by_retention_is_not_shipped(log: Log, left: str) -> None:
     """Merged by the cleaner, in the middle of its renames, or truncated by a follower: look again first."""
     log.put(10, batch(10, 10, epoch=1))
@@ -583,9 +583,9 @@ def test_the_run_knows_better_than_a_followers_checkpoint_where_an_epoch_began(l
     log.put(0, batch(0, 10, epoch=2) + batch(50, 10, epoch=3))
     log.put(60, b"")
     log.epochs((2, 0), (3, 50), (4, 60))
-    task = replace(log.task(0), epochs=EpochLine(((2, 0), (3, 20))), next_offset=40)
+    task = replace(log.task(0), epochs=EpochHistory(((2, 0), (3, 20))), next_offset=40)
     assert uploader(log).ship(task).epochs == ((2, 0), (3, 20))
-    wrong = replace(log.task(0), epochs=EpochLine(((3, 0),)), next_offset=40)
+    wrong = replace(log.task(0), epochs=EpochHistory(((3, 0),)), next_offset=40)
     assert uploader(log).ship(wrong).epochs == ((2, 0), (3, 50))
 
 
@@ -594,9 +594,9 @@ def test_bytes_whose_metadata_would_make_readers_drop_them_get_another_name(log:
     log.put(0, batch(0, 10, epoch=2))
     log.put(60, b"")
     log.epochs((2, 0))
-    first = replace(log.task(0), reign=Reign(2, None, 0))
+    first = replace(log.task(0), leadership=Leadership(2, None, 0))
     assert uploader(log).ship(first).epochs == ((2, 0),)
-    task = replace(first, epochs=EpochLine(((2, 0), (3, 20))), next_offset=60)
+    task = replace(first, epochs=EpochHistory(((2, 0), (3, 20))), next_offset=60)
     shipped = uploader(log).ship(task)
     assert (shipped.bytes_sent > 0, shipped.epochs) == (True, ((2, 0), (3, 20)))
     assert len(log.names()) == 2

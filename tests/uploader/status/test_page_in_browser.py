@@ -8,7 +8,7 @@ import pytest
 from tests.browser import complaints, look
 from tests.uploader.statuses import status_of, waiting
 from ts_common.model import TopicPartition
-from ts_uploader.events import Failed, Reign
+from ts_uploader.events import Failed, Leadership
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.status.http_server import HealthServer
 from ts_uploader.status.page import status_page
@@ -30,7 +30,7 @@ def troubled() -> Status:
     )
     status, source, errors = status_of(lambda: known)
     source.up = False
-    errors.take(Failed(TopicPartition("torn", 3), 0, Reign(1, None, 0), 0, "Ship", LONG))
+    errors.take(Failed(TopicPartition("torn", 3), 0, Leadership(1, None, 0), 0, "Ship", LONG))
     return status
 
 
@@ -64,7 +64,7 @@ def test_the_page_fits_and_can_be_read(troubled: Status, tmp_path: Path, width: 
 def test_errors_that_stand_in_nobodys_way_come_last(tmp_path: Path) -> None:
     """Below a green verdict an error of some minutes ago would look like trouble; no word of the table is cut."""
     status, _, errors = status_of(lambda: dict([waiting("clicks", 3)]))
-    errors.take(Failed(TopicPartition("clicks", 3), 0, Reign(1, None, 0), 0, "WriteCommit", LONG))
+    errors.take(Failed(TopicPartition("clicks", 3), 0, Leadership(1, None, 0), 0, "WriteCommit", LONG))
     page = b"".join(status_page(status)).decode()
     text = look(page, tmp_path, width=DESK)["text"]
     order = [text.index(words) for words in ("All is well.", "Totals", "Partitions (", "Earlier errors", "WriteCommit")]

@@ -13,7 +13,7 @@ import pytest
 from tests.uploader.statuses import status_of, waiting
 from ts_common.model import TopicPartition
 from ts_uploader import progress
-from ts_uploader.events import Failed, Fenced, Reign
+from ts_uploader.events import Failed, Fenced, Leadership
 from ts_uploader.status.last_errors import LastErrors
 from ts_uploader.status.page import WORST, status_page
 from ts_uploader.status.snapshot import Status, status_json
@@ -22,7 +22,7 @@ from ts_uploader.tracking.blocked import WAIT_REASONS, Wait, WaitReason
 from ts_uploader.tracking.stuck import Stuck, StuckPartitions
 
 EVIL = "<script>alert('&')</script>"
-FAILED = Failed(TopicPartition("t", 3), 0, Reign(1, None, 0), 0, "Ship", "the store said <b>no</b>")
+FAILED = Failed(TopicPartition("t", 3), 0, Leadership(1, None, 0), 0, "Ship", "the store said <b>no</b>")
 
 
 def page(status: Status) -> str:
@@ -58,7 +58,7 @@ def test_what_comes_from_elsewhere_is_escaped() -> None:
     """Names, reasons and messages: nothing of them becomes a tag."""
     known = dict([waiting("topic", 0, waits_for=EVIL)])
     status, _, errors = status_of(lambda: known)
-    errors.take(Failed(TopicPartition("t", 3), 0, Reign(1, None, 0), 0, EVIL, EVIL))
+    errors.take(Failed(TopicPartition("t", 3), 0, Leadership(1, None, 0), 0, EVIL, EVIL))
     status.parts = replace(status.parts, queues={EVIL: lambda: 1})
     shown = page(status)
     assert "&lt;script&gt;alert(&#x27;&amp;&#x27;)&lt;/script&gt;" in shown
@@ -163,9 +163,9 @@ def test_the_last_errors_are_few_and_each_counts_its_repetitions() -> None:
     ticks: Iterator[int] = iter(range(1000))
     errors = LastErrors(lambda: next(ticks))
     for number in range(30):
-        errors.take(Failed(TopicPartition("t", number), 0, Reign(1, None, 0), 0, "Ship", "x" * 5000))
+        errors.take(Failed(TopicPartition("t", number), 0, Leadership(1, None, 0), 0, "Ship", "x" * 5000))
     for _ in range(5):
-        errors.take(Fenced(TopicPartition("t", 29), 0, Reign(1, None, 0), "a later reign"))
+        errors.take(Fenced(TopicPartition("t", 29), 0, Leadership(1, None, 0), "a later leader epoch"))
         errors.take(FAILED)
     newest = errors.newest()
     assert len(newest) == 20

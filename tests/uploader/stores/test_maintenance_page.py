@@ -18,7 +18,7 @@ from ts_local.cluster import LocalCluster, Record
 from ts_local.proxy.actions import WebPage
 from ts_local.proxy.s3 import Rule, S3FaultProxy
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.events import AskStore, Reign
+from ts_uploader.events import Leadership, ReadPosition
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_u37_a_listing_that_is_a_web_page_never_says_where_an_archive_begins(
     local.segments(12)
     local.epochs((5, 0))
     commits = CommitLog(CLUSTER, 1, lambda _: far)
-    question = AskStore(TP, 0, Reign(5, ID, 0), local.listing(), 6, None, 0)
+    question = ReadPosition(TP, 0, Leadership(5, ID, 0), local.listing(), 6, None, 0)
     page = WebPage()
     proxy.script(Rule(page, methods={"GET"}, target="list-type=2", times=None))
 

@@ -3,17 +3,17 @@
 from pathlib import Path
 
 from tests.uploader.checkpoint_files import until_they_count, written
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.model import TopicPartition
 from ts_uploader.events import (
     AnyTask,
     Asked,
-    AskStore,
     HighWatermarks,
+    Leadership,
     Listing,
     Position,
-    Reign,
+    ReadPosition,
     Ship,
 )
 from ts_uploader.tracking.tracker import Tracker
@@ -27,7 +27,7 @@ KEYS = ClusterKeys("c").partition(TP)
 LOG_DIR = Path("/log")
 
 
-REIGN = Reign(epoch=1, topic_id="id", seen_at=100)
+LEADERSHIP = Leadership(epoch=1, topic_id="id", seen_at=100)
 
 
 def listing(*bases: int, topic_id: str | None = "id", inode: int = 1, taken_at: int = 100) -> Listing:
@@ -44,12 +44,12 @@ def watermarks(tracker: Tracker, offset: int) -> list[AnyTask]:
 
 
 def position(next_offset: int) -> Position:
-    return Position(KEYS, 0, next_offset, None, EpochLine(), None, None)
+    return Position(KEYS, 0, next_offset, None, EpochHistory(), None, None)
 
 
 def asked(task: AnyTask, next_offset: int) -> Asked:
-    assert isinstance(task, AskStore)
-    return Asked(task.partition, task.generation, task.reign, position(next_offset))
+    assert isinstance(task, ReadPosition)
+    return Asked(task.partition, task.generation, task.leadership, position(next_offset))
 
 
 def bases(tasks: list[AnyTask]) -> list[int]:

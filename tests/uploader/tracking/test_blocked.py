@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from tests.uploader.checkpoint_files import until_they_count, written
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
@@ -24,7 +24,6 @@ from ts_uploader import workers
 from ts_uploader.events import (
     AnyTask,
     Asked,
-    AskStore,
     Changed,
     Committed,
     EpochFile,
@@ -32,13 +31,14 @@ from ts_uploader.events import (
     Fenced,
     HighWatermarks,
     LastEpoch,
+    Leadership,
     Led,
     Listing,
     LookBelow,
     LookDue,
     PassGap,
     Position,
-    Reign,
+    ReadPosition,
     Rescan,
     Result,
     SeveralDirectories,
@@ -55,11 +55,11 @@ from ts_uploader.tracking.retries import Retries
 from ts_uploader.tracking.stuck import SERIES, StuckPartitions, StuckWatch
 from ts_uploader.tracking.tracker import SEGMENTS_IN_FLIGHT, Tracker
 from ts_uploader.work_queue import WorkQueue
-from ts_uploader.workers import patience_seconds
+from ts_uploader.workers import backoff_seconds
 
 TP = TopicPartition("t", 0)
 LOG_DIR = Path("/log")
-REIGN = Reign(epoch=1, topic_id="id", seen_at=100)
+LEADERSHIP = Leadership(epoch=1, topic_id="id", seen_at=100)
 STUCK_SECONDS = 900.0
 HOUR = 3600.0
 
@@ -84,14 +84,14 @@ def watermarks(tracker: Tracker, offset: int) -> list[AnyTask]:
 
 
 def position(next_offset: int) -> Position:
-    return Position(ClusterKeys("c").partition(TP), 0, next_offset, None, EpochLine(), None, None)
+    return Position(ClusterKeys("c").partition(TP), 0, next_offset, None, EpochHistory(), None, None)
 
 
 def shipped(task: Ship, end: int | None = None) -> Shipped:
     return Shipped(
         partition=task.partition,
         generation=task.generation,
-        reign=task.reign,
+        leadership=task.leadership,
         base=task.base,
         next_base=task.next_base,
         end=task.next_base if end is None else end,
@@ -105,43 +105,43 @@ def shipped(task: Ship, end: int | None = None) -> Shipped:
 
 def failed(task: Task) -> Failed:
     base = task.base if isinstance(task, Ship) else None
-    return Failed(task.partition, task.generation, task.reign, base, type(task).__name__, "because")
+    return Failed(task.partition, task.generation, task.leadership, base, type(task).__name__, "because")
 
 
 def changed(task: Task) -> Changed:
     assert isinstance(task, Ship)
-    return Changed(task.partition, task.generation, task.reign, task.base, "the cleaner")
+    return Changed(task.partition, task.generation, task.leadership, task.base, "the cleaner")
 
 
 def well(task: AnyTask, next_offset: int) -> Result:
     """What a task that goes well ends with, in a store whose run ends at `next_offset`."""
     match task:
-        case AskStore():
-            return Asked(task.partition, task.generation, task.reign, position(next_offset))
+        case ReadPosition():
+            return Asked(task.partition, task.generation, task.leadership, position(next_offset))
         case Ship():
             return shipped(task)
         case WriteCommit():
-            return Committed(task.partition, task.generation, task.reign, position(task.run[-1].end))
+            return Committed(task.partition, task.generation, task.leadership, position(task.run[-1].end))
         case PassGap():
-            return Committed(task.partition, task.generation, task.reign, position(task.end))
+            return Committed(task.partition, task.generation, task.leadership, position(task.end))
         case Rescan():
             return LookDue(task.partition, task.generation)
     raise AssertionError(task)
 
 
-def led(*live: int, high_watermark: int = 10**6) -> tuple[Tracker, AskStore]:
+def led(*live: int, high_watermark: int = 10**6) -> tuple[Tracker, ReadPosition]:
     """A partition that is led and listed, and the question where to go on."""
     tracker = Tracker(OffsetReset.EARLIEST)
-    tracker.observe(Led(TP, REIGN))
+    tracker.observe(Led(TP, LEADERSHIP))
     tracker.observe(listing(*live))
     (ask,) = watermarks(tracker, high_watermark)
-    assert isinstance(ask, AskStore)
+    assert isinstance(ask, ReadPosition)
     return tracker, ask
 
 
 def without(*events: Led | Listing | SeveralDirectories | HighWatermarks) -> Tracker:
     tracker = Tracker(OffsetReset.EARLIEST)
-    for event in (Led(TP, REIGN), *events):
+    for event in (Led(TP, LEADERSHIP), *events):
         assert tracker.observe(event) == []
     return tracker
 
@@ -165,7 +165,7 @@ def repeated(kind: type[Task], end: Callable[[Task], Result]) -> Tracker:
 
 def fenced() -> Tracker:
     tracker, ask = led(0, 100)
-    tracker.conclude(Fenced(TP, ask.generation, REIGN, "later"))
+    tracker.conclude(Fenced(TP, ask.generation, LEADERSHIP, "later"))
     return tracker
 
 
@@ -208,7 +208,7 @@ def committing() -> Tracker:
 
 def stopped() -> Tracker:
     tracker = ContainedTracker(OffsetReset.EARLIEST)
-    for event in (Led(TP, REIGN), listing(0, 100)):
+    for event in (Led(TP, LEADERSHIP), listing(0, 100)):
         tracker.observe(event)
     (ask,) = until_they_count(tracker, LOG_DIR, {("t", 0): 100})
     answer = well(ask, 0)
@@ -225,7 +225,7 @@ WAITS: dict[WaitReason, Callable[[], Tracker]] = {
     WaitReason.EPOCH: lambda: without(replace(listing(0, 100), last_epoch=LastEpoch(EpochFile.READ, 0))),
     WaitReason.RENAMES: lambda: without(listing(0, 100, swapping=True), watermark(100)),
     WaitReason.HIGH_WATERMARK: lambda: without(listing(0, 100)),
-    WaitReason.STORE: lambda: repeated(AskStore, failed),
+    WaitReason.STORE: lambda: repeated(ReadPosition, failed),
     WaitReason.LEADERSHIP: fenced,
     WaitReason.HOLE: torn,
     WaitReason.GAP: gone,
@@ -428,12 +428,12 @@ class Hour:
         for task in tasks:
             delay = 0.01
             if isinstance(task, Rescan):
-                delay += task.after_seconds + patience_seconds(task.attempt)
+                delay += task.after_seconds + backoff_seconds(task.attempt)
                 self.pending += 1
                 self.most_pending = max(self.pending, self.most_pending)
                 self.done["logged"] += bool(task.reason)
-            elif isinstance(task, AskStore):
-                delay += patience_seconds(task.attempt)
+            elif isinstance(task, ReadPosition):
+                delay += backoff_seconds(task.attempt)
             heapq.heappush(self._events, (now + delay, next(self._order), task))
 
 
@@ -462,7 +462,7 @@ def test_u35_a_partition_has_one_retry_at_a_time(
     segments = len(fates) + 1  # each may move the next offset once, and the delays begin again
     assert hour.most_pending <= 1
     assert hour.done["logged"] <= RETRIES + 12 * segments, hour.done
-    assert hour.done["AskStore"] <= RETRIES + 12 * segments, hour.done
+    assert hour.done["ReadPosition"] <= RETRIES + 12 * segments, hour.done
     assert hour.done["Ship"] <= TRIED_AT_ONCE * (RETRIES + 12 * segments), hour.done
 
 
@@ -513,7 +513,7 @@ def test_u35_the_queue_of_an_agent_never_holds_two_looks_of_a_partition(monkeypa
     def dispatch(tasks: list[AnyTask]) -> Iterator[Rescan]:
         for task in tasks:
             if isinstance(task, Rescan):
-                questions.put(TP, task, task.after_seconds + patience_seconds(task.attempt))
+                questions.put(TP, task, task.after_seconds + backoff_seconds(task.attempt))
                 yield task
             else:
                 uploads.put(TP, task)
@@ -547,7 +547,7 @@ def test_u35_uploads_that_fail_together_are_one_failure_and_one_that_succeeds_en
             asked += tracker.conclude(failed(other))  # type: ignore[arg-type]
         asked += tracker.conclude(well(last, 0))
         (ask,) = asked  # type: ignore[assignment]
-        assert isinstance(ask, AskStore)
+        assert isinstance(ask, ReadPosition)
         attempts.append(ask.attempt)
     assert attempts == [1, 2, 3]
 

@@ -7,10 +7,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.uploader.checkpoint_files import written
-from tests.uploader.tracking.messages import LOG_DIR, REIGN, TP, asked, listing, watermarks
+from tests.uploader.tracking.messages import LEADERSHIP, LOG_DIR, TP, asked, listing, watermarks
 from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
-from ts_uploader.events import AnyTask, AskStore, Led, Listing, NotLed, Ship
+from ts_uploader.events import AnyTask, Led, Listing, NotLed, ReadPosition, Ship
 from ts_uploader.tracking.blocked import WaitReason
 from ts_uploader.tracking.contained_tracker import ContainedTracker
 
@@ -25,7 +25,7 @@ def other(event: Listing) -> Listing:
 def stopped(*, log: list[Any] | None = None) -> ContainedTracker:
     """A tracker of two partitions, the first of which met an error."""
     tracker = ContainedTracker(OffsetReset.EARLIEST)
-    for event in (Led(TP, REIGN), listing(0, 100), Led(OTHER, REIGN), other(listing(0, 100))):
+    for event in (Led(TP, LEADERSHIP), listing(0, 100), Led(OTHER, LEADERSHIP), other(listing(0, 100))):
         assert tracker.observe(event) == []
     tasks: list[AnyTask] = []
     while not tasks:
@@ -65,15 +65,17 @@ def test_u42_it_is_left_alone_for_five_minutes_and_then_starts_over() -> None:
     assert tracker.observe(listing(0, 100, 200, taken_at=199 + FIVE_MINUTES)) == []
     assert tracker.backlog()[TP].wait is not None
     assert tracker.observe(listing(0, 100, 200, taken_at=200 + FIVE_MINUTES)) == []
-    assert [type(task) for task in watermarks(tracker, 200)] == [AskStore]
+    assert [type(task) for task in watermarks(tracker, 200)] == [ReadPosition]
 
 
-@pytest.mark.parametrize("event", [Led(TP, replace(REIGN, epoch=2)), NotLed(TP)], ids=["another reign", "not led"])
+@pytest.mark.parametrize(
+    "event", [Led(TP, replace(LEADERSHIP, epoch=2)), NotLed(TP)], ids=["another leader epoch", "not led"]
+)
 def test_it_starts_over_when_its_leadership_changes(event: Led | NotLed) -> None:
-    """What it met may be the matter of the reign before."""
+    """What it met may be the matter of the leadership before."""
     tracker = stopped()
     tracker.observe(event)
     tracker.observe(listing(0, 100, taken_at=200))
     assert (TP in tracker.backlog()) == isinstance(event, Led)
     tasks = watermarks(tracker, 100)
-    assert [type(task) for task in tasks] == ([AskStore] if isinstance(event, Led) else [])
+    assert [type(task) for task in tasks] == ([ReadPosition] if isinstance(event, Led) else [])

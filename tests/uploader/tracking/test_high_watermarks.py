@@ -10,30 +10,30 @@ import pytest
 
 from tests.uploader.checkpoint_files import until_they_count, written
 from tests.uploader.local_directory import TP, LocalDirectory
-from tests.uploader.tracking.messages import LOG_DIR, REIGN, asked, bases, listing, watermark, watermarks
+from tests.uploader.tracking.messages import LEADERSHIP, LOG_DIR, asked, bases, listing, watermark, watermarks
 from ts_common.config.cluster_config import OffsetReset
 from ts_uploader.events import (
     NO_EPOCH_FILE,
     AnyTask,
-    AskStore,
     Changed,
     DirectoryGone,
     EpochFile,
     HighWatermarks,
     LastEpoch,
+    Leadership,
     Led,
     Listing,
     LookDue,
     NotLed,
-    Reign,
+    ReadPosition,
     Ship,
 )
 from ts_uploader.log_dirs.directory_scan import HIGH_WATERMARK_CHECKPOINT, list_partition, read_high_watermarks
 from ts_uploader.tracking.blocked import WaitReason
 from ts_uploader.tracking.tracker import Tracker
 
-NOW = LastEpoch(EpochFile.READ, REIGN.epoch)
-BEFORE = LastEpoch(EpochFile.READ, REIGN.epoch - 1)
+NOW = LastEpoch(EpochFile.READ, LEADERSHIP.epoch)
+BEFORE = LastEpoch(EpochFile.READ, LEADERSHIP.epoch - 1)
 _HOUR = 3600 * 10**9
 
 
@@ -41,7 +41,7 @@ _HOUR = 3600 * 10**9
 def tracker() -> Tracker:
     """Of a partition that is led, as far as the leadership source says."""
     tracker = Tracker(OffsetReset.EARLIEST)
-    tracker.observe(Led(TP, REIGN))
+    tracker.observe(Led(TP, LEADERSHIP))
     return tracker
 
 
@@ -115,7 +115,7 @@ def test_what_the_source_says_late_costs_no_more_files(tracker: Tracker) -> None
     tracker.observe(epoch(NOW))
     for _ in range(5):
         tracker.observe(watermark(100))
-    tracker.observe(Led(TP, REIGN))
+    tracker.observe(Led(TP, LEADERSHIP))
     assert tracker.observe(watermark(100)) != []
 
 
@@ -126,9 +126,9 @@ def test_without_a_leader_epoch_checkpoint_it_counts_from_when_the_source_said_s
         found = watermark(100)
         tracker.observe(found)
         tracker.observe(epoch(NO_EPOCH_FILE, read=found))
-    tracker.observe(Led(TP, REIGN))
+    tracker.observe(Led(TP, LEADERSHIP))
     assert watermarks(tracker, 100) != []
-    tracker.observe(Led(TP, replace(REIGN, epoch=2)))
+    tracker.observe(Led(TP, replace(LEADERSHIP, epoch=2)))
     assert watermarks(tracker, 100) != []
 
 
@@ -177,9 +177,9 @@ def test_a_figure_that_counts_is_followed_by_every_later_one(tracker: Tracker) -
 def test_what_is_said_again_begins_nothing_again(tracker: Tracker) -> None:
     """The source repeats itself, and a listing that was dropped is followed by one of the same directory."""
     ship = leading(tracker)
-    tracker.conclude(Changed(TP, ship.generation, ship.reign, ship.base, "replaced"))
+    tracker.conclude(Changed(TP, ship.generation, ship.leadership, ship.base, "replaced"))
     tracker.conclude(LookDue(TP, ship.generation))
-    tracker.observe(Led(TP, REIGN))
+    tracker.observe(Led(TP, LEADERSHIP))
     assert bases(tracker.observe(epoch(NOW))) == [0]
 
 
@@ -193,7 +193,7 @@ def test_a_figure_counts_for_its_directory_and_epoch_only(tracker: Tracker, othe
     leading(tracker)
     tracker.observe(replace(epoch(NOW), **other))
     if "topic_id" in other:
-        tracker.observe(Led(TP, replace(REIGN, topic_id="new")))
+        tracker.observe(Led(TP, replace(LEADERSHIP, topic_id="new")))
     assert tracker.observe(watermark(100)) == []
     assert reason(tracker) in {WaitReason.EPOCH, WaitReason.HIGH_WATERMARK}
 
@@ -206,12 +206,12 @@ def test_u38_a_clock_that_is_set_while_running_neither_stops_a_partition_nor_let
         files = [HighWatermarks(LOG_DIR, ((n % 2, time, time), 1), {("t", 0): 100 * n}) for n, time in enumerate(times)]
         tracker = Tracker(OffsetReset.EARLIEST)
         tracker.observe(files[0])
-        tracker.observe(Led(TP, replace(REIGN, seen_at=times[1])))
+        tracker.observe(Led(TP, replace(LEADERSHIP, seen_at=times[1])))
         tracker.observe(replace(epoch(NOW, read=files[1]), bases=tuple(range(0, 2000, 100))))
         tasks = [tracker.observe(file) for file in files[1:4]]
         assert tasks[:2] == [[], []]
         ((ask,), shipped) = tasks[2], set[int]()
-        assert isinstance(ask, AskStore)
+        assert isinstance(ask, ReadPosition)
         assert max(bases(tracker.conclude(asked(ask, 0)))) < 300
         for file in files[4:]:
             shipped |= set(bases(tracker.observe(file)))
@@ -270,7 +270,7 @@ def test_u28_figures_that_were_collected_before_the_leadership_and_land_late_are
     broker.write(broker.other, hanging[broker.other])
     broker.high_watermark = 50
     broker.begin_epoch(7)
-    tracker.observe(Led(TP, Reign(7, broker.local.listing().topic_id, 0)))
+    tracker.observe(Led(TP, Leadership(7, broker.local.listing().topic_id, 0)))
     assert look() == []
     broker.write(broker.local.log_dir, hanging[broker.local.log_dir])
     assert look() == []

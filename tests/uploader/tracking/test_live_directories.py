@@ -15,14 +15,14 @@ from tests.uploader.tracking.messages import asked, bases
 from ts_common.config.cluster_config import OffsetReset
 from ts_uploader.events import (
     AnyTask,
-    AskStore,
     DirectoryGone,
     EpochFile,
     HighWatermarks,
     LastEpoch,
+    Leadership,
     Led,
     Listing,
-    Reign,
+    ReadPosition,
     SeveralDirectories,
 )
 from ts_uploader.log_dirs.directory_scan import list_partition
@@ -30,7 +30,7 @@ from ts_uploader.tracking.blocked import WaitReason
 from ts_uploader.tracking.tracker import Tracker
 
 DEAD, ALIVE = Path("/disk1"), Path("/disk2")
-REIGN = Reign(5, ID, 0)
+LEADERSHIP = Leadership(5, ID, 0)
 NAMED = {(TP.topic, TP.partition): 50}
 ENOUGH = 20  # rounds of the broker
 
@@ -47,7 +47,7 @@ TWO = SeveralDirectories(TP, (directory(DEAD, 0, 10, epoch=3), directory(ALIVE, 
 def tracker() -> Tracker:
     """Of a partition that is led here, and has two directories."""
     tracker = Tracker(OffsetReset.EARLIEST)
-    tracker.observe(Led(TP, REIGN))
+    tracker.observe(Led(TP, LEADERSHIP))
     tracker.observe(TWO)
     return tracker
 
@@ -77,7 +77,7 @@ def test_u40_the_directory_counts_whose_log_dir_is_still_rewritten(tracker: Trac
     assert rounds(tracker, dead, count=2) == []
     assert reason(tracker) is WaitReason.DIRECTORIES
     (ask,) = rounds(tracker, dead)
-    assert isinstance(ask, AskStore)
+    assert isinstance(ask, ReadPosition)
     assert ask.listing == TWO.listings[1]
     assert bases(tracker.conclude(asked(ask, 0))) == [0, 10, 20, 30]
     (backlog,) = tracker.backlog().values()
@@ -92,7 +92,7 @@ def test_u40_a_log_dir_that_does_not_name_the_partition_any_more_does_not_count(
         tasks += tracker.observe(written(ALIVE, NAMED))
         tasks += tracker.observe(written(DEAD, {("other", 0): 7}))
     (ask,) = tasks
-    assert isinstance(ask, AskStore)
+    assert isinstance(ask, ReadPosition)
     assert ask.listing.log_dir == ALIVE
 
 
@@ -130,7 +130,7 @@ def test_u40_three_files_of_one_beside_one_file_of_the_other_are_not_enough(trac
 def test_u40_until_it_is_sure_nothing_goes_and_the_wait_is_shown(before: bool) -> None:
     """Not what the one directory held before the other appeared, either: the broker may not write to it any more."""
     tracker = Tracker(OffsetReset.EARLIEST)
-    tracker.observe(Led(TP, REIGN))
+    tracker.observe(Led(TP, LEADERSHIP))
     if before:
         tracker.observe(directory(DEAD, 0, 10))
         for _ in range(3):
@@ -181,7 +181,7 @@ def test_u40_of_two_that_are_both_rewritten_none_counts_at_any_moment(seed: int,
     """In whatever order the broker writes them in each round, and however rarely the agent reads the one or other."""
     random = Random(seed)
     tracker = Tracker(OffsetReset.EARLIEST)
-    tracker.observe(Led(TP, REIGN))
+    tracker.observe(Led(TP, LEADERSHIP))
     standing = {log_dir: written(log_dir, NAMED) for log_dir in (DEAD, ALIVE)}
     for log_dir in standing:
         tracker.observe(standing[log_dir])
@@ -205,7 +205,7 @@ def test_u40_a_disk_that_failed_and_the_replica_on_another(tmp_path: Path) -> No
     alive.segments(0, 10, 20, 30, 40, 50)
     alive.epochs((3, 0), (5, 12))
     tracker = Tracker(OffsetReset.EARLIEST)
-    tracker.observe(Led(TP, REIGN))
+    tracker.observe(Led(TP, LEADERSHIP))
     listings = [list_partition(TP, local.path, local.log_dir) for local in (dead, alive)]
     tracker.observe(SeveralDirectories(TP, tuple(listing for listing in listings if listing is not None)))
     tasks = []
@@ -214,5 +214,5 @@ def test_u40_a_disk_that_failed_and_the_replica_on_another(tmp_path: Path) -> No
         tasks += tracker.observe(written(alive.log_dir, NAMED))
         tasks += tracker.observe(stands)
     (ask,) = tasks
-    assert isinstance(ask, AskStore)
+    assert isinstance(ask, ReadPosition)
     assert ask.listing.directory == alive.path

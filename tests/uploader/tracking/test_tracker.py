@@ -3,14 +3,23 @@ from dataclasses import replace
 import pytest
 
 from tests.uploader.checkpoint_files import until_they_count
-from tests.uploader.tracking.messages import LOG_DIR, REIGN, TP, asked, bases, listing, position, watermark, watermarks
+from tests.uploader.tracking.messages import (
+    LEADERSHIP,
+    LOG_DIR,
+    TP,
+    asked,
+    bases,
+    listing,
+    position,
+    watermark,
+    watermarks,
+)
 from ts_common.archive.commit import Commit
-from ts_common.archive.epoch_history import EpochLine
+from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.lineage import Lineage
 from ts_common.config.cluster_config import OffsetReset
 from ts_uploader.events import (
     AnyTask,
-    AskStore,
     Changed,
     Committed,
     DirectoryGone,
@@ -26,6 +35,7 @@ from ts_uploader.events import (
     LookedBelow,
     NotLed,
     PassGap,
+    ReadPosition,
     Rescan,
     Ship,
     Shipped,
@@ -40,7 +50,7 @@ def shipped(task: Task, end: int | None = None) -> Shipped:
     return Shipped(
         partition=task.partition,
         generation=task.generation,
-        reign=task.reign,
+        leadership=task.leadership,
         base=task.base,
         next_base=task.next_base,
         end=task.next_base if end is None else end,
@@ -55,7 +65,7 @@ def shipped(task: Task, end: int | None = None) -> Shipped:
 
 def failed(task: Task) -> Failed:
     base = task.base if isinstance(task, Ship) else None
-    return Failed(task.partition, task.generation, task.reign, base, type(task).__name__, "because")
+    return Failed(task.partition, task.generation, task.leadership, base, type(task).__name__, "because")
 
 
 def ships(tasks: list[AnyTask]) -> list[Ship]:
@@ -67,7 +77,7 @@ class Led1:
 
     def __init__(self, *live: int, high_watermark: int = 10**6, reset: OffsetReset = OffsetReset.EARLIEST) -> None:
         self.tracker = Tracker(reset)
-        assert self.tracker.observe(Led(TP, REIGN)) == []
+        assert self.tracker.observe(Led(TP, LEADERSHIP)) == []
         assert self.tracker.observe(listing(*live)) == []
         (self.ask,) = watermarks(self.tracker, high_watermark)
 
@@ -86,7 +96,7 @@ def test_only_closed_segments_below_the_high_watermark_go() -> None:
 def test_a_partition_without_an_entry_in_the_checkpoint_waits() -> None:
     """No entry means that nothing is known, not that all is committed."""
     tracker = Tracker(OffsetReset.EARLIEST)
-    tracker.observe(Led(TP, REIGN))
+    tracker.observe(Led(TP, LEADERSHIP))
     tracker.observe(listing(0, 100))
     assert until_they_count(tracker, LOG_DIR, {("t", 1): 5}) == []
 
@@ -94,7 +104,7 @@ def test_a_partition_without_an_entry_in_the_checkpoint_waits() -> None:
 def test_a_directory_of_another_topic_id_is_not_shipped() -> None:
     """Only the directory of the incarnation that the leadership source names may go (fault U09)."""
     tracker = Tracker(OffsetReset.EARLIEST)
-    tracker.observe(Led(TP, REIGN))
+    tracker.observe(Led(TP, LEADERSHIP))
     tracker.observe(listing(0, 100, topic_id="old"))
     assert watermarks(tracker, 100) == []
     tracker.observe(listing(0, 100, topic_id="id", inode=2, taken_at=150))
@@ -116,7 +126,7 @@ def test_u01_the_commit_waits_before_a_segment_that_keeps_failing() -> None:
     first, second, third = (task for task in led.at(0) if isinstance(task, Ship))
     assert led.tracker.conclude(shipped(second)) == []
     (again,) = led.tracker.conclude(failed(first))
-    assert isinstance(again, AskStore)
+    assert isinstance(again, ReadPosition)
     assert again.attempt == 1
     assert led.tracker.conclude(shipped(third)) == []
     (retry,) = led.tracker.conclude(asked(again, 0))
@@ -134,7 +144,7 @@ def test_what_was_shipped_with_epochs_that_cannot_follow_is_shipped_anew() -> No
     led.tracker.conclude(shipped(second))
     led.tracker.conclude(replace(shipped(third), epochs=((2, 200),)))
     (again,) = led.tracker.conclude(failed(first))
-    theirs = replace(asked(again, 100), position=replace(position(100), epochs=EpochLine(((1, 0), (2, 50)))))
+    theirs = replace(asked(again, 100), position=replace(position(100), epochs=EpochHistory(((1, 0), (2, 50)))))
     assert bases(led.tracker.conclude(theirs)) == [100]
 
 
@@ -142,7 +152,7 @@ def test_what_the_same_run_shipped_is_not_read_again() -> None:
     """The upload would be the same. The commit rejects it with a reason at each retry, and reads no file."""
     led = Led1(100, 200, 300)
     (task, _) = ships(led.at(100))
-    run = EpochLine(((1, 0), (2, 50)))
+    run = EpochHistory(((1, 0), (2, 50)))
     (commit,) = led.tracker.conclude(replace(shipped(task), run=run, run_end=100))
     assert isinstance(commit, WriteCommit)
     (again,) = led.tracker.conclude(failed(commit))
@@ -174,39 +184,39 @@ def test_one_commit_at_a_time_and_it_takes_all_that_came_meanwhile() -> None:
     assert isinstance(commit, WriteCommit)
     assert led.tracker.conclude(shipped(second)) == []
     assert led.tracker.conclude(shipped(third)) == []
-    (after,) = led.tracker.conclude(Committed(TP, commit.generation, commit.reign, position(100)))
+    (after,) = led.tracker.conclude(Committed(TP, commit.generation, commit.leadership, position(100)))
     assert isinstance(after, WriteCommit)
     assert [segment.base for segment in after.run] == [100, 200]
 
 
-def test_a_fenced_reign_does_not_come_back() -> None:
-    """Once the store showed a later reign, the same saying of the leadership source changes nothing (fault U06)."""
+def test_a_fenced_leadership_does_not_come_back() -> None:
+    """After the store showed a later leader epoch, an unchanged leadership source changes nothing (fault U06)."""
     led = Led1(0, 100)
-    assert led.tracker.conclude(Fenced(TP, led.ask.generation, REIGN, "later")) == []
-    led.tracker.observe(Led(TP, REIGN))
+    assert led.tracker.conclude(Fenced(TP, led.ask.generation, LEADERSHIP, "later")) == []
+    led.tracker.observe(Led(TP, LEADERSHIP))
     assert watermarks(led.tracker, 10**6) == []
-    led.tracker.observe(Led(TP, replace(REIGN, epoch=2)))
+    led.tracker.observe(Led(TP, replace(LEADERSHIP, epoch=2)))
     assert watermarks(led.tracker, 10**6) != []
 
 
 @pytest.mark.parametrize(
     "change",
-    [NotLed(TP), Led(TP, replace(REIGN, epoch=2)), DirectoryGone(TP), listing(0, 100, 200, inode=9)],
-    ids=["demoted", "new reign", "directory gone", "directory replaced"],
+    [NotLed(TP), Led(TP, replace(LEADERSHIP, epoch=2)), DirectoryGone(TP), listing(0, 100, 200, inode=9)],
+    ids=["demoted", "new leader epoch", "directory gone", "directory replaced"],
 )
 def test_results_of_a_past_life_do_not_count(change: NotLed | Led | DirectoryGone | Listing) -> None:
-    """What was under way when reign or directory changed is dropped when it ends."""
+    """What was under way when leadership or directory changed is dropped when it ends."""
     led = Led1(0, 100, 200)
     task = led.at(0)[0]
     led.tracker.observe(change)
     assert led.tracker.conclude(shipped(task)) == []  # type: ignore[arg-type]
 
 
-def test_a_repeated_saying_of_the_same_reign_changes_nothing() -> None:
+def test_a_repeated_saying_of_the_same_leadership_changes_nothing() -> None:
     """The source is level-triggered; work under way goes on (fault U16)."""
     led = Led1(0, 100, 200)
     task = led.at(0)[0]
-    assert led.tracker.observe(Led(TP, replace(REIGN, seen_at=999))) == []
+    assert led.tracker.observe(Led(TP, replace(LEADERSHIP, seen_at=999))) == []
     assert led.tracker.conclude(shipped(task)) != []  # type: ignore[arg-type]
 
 
@@ -215,7 +225,7 @@ def test_a_changed_segment_waits_for_a_new_listing() -> None:
     led = Led1(0, 100, 200, 300)
     task = led.at(0)[0]
     assert isinstance(task, Ship)
-    (rescan,) = led.tracker.conclude(Changed(TP, task.generation, task.reign, task.base, "cleaner"))
+    (rescan,) = led.tracker.conclude(Changed(TP, task.generation, task.leadership, task.base, "cleaner"))
     assert rescan == Rescan(TP, task.generation, 1, reason="cleaner")
     assert led.tracker.conclude(LookDue(TP, task.generation)) == []
     assert bases(led.tracker.observe(listing(0, 200, 300))) == [0]
@@ -231,13 +241,13 @@ def test_a_segment_with_a_new_neighbour_is_weighed_anew() -> None:
 
 def test_latest_begins_with_the_active_segment() -> None:
     """Without a commit LATEST begins where the log is written now, EARLIEST where it begins."""
-    assert isinstance(ask := Led1(0, 100, 200, reset=OffsetReset.LATEST).ask, AskStore)
+    assert isinstance(ask := Led1(0, 100, 200, reset=OffsetReset.LATEST).ask, ReadPosition)
     assert ask.first_base == 200
-    assert isinstance(ask := Led1(50, 100, 200).ask, AskStore)
+    assert isinstance(ask := Led1(50, 100, 200).ask, ReadPosition)
     assert ask.first_base == 50
 
 
-@pytest.mark.parametrize("said", [Led(TP, REIGN), NotLed(TP)])
+@pytest.mark.parametrize("said", [Led(TP, LEADERSHIP), NotLed(TP)])
 def test_a_partition_that_the_source_never_spoke_of_is_told_apart(said: Led | NotLed) -> None:
     """It may be led here, and then nobody ships it: after a while, until the source says anything of it."""
     tracker = Tracker(OffsetReset.EARLIEST)
@@ -268,22 +278,22 @@ def test_the_backlog_names_the_oldest_segment_that_waits() -> None:
 
 
 def test_while_the_next_offset_is_not_known_all_that_is_closed_counts_as_waiting() -> None:
-    """After a start, and in a new reign until the store has answered: the cautious bound."""
+    """After a start, and in a new leader epoch until the store has answered: the cautious bound."""
     led = Led1(0, 100, 200)
     waiting = led.tracker.backlog()[TP]
     assert (waiting.base, waiting.segments, waiting.next_offset, waiting.hole) == (0, 2, None, False)
     led.at(100)
     assert led.tracker.backlog()[TP].base == 100
-    led.tracker.observe(Led(TP, replace(REIGN, epoch=2)))
+    led.tracker.observe(Led(TP, replace(LEADERSHIP, epoch=2)))
     assert led.tracker.backlog()[TP].base == 0
 
 
 def test_a_question_that_keeps_failing_is_shown_with_its_reason() -> None:
-    """Once is the ordinary course of a new reign; twice is not, and an answer ends it."""
+    """Once is the ordinary course of a new leader epoch; twice is not, and an answer ends it."""
     led = Led1(0, 100)
     ask = led.ask
     for waits_for in (None, "where to go on: because", "where to go on: because"):
-        assert isinstance(ask, AskStore)
+        assert isinstance(ask, ReadPosition)
         (ask,) = led.tracker.conclude(failed(ask))
         assert led.tracker.backlog()[TP].waits_for == waits_for
     led.tracker.conclude(asked(ask, 0))
@@ -303,11 +313,11 @@ def test_a_fenced_partition_is_shown_until_the_source_says_that_it_is_not_led() 
     """Whoever believes the source expects it to be shipped from here."""
     led = Led1(0, 100, 200)
     led.at(100)
-    led.tracker.conclude(Fenced(TP, led.ask.generation, REIGN, "later"))
-    led.tracker.observe(Led(TP, REIGN))
+    led.tracker.conclude(Fenced(TP, led.ask.generation, LEADERSHIP, "later"))
+    led.tracker.observe(Led(TP, LEADERSHIP))
     waiting = led.tracker.backlog()[TP]
     assert waiting.waits_for is not None
-    assert "the store shows a later reign" in waiting.waits_for
+    assert "the store shows a later leader epoch" in waiting.waits_for
     assert (waiting.base, waiting.segments) == (0, 2)
     led.tracker.observe(NotLed(TP))
     assert led.tracker.backlog() == {}
@@ -318,7 +328,7 @@ def test_a_partition_stays_in_sight_while_its_directory_is_listed_anew() -> None
     led = Led1(0, 100, 200)
     task = led.at(0)[0]
     assert isinstance(task, Ship)
-    led.tracker.conclude(Changed(TP, task.generation, task.reign, task.base, "cleaner"))
+    led.tracker.conclude(Changed(TP, task.generation, task.leadership, task.base, "cleaner"))
     assert led.tracker.backlog()[TP].segments == 2
     led.tracker.observe(DirectoryGone(TP))
     assert led.tracker.backlog() == {}
@@ -332,11 +342,11 @@ def test_a_partition_whose_directory_is_gone_is_forgotten_without_another_word()
         led.tracker.forget_absent()
     led.tracker.observe(listing(0, 100, inode=2))
     assert watermarks(led.tracker, 100) == []
-    led.tracker.observe(Led(TP, REIGN))
+    led.tracker.observe(Led(TP, LEADERSHIP))
     assert watermarks(led.tracker, 100) != []
 
 
-def test_a_partition_that_moves_to_another_disk_keeps_its_reign() -> None:
+def test_a_partition_that_moves_to_another_disk_keeps_its_leadership() -> None:
     """For a moment no log dir holds it; the source has nothing new to say of that."""
     led = Led1(0, 100)
     led.tracker.forget_absent()
@@ -353,7 +363,7 @@ def test_results_never_meet_a_partition_that_was_forgotten_and_came_back() -> No
     task = led.at(0)[0]
     led.tracker.observe(NotLed(TP))
     led.tracker.observe(DirectoryGone(TP))
-    led.tracker.observe(Led(TP, replace(REIGN, topic_id="new")))
+    led.tracker.observe(Led(TP, replace(LEADERSHIP, topic_id="new")))
     led.tracker.observe(listing(0, 80, 160, topic_id="new", inode=2))
     led.tracker.observe(watermark(160))
     assert led.tracker.conclude(shipped(task)) == []  # type: ignore[arg-type]
@@ -363,9 +373,9 @@ def test_results_never_meet_a_partition_that_was_forgotten_and_came_back() -> No
 def test_a_fence_holds_for_its_topic_id_only() -> None:
     """A re-created topic begins with low epochs again, and is shipped."""
     led = Led1(0, 100)
-    assert isinstance(led.ask, AskStore)
-    led.tracker.conclude(Fenced(TP, led.ask.generation, replace(REIGN, epoch=9), "later"))
-    led.tracker.observe(Led(TP, replace(REIGN, topic_id="new")))
+    assert isinstance(led.ask, ReadPosition)
+    led.tracker.conclude(Fenced(TP, led.ask.generation, replace(LEADERSHIP, epoch=9), "later"))
+    led.tracker.observe(Led(TP, replace(LEADERSHIP, topic_id="new")))
     led.tracker.observe(listing(0, 100, topic_id="new", inode=2))
     assert watermarks(led.tracker, 100) != []
 
@@ -373,11 +383,11 @@ def test_a_fence_holds_for_its_topic_id_only() -> None:
 def test_u25_nothing_is_asked_for_in_the_middle_of_the_cleaners_renames() -> None:
     """What is lowest cannot be told then, and `log.start` is written once and for ever."""
     tracker = Tracker(OffsetReset.EARLIEST)
-    tracker.observe(Led(TP, REIGN))
+    tracker.observe(Led(TP, LEADERSHIP))
     tracker.observe(replace(listing(100, 200, 300), swapping=True))
     assert watermarks(tracker, 300) == []
     (ask,) = tracker.observe(listing(0, 200, 300))
-    assert isinstance(ask, AskStore)
+    assert isinstance(ask, ReadPosition)
     assert ask.first_base == 0
 
 
@@ -386,7 +396,7 @@ def test_a_lost_tail_is_shown_as_a_hole() -> None:
     led = Led1(0, 100, 200)
     first = next(task for task in led.at(0) if isinstance(task, Ship))
     (commit,) = [t for t in led.tracker.conclude(shipped(first, end=90)) if isinstance(t, WriteCommit)]
-    again = led.tracker.conclude(Committed(TP, commit.generation, commit.reign, position(90)))
+    again = led.tracker.conclude(Committed(TP, commit.generation, commit.leadership, position(90)))
     (retry,) = [task for task in again if isinstance(task, Ship) and task.base == 0]
     led.tracker.conclude(shipped(retry, end=90))
     assert led.tracker.backlog()[TP].hole
@@ -401,7 +411,7 @@ def taken(led: Led1, *live: int, deleted: tuple[int, ...] = (), taken_at: int = 
 
 
 def test_u07_what_retention_renamed_is_shipped_from_its_deleted_files() -> None:
-    """Seen live in this reign, a segment goes up under its next name, with the neighbour that it had."""
+    """Seen live in this leadership, a segment goes up under its next name, with the neighbour that it had."""
     led = Led1(0, 100, 200, 300, 400)
     assert bases(led.at(0)) == [0, 100, 200, 300]
     first = led.tracker.observe(replace(listing(300, 400), deleted=(0, 100, 200)))
@@ -429,7 +439,7 @@ def looked(task: AnyTask, *hanging: tuple[int, int]) -> LookedBelow:
     assert isinstance(task, LookBelow)
     found = tuple(Hanging(base, end, state_of(base)) for base, end in hanging)
     below = frozenset(base for base in task.listing.deleted if base < task.listing.bases[0])
-    return LookedBelow(task.partition, task.generation, task.reign, found, below, task.wanted)
+    return LookedBelow(task.partition, task.generation, task.leadership, found, below, task.wanted)
 
 
 def begun_with_deleted(
@@ -437,7 +447,7 @@ def begun_with_deleted(
 ) -> tuple[Tracker, LookBelow]:
     """An agent that begins where retention renamed everything below 200 before, and asks what of it counts."""
     tracker = Tracker(OffsetReset.EARLIEST)
-    tracker.observe(Led(TP, REIGN))
+    tracker.observe(Led(TP, LEADERSHIP))
     tracker.observe(replace(listing(200, 300), deleted=deleted))
     (ask,) = watermarks(tracker, 300)
     answer = replace(asked(ask, next_offset), position=replace(position(next_offset), gaps=gaps))
@@ -467,7 +477,7 @@ def test_u39_what_was_seen_live_in_this_leadership_is_shipped_with_its_neighbour
 def test_a_listing_that_is_not_whole_vouches_for_no_neighbour() -> None:
     """Its two bases may be of two instants: a `.deleted` file goes by its own batches then."""
     tracker = Tracker(OffsetReset.EARLIEST)
-    tracker.observe(Led(TP, REIGN))
+    tracker.observe(Led(TP, LEADERSHIP))
     tracker.observe(replace(listing(0, 100, 200), whole=False))
     (ask,) = watermarks(tracker, 200)
     assert [t.seen for t in tracker.conclude(asked(ask, 0)) if isinstance(t, Ship)] == [False, False]
@@ -525,7 +535,7 @@ def test_u39_a_file_that_is_not_the_one_that_hung_is_looked_at_again() -> None:
     tracker, look = begun_with_deleted(100, 100)
     (ship,) = tracker.conclude(looked(look, (100, 200)))
     assert isinstance(ship, Ship)
-    tracker.conclude(Changed(TP, ship.generation, ship.reign, 100, "another file"))
+    tracker.conclude(Changed(TP, ship.generation, ship.leadership, 100, "another file"))
     tasks = tracker.observe(replace(listing(200, 300, taken_at=200), deleted=(100,)))
     assert [type(task) for task in tasks if not isinstance(task, Rescan)] == [LookBelow]
 
@@ -534,7 +544,7 @@ def test_u39_another_leadership_looks_again() -> None:
     """What was seen live in the one before counts no more than what an agent finds that begins."""
     led = Led1(0, 100, 200)
     led.at(100)
-    led.tracker.observe(Led(TP, replace(REIGN, epoch=2)))
+    led.tracker.observe(Led(TP, replace(LEADERSHIP, epoch=2)))
     assert led.tracker.observe(replace(listing(200, 300), deleted=(0, 100))) == []
     (ask,) = watermarks(led.tracker, 300)
     (look,) = [task for task in led.tracker.conclude(asked(ask, 100)) if isinstance(task, LookBelow)]
@@ -568,7 +578,7 @@ def test_u36_what_a_new_lineage_found_shipped_or_under_way_goes_again_as_a_varia
     assert isinstance(write, WriteCommit)
     assert [done.base for done in write.run] == [100]
     led.tracker.conclude(shipped(last))
-    (write,) = led.tracker.conclude(Committed(TP, write.generation, write.reign, replace(where, next_offset=200)))
+    (write,) = led.tracker.conclude(Committed(TP, write.generation, write.leadership, replace(where, next_offset=200)))
     assert isinstance(write, WriteCommit)
     assert [done.base for done in write.run] == [200, 300]
 
@@ -587,7 +597,7 @@ def test_u36_what_is_under_way_when_a_new_lineage_is_known_goes_again_as_a_varia
 def test_nothing_is_looked_at_while_nothing_is_missing() -> None:
     """Retention of shipped segments leaves `.deleted` files all the time."""
     tracker = Tracker(OffsetReset.EARLIEST)
-    tracker.observe(Led(TP, REIGN))
+    tracker.observe(Led(TP, LEADERSHIP))
     tracker.observe(replace(listing(200, 300), deleted=(0, 100)))
     (ask,) = watermarks(tracker, 300)
     assert bases(tracker.conclude(asked(ask, 200))) == [200]
@@ -631,7 +641,7 @@ def test_what_vanished_since_the_first_listing_is_no_part_of_the_gap() -> None:
     (gap,) = [task for task in gap_of(led, 50, 200, 300) if isinstance(task, PassGap)]
     assert (gap.position.next_offset, gap.end) == (50, 100)
     led.tracker.observe(watermark(300))
-    passed = Committed(TP, gap.generation, gap.reign, position(100))
+    passed = Committed(TP, gap.generation, gap.leadership, position(100))
     assert [task for task in led.tracker.conclude(passed) if isinstance(task, PassGap)] == []
     tasks = led.tracker.observe(listing(200, 300, taken_at=100 + 2 * CHECKPOINT))
     assert [(task.position.next_offset, task.end) for task in tasks if isinstance(task, PassGap)] == [(100, 200)]
@@ -661,8 +671,8 @@ def test_a_gap_needs_a_checkpoint_interval_between_its_two_listings() -> None:
 
 @pytest.mark.parametrize(
     "between",
-    [replace(listing(100, 200), swapping=True), listing(0, 100, 200), Led(TP, replace(REIGN, epoch=2))],
-    ids=["renames under way", "the segment is back", "another reign"],
+    [replace(listing(100, 200), swapping=True), listing(0, 100, 200), Led(TP, replace(LEADERSHIP, epoch=2))],
+    ids=["renames under way", "the segment is back", "another leader epoch"],
 )
 def test_u25_what_interrupts_two_listings_makes_the_wait_begin_anew(between: Listing | Led) -> None:
     """No gap from two listings with something else in between."""
@@ -695,7 +705,7 @@ def test_no_gap_above_the_high_watermark() -> None:
 def test_a_recorded_gap_that_this_log_holds_is_filled() -> None:
     """On taking over: its segments are shipped, then its epochs are corrected; the run goes on meanwhile."""
     led = Led1(0, 100, 200, 300, 400)
-    assert isinstance(led.ask, AskStore)
+    assert isinstance(led.ask, ReadPosition)
     where = replace(position(300), gaps=((150, 250),))
     tasks = led.tracker.conclude(replace(asked(led.ask, 0), position=where))
     assert bases(tasks) == [100, 200, 300]
@@ -705,26 +715,26 @@ def test_a_recorded_gap_that_this_log_holds_is_filled() -> None:
     assert isinstance(fill, FillGap)
     assert (fill.gap, [done.base for done in fill.run]) == ((150, 250), [100, 200])
     assert led.tracker.conclude(shipped(ahead)) == []
-    after = led.tracker.conclude(Committed(TP, fill.generation, fill.reign, replace(where, gaps=())))
+    after = led.tracker.conclude(Committed(TP, fill.generation, fill.leadership, replace(where, gaps=())))
     (commit,) = [task for task in after if isinstance(task, WriteCommit)]
     assert [done.base for done in commit.run] == [300]
 
 
-@pytest.mark.parametrize("reigns_on", [True, False])
-def test_a_gap_is_filled_once_in_a_reign(reigns_on: bool) -> None:
-    """Its record never goes, so the store names it at every question; a new reign looks once more."""
+@pytest.mark.parametrize("leaderships_on", [True, False])
+def test_a_gap_is_filled_once_in_a_leadership(leaderships_on: bool) -> None:
+    """Its record never goes, so the store names it at every question; a new leader epoch looks once more."""
     led = Led1(0, 100, 200, 300)
     where = replace(position(300), gaps=((100, 200),))
     tasks = led.tracker.conclude(replace(asked(led.ask, 0), position=where))
     (ship,) = (task for task in tasks if isinstance(task, Ship))
     (fill,) = led.tracker.conclude(shipped(ship))
     assert isinstance(fill, FillGap)
-    assert led.tracker.conclude(Committed(TP, fill.generation, fill.reign, replace(where, gaps=()))) == []
-    if reigns_on:
+    assert led.tracker.conclude(Committed(TP, fill.generation, fill.leadership, replace(where, gaps=()))) == []
+    if leaderships_on:
         led.tracker.observe(watermark(250))  # below the next offset: the store is asked again
         assert led.tracker.conclude(replace(asked(led.ask, 0), position=where)) == []
     else:
-        led.tracker.observe(Led(TP, replace(REIGN, epoch=2)))
+        led.tracker.observe(Led(TP, replace(LEADERSHIP, epoch=2)))
         (ask,) = watermarks(led.tracker, 300)
         assert bases(led.tracker.conclude(replace(asked(ask, 0), position=where))) == [100]
 
@@ -741,7 +751,7 @@ def test_a_gap_that_could_not_be_filled_is_filled_later() -> None:
     (commit,) = led.tracker.conclude(replace(asked(ask, 0), position=where))
     assert isinstance(commit, WriteCommit)
     moved = replace(position(300), gaps=where.gaps)
-    (again,) = led.tracker.conclude(Committed(TP, commit.generation, commit.reign, moved))
+    (again,) = led.tracker.conclude(Committed(TP, commit.generation, commit.leadership, moved))
     assert isinstance(again, FillGap)
 
 
@@ -750,20 +760,20 @@ def test_u26_a_high_watermark_below_the_next_offset_asks_again_once() -> None:
     led = Led1(0, 100, 200)
     led.at(200)
     (again,) = led.tracker.observe(watermark(150))
-    assert isinstance(again, AskStore)
+    assert isinstance(again, ReadPosition)
     led.tracker.conclude(asked(again, 200))
     assert led.tracker.observe(watermark(150)) == []
 
 
-def test_our_last_commit_is_remembered_over_reigns() -> None:
+def test_our_last_commit_is_remembered_over_leaderships() -> None:
     """A foreign one that is found in its place does not make it untrue (protocol rule 12)."""
     led = Led1(0, 100)
-    assert isinstance(led.ask, AskStore)
-    ours = Commit(0, 100, 1, EpochLine(((1, 0),)), None, "id", 1, 0, "n")
+    assert isinstance(led.ask, ReadPosition)
+    ours = Commit(0, 100, 1, EpochHistory(((1, 0),)), None, "id", 1, 0, "n")
     led.tracker.conclude(replace(asked(led.ask, 100), position=replace(position(100), commit=ours)))
-    led.tracker.observe(Led(TP, replace(REIGN, epoch=2)))
+    led.tracker.observe(Led(TP, replace(LEADERSHIP, epoch=2)))
     (again,) = watermarks(led.tracker, 100)
-    assert isinstance(again, AskStore)
+    assert isinstance(again, ReadPosition)
     assert again.known == ours
 
 
@@ -773,7 +783,7 @@ def looks(tracker: Tracker, begin: int) -> list[int]:
     for second in range(begin, begin + 3 * 3600, 10):
         tasks = tracker.observe(listing(0, 100, taken_at=second * 10**9))
         for task in tasks:
-            if isinstance(task, AskStore):
+            if isinstance(task, ReadPosition):
                 seconds.append(second - begin)
                 tracker.conclude(replace(asked(task, 0), beside_java=True))
     return seconds
@@ -789,8 +799,8 @@ def test_u29_behind_a_java_uploader_the_store_is_asked_again_now_and_then() -> N
     assert looks(led.tracker, 10) == AN_HOUR_OF_LOOKS
 
 
-@pytest.mark.parametrize("restarted", [True, False], ids=["the agent is restarted", "another reign begins"])
-def test_u29_the_looks_begin_again_with_a_reign_and_with_the_agent(restarted: bool) -> None:
+@pytest.mark.parametrize("restarted", [True, False], ids=["the agent is restarted", "another leader epoch begins"])
+def test_u29_the_looks_begin_again_with_a_leadership_and_with_the_agent(restarted: bool) -> None:
     """Our own commit stands by then and says that a Java uploader's stood there lately; later answers add nothing."""
     led = Led1(0, 100)
     led.tracker.conclude(replace(asked(led.ask, 0), foreign=True))
@@ -799,7 +809,7 @@ def test_u29_the_looks_begin_again_with_a_reign_and_with_the_agent(restarted: bo
         led = Led1(0, 100)
         ask: AnyTask = led.ask
     else:
-        led.tracker.observe(Led(TP, replace(REIGN, epoch=2)))
+        led.tracker.observe(Led(TP, replace(LEADERSHIP, epoch=2)))
         (ask,) = watermarks(led.tracker, 100)
     led.tracker.conclude(replace(asked(ask, 0), beside_java=True))
     assert looks(led.tracker, 40) == AN_HOUR_OF_LOOKS
@@ -813,7 +823,7 @@ def test_u29_a_gap_that_was_filled_is_looked_at_again_after_a_java_uploader_wrot
     assert isinstance(ship, Ship)
     (fill,) = led.tracker.conclude(shipped(ship))
     assert isinstance(fill, FillGap)
-    assert led.tracker.conclude(Committed(TP, fill.generation, fill.reign, replace(where, gaps=()))) == []
+    assert led.tracker.conclude(Committed(TP, fill.generation, fill.leadership, replace(where, gaps=()))) == []
     (ask,) = led.tracker.observe(watermark(250))
     assert bases(led.tracker.conclude(replace(asked(ask, 0), position=where, foreign=True))) == [100]
 

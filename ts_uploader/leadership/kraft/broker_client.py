@@ -29,7 +29,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public 
 )
 
 from ts_common.config.cluster_config import KAFKA_CLIENT as PREFIX
-from ts_common.errors import ConfigurationError, RetryError
+from ts_common.errors import ConfigurationError, TransientError
 from ts_common.model import TopicPartition
 
 log = structlog.get_logger()
@@ -59,11 +59,11 @@ _REFUSALS = frozenset(
 )
 
 
-class BrokerAway(RetryError):
+class BrokerAway(TransientError):
     """The broker beside us gave no answer, or another broker gave one."""
 
 
-class AnsweredByAnother(RetryError):
+class AnsweredByAnother(TransientError):
     """Another broker of the cluster answered; asked a second later, after another question, this one will."""
 
 

@@ -1,7 +1,7 @@
 """Leadership in KRaft mode: the broker beside us says what it leads, and its disk in which epoch.
 
 Once a second: which checkpoints of epochs changed, what the broker's metadata says of those topics and of some of the
-others in their turn, and for each partition that it leads by that, whether a reign is known::
+others in their turn, and for each partition that it leads by that, whether a leadership is known::
 
     metadata (leaders)  ->  directory (epoch, topic id)  ->  broker (epoch, as its replica leads)  ->  Led
                                                          ->  cluster (topic id)                   /
@@ -12,14 +12,14 @@ Kafka's clients are not told epochs with the metadata, and the checkpoint alone 
 - A broker publishes metadata first and makes itself leader afterwards (`BrokerMetadataPublisher.onMetadataUpdate`,
   `Partition.makeLeader`, which writes the new epoch to the checkpoint). In between the metadata says that it leads, and
   the list still ends with an epoch of the former leader: a follower's list has these too. The file is therefore read
-  first and the replica asked for its epoch then; a reign is said only where both are equal.
+  first and the replica asked for its epoch then; a leadership is said only where both are equal.
 - An epoch can rise while the leader stays (a reassignment, an in-sync set that shrank). The metadata shows nothing of
   that, but the checkpoint is another file then: it is looked at each second, and what was asked no longer counts.
 - A topic is deleted and created again between two reads. The list and the id are of one directory (`replica`); that
   directory must still stand after the answers, so the replica that answered writes to it, and the cluster must know
   the topic by that id. Where epochs are equal by chance (0 and 0), this tells the incarnations apart.
 - A broker that is cut off from the controllers believes that it goes on leading, and so do we. What it has not
-  replicated stays above its high watermark, and the commit of the next reign refuses ours (protocol rule 7).
+  replicated stays above its high watermark, and the commit of the next leader epoch refuses ours (protocol rule 7).
 - After an election a replica does not tell its epoch before its high watermark reached where the epoch began, which may
   never come while too few replicas are in sync. It says that it leads then, and an epoch is on its disk before it does:
   the list that was read before counts if it is still the same file afterwards.
@@ -44,7 +44,7 @@ import structlog
 
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment
-from ts_uploader.events import Led, NotLed, Reign
+from ts_uploader.events import Leadership, Led, NotLed
 from ts_uploader.findings import Finding
 from ts_uploader.leadership.contract import LeadershipSource, Said
 from ts_uploader.leadership.denied_requests import Asked, Refusals
@@ -91,20 +91,20 @@ class _Known:
     Attributes:
         directory: the live one; None until one was found. Of several the one that is being asked about.
         mark: of its checkpoint, when it was last looked at.
-        confirmed: the mark for which `reign` was confirmed; None for none.
+        confirmed: the mark for which `leadership` was confirmed; None for none.
         asked_at: when, by the monotonic clock.
-        reign: this broker's; None while it is not known to lead.
+        leadership: this broker's; None while it is not known to lead.
         doubted_since: since when the broker leads by its metadata and did not confirm it, by the monotonic clock.
     """
 
-    __slots__ = ("asked_at", "confirmed", "directory", "doubted_since", "mark", "reign")
+    __slots__ = ("asked_at", "confirmed", "directory", "doubted_since", "leadership", "mark")
 
     def __init__(self) -> None:
         self.directory: Path | None = None
         self.mark: EpochsMark | None = None
         self.confirmed: EpochsMark | None = None
         self.asked_at = 0.0
-        self.reign: Reign | None = None
+        self.leadership: Leadership | None = None
         self.doubted_since: float | None = None
 
 
@@ -249,7 +249,7 @@ class KraftLeadership(LeadershipSource):
                 led.append(partition)
             else:
                 known = self._known[partition]
-                known.reign = known.confirmed = known.doubted_since = None
+                known.leadership = known.confirmed = known.doubted_since = None
                 self.emit(NotLed(partition))
         return led
 
@@ -267,16 +267,16 @@ class KraftLeadership(LeadershipSource):
             if partition in confirmed:
                 replica = confirmed[partition]
                 known.confirmed, known.asked_at, known.doubted_since = replica.mark, now, None
-                if known.reign is None or (known.reign.epoch, known.reign.topic_id) != (
+                if known.leadership is None or (known.leadership.epoch, known.leadership.topic_id) != (
                     replica.epoch,
                     replica.topic_id,
                 ):
-                    known.reign = Reign(replica.epoch, replica.topic_id, time.time_ns())
+                    known.leadership = Leadership(replica.epoch, replica.topic_id, time.time_ns())
             elif partition in unsure:
                 known.confirmed = None
                 self._doubt(partition, known, now)
-            if known.confirmed is not None and known.reign is not None:
-                self.emit(Led(partition, known.reign))
+            if known.confirmed is not None and known.leadership is not None:
+                self.emit(Led(partition, known.leadership))
 
     def _confirm(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Replica]:
         """What the disk says of these, where broker and cluster say the same and it still stands afterwards."""

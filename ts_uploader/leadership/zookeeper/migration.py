@@ -10,8 +10,8 @@ A cluster that migrates (KIP-866) passes these states, and can go back from all 
 
 So ZooKeeper is not believed where `/migration` stands and the broker is not registered. It may only be restarting: then
 nothing is said until it is back. Where somebody removed `/migration`, or restored an old ZooKeeper, the broker's disk
-tells: the controller writes an epoch to ZooKeeper before any leader writes it to its disk, so a reign older than the
-last epoch on the disk of a broker that ZooKeeper does not know is stale too.
+tells: the controller writes an epoch to ZooKeeper before any leader writes it to its disk, so a leadership older than
+the last epoch on the disk of a broker that ZooKeeper does not know is stale too.
 """
 
 from collections.abc import Iterable
@@ -76,4 +76,4 @@ def _is_outlived(led: Led, log_dirs: Iterable[Path]) -> bool:
         local = local_epochs(directory)
     except (OSError, CorruptData):
         return False  # who ships it reads it again, and says what is wrong
-    return local is not None and bool(local.pairs) and local.pairs[-1][0] > led.reign.epoch
+    return local is not None and bool(local.pairs) and local.pairs[-1][0] > led.leadership.epoch

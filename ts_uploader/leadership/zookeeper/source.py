@@ -28,7 +28,7 @@ import structlog
 from kazoo.exceptions import AuthFailedError, ConnectionLoss, NoAuthError, NoNodeError
 from kazoo.protocol.states import WatchedEvent
 
-from ts_common.errors import ConfigurationError, RetryError
+from ts_common.errors import ConfigurationError, TransientError
 from ts_common.model import TopicPartition
 from ts_uploader.environment import Environment
 from ts_uploader.events import Led
@@ -38,7 +38,7 @@ from ts_uploader.leadership.zookeeper.check import zookeeper_findings
 from ts_uploader.leadership.zookeeper.connection import Connection, Trouble
 from ts_uploader.leadership.zookeeper.migration import Registration
 from ts_uploader.leadership.zookeeper.security import Security
-from ts_uploader.leadership.zookeeper.state import Knowledge, Node, topic_path
+from ts_uploader.leadership.zookeeper.state import Node, ZookeeperState, topic_path
 from ts_uploader.leadership.zookeeper.tls import tls_context
 
 log = structlog.get_logger()
@@ -50,7 +50,7 @@ _CLOSE_SECONDS = 2.0
 _EVERYTHING = "/"  # noted like a path
 
 
-class BrokerMigrated(RetryError):
+class BrokerMigrated(TransientError):
     """The broker runs in KRaft mode now, by its own file: an agent that is started now asks the broker."""
 
 
@@ -90,7 +90,7 @@ class ZookeeperLeadership(LeadershipSource):
         self._lock = threading.Lock()  # guards the next two; the thread in `run` owns what is below them
         self._wanted: Set[TopicPartition] | None = None  # what is to be followed from now on
         self._noted: set[str] = set()
-        self._knowledge = Knowledge(environment.broker_id)
+        self._knowledge = ZookeeperState(environment.broker_id)
         self._registration = Registration(environment.broker_id)
         self._stale: bool | None = None  # not before the registration was read
         self._failed: set[str] = set()

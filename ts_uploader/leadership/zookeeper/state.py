@@ -24,7 +24,7 @@ import structlog
 from ts_common.errors import CorruptData
 from ts_common.json_objects import MAX_INT32, parse_json
 from ts_common.model import TopicPartition
-from ts_uploader.events import Led, NotLed, Reign
+from ts_uploader.events import Leadership, Led, NotLed
 from ts_uploader.retention.topic_retention import BROKER_KEYS, TOPIC_KEYS, BrokerSettings, TopicSettings
 
 log = structlog.get_logger()
@@ -43,7 +43,7 @@ class Node(NamedTuple):
     mzxid: int
 
 
-class Knowledge:
+class ZookeeperState:
     """What ZooKeeper said of the followed partitions, and what that means for one broker; knows no I/O but the log.
 
     Attributes:
@@ -61,7 +61,7 @@ class Knowledge:
         self._broker_overrides: dict[str, dict[str, str]] = {}
         self._broker_id = broker_id
         self._topics: dict[str, tuple[int, str | None] | None] = {}  # czxid and id; None: absent or unreadable
-        self._reigns: dict[str, Reign] = {}
+        self._leaderships: dict[str, Leadership] = {}
         self._mzxids: dict[str, int] = {}  # outlives a deleted node: a re-created one has a later
 
     def follow(self, wanted: Set[TopicPartition]) -> set[str]:
@@ -70,7 +70,13 @@ class Knowledge:
         for path in self.partitions.keys() - paths.keys():
             topic, settings = topic_path(path), settings_path(self.partitions[path].topic)
             self.states[topic].remove(path)
-            known: tuple[dict[str, Any], ...] = (self.partitions, self.states, self._topics, self._reigns, self._mzxids)
+            known: tuple[dict[str, Any], ...] = (
+                self.partitions,
+                self.states,
+                self._topics,
+                self._leaderships,
+                self._mzxids,
+            )
             for by_path in known:
                 by_path.pop(path, None)
                 if not self.states.get(topic):
@@ -110,15 +116,15 @@ class Knowledge:
             _say_foreign(path, node, "a leader epoch below 0")
             return None
         if node is None or fields["leader"] != self._broker_id:
-            self._reigns.pop(path, None)
+            self._leaderships.pop(path, None)
             return NotLed(self.partitions[path])
         topic = self._topics.get(topic_path(path))
         if topic is None or topic[0] > node.czxid:
             return None
-        reign = self._reigns.get(path)
-        if reign is None or (reign.epoch, reign.topic_id) != (fields["leader_epoch"], topic[1]):
-            reign = self._reigns[path] = Reign(fields["leader_epoch"], topic[1], now)
-        return Led(self.partitions[path], reign)
+        leadership = self._leaderships.get(path)
+        if leadership is None or (leadership.epoch, leadership.topic_id) != (fields["leader_epoch"], topic[1]):
+            leadership = self._leaderships[path] = Leadership(fields["leader_epoch"], topic[1], now)
+        return Led(self.partitions[path], leadership)
 
     def take_settings(self, path: str, node: Node | None) -> TopicSettings | BrokerSettings | None:
         """Take one of `settings`, None for absent; the answer is what to say, None for nothing."""
