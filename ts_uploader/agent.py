@@ -58,7 +58,7 @@ from ts_uploader.shipping.metadata_cache_writer import ChapterWriter
 from ts_uploader.shipping.uploader import Uploader
 from ts_uploader.status.http_server import HealthServer
 from ts_uploader.status.last_errors import LastErrors
-from ts_uploader.status.snapshot import Parts, Status
+from ts_uploader.status.snapshot import Status, StatusSources
 from ts_uploader.stores.admission import wait_for_admission
 from ts_uploader.stores.topic_stores import COMMIT_THREADS, Stores
 from ts_uploader.tracking.backlog import Backlog, retention_left
@@ -185,7 +185,7 @@ class Agent:
             *(self._worker(f"commit-{n}", self._commits, performer) for n in range(COMMIT_THREADS)),
             *(self._worker(f"upload-{n}", self._uploads, performer) for n in range(config.upload_threads)),
         ]
-        parts = Parts(
+        parts = StatusSources(
             environment=environment,
             leadership=self._leadership,
             progress=self._progress,

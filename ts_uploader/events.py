@@ -3,7 +3,7 @@
 Observations (from the sources to the tracker): `Listing`, `SeveralDirectories`, `DirectoryGone`, `HighWatermarks`,
 `Led`, `NotLed`.
 Tasks (from the tracker to the workers): `ReadPosition`, `Ship`, `WriteCommit`, `PassGap`, `FillGap`, `LookBelow`,
-`Rescan`. Results (from the workers to the tracker): `Asked`, `Shipped`, `Committed`, `LookedBelow`, `Fenced`, `Failed`,
+`Rescan`. Results (from the workers to the tracker): `PositionRead`, `Shipped`, `Committed`, `LookedBelow`, `Fenced`, `Failed`,
 `Changed`, `LookDue`.
 
 A task carries the `leadership` and `generation` it was made for, its result brings them back, and the tracker forgets
@@ -383,7 +383,7 @@ class LookedBelow(Task):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked(Task):
+class PositionRead(Task):
     """The answer to `ReadPosition`.
 
     Attributes:
@@ -506,4 +506,4 @@ class LookDue:
 
 
 Observation = Listing | SeveralDirectories | DirectoryGone | HighWatermarks | Led | NotLed
-Result = Asked | Shipped | Committed | LookedBelow | Fenced | Failed | Changed | LookDue
+Result = PositionRead | Shipped | Committed | LookedBelow | Fenced | Failed | Changed | LookDue

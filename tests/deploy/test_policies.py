@@ -26,7 +26,7 @@ from ts_local.moto import MotoServer
 from ts_local.ports import LOOPBACK
 from ts_uploader.findings import Severity
 from ts_uploader.stores.store_check import problems_of
-from ts_uploader.stores.store_findings import thorough
+from ts_uploader.stores.store_findings import deep_check
 from tsctl.cli import run as run_tsctl
 from tsctl.exit_codes import ExitCode
 
@@ -142,7 +142,7 @@ def test_an_uploader_may_do_what_an_agent_does_and_never_remove(store_as: As) ->
     store = store_as("uploader")
     endpoint = Endpoint(LOCATION, StorageOptions())
     assert problems_of(store, KEYS, endpoint, lambda _: store_as("uploader"), conditional=True) == []
-    found = thorough(store_as("uploader"), KEYS, endpoint)
+    found = deep_check(store_as("uploader"), KEYS, endpoint)
     assert [each for each in found if each.severity is not Severity.OK] == []
     assert any("may not delete" in each.found for each in found)
     with closing(archive_of_one_topic().store) as written:

@@ -20,13 +20,13 @@ from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.events import (
     AnyTask,
-    Asked,
     Leadership,
     Led,
     Listing,
     LookDue,
     NotLed,
     Observation,
+    PositionRead,
     ReadPosition,
     Rescan,
     Task,
@@ -196,7 +196,7 @@ class Agent:
             self.tasks += self.tracker.conclude(LookDue(task.partition, task.generation))
         tracker = self.tracker
         result = self._alone(task, lambda: self._performer.perform(task))
-        if isinstance(result, Asked) and self.tracker is tracker:
+        if isinstance(result, PositionRead) and self.tracker is tracker:
             self.asked[result.leadership.epoch] = self._cluster.brokers[self.broker].start
         if result is not None and self.tracker is tracker:
             self.tasks += tracker.conclude(result)

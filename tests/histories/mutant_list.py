@@ -99,7 +99,7 @@ MUTANTS = (
     _mutant(
         "m10",
         "A gap is recorded after one listing.",
-        (Tracker._gap, " or listing.taken_at - state.gap_since < patience", ""),
+        (Tracker._gap, " or listing.taken_at - state.gap_seen_at < patience", ""),
     ),
     _mutant(
         "m11",
@@ -240,7 +240,11 @@ MUTANTS = (
     _mutant(
         "names-above-only",
         "An agent goes on with names above the next offset, not with the segment that holds it (protocol rule 4).",
-        (PartitionState.held, "max(0, bisect_right(bases, offset) - 1)", "max(0, bisect_right(bases, offset - 1))"),
+        (
+            PartitionState.segments_from,
+            "max(0, bisect_right(bases, offset) - 1)",
+            "max(0, bisect_right(bases, offset - 1))",
+        ),
     ),
     _mutant(
         "gaps-not-shipped",

@@ -11,7 +11,7 @@ from ts_uploader.leadership.contract import LeadershipSource
 from ts_uploader.progress import Progress
 from ts_uploader.retention.topic_retention import TopicRetention
 from ts_uploader.status.last_errors import LastErrors
-from ts_uploader.status.snapshot import Parts, Status
+from ts_uploader.status.snapshot import Status, StatusSources
 from ts_uploader.tracking.backlog import Backlog
 from ts_uploader.tracking.blocked import Wait, WaitReason
 from ts_uploader.tracking.stuck import StuckPartitions
@@ -59,7 +59,7 @@ def status_of(
     """The status of an agent that runs, its leadership source, and its last errors."""
     environment = Environment("prod", 7, (Path("/log"),), "", kraft=False)
     source, errors = Source(environment), LastErrors()
-    parts = Parts(
+    parts = StatusSources(
         environment=environment,
         leadership=source,
         progress=Progress(upload_timeout_seconds),

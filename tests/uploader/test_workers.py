@@ -20,7 +20,7 @@ from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.events import AnyTask, Asked, Failed, Leadership, Led, Listing, ReadPosition, Ship
+from ts_uploader.events import AnyTask, Failed, Leadership, Led, Listing, PositionRead, ReadPosition, Ship
 from ts_uploader.log_dirs.directory_scan import list_partition
 from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
 from ts_uploader.metrics.counters import Metrics
@@ -167,7 +167,7 @@ def test_u05_an_election_that_lost_old_magic_is_counted_and_logged(
         local.no_epochs()
     with capture_logs() as logs:
         asked = parts.performer.perform(question(local.listing()))
-    assert isinstance(asked, Asked)
+    assert isinstance(asked, PositionRead)
     assert asked.lost == ((0, 10) if magic == 1 else (5, 10))
     told = [line for line in logs if line["log_level"] == "error" and "magic 0 or 1" in line["event"]]
     assert len(told) == (1 if magic == 1 else 0)
@@ -188,7 +188,7 @@ def test_u36_a_loss_is_counted_and_logged_though_log_start_cannot_be_written(
     assert [line["lost_to"] for line in logs if "an election lost committed records" in line["event"]] == [300]
     assert parts.metrics.registry.get_sample_value("ts_uploader_lost_offsets_total") == 300
     asked = Parts(store, CLUSTER).performer.perform(question(local.listing()))
-    assert isinstance(asked, Asked)
+    assert isinstance(asked, PositionRead)
     assert asked.lost is None
 
 
@@ -225,7 +225,7 @@ def test_u42_an_error_that_nobody_expects_fails_the_task_alone(
 ) -> None:
     """It is counted, logged with its traceback, and becomes the reason of the partition."""
 
-    def raises(_: ReadPosition) -> Asked:
+    def raises(_: ReadPosition) -> PositionRead:
         raise RecursionError("what nobody expects")
 
     monkeypatch.setattr(parts.performer._commits, "ask", raises)

@@ -74,7 +74,7 @@ class Damage:
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class Salvage:
     """What a walk found.
 
     Attributes:
@@ -86,7 +86,7 @@ class Survey:
     damages: tuple[Damage, ...]
 
 
-def survey_segment(source: Source, claim: Claim) -> Survey:
+def survey_segment(source: Source, claim: Claim) -> Salvage:
     """Walk a segment; memory is bounded whatever its bytes say.
 
     Raises:
@@ -105,7 +105,7 @@ def survey_segment(source: Source, claim: Claim) -> Survey:
     if claim.dense or is_cut or (walk.damages and not claim.was_damaged):
         walk.lose_rest(f" ({found})")
         return walk.survey()
-    return Survey((), (Damage(0, claim.size, claim.base, claim.end, f"{found}, and nothing in it says where"),))
+    return Salvage((), (Damage(0, claim.size, claim.base, claim.end, f"{found}, and nothing in it says where"),))
 
 
 class _Walk:
@@ -155,8 +155,8 @@ class _Walk:
             self.lose(begin, position, self._claim.end, reason)
         self._close(position)
 
-    def survey(self) -> Survey:
-        return Survey(tuple(self._stretches), tuple(self.damages))
+    def survey(self) -> Salvage:
+        return Salvage(tuple(self._stretches), tuple(self.damages))
 
     def object_crc32c(self) -> int:
         return self._window.object_crc32c()

@@ -56,7 +56,7 @@ def may_be_lost(copies: Sequence[SegmentCopy]) -> bool:
     return any(_is_late(copy) for copy in copies)
 
 
-def uncounted(
+def hidden_batches(
     store: ObjectStore, view: PartitionView, steps: Sequence[ReadRange], start: int, stop: int, next_marker: NextMarker
 ) -> set[Batch]:
     """The batches in `[start, stop)` that do not count: their marker may be lost, and the furthest copies lack them.

@@ -26,7 +26,7 @@ from ts_common.archive.segment_metadata import TxnIndexState
 from ts_common.archive.stored_indexes import read_index
 from ts_common.archive.view import PartitionView
 from ts_common.log_format.index_files import AbortedTransaction, read_transaction_index
-from ts_common.reading.missing_markers import Batch, may_be_lost, uncounted
+from ts_common.reading.missing_markers import Batch, hidden_batches, may_be_lost
 from ts_common.reading.transaction_events import Events, Walk
 from ts_common.store.contract import ObjectStore
 
@@ -44,7 +44,7 @@ def stable_end(store: ObjectStore, view: PartitionView) -> int:
     steps = [step for step in view.plan(view.start, view.end) if not isinstance(step, Hole)]
     events, walk = Events(store, steps), Walk()
     if may_be_lost(view.copies):
-        lost = uncounted(store, view, steps, view.start, view.end, events.next_marker)
+        lost = hidden_batches(store, view, steps, view.start, view.end, events.next_marker)
         events = Events(store, steps, frozenset(lost))
     for number in range(len(steps)):
         walk.take(events.of(number))
@@ -107,7 +107,7 @@ def find_hidden(store: ObjectStore, view: PartitionView, start: int, stop: int) 
     found = _find_aborted(store, events, steps, start, stop)
     lost: set[Batch] = set()
     if may_be_lost(view.copies):
-        lost = uncounted(store, view, steps, start, stop, events.next_marker)
+        lost = hidden_batches(store, view, steps, start, stop, events.next_marker)
         if lost:
             log.info("transactions whose end was compacted away", partition=str(view.partition), batches=len(lost))
         found += [AbortedTransaction(batch.producer_id, batch.first, batch.last, -1) for batch in lost]

@@ -25,7 +25,7 @@ from ts_common.archive.stored_indexes import read_index
 from ts_common.decode.arrow import projection_of, to_arrow
 from ts_common.decode.batch_boundaries import Claim
 from ts_common.decode.columns import BufferPool, RecordColumns
-from ts_common.decode.salvage import Damage, Stretch, Survey, survey_segment
+from ts_common.decode.salvage import Damage, Salvage, Stretch, survey_segment
 from ts_common.decode.segment_decoder import MAX_BYTES, MAX_ROWS, SegmentDecoder
 from ts_common.errors import BatchTooLarge, CorruptData
 from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, parse_header
@@ -86,7 +86,7 @@ class TolerantReader:
         self._aborted = aborted
         self._projection = projection_of(names)
         self._pool = BufferPool(self._projection, MAX_ROWS, MAX_BYTES)
-        self._surveys: dict[str, Survey] = {}
+        self._surveys: dict[str, Salvage] = {}
         self._undecodable: dict[str, list[Damage]] = {}
         self._told: set[tuple[str, int, int]] = set()
         self._tell: Callable[..., object] = (
@@ -209,7 +209,7 @@ class TolerantReader:
                 damage = Damage(place, place + header.size_in_bytes, first, header.last_offset + 1, str(error))
                 raise _Undecodable(copy, damage) from error
 
-    def _survey(self, copy: SegmentCopy) -> Survey:
+    def _survey(self, copy: SegmentCopy) -> Salvage:
         """What of a copy can be believed."""
         if copy.key not in self._surveys:
             with (

@@ -21,7 +21,7 @@ from ts_spark.options.query import QueryOptions, settled
 from ts_spark.planning.bounds import check_named_partitions, find_bounds
 from ts_spark.planning.gc_tuning import collecting_less
 from ts_spark.planning.splitting import PartitionRanges, make_splits, whole_partitions
-from ts_spark.planning.time_pruning import in_time
+from ts_spark.planning.time_pruning import prune_by_time
 from ts_spark.planning.topics import find_topics, where
 from ts_spark.split import Split, bytes_of
 
@@ -178,7 +178,7 @@ def plan_partition(
     losses += [
         f"{view.partition}: offsets {one.first} to {one.hole.start - 1} are {one.reason}" for one in hidden.cut_off
     ]
-    timely = tuple(in_time(store, ranges, wanted.milliseconds))
+    timely = tuple(prune_by_time(store, ranges, wanted.milliseconds))
     if not options.tolerance.fails:
         timely = tuple(with_spares(timely, view.copies, view.epochs))
     return PartitionPlan(view, PartitionRanges(timely, hidden.transactions), tuple(losses))

@@ -21,7 +21,7 @@ from ts_spark.options.filters import Ranges
 _LATEST_MS: Final = ((1 << 63) - 1) // 1000
 
 
-def in_time(store: ObjectStore, parts: Iterable[ReadRange], milliseconds: Ranges) -> Iterator[ReadRange]:
+def prune_by_time(store: ObjectStore, parts: Iterable[ReadRange], milliseconds: Ranges) -> Iterator[ReadRange]:
     """The ranges that may hold records of these times, of each the copies that may, and of the first the end.
 
     A range that follows one that may not hold any is where records of these times can begin: there the `.timeindex` is

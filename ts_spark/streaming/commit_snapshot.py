@@ -49,7 +49,7 @@ class PartitionEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicLook:
+class TopicSnapshot:
     """One topic, in its newest incarnation.
 
     Attributes:
@@ -64,14 +64,14 @@ class TopicLook:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class CommitSnapshot:
     """What was seen.
 
     Attributes:
         topics: by name, those of the subscription that the store knows.
     """
 
-    topics: Mapping[str, TopicLook]
+    topics: Mapping[str, TopicSnapshot]
 
     @property
     def ends(self) -> dict[TopicPartition, PartitionEnd]:
@@ -100,7 +100,7 @@ class Observer:
         self._damaged: list[str] = []
         self._ends: dict[str, tuple[str | None, PartitionEnd]] = {}  # likewise, with the commit's etag
 
-    def look(self, *, is_first: bool) -> Look:
+    def look(self, *, is_first: bool) -> CommitSnapshot:
         """See how far the topics have come.
 
         Args:
@@ -114,10 +114,10 @@ class Observer:
         known = list_known(self._store, self._options)
         asked = asked_names(self._options, known)
 
-        def one(name: str) -> TopicLook | None:
+        def one(name: str) -> TopicSnapshot | None:
             return self._topic(name, known.get(name, NO_DIRECTORIES), asked[name])
 
-        topics: dict[str, TopicLook] = {}
+        topics: dict[str, TopicSnapshot] = {}
         for name, topic in zip(asked, in_threads(one, asked), strict=True):
             if topic is None and is_first and self._options.subscription.pattern is None:
                 raise unknown_topic(name, self._options, known)
@@ -125,7 +125,7 @@ class Observer:
                 topics[name] = topic
         if is_first:
             _check_assigned(self._options, topics)
-        return Look(topics)
+        return CommitSnapshot(topics)
 
     def keys_of(self, partitions: Sequence[TopicPartition], topic_id: str | None) -> list[PartitionKeys] | None:
         """Where partitions of one topic lie in the incarnation with an id.
@@ -166,7 +166,7 @@ class Observer:
         taken, self._damaged = sorted(set(self._damaged)), []
         return taken
 
-    def _topic(self, name: str, listed: TopicDirectories, wanted: Iterable[int] | None) -> TopicLook | None:
+    def _topic(self, name: str, listed: TopicDirectories, wanted: Iterable[int] | None) -> TopicSnapshot | None:
         incarnations, etag = read_lives(self._store, self._keys, name, listed)
         directory = incarnations.newest_directory
         asked = sorted(listed.partitions if wanted is None else listed.partitions & set(wanted))
@@ -174,7 +174,7 @@ class Observer:
         ends = {end.keys.partition: end for end in in_threads(self._end, keys) if end is not None}
         if not ends and etag is None and not read_topics(self._store, self._keys, {name: listed}):
             return None
-        return TopicLook(incarnations.newest_id, directory == name, ends)
+        return TopicSnapshot(incarnations.newest_id, directory == name, ends)
 
     def _end(self, keys: PartitionKeys) -> PartitionEnd | None:
         commit, etag = read_commit(self._store, keys)
@@ -198,7 +198,7 @@ class Observer:
         return PartitionEnd(keys, view.end, shown, commit.epochs if isinstance(commit, Commit) else EpochHistory())
 
 
-def _check_assigned(options: QueryOptions, topics: Mapping[str, TopicLook]) -> None:
+def _check_assigned(options: QueryOptions, topics: Mapping[str, TopicSnapshot]) -> None:
     """Assigned partitions are there, as far as their topic has any."""
     for name, numbers in (options.subscription.assigned or {}).items():
         held = {partition.partition for partition in topics[name].ends}

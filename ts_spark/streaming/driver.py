@@ -33,7 +33,7 @@ from ts_spark.planning.bounds import check_named_partitions, find_bounds
 from ts_spark.planning.plan_query import PartitionPlan, check_losses, plan_partition, splits_of
 from ts_spark.planning.topics import find_topics
 from ts_spark.split import Split, bytes_of
-from ts_spark.streaming.commit_snapshot import Look, Observer
+from ts_spark.streaming.commit_snapshot import CommitSnapshot, Observer
 from ts_spark.streaming.offset import StreamOffset, decode_offset
 from ts_spark.streaming.progress import advance, epochs_of, living_until, losses_between, was_created_again
 
@@ -76,7 +76,7 @@ class StreamDriver:
         self._initial: StreamOffset | None = None
         self._position: StreamOffset | None = None  # the answer that Spark has, which it goes on from
         self._answered = False  # for the end, before Spark showed where the query stands
-        self._last_look: Look | None = None
+        self._last_look: CommitSnapshot | None = None
         self._idle_since: float | None = None  # when a look showed nothing new
         self._told: set[str] = set()
         if options.ignored is not None:

@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.model import TopicPartition
-from ts_spark.streaming.commit_snapshot import Look, PartitionEnd, TopicLook
+from ts_spark.streaming.commit_snapshot import CommitSnapshot, PartitionEnd, TopicSnapshot
 from ts_spark.streaming.offset import StreamOffset
 
 
 def advance(
-    position: StreamOffset, look: Look, earliest: Callable[[PartitionEnd], int]
+    position: StreamOffset, look: CommitSnapshot, earliest: Callable[[PartitionEnd], int]
 ) -> tuple[StreamOffset, list[str]]:
     """The furthest offset that the stream can go to, and one sentence for each loss that only a look shows.
 
@@ -59,7 +59,7 @@ def advance(
     return StreamOffset(positions, ids, began=began), losses
 
 
-def epochs_of(position: StreamOffset, offset: StreamOffset, look: Look) -> dict[TopicPartition, int]:
+def epochs_of(position: StreamOffset, offset: StreamOffset, look: CommitSnapshot) -> dict[TopicPartition, int]:
     """Who wrote the offsets before those of `offset`, as the commits say, or as was known where nothing moved."""
     ends, epochs = look.ends, {}
     for partition, at in offset.positions.items():
@@ -122,7 +122,7 @@ def was_created_again(start: StreamOffset, end: StreamOffset, topic: str) -> boo
     return any(partition in end.began or partition not in end.positions for partition in start.of_topic(topic))
 
 
-def _is_same(position: StreamOffset, name: str, topic: TopicLook) -> bool:
+def _is_same(position: StreamOffset, name: str, topic: TopicSnapshot) -> bool:
     """Whether the positions are those of the incarnation that is seen. One without an id is the first."""
     known = position.topic_ids.get(name)
     return topic.is_first if known is None else known == topic.topic_id

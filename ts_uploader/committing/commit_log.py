@@ -61,12 +61,12 @@ from ts_uploader.committing.losses import Losses
 from ts_uploader.committing.next_commit import MILLISECONDS, check_own, line_of_log, next_commit
 from ts_uploader.committing.takeover import Run, ends_alike, first_commit, still_true, walk_run
 from ts_uploader.events import (
-    Asked,
     Committed,
     FillGap,
     Listing,
     PassGap,
     Position,
+    PositionRead,
     ReadPosition,
     Task,
     WriteCommit,
@@ -109,7 +109,7 @@ class CommitLog:
         self._beginnings = Beginnings()
         self._incarnations = IncarnationLog(keys)
 
-    def ask(self, task: ReadPosition) -> Asked:
+    def ask(self, task: ReadPosition) -> PositionRead:
         """Where to go on; a leadership that the store does not know yet is made known by the way.
 
         Raises:
@@ -230,7 +230,7 @@ class CommitLog:
         etag: str | None,
         task: ReadPosition,
         listing: Listing,
-    ) -> Asked:
+    ) -> PositionRead:
         """The position of a commit of ours, taken back to where it and this broker's log agree (protocol rule 5)."""
         if self._is_of_another_life(store, commit, task):
             raise CorruptData(
@@ -263,7 +263,7 @@ class CommitLog:
         end = past_end(store, position, listing, task.leadership)
         if end < commit.next_offset and commit.epoch == task.leadership.epoch:
             raise DataLoss(
-                f"{listing.directory} ends at {end}; in leader epoch {task.leadership.epoch} this broker committed up to "
+                f"{listing.directory} ends at {end}; in epoch {task.leadership.epoch} this broker committed up to "
                 f"{commit.next_offset}: {WHAT_TO_DO}"
             )
         if end < commit.next_offset or must_go_back(commit, start.content):
@@ -279,7 +279,7 @@ class CommitLog:
                 stable = last_stable_offset(listing.directory, commit.next_offset)
                 following = replace(following, last_stable_offset=stable)
             position = self._put(task.partition, position, following)
-        return Asked(task.partition, task.generation, task.leadership, position)
+        return PositionRead(task.partition, task.generation, task.leadership, position)
 
     def _is_of_another_life(self, store: ObjectStore, commit: Commit, task: ReadPosition) -> bool:
         """Whether a commit's topic id is not the leadership's, nor another one of the same incarnation."""
@@ -288,7 +288,9 @@ class CommitLog:
             return False
         return not self._incarnations.are_of_one_life(store, task.partition.topic, ours, theirs)
 
-    def _begin(self, store: ObjectStore, catalog: PartitionCatalog, task: ReadPosition, listing: Listing) -> Asked:
+    def _begin(
+        self, store: ObjectStore, catalog: PartitionCatalog, task: ReadPosition, listing: Listing
+    ) -> PositionRead:
         """The position where no commit of ours says it; one that comes meanwhile refuses the write that follows."""
         keys, stood = catalog.keys, catalog.stored_log_start
         if stood is not None:
@@ -317,7 +319,7 @@ class CommitLog:
             start.content.lineage,
         )
         if run.highest_base is None and stood is None:
-            return Asked(task.partition, task.generation, task.leadership, position)  # there is no run yet
+            return PositionRead(task.partition, task.generation, task.leadership, position)  # there is no run yet
         if stood is not None:
             shipped = [segment.name.base for segment in catalog.segments]
             end = rebuilt_end(store, position, start.content, listing, task.leadership, shipped, latest=task.latest)
@@ -333,7 +335,7 @@ class CommitLog:
         if is_rebuilt or end < run.next_offset:
             return self._go_back(store, task, listing, position, end, start, run.ends)
         if run.highest_base is None:
-            return Asked(task.partition, task.generation, task.leadership, position)
+            return PositionRead(task.partition, task.generation, task.leadership, position)
         commit = next_commit(
             replace(position, epochs=living_epochs(position, listing)), (), task.leadership, self._broker
         )
@@ -341,17 +343,17 @@ class CommitLog:
         named = catalog.commit.highest_base if isinstance(catalog.commit, ForeignCommit) else 0
         if (run.highest_base or 0) >= named:
             position = self._put(task.partition, position, first_commit(commit, known, listing))
-        return Asked(task.partition, task.generation, task.leadership, position)
+        return PositionRead(task.partition, task.generation, task.leadership, position)
 
     def _begin_empty(
         self, store: ObjectStore, keys: PartitionKeys, start: StoredLogStart, task: ReadPosition, listing: Listing
-    ) -> Asked:
+    ) -> PositionRead:
         """The position where `log.start` is all that stands: an agent was killed before it shipped anything."""
         offset, lineage = start.content.offset, start.content.lineage
         position = Position(keys, offset, offset, None, EpochHistory(), None, None, (), lineage)
         below = begins_below(start.content, listing, latest=task.latest)
         if below is None:
-            return Asked(task.partition, task.generation, task.leadership, position)
+            return PositionRead(task.partition, task.generation, task.leadership, position)
         return self._go_back(store, task, listing, position, below, start)
 
     def _go_back(
@@ -363,7 +365,7 @@ class CommitLog:
         end: int,
         start: StoredLogStart,
         ends: Sequence[int] = (),
-    ) -> Asked:
+    ) -> PositionRead:
         """Take the commit back to `end` under a new lineage, then `log.start`; `ends` as in `gone_back`."""
         bases = [segment.name.base for segment in read_snapshot(store, position.keys).segments]
         commit = gone_back(position, end, listing, task.leadership, self._broker, bases, start.content, ends)
@@ -381,7 +383,7 @@ class CommitLog:
             position = self._put(task.partition, position, commit)
             log.warning("the commit begins a new lineage", partition=str(task.partition), next_offset=end, epoch=epoch)
         position = self._settle(store, position, start, listing)
-        return Asked(task.partition, task.generation, task.leadership, position, lost)
+        return PositionRead(task.partition, task.generation, task.leadership, position, lost)
 
     def _settle(self, store: ObjectStore, position: Position, start: StoredLogStart, listing: Listing) -> Position:
         """The position, with `log.start` of the commit's lineage: no commit moves on before that."""

@@ -11,7 +11,7 @@ _NAMED = 10  # topics in one message
 _SOON_SECONDS = 5.0  # after the first refusal: the others of the same kind are found by then
 
 
-class Asked(Enum):
+class DeniedRequest(Enum):
     """What was asked for, and what else can be done without it."""
 
     LEADERS = "who leads"
@@ -32,23 +32,23 @@ class Refusals:
         self._broker_id = broker_id
         self._identity = identity
         self._say_seconds = say_seconds
-        self._refused: dict[Asked, dict[str, str]] = {kind: {} for kind in Asked}
-        self._new: set[Asked] = set()
-        self._say_at: dict[Asked, float] = {}
+        self._refused: dict[DeniedRequest, dict[str, str]] = {kind: {} for kind in DeniedRequest}
+        self._new: set[DeniedRequest] = set()
+        self._say_at: dict[DeniedRequest, float] = {}
 
-    def take(self, asked: Asked, topic: str, error: str) -> None:
+    def take(self, asked: DeniedRequest, topic: str, error: str) -> None:
         """Take a refusal; of the broker's settings with an empty topic."""
         if topic not in self._refused[asked]:
             self._refused[asked][topic] = error
             self._new.add(asked)
 
-    def granted(self, asked: Asked, topic: str) -> None:
+    def granted(self, asked: DeniedRequest, topic: str) -> None:
         """It is told now."""
         self._refused[asked].pop(topic, None)
 
     def keep(self, topics: Set[str]) -> None:
         """Forget all other topics."""
-        for kind in (Asked.LEADERS, Asked.TOPIC_SETTINGS):
+        for kind in (DeniedRequest.LEADERS, DeniedRequest.TOPIC_SETTINGS):
             for topic in self._refused[kind].keys() - topics:
                 del self._refused[kind][topic]
 
@@ -62,22 +62,22 @@ class Refusals:
             if self._refused[kind]:
                 self._say(kind)
 
-    def _say(self, kind: Asked) -> None:
+    def _say(self, kind: DeniedRequest) -> None:
         topics = sorted(self._refused[kind])
         facts = {
             "broker": self._broker_id,
             "identity": self._identity,
             "error": self._refused[kind][topics[0]],
-            **({} if kind is Asked.BROKER_SETTINGS else {"topics": topics[:_NAMED], "of": len(topics)}),
+            **({} if kind is DeniedRequest.BROKER_SETTINGS else {"topics": topics[:_NAMED], "of": len(topics)}),
         }
-        if kind is Asked.LEADERS:
+        if kind is DeniedRequest.LEADERS:
             log.error(
                 "the broker refuses to tell who leads these topics: they are not shipped. Give the agent's identity "
                 "the ACLs DESCRIBE and DESCRIBE_CONFIGS on them (kafka-acls --add --allow-principal User:... "
                 "--operation Describe --operation DescribeConfigs --topic ...)",
                 **facts,
             )
-        elif kind is Asked.TOPIC_SETTINGS:
+        elif kind is DeniedRequest.TOPIC_SETTINGS:
             log.warning(
                 "the broker refuses to tell these topics' settings: the broker's own count. Give the agent's identity "
                 "the ACL DESCRIBE_CONFIGS on them",

@@ -12,7 +12,7 @@ from html import escape
 from ts_common.model import TopicPartition
 from ts_common.printable import printable
 from ts_common.wording import counted
-from ts_uploader.status.snapshot import Look, PartitionStatus, Status, Totals
+from ts_uploader.status.snapshot import PartitionStatus, Status, StatusSnapshot, Totals
 from ts_uploader.tracking.backlog import Backlog
 from ts_uploader.tracking.blocked import WAIT_REASONS
 
@@ -70,7 +70,7 @@ def status_page(status: Status) -> Iterator[bytes]:
     yield "".join(_foot(look, backlog)).encode()
 
 
-def _head(look: Look) -> Iterable[str]:
+def _head(look: StatusSnapshot) -> Iterable[str]:
     name = f"Broker {look.broker} of {look.cluster}"
     yield '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
     yield '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -80,7 +80,7 @@ def _head(look: Look) -> Iterable[str]:
     yield f'<p class="soft">as of {_clock(look.now)}, refreshed every 60 s. <a href="/">Refresh</a></p>\n'
 
 
-def _verdict(look: Look, totals: Totals) -> Iterable[str]:
+def _verdict(look: StatusSnapshot, totals: Totals) -> Iterable[str]:
     troubles = list(_troubles(look, totals))
     bad = not look.healthy or totals.holes or totals.urgent or look.stuck_partitions
     if not troubles:
@@ -90,7 +90,7 @@ def _verdict(look: Look, totals: Totals) -> Iterable[str]:
     yield f"<ul>{''.join(f'<li>{_escape(trouble)}</li>' for trouble in troubles)}</ul>\n"
 
 
-def _troubles(look: Look, totals: Totals) -> Iterator[str]:
+def _troubles(look: StatusSnapshot, totals: Totals) -> Iterator[str]:
     """One sentence each, the worst first."""
     if not look.answering:
         yield "The agent's main thread does not come round: it should be started again."
@@ -122,7 +122,7 @@ def _troubles(look: Look, totals: Totals) -> Iterator[str]:
         yield f"A store asks for fewer requests: {look.request_limit:.0f} in a second are made."
 
 
-def _errors(look: Look, heading: str) -> Iterable[str]:
+def _errors(look: StatusSnapshot, heading: str) -> Iterable[str]:
     if not look.errors:
         return
     yield f"<h2>{heading}</h2>\n<table><thead><tr><th>Partition</th><th>When</th><th>What</th><th>Message</th></tr>"
@@ -136,7 +136,7 @@ def _errors(look: Look, heading: str) -> Iterable[str]:
     yield "</tbody></table>\n"
 
 
-def _totals(look: Look, totals: Totals) -> Iterable[str]:
+def _totals(look: StatusSnapshot, totals: Totals) -> Iterable[str]:
     queues = ", ".join(counted(count, _WAITING.get(kind, kind)) for kind, count in look.queues.items() if count)
     limit = "none" if look.upload_limit is None else f"{_bytes(look.upload_limit)}/s"
     facts = {
@@ -194,7 +194,7 @@ def _waits(one: PartitionStatus) -> str:
     return f"{stuck}waits for {one.waits_for}"
 
 
-def _works(look: Look) -> Iterable[str]:
+def _works(look: StatusSnapshot) -> Iterable[str]:
     yield "<h2>Work under way</h2>\n<ul>"
     for work in look.works[:_WORKS]:
         seconds = _span(time.monotonic() - work.began_at)
@@ -205,7 +205,7 @@ def _works(look: Look) -> Iterable[str]:
     yield "</ul>\n" if look.works else "<li>none</li></ul>\n"
 
 
-def _foot(look: Look, backlog: Mapping[TopicPartition, Backlog]) -> Iterable[str]:
+def _foot(look: StatusSnapshot, backlog: Mapping[TopicPartition, Backlog]) -> Iterable[str]:
     yield f'<p class="soft">ts-uploader {_escape(look.version)}, started {_clock(look.started)}, {len(backlog):,} '
     yield 'partitions. <a href="/status.json">status.json</a> <a href="/metrics">metrics</a> '
     yield '<a href="/healthz">healthz</a> <a href="/readyz">readyz</a></p>\n</body></html>\n'

@@ -137,7 +137,7 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class StatusSnapshot:
     """All that is told but for the partitions.
 
     Attributes:
@@ -194,7 +194,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class StatusSources:
     """The parts of an agent that are asked.
 
     Attributes:
@@ -239,7 +239,7 @@ class Status:
         store_answered: whether every store was found to be usable.
     """
 
-    parts: Parts
+    parts: StatusSources
     started: float = field(default_factory=time.time)
     begun: bool = False
     store_answered: bool = False
@@ -272,13 +272,13 @@ class Status:
             return self.parts.backlog() if self.begun else {}
         return {}
 
-    def look(self) -> Look:
+    def look(self) -> StatusSnapshot:
         """How the agent does; waits for nobody."""
         parts = self.parts
         connected = self.note_leadership()
         looked_at = parts.looked_at()
         requests, upload = parts.limits()
-        return Look(
+        return StatusSnapshot(
             now=time.time(),
             started=self.started,
             version=metadata.version("ts-uploader"),
@@ -332,7 +332,7 @@ class Status:
         return [Work("watcher", "LookAtLogDirs", TopicPartition("", -1), looked_at, looked_at)]
 
 
-def health_facts(look: Look) -> dict[str, object]:
+def health_facts(look: StatusSnapshot) -> dict[str, object]:
     """What `/healthz` tells beside its status."""
     return {
         "phase": "running" if look.begun else "starting",

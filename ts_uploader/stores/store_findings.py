@@ -21,7 +21,7 @@ _DATE_SECONDS = 1.0  # what the header's whole seconds may lack
 _SKEW_WORTH_SAYING = 30.0
 
 
-def thorough(store: ObjectStore, keys: ClusterKeys, endpoint: Endpoint) -> list[Finding]:
+def deep_check(store: ObjectStore, keys: ClusterKeys, endpoint: Endpoint) -> list[Finding]:
     """What else is worth knowing of a store that has no `problems_of`: asked by `ts-uploader check`, at no start.
 
     Args:

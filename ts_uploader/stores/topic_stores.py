@@ -24,7 +24,7 @@ from ts_uploader.findings import Finding, error, unanswered
 from ts_uploader.progress import beat
 from ts_uploader.stores.layout_check import settle_layout
 from ts_uploader.stores.store_check import problems_of
-from ts_uploader.stores.store_findings import thorough
+from ts_uploader.stores.store_findings import deep_check
 
 _Answer = TypeVar("_Answer")
 
@@ -106,7 +106,7 @@ class Stores:
                 problems = self._problems(endpoint, keys)
                 findings += [error(endpoint.location, _without(endpoint, problem)) for problem in problems]
                 if not problems:
-                    findings += thorough(self._open(endpoint), keys, endpoint)
+                    findings += deep_check(self._open(endpoint), keys, endpoint)
             except WrongClock as refused:  # it passes only when somebody sets the clock
                 findings.append(error(endpoint.location, _without(endpoint, str(refused))))
             except TransientError as away:

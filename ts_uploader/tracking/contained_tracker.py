@@ -107,7 +107,9 @@ class ContainedTracker(Tracker):
             reason = f"{type(error).__name__}: {error}"
             log.exception("partition stopped by a defect; report it", partition=str(partition), error=reason)
             state = self._partitions.pop(partition, None)
-            listing, said = (state.listing or state.shown, state.said) if state is not None else (None, None)
+            listing, said = (
+                (state.listing or state.last_listing, state.reported_leadership) if state is not None else (None, None)
+            )
             self._stopped[partition] = _Stopped(reason, said, listing)
             return otherwise
 

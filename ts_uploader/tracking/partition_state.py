@@ -31,86 +31,95 @@ class PartitionState:
     partition: TopicPartition
     generation: int
     leadership: Leadership | None = None
-    told: bool = False  # whether the source has said at all who leads it
-    said: Leadership | None = None  # the one that the source says, also where it is fenced
+    leadership_reported: bool = False  # whether the source has said at all who leads it
+    reported_leadership: Leadership | None = None  # the one that the source says, also where it is fenced
     fenced: Leadership | None = (
         None  # leaderships of its topic id up to this one are over, whatever the source still says
     )
     listing: Listing | None = None  # None: no directory, or what was known of it is known to be old
     directory: tuple[tuple[int, int], Path] | None = None
     appeared_at: int = 0  # of that directory; nanoseconds of the monotonic clock
-    rivals: Rivals | None = None  # where several directories are live; `directory` is then the one that counts, or None
+    rival_directories: Rivals | None = (
+        None  # where several directories are live; `directory` is then the one that counts, or None
+    )
     counting: Counting = field(default_factory=Counting)
     high_watermark: int | None = None
-    short: tuple[int, int] = (-1, 0)  # a base, and how many checkpoints in a row ended below the end of its segment
+    short_checkpoints: tuple[int, int] = (
+        -1,
+        0,
+    )  # a base, and how many checkpoints in a row ended below the end of its segment
     counted_at: int | None = None
-    doubted: int | None = None  # a high watermark below the next offset, for which the store was asked again
+    rechecked_high_watermark: int | None = (
+        None  # a high watermark below the next offset, for which the store was asked again
+    )
     position: Position | None = None
-    reached: int | None = None  # the next offset as last known in this leadership, also while it is asked for anew
-    known: Commit | None = None  # our last commit, as read or written here; outlives leaderships
-    asking: bool = False
+    last_next_offset: int | None = (
+        None  # the next offset as last known in this leadership, also while it is asked for anew
+    )
+    last_own_commit: Commit | None = None  # our last commit, as read or written here; outlives leaderships
+    reading_position: bool = False
     committing: bool = False
     retries: Retries = field(default_factory=Retries)
-    unanswered: int = 0  # questions to the store that failed in a row
-    unanswered_because: str = ""  # what the last of them failed of; one line
-    shown: Listing | None = None  # the last one in this leadership that met no renames
-    whole: Listing | None = None  # the last whole one in this leadership
-    taken: dict[int, int] = field(
+    failed_reads: int = 0  # questions to the store that failed in a row
+    failed_read_reason: str = ""  # what the last of them failed of; one line
+    last_listing: Listing | None = None  # the last one in this leadership that met no renames
+    last_whole_listing: Listing | None = None  # the last whole one in this leadership
+    renamed_by_retention: dict[int, int] = field(
         default_factory=dict
     )  # next base by base, of what retention renamed in this leadership
     hanging: dict[int, Hanging] = field(default_factory=dict)  # `.deleted` files that hang on what lives, by base
-    below: frozenset[int] = _NOTHING  # `.deleted` bases below the lowest live one that were looked at for that
-    below_wanted: int = 0  # the lowest offset that was missing then
-    looking: bool = False  # whether they are being looked at
-    gap_since: int | None = None  # when the next offset was first listed below all that is held; ns, monotonic
+    deleted_below: frozenset[int] = _NOTHING  # `.deleted` bases below the lowest live one that were looked at for that
+    deleted_below_wanted: int = 0  # the lowest offset that was missing then
+    reading_deleted: bool = False  # whether they are being looked at
+    gap_seen_at: int | None = None  # when the next offset was first listed below all that is held; ns, monotonic
     gap_end: int = 0  # the lowest offset that was held then
-    look_seconds: float = 0.0  # between two looks whether a Java uploader wrote late; 0: none did here of late
-    looked_at: int | None = None  # when the store was last asked for that; ns, monotonic
+    java_recheck_seconds: float = 0.0  # between two looks whether a Java uploader wrote late; 0: none did here of late
+    java_checked_at: int | None = None  # when the store was last asked for that; ns, monotonic
     in_flight: frozenset[int] = _NOTHING
     shipped: dict[int, Shipped] = field(default_factory=dict)  # what continues the run, or may
-    filling: dict[int, Shipped] = field(default_factory=dict)  # what lies in a gap that was recorded before
-    fills: tuple[int, int] | None = None  # the gap that the commit under way is to say is filled
-    filled: tuple[tuple[int, int], ...] = ()  # gaps that this leadership filled; their records stay for ever
+    shipped_into_gaps: dict[int, Shipped] = field(default_factory=dict)  # what lies in a gap that was recorded before
+    gap_being_filled: tuple[int, int] | None = None  # the gap that the commit under way is to say is filled
+    filled_gaps: tuple[tuple[int, int], ...] = ()  # gaps that this leadership filled; their records stay for ever
 
     @property
     def is_here(self) -> bool:
         """Whether a log dir holds a live directory of it, or several do."""
-        return self.directory is not None or self.rivals is not None
+        return self.directory is not None or self.rival_directories is not None
 
     def start_over(self, generation: int) -> None:
         """Forget everything that was true of the leadership or directory before; results under way no longer count."""
         self.generation = generation
-        self.high_watermark = self.counted_at = self.doubted = None
-        self.position = self.reached = None
-        self.asking = self.committing = False
+        self.high_watermark = self.counted_at = self.rechecked_high_watermark = None
+        self.position = self.last_next_offset = None
+        self.reading_position = self.committing = False
         self.retries.clear()
-        self.unanswered = 0
-        self.short = (-1, 0)
-        self.shown = self.whole = None
-        self.taken.clear()
+        self.failed_reads = 0
+        self.short_checkpoints = (-1, 0)
+        self.last_listing = self.last_whole_listing = None
+        self.renamed_by_retention.clear()
         self.look_again_below()
-        self.looking = False
-        self.gap_since = None
-        self.look_seconds = 0.0
+        self.reading_deleted = False
+        self.gap_seen_at = None
+        self.java_recheck_seconds = 0.0
         self.in_flight = _NOTHING
         self.shipped.clear()
-        self.filling.clear()
-        self.fills = None
-        self.filled = ()
+        self.shipped_into_gaps.clear()
+        self.gap_being_filled = None
+        self.filled_gaps = ()
 
     def forget_position(self) -> None:
         """Something went wrong: progress is what the store says, so it is asked again.
 
         What fails while that is being asked, or before a commit that is under way has ended, belongs to the same round.
         """
-        if self.position is not None or not (self.asking or self.committing):
+        if self.position is not None or not (self.reading_position or self.committing):
             self.retries.failures += 1
         self.position = None
 
     def take_failed_question(self, reason: str) -> None:
         """The store, or what has to be so before it is asked, gave no answer."""
-        self.unanswered += 1
-        self.unanswered_because = reason
+        self.failed_reads += 1
+        self.failed_read_reason = reason
 
     def take_listing(self, listing: Listing) -> None:
         """A new look at the same directory."""
@@ -118,19 +127,24 @@ class PartitionState:
         if listing.swapping or not listing.bases:
             return  # in the middle of renames neighbours are none
         self.retries.listed()
-        self.shown = listing
+        self.last_listing = listing
         lowest = listing.bases[0]
         # What is not live any more, while something at or below it is, went into a merged segment or was cut off.
-        seen = [*self.taken.items(), *(_below(self.whole.bases, lowest) if self.whole is not None else ())]
+        seen = [
+            *self.renamed_by_retention.items(),
+            *(_below(self.last_whole_listing.bases, lowest) if self.last_whole_listing is not None else ()),
+        ]
         if listing.whole:
             self.retries.keep(chain(listing.bases, listing.deleted))
-            self.taken = {base: end for base, end in seen if base < lowest and base in listing.deleted}
-            self.whole = listing
+            self.renamed_by_retention = {base: end for base, end in seen if base < lowest and base in listing.deleted}
+            self.last_whole_listing = listing
         else:  # it may miss names, so it takes nothing back
-            self.taken.update((base, end) for base, end in seen if base < lowest and base in listing.deleted)
+            self.renamed_by_retention.update(
+                (base, end) for base, end in seen if base < lowest and base in listing.deleted
+            )
         # A segment that was merged, or whose neighbour was, is another one now: what was shipped of it stands in the
         # store, and is weighed anew. What retention took is what it was.
-        for done in (self.shipped, self.filling):
+        for done in (self.shipped, self.shipped_into_gaps):
             for base, shipped in list(done.items()):
                 if base >= lowest and _following(listing.bases, base) != shipped.next_base:
                     del done[base]
@@ -138,25 +152,28 @@ class PartitionState:
     def look_again_below(self) -> None:
         """What was found out about `.deleted` files is not so any more."""
         self.hanging.clear()
-        self.below = _NOTHING
+        self.deleted_below = _NOTHING
 
     def unknown_below(self, listing: Listing) -> bool:
         """Whether a `.deleted` file below the lowest live one was not looked at yet, and not seen live either."""
         lowest = listing.bases[0]
-        return any(base < lowest and base not in self.taken and base not in self.below for base in listing.deleted)
+        return any(
+            base < lowest and base not in self.renamed_by_retention and base not in self.deleted_below
+            for base in listing.deleted
+        )
 
     def take_position(self, position: Position) -> None:
         """The store's word, read or written; what lies below it needs no further thought."""
-        if self.filled:
-            position = replace(position, gaps=tuple(gap for gap in position.gaps if gap not in self.filled))
-        if self.reached is None or position.next_offset > self.reached:
+        if self.filled_gaps:
+            position = replace(position, gaps=tuple(gap for gap in position.gaps if gap not in self.filled_gaps))
+        if self.last_next_offset is None or position.next_offset > self.last_next_offset:
             self.retries.failures = 0
             self.retries.committed()  # what was refused is wanted no more: another agent beside this broker was first
         self.position = position
-        self.reached = position.next_offset
+        self.last_next_offset = position.next_offset
         if isinstance(position.commit, Commit):
-            self.known = position.commit
-        listing = self.listing or self.shown
+            self.last_own_commit = position.commit
+        listing = self.listing or self.last_listing
         for base, done in list(self.shipped.items()):
             # A retry with the same run and directory would upload the same again; the commit logs why it rejects it.
             is_unchanged = listing is not None and listing.stamp == done.stamp
@@ -164,18 +181,18 @@ class PartitionState:
             follows = is_as_good or _continues(done, position)
             if done.end <= position.next_offset or not _counts(done, position) or not follows:
                 del self.shipped[base]
-        for base, done in list(self.filling.items()):
+        for base, done in list(self.shipped_into_gaps.items()):
             if not overlapping(position.gaps, base, done.end) or not _counts(done, position):
-                del self.filling[base]
+                del self.shipped_into_gaps[base]
 
     def take_java(self) -> None:
         """A Java uploader's commit stood in the store, or did lately: what else it had queued may still come.
 
         By then it may have put a shorter segment over one that was filled in this leadership, so all gaps count again.
         """
-        self.filled = ()
-        self.look_seconds = _FIRST_LOOK_SECONDS
-        self.looked_at = None
+        self.filled_gaps = ()
+        self.java_recheck_seconds = _FIRST_LOOK_SECONDS
+        self.java_checked_at = None
 
     def looks_again(self, now: int) -> bool:
         """Whether it is time to see that no Java uploader wrote since; each time is twice as far off as the last.
@@ -183,34 +200,39 @@ class PartitionState:
         Args:
             now: when the directory was listed, ns of the monotonic clock.
         """
-        if not self.look_seconds or self.position is None or self.asking or self.committing:
+        if not self.java_recheck_seconds or self.position is None or self.reading_position or self.committing:
             return False
-        if self.looked_at is None:
-            self.looked_at = now
-        if now - self.looked_at < self.look_seconds * _NANOSECONDS:
+        if self.java_checked_at is None:
+            self.java_checked_at = now
+        if now - self.java_checked_at < self.java_recheck_seconds * _NANOSECONDS:
             return False
-        self.looked_at = now
-        self.look_seconds *= 2
-        if self.look_seconds > _LAST_LOOK_SECONDS:
-            self.look_seconds = 0.0
+        self.java_checked_at = now
+        self.java_recheck_seconds *= 2
+        if self.java_recheck_seconds > _LAST_LOOK_SECONDS:
+            self.java_recheck_seconds = 0.0
         return True
 
     def take_committed(self, position: Position) -> None:
         """A commit stands; it may be the one that says of a gap that it is filled."""
-        filled, self.fills = self.fills, None
+        filled, self.gap_being_filled = self.gap_being_filled, None
         if filled is not None:
-            self.filled += (filled,)
+            self.filled_gaps += (filled,)
             self.retries.failures = 0
         self.retries.committed()
         self.take_position(position)
 
     def take_checkpoint(self) -> None:
         """Count the checkpoints in a row that end below the end of the segment to go on with."""
-        if self.listing is None or self.reached is None or self.high_watermark is None or not self.listing.bases:
+        if (
+            self.listing is None
+            or self.last_next_offset is None
+            or self.high_watermark is None
+            or not self.listing.bases
+        ):
             return
-        base, end = next(self.held(self.listing, self.reached), (-1, 0))
-        counted, times = self.short
-        self.short = (base, times + 1 if base == counted else 1) if end > self.high_watermark else (-1, 0)
+        base, end = next(self.segments_from(self.listing, self.last_next_offset), (-1, 0))
+        counted, times = self.short_checkpoints
+        self.short_checkpoints = (base, times + 1 if base == counted else 1) if end > self.high_watermark else (-1, 0)
 
     def take_shipped(self, done: Shipped) -> None:
         """A segment is whole in the store: part of the run, of a recorded gap, or of both.
@@ -223,13 +245,13 @@ class PartitionState:
         if position is None or done.next_base > position.next_offset:
             self.shipped[done.base] = done
         if position is not None and overlapping(position.gaps, done.base, done.next_base):
-            self.filling[done.base] = done
+            self.shipped_into_gaps[done.base] = done
 
     def waits_for_directory(self) -> Wait | None:
         """Which of several live directories the broker uses, where that is not sure."""
-        if self.rivals is None or self.directory is not None:
+        if self.rival_directories is None or self.directory is not None:
             return None
-        paths = ", ".join(str(listing.directory) for listing in self.rivals.listings)
+        paths = ", ".join(str(listing.directory) for listing in self.rival_directories.listings)
         return Wait(
             WaitReason.DIRECTORIES,
             f"the high watermark checkpoints to show which of several live directories the broker uses: {paths}",
@@ -253,42 +275,44 @@ class PartitionState:
             )
         return None
 
-    def misses(self) -> Wait | None:
+    def blocked_by_store(self) -> Wait | None:
         """What keeps failing before anything of the partition can go."""
-        if self.unanswered < _ANSWER_MISSED:
+        if self.failed_reads < _ANSWER_MISSED:
             return None
-        return Wait(WaitReason.STORE, f"where to go on: {self.unanswered_because}")
+        return Wait(WaitReason.STORE, f"where to go on: {self.failed_read_reason}")
 
-    def held(self, listing: Listing, offset: int) -> Iterator[tuple[int, int]]:
+    def segments_from(self, listing: Listing, offset: int) -> Iterator[tuple[int, int]]:
         """(base, next base) of the closed segments that are here and reach above `offset`, by base.
 
         Those that retention took and has only renamed so far come first; the others are live. Of those that hang, the
         end of the last batch is given instead of the next base.
         """
         bases = listing.bases
-        if self.taken or self.hanging:
-            gone = {base: file.end for base, file in self.hanging.items() if base in listing.deleted} | self.taken
+        if self.renamed_by_retention or self.hanging:
+            gone = {
+                base: file.end for base, file in self.hanging.items() if base in listing.deleted
+            } | self.renamed_by_retention
             yield from sorted((base, end) for base, end in gone.items() if base < bases[0] and end > offset)
         for index in range(max(0, bisect_right(bases, offset) - 1), len(bases) - 1):
             yield bases[index], bases[index + 1]
 
     def saw(self, base: int, next_base: int) -> bool:
         """Whether a whole listing of this leadership showed two bases as live neighbours."""
-        return self.taken.get(base) == next_base or (
-            self.whole is not None and _following(self.whole.bases, base) == next_base
+        return self.renamed_by_retention.get(base) == next_base or (
+            self.last_whole_listing is not None and _following(self.last_whole_listing.bases, base) == next_base
         )
 
     def hangs(self, base: int, listing: Listing) -> FileState | None:
         """The `.deleted` file that is to be shipped; None of a segment that is, or was seen, live."""
-        if base in self.taken or base >= listing.bases[0] or base not in self.hanging:
+        if base in self.renamed_by_retention or base >= listing.bases[0] or base not in self.hanging:
             return None
         return self.hanging[base].state
 
-    def holds(self, listing: Listing, offset: int) -> bool:
+    def covers(self, listing: Listing, offset: int) -> bool:
         """Whether a closed segment here, or the active one, is the one to hold `offset`."""
         if offset >= listing.bases[0]:
             return True
-        base, _ = next(self.held(listing, offset), (offset + 1, 0))
+        base, _ = next(self.segments_from(listing, offset), (offset + 1, 0))
         return base <= offset
 
     def run(self, next_offset: int) -> tuple[Shipped, ...]:

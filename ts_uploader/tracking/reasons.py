@@ -34,13 +34,13 @@ def why(state: PartitionState, listing: Listing, unshipped: Sequence[tuple[int, 
         return needed
     trouble = state.retries.trouble(base for base, _ in unshipped)
     failing = None if trouble is None else trouble.wait()
-    missing = state.position is not None and not state.holds(listing, state.position.next_offset)
-    if missing or state.gap_since is not None:
+    missing = state.position is not None and not state.covers(listing, state.position.next_offset)
+    if missing or state.gap_seen_at is not None:
         told = failing is not None and failing.reason in {WaitReason.COMMIT, WaitReason.GAP}
         return failing if told else _gap(state, listing)
-    if unshipped and state.has_lost_its_tail(unshipped[0][0], state.reached or 0):
+    if unshipped and state.has_lost_its_tail(unshipped[0][0], state.last_next_offset or 0):
         return _HOLE
-    unanswered = state.misses()
+    unanswered = state.blocked_by_store()
     if unanswered is not None:
         return unanswered
     if failing is not None:
@@ -49,7 +49,7 @@ def why(state: PartitionState, listing: Listing, unshipped: Sequence[tuple[int, 
 
 
 def _gap(state: PartitionState, listing: Listing) -> Wait:
-    begin = "the next offset" if state.reached is None else f"offset {state.reached}"
+    begin = "the next offset" if state.last_next_offset is None else f"offset {state.last_next_offset}"
     text = f"two listings, a checkpoint interval apart, that agree on what lies from {begin} up to {listing.bases[0]}"
     return Wait(WaitReason.GAP, text)
 
@@ -64,7 +64,7 @@ def _under_way(state: PartitionState, base: int, next_base: int) -> Wait:
         return Wait(WaitReason.UPLOAD, f"the upload of segment {base}, which is under way", ordinary=True)
     if state.high_watermark is not None and next_base > state.high_watermark:
         text = f"a high watermark at or above {next_base}, the end of segment {base}; it is {state.high_watermark}"
-        counted, times = state.short
+        counted, times = state.short_checkpoints
         passing = counted != base or times <= _CHECKPOINTS_IN_THE_ORDINARY_COURSE
         return Wait(WaitReason.BELOW_HIGH_WATERMARK, text, ordinary=passing)
     return Wait(WaitReason.UPLOAD, f"the upload of segment {base}, which has not begun", ordinary=True)

@@ -25,7 +25,6 @@ from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
 from ts_uploader.events import (
     AnyTask,
-    Asked,
     Changed,
     Committed,
     DirectoryGone,
@@ -43,6 +42,7 @@ from ts_uploader.events import (
     Observation,
     PassGap,
     Position,
+    PositionRead,
     ReadPosition,
     Rescan,
     Result,
@@ -97,26 +97,26 @@ class Tracker:
                 return self._on_high_watermarks(event)
             case Listing():
                 state = self._state(event.partition)
-                state.rivals = None
+                state.rival_directories = None
                 self._on_listing(state, event)
             case SeveralDirectories():
                 state = self._state(event.partition)
-                if state.rivals is None or not state.rivals.take_listings(event):
-                    state.rivals = Rivals(event)
-                self._on_rivals(state, state.rivals)
+                if state.rival_directories is None or not state.rival_directories.take_listings(event):
+                    state.rival_directories = Rivals(event)
+                self._on_rivals(state, state.rival_directories)
             case DirectoryGone():
                 state = self._state(event.partition)
-                state.rivals = None
+                state.rival_directories = None
                 self._on_no_directory(state)
             case Led():
                 state = self._state(event.partition)
-                state.told = True
-                state.said = event.leadership
+                state.leadership_reported = True
+                state.reported_leadership = event.leadership
                 self._on_led(state, event.leadership)
             case NotLed():
                 state = self._state(event.partition)
-                state.told = True
-                state.said = None
+                state.leadership_reported = True
+                state.reported_leadership = None
                 if state.leadership is not None:
                     state.leadership = None
                     self._start_over(state)
@@ -132,10 +132,10 @@ class Tracker:
         if state is None or state.generation != result.generation:
             return []
         match result:
-            case Asked():
-                begins = state.reached is None
-                state.asking = False
-                state.unanswered = 0
+            case PositionRead():
+                begins = state.last_next_offset is None
+                state.reading_position = False
+                state.failed_reads = 0
                 if result.foreign or (begins and result.beside_java):
                     state.take_java()
                 state.take_position(result.position)
@@ -147,10 +147,10 @@ class Tracker:
                 state.committing = False
                 state.take_committed(result.position)
             case LookedBelow():
-                state.looking = False
+                state.reading_deleted = False
                 state.retries.looked_below()
                 state.hanging = {file.base: file for file in result.hanging}
-                state.below, state.below_wanted = result.below, result.wanted
+                state.deleted_below, state.deleted_below_wanted = result.below, result.wanted
             case Fenced():
                 state.fenced = result.leadership
                 state.leadership = None
@@ -184,7 +184,7 @@ class Tracker:
         return [
             partition
             for partition, state in self._partitions.items()
-            if not state.told and state.directory is not None and state.appeared_at < before
+            if not state.leadership_reported and state.directory is not None and state.appeared_at < before
         ]
 
     def forget_absent(self) -> None:
@@ -200,19 +200,19 @@ class Tracker:
 
     def _backlog_of(self, state: PartitionState) -> Backlog | None:
         undecided = state.waits_for_directory()
-        if undecided is not None and state.rivals is not None and state.said is not None:
+        if undecided is not None and state.rival_directories is not None and state.reported_leadership is not None:
             # What waits is in one of the directories, and not known: the listing only says where one of them is.
-            return Backlog(state.rivals.listings[0], None, 0, None, None, hole=False, wait=undecided)
+            return Backlog(state.rival_directories.listings[0], None, 0, None, None, hole=False, wait=undecided)
         # A listing that is known to be old still says more than nothing.
-        listing = state.listing or state.shown
-        if listing is None or state.said is None:
+        listing = state.listing or state.last_listing
+        if listing is None or state.reported_leadership is None:
             return None
-        next_offset = state.reached
+        next_offset = state.last_next_offset
         # While the next offset is not known everything here may be waiting, and is shown to.
-        unshipped = [] if not listing.bases else list(state.held(listing, next_offset or 0))
+        unshipped = [] if not listing.bases else list(state.segments_from(listing, next_offset or 0))
         base = unshipped[0][0] if unshipped else None
         # A segment that is shipped and does not reach the next offset lost its tail: nothing here fills it.
-        hole = state.gap_since is not None or (base is not None and state.has_lost_its_tail(base, next_offset or 0))
+        hole = state.gap_seen_at is not None or (base is not None and state.has_lost_its_tail(base, next_offset or 0))
         lag = None
         if next_offset is not None and state.high_watermark is not None:
             lag = max(0, state.high_watermark - next_offset)
@@ -278,14 +278,14 @@ class Tracker:
             state.in_flight -= {failed.base}
             state.retries.upload_failed(failed.base, failed.reason)
         elif failed.operation == ReadPosition.__name__:
-            state.asking = False
+            state.reading_position = False
             state.take_failed_question(failed.reason)
         elif failed.operation == LookBelow.__name__:
-            state.looking = False
+            state.reading_deleted = False
             state.retries.look_below_failed(failed.reason)
         else:
             state.committing = False
-            state.fills = None
+            state.gap_being_filled = None
             state.retries.commit_failed(failed.reason)
         state.forget_position()
 
@@ -294,11 +294,11 @@ class Tracker:
         return [task for state in list(self._partitions.values()) for task in self._take_high_watermarks(state, event)]
 
     def _take_high_watermarks(self, state: PartitionState, event: HighWatermarks) -> list[AnyTask]:
-        if state.rivals is not None:
-            chosen = state.rivals.chosen
-            state.rivals.take_reading(event, self._checkpoints)
-            if state.rivals.chosen is not chosen:
-                self._on_rivals(state, state.rivals)
+        if state.rival_directories is not None:
+            chosen = state.rival_directories.chosen
+            state.rival_directories.take_reading(event, self._checkpoints)
+            if state.rival_directories.chosen is not chosen:
+                self._on_rivals(state, state.rival_directories)
         listing, leadership = state.listing, state.leadership
         if state.directory is None or state.directory[1] != event.log_dir:
             return []
@@ -315,8 +315,8 @@ class Tracker:
         """Ask again whether the run is this log's past: what is committed here ends below it (protocol rule 5)."""
         here, position = state.high_watermark, state.position
         below = here is not None and position is not None and here < position.next_offset
-        if below and here != state.doubted and not (state.asking or state.committing):
-            state.doubted = here
+        if below and here != state.rechecked_high_watermark and not (state.reading_position or state.committing):
+            state.rechecked_high_watermark = here
             state.position = None
 
     def _advance(self, state: PartitionState) -> list[AnyTask]:
@@ -325,19 +325,26 @@ class Tracker:
         if leadership is None or listing is None:
             return []
         if listing.swapping:
-            state.gap_since = None
+            state.gap_seen_at = None
         if state.waits_for(leadership, listing) is not None:
             return []
         if state.position is None:
-            if state.asking or state.committing:
+            if state.reading_position or state.committing:
                 return []
-            state.asking = True
+            state.reading_position = True
             latest = self._offset_reset is OffsetReset.LATEST
             first = listing.bases[-1 if latest else 0]
             attempt = state.retries.failures
             return [
                 ReadPosition(
-                    state.partition, state.generation, leadership, listing, first, state.known, attempt, latest
+                    state.partition,
+                    state.generation,
+                    leadership,
+                    listing,
+                    first,
+                    state.last_own_commit,
+                    attempt,
+                    latest,
                 )
             ]
         tasks: list[AnyTask] = []
@@ -355,7 +362,7 @@ class Tracker:
     ) -> list[AnyTask]:
         tasks: list[AnyTask] = []
         lowest = min((position.next_offset, *(low for low, _ in position.gaps)))
-        for base, next_base in state.held(listing, lowest):
+        for base, next_base in state.segments_from(listing, lowest):
             ahead = next_base > position.next_offset
             gaps = () if ahead else tuple(gap for gap in position.gaps if overlapping((gap,), base, next_base))
             if not ahead and not gaps:
@@ -370,7 +377,7 @@ class Tracker:
                 break
             if base in state.retries.held_back:
                 continue
-            if base not in state.in_flight and base not in (state.shipped if ahead else state.filling):
+            if base not in state.in_flight and base not in (state.shipped if ahead else state.shipped_into_gaps):
                 state.in_flight |= {base}
                 tasks.append(
                     Ship(
@@ -399,11 +406,11 @@ class Tracker:
         if wanted >= listing.bases[0]:
             state.retries.looked_below()  # no offset is missing there, so the agent needs no look
             return []
-        known = not state.unknown_below(listing) and (wanted >= state.below_wanted or not state.below)
-        if state.looking or known:
+        known = not state.unknown_below(listing) and (wanted >= state.deleted_below_wanted or not state.deleted_below)
+        if state.reading_deleted or known:
             return []
-        state.looking = True
-        seen = frozenset(state.taken)
+        state.reading_deleted = True
+        seen = frozenset(state.renamed_by_retention)
         return [
             LookBelow(
                 state.partition,
@@ -421,16 +428,16 @@ class Tracker:
         self, state: PartitionState, leadership: Leadership, listing: Listing, position: Position
     ) -> list[AnyTask]:
         """Pass what this broker does not hold any more, once two whole listings agree on that."""
-        if state.holds(listing, position.next_offset):
-            state.gap_since = None
+        if state.covers(listing, position.next_offset):
+            state.gap_seen_at = None
             return []
         patience = self._checkpoint_seconds * _NANOSECONDS
-        end, _ = next(state.held(listing, position.next_offset), (listing.bases[0], 0))
-        if listing.whole and (state.gap_since is None or state.gap_end <= position.next_offset):
-            state.gap_since, state.gap_end = listing.taken_at, end
-        if not listing.whole or state.gap_since is None or listing.taken_at - state.gap_since < patience:
+        end, _ = next(state.segments_from(listing, position.next_offset), (listing.bases[0], 0))
+        if listing.whole and (state.gap_seen_at is None or state.gap_end <= position.next_offset):
+            state.gap_seen_at, state.gap_end = listing.taken_at, end
+        if not listing.whole or state.gap_seen_at is None or listing.taken_at - state.gap_seen_at < patience:
             return self._second_look(state)
-        if state.looking or state.unknown_below(listing):
+        if state.reading_deleted or state.unknown_below(listing):
             return []
         end = min(end, state.gap_end)  # two listings must lack an offset, and one does above that
         # What is still being read from an open file may yet be shipped, though its names are gone.
@@ -452,13 +459,13 @@ class Tracker:
         self, state: PartitionState, leadership: Leadership, listing: Listing, position: Position
     ) -> list[AnyTask]:
         """Commit a recorded gap as filled, once every segment of it that this broker holds stands in the store."""
-        if state.committing or state.looking:
+        if state.committing or state.reading_deleted:
             return []
         for gap in position.gaps:
-            inside = [base for base, end in state.held(listing, gap[0]) if overlapping((gap,), base, end)]
-            if inside and all(base in state.filling for base in inside):
+            inside = [base for base, end in state.segments_from(listing, gap[0]) if overlapping((gap,), base, end)]
+            if inside and all(base in state.shipped_into_gaps for base in inside):
                 state.committing = True
-                state.fills = gap
-                run = tuple(state.filling[base] for base in inside)
+                state.gap_being_filled = gap
+                run = tuple(state.shipped_into_gaps[base] for base in inside)
                 return [FillGap(state.partition, state.generation, leadership, position, listing, gap, run)]
         return []

@@ -33,7 +33,7 @@ class Time:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestedRange:
     """A range as the command line says it; None for what it does not."""
 
     start: int | Time | None = None
@@ -64,16 +64,16 @@ class Bounds:
     missing: tuple[Missing, ...] = ()
 
 
-def parse_range(start: str | None, end: str | None, problems: list[str]) -> Asked:
+def parse_range(start: str | None, end: str | None, problems: list[str]) -> RequestedRange:
     """What `--from` and `--to` say; `problems` takes what is neither offset nor time, and an end before the start."""
-    asked = Asked(_parse("--from", start, problems), _parse("--to", end, problems))
+    asked = RequestedRange(_parse("--from", start, problems), _parse("--to", end, problems))
     match asked:
-        case Asked(int(low), int(high)) | Asked(Time(low), Time(high)) if low > high:
+        case RequestedRange(int(low), int(high)) | RequestedRange(Time(low), Time(high)) if low > high:
             problems.append(f"--from={start} lies behind --to={end}")
     return asked
 
 
-def find_bounds(store: ObjectStore, view: PartitionView, asked: Asked) -> Bounds:
+def find_bounds(store: ObjectStore, view: PartitionView, asked: RequestedRange) -> Bounds:
     """The range of a view that is asked for.
 
     Raises:

@@ -31,7 +31,7 @@ from tsctl.archive import (
     open_archive,
     parse_partitions,
 )
-from tsctl.commands.bounds import Asked, FromOption, Missing, ToOption, find_bounds, missing_of, parse_range
+from tsctl.commands.bounds import FromOption, Missing, RequestedRange, ToOption, find_bounds, missing_of, parse_range
 from tsctl.commands.decoding import Decoder, Form, decoded, decoder
 from tsctl.exit_codes import ExitCode
 from tsctl.limits import MaxBatchBytesOption, batch_limit
@@ -132,7 +132,7 @@ class _Rows:
         self,
         store: ObjectStore,
         view: PartitionView,
-        asked: Asked,
+        asked: RequestedRange,
         isolation: Isolation,
         decoders: tuple[Decoder, Decoder, Decoder],
         most: int | None,

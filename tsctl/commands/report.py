@@ -31,7 +31,7 @@ from tsctl.verify.run import (
     InFlightOption,
     RequestsOption,
     Wanted,
-    survey,
+    run_verification,
 )
 from tsctl.verify.segment_check import Depth
 
@@ -60,7 +60,7 @@ def report(
     wanted = Wanted(topics or (), numbers, depth, in_flight_hours, requests, bootstrap_server, command_config)
     from tsctl.report.render import render  # noqa: PLC0415  (plotly: half a second that no other command needs)
 
-    found = survey(name, wanted, output)
+    found = run_verification(name, wanted, output)
     facts = {
         "cluster": name.keys.cluster,
         "location": ", ".join(endpoint.location for endpoint in name.endpoints),

@@ -28,10 +28,10 @@ from tsctl.verify.run import (
     DepthOption,
     InFlightOption,
     RequestsOption,
-    Survey,
+    Verification,
     Wanted,
     parse_severity,
-    survey,
+    run_verification,
 )
 from tsctl.verify.segment_check import Depth
 
@@ -65,7 +65,7 @@ def verify(
     least = parse_severity(fail_on)
     name, numbers = name_archive(config, url, cluster, entropy_bits), parse_partitions(partition)
     wanted = Wanted(topics or (), numbers, depth, in_flight_hours, requests, bootstrap_server, command_config)
-    found = survey(name, wanted, output)
+    found = run_verification(name, wanted, output)
     if as_json:
         output.document({"cluster": name.keys.cluster, "depth": depth.value, **as_fields(found)})
     else:
@@ -74,7 +74,7 @@ def verify(
         raise typer.Exit(ExitCode.FOUND)
 
 
-def _say(output: Output, found: Survey) -> None:
+def _say(output: Output, found: Verification) -> None:
     if found.sides is not None:
         output.table(_SIDES, [_side_row(side) for side in found.sides])
         output.text("")
@@ -87,7 +87,7 @@ def _say(output: Output, found: Survey) -> None:
     output.text(summary(found))
 
 
-def summary(found: Survey) -> str:
+def summary(found: Verification) -> str:
     """One line: how much was looked at, and what came of it."""
     segments = sum(coverage.segments for coverage in found.coverages)
     held = size(sum(coverage.bytes for coverage in found.coverages))
@@ -105,7 +105,7 @@ def summary(found: Survey) -> str:
     return said + (f"; {counted(lost, 'offset')} in holes, {gaps:,} in recorded gaps" if lost or gaps else "")
 
 
-def as_fields(found: Survey) -> dict[str, object]:
+def as_fields(found: Verification) -> dict[str, object]:
     """What was found, for JSON."""
     fields: dict[str, object] = {
         "findings": [finding.as_json() for finding in found.findings],

@@ -75,7 +75,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class Verification:
     """What was found.
 
     Attributes:
@@ -89,7 +89,7 @@ class Survey:
     sides: tuple[Side, ...] | None
 
 
-def survey(name: ArchiveName, wanted: Wanted, output: Output) -> Survey:
+def run_verification(name: ArchiveName, wanted: Wanted, output: Output) -> Verification:
     """Look at an archive.
 
     Raises:
@@ -128,7 +128,7 @@ def survey(name: ArchiveName, wanted: Wanted, output: Output) -> Survey:
             findings = [*with_cluster(findings, sides), *chosen]
             if wanted.depth is Depth.FULL:
                 findings += _compared(stores, name, cluster, sides, output)
-    return Survey(coverages, tuple(worst_first(findings)), sides)
+    return Verification(coverages, tuple(worst_first(findings)), sides)
 
 
 def parse_severity(text: str) -> Severity:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.common.log_format.build import batch, message, record
 from ts_common.decode import batch_boundaries as boundaries
 from ts_common.decode.batch_boundaries import Claim
-from ts_common.decode.salvage import Survey, survey_segment
+from ts_common.decode.salvage import Salvage, survey_segment
 from ts_common.decode.window import WINDOW_BYTES
 from ts_common.log_format.framing import ATTRIBUTES_POSITION, BatchHeader, Buffer, batch_crc, parse_header
 from ts_common.log_format.scan import scan_segment
@@ -44,7 +44,7 @@ def claim(log: bytes, body: bytes, end: int, anchors: frozenset[int] = frozenset
     )
 
 
-def shown(body: bytes, walked: Survey) -> list[Shown]:
+def shown(body: bytes, walked: Salvage) -> list[Shown]:
     """(base offset, last offset, checksummed bytes) of each batch that is believed."""
     found = []
     for stretch in walked.stretches:
@@ -59,7 +59,7 @@ def shown(body: bytes, walked: Survey) -> list[Shown]:
     return found
 
 
-def check(log: bytes, body: bytes, end: int, anchors: frozenset[int] = frozenset()) -> tuple[set[Shown], Survey]:
+def check(log: bytes, body: bytes, end: int, anchors: frozenset[int] = frozenset()) -> tuple[set[Shown], Salvage]:
     """Nothing false is shown, nothing twice, and what is not shown is told; the batches that are not shown."""
     whole = set(shown(log, survey_segment(Bytes(log), claim(log, log, end))))
     walked = survey_segment(Bytes(body), claim(log, body, end, anchors))

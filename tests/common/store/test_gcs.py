@@ -25,7 +25,7 @@ from ts_common.store.call import Call
 from ts_common.store.contract import IfMatch
 from ts_common.store.factory import open_store
 from ts_common.store.gcs.service import GcsService, gcs_service
-from ts_common.store.http.client import Answer
+from ts_common.store.http.client import Response
 from ts_common.store.http.driver import HttpStore
 from ts_local.fake_gcs import GcsServer
 
@@ -44,11 +44,11 @@ def test_no_etag_means_that_nothing_may_stand_there(google: GcsServer, etag: str
 
 def test_a_plain_not_found_is_an_emulators_word_alone() -> None:
     """From Google it would be something in between that answers, and no absent object."""
-    told = Answer(404, {}, b"Not Found\n")
+    told = Response(404, {}, b"Not Found\n")
     call = Call("GET Object", "gs://bucket/key")
     assert isinstance(GcsService("bucket", "http://host", None).error(told, call), ObjectNotFound)
     assert isinstance(GcsService("bucket", "http://host", lambda: "t0ken").error(told, call), StoreUnavailable)
-    said = Answer(404, {}, b"<?xml version='1.0'?><Error><Code>NoSuchKey</Code></Error>")
+    said = Response(404, {}, b"<?xml version='1.0'?><Error><Code>NoSuchKey</Code></Error>")
     assert isinstance(GcsService("bucket", "http://host", lambda: "t0ken").error(said, call), ObjectNotFound)
 
 

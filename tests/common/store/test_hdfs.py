@@ -23,7 +23,7 @@ from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.hdfs.driver import WebHdfsStore
 from ts_common.store.hdfs.namenode import NameNode, Status
-from ts_common.store.http.bodies import Sent
+from ts_common.store.http.bodies import RequestBody
 from ts_local.hdfs import USER, HdfsServer
 
 OpenAgain = Callable[[], ObjectStore]
@@ -286,7 +286,7 @@ def test_a_namenode_that_sends_on_to_nowhere_ends_nothing() -> None:
         with pytest.raises(StoreUnavailable, match="OPEN"), opened.opened("/a/b", 0, 1):
             pass
         with pytest.raises(StoreUnavailable, match="CREATE"):
-            opened.create("/a/b", Sent(io.BytesIO(b"x"), 1, None, "/a/b"), {})
+            opened.create("/a/b", RequestBody(io.BytesIO(b"x"), 1, None, "/a/b"), {})
 
 
 def test_u14_a_rename_whose_answer_is_lost_is_unknown_and_sent_once() -> None:

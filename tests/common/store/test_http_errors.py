@@ -25,7 +25,7 @@ from ts_common.errors import (
 )
 from ts_common.store.contract import ByteRange, IfAbsent, IfMatch, ObjectStore
 from ts_common.store.factory import open_store
-from ts_common.store.http.bodies import Sent
+from ts_common.store.http.bodies import RequestBody
 from ts_common.store.http.client import READ_ATTEMPTS
 from ts_common.store.validation import SizedBody
 from ts_local.azurite import ACCOUNT, KEY
@@ -220,7 +220,7 @@ def test_no_connection_is_no_unknown_outcome(told: Told, monkeypatch: pytest.Mon
 def test_a_body_that_another_checksum_was_taken_of_is_never_whole_on_the_wire(around: bytes) -> None:
     """Its last piece is held back, so that the request stays shorter than it said it is."""
     body = SizedBody(io.BytesIO(b"0123456789"), 10, "key")
-    sent = Sent(body, 10, crc32c(b"0123456789") ^ 1, "key", before=around, after=around)
+    sent = RequestBody(body, 10, crc32c(b"0123456789") ^ 1, "key", before=around, after=around)
     gone = b""
 
     def send() -> None:

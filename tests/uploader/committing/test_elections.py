@@ -18,7 +18,7 @@ from ts_common.errors import CorruptData, DataLoss, PreconditionFailed, SegmentC
 from ts_common.log_format.scan import scan_segment
 from ts_common.store.contract import IfMatch, ObjectStore
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.events import Asked, Leadership, ReadPosition
+from ts_uploader.events import Leadership, PositionRead, ReadPosition
 from ts_uploader.log_dirs.leader_epoch import check_leader_epoch
 
 LEADERSHIP = Leadership(5, ID, 0)
@@ -37,7 +37,7 @@ def committed(store: ObjectStore, next_offset: int, *epochs: tuple[int, int], hi
     return commit
 
 
-def ask(commits: CommitLog, local: LocalDirectory, leadership: Leadership = LEADERSHIP) -> Asked:
+def ask(commits: CommitLog, local: LocalDirectory, leadership: Leadership = LEADERSHIP) -> PositionRead:
     return commits.ask(ReadPosition(TP, 0, leadership, local.listing(), 0, None, 0))
 
 

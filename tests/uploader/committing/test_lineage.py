@@ -23,7 +23,7 @@ from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectS
 from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.committing.going_back import settle_log_start
-from ts_uploader.events import Asked, Leadership, Position, ReadPosition, Shipped, WriteCommit
+from ts_uploader.events import Leadership, Position, PositionRead, ReadPosition, Shipped, WriteCommit
 from ts_uploader.log_dirs.leader_epoch import FencedLeaderEpoch
 
 OLD = Lineage(3, 100, 250)
@@ -58,7 +58,7 @@ def put_segment(
     store.put(KEYS.segment(name or SegmentName(base)), b"x", metadata=metadata.encode())
 
 
-def ask(commits: CommitLog, local: LocalDirectory, epoch: int, *, first: int = 0, latest: bool = False) -> Asked:
+def ask(commits: CommitLog, local: LocalDirectory, epoch: int, *, first: int = 0, latest: bool = False) -> PositionRead:
     return commits.ask(ReadPosition(TP, 0, Leadership(epoch, ID, 0), local.listing(), first, None, 0, latest))
 
 

@@ -16,7 +16,7 @@ from ts_common.archive.object_keys import SegmentName
 from ts_common.errors import TopicIdChanged
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.events import Asked, Leadership, ReadPosition
+from ts_uploader.events import Leadership, PositionRead, ReadPosition
 
 OTHER = "BBBBBBBBBBBBBBBBBBBBBA"
 NEXT = 6
@@ -61,7 +61,7 @@ class Life:
         lowest = min(self.local.path.glob("*.log"))
         os.utime(lowest, (when - seconds_later, when - seconds_later))
 
-    def ask(self, topic_id: str = OTHER, epoch: int = 5) -> Asked:
+    def ask(self, topic_id: str = OTHER, epoch: int = 5) -> PositionRead:
         leadership = Leadership(epoch, topic_id, 0)
         return self.commits.ask(ReadPosition(TP, 0, leadership, self.local.listing(), 0, None, 0))
 

@@ -19,7 +19,7 @@ from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_local.moto import MotoServer
 from ts_uploader.findings import Finding, Severity
 from ts_uploader.stores.store_check import problems_of
-from ts_uploader.stores.store_findings import thorough
+from ts_uploader.stores.store_findings import deep_check
 
 KEYS = ClusterKeys("prod", 3)
 EXPIRES: Mapping[str, Any] = {"Expiration": {"Days": 30}}
@@ -50,7 +50,7 @@ def found(
 
     with closing(open_with(endpoint.options)) as store:
         assert problems_of(store, KEYS, endpoint, open_with, conditional=True) == []
-        return thorough(store, KEYS, endpoint)
+        return deep_check(store, KEYS, endpoint)
 
 
 def worse(findings: Iterable[Finding]) -> list[Finding]:

@@ -8,11 +8,11 @@ from ts_common.archive.object_keys import ClusterKeys
 from ts_common.model import TopicPartition
 from ts_uploader.events import (
     AnyTask,
-    Asked,
     HighWatermarks,
     Leadership,
     Listing,
     Position,
+    PositionRead,
     ReadPosition,
     Ship,
 )
@@ -47,9 +47,9 @@ def position(next_offset: int) -> Position:
     return Position(KEYS, 0, next_offset, None, EpochHistory(), None, None)
 
 
-def asked(task: AnyTask, next_offset: int) -> Asked:
+def asked(task: AnyTask, next_offset: int) -> PositionRead:
     assert isinstance(task, ReadPosition)
-    return Asked(task.partition, task.generation, task.leadership, position(next_offset))
+    return PositionRead(task.partition, task.generation, task.leadership, position(next_offset))
 
 
 def bases(tasks: list[AnyTask]) -> list[int]:

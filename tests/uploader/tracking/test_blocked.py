@@ -23,7 +23,6 @@ from ts_common.model import TopicPartition
 from ts_uploader import workers
 from ts_uploader.events import (
     AnyTask,
-    Asked,
     Changed,
     Committed,
     EpochFile,
@@ -38,6 +37,7 @@ from ts_uploader.events import (
     LookDue,
     PassGap,
     Position,
+    PositionRead,
     ReadPosition,
     Rescan,
     Result,
@@ -117,7 +117,7 @@ def well(task: AnyTask, next_offset: int) -> Result:
     """What a task that goes well ends with, in a store whose run ends at `next_offset`."""
     match task:
         case ReadPosition():
-            return Asked(task.partition, task.generation, task.leadership, position(next_offset))
+            return PositionRead(task.partition, task.generation, task.leadership, position(next_offset))
         case Ship():
             return shipped(task)
         case WriteCommit():
@@ -212,7 +212,7 @@ def stopped() -> Tracker:
         tracker.observe(event)
     (ask,) = until_they_count(tracker, LOG_DIR, {("t", 0): 100})
     answer = well(ask, 0)
-    assert isinstance(answer, Asked)
+    assert isinstance(answer, PositionRead)
     tracker.conclude(replace(answer, position=replace(answer.position, next_offset=cast("int", "x"))))
     return tracker
 

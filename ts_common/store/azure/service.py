@@ -34,7 +34,7 @@ from ts_common.store.answers import parse_xml, size_of
 from ts_common.store.azure.account import API_VERSION, Account
 from ts_common.store.call import strong
 from ts_common.store.contract import ByteRange, Condition, IfAbsent, IfMatch, ObjectInfo
-from ts_common.store.http.client import Answer, Request
+from ts_common.store.http.client import Request, Response
 from ts_common.store.http.service import Operations, Page, Put, Service
 
 _PAGE = "5000"  # the most that the service gives at once
@@ -150,7 +150,7 @@ class AzureService(Service):
             headers["content-md5"] = base64.b64encode(md5).decode()
         return Put(self._request("PUT", self._of(name), headers))
 
-    def info_of_put(self, key: str, size: int, metadata: Mapping[str, str], answer: Answer) -> ObjectInfo:
+    def info_of_put(self, key: str, size: int, metadata: Mapping[str, str], answer: Response) -> ObjectInfo:
         """From its headers."""
         return ObjectInfo(key, size, _etag(answer), _modified(answer), metadata)
 
@@ -168,7 +168,7 @@ class AzureService(Service):
         """Get Blob Properties."""
         return self._request("HEAD", self._of(name))
 
-    def info_of(self, key: str, size: int, answer: Answer) -> ObjectInfo:
+    def info_of(self, key: str, size: int, answer: Response) -> ObjectInfo:
         """From its headers."""
         metadata = {
             given_name(name.removeprefix(_METADATA)): value
@@ -184,7 +184,7 @@ class AzureService(Service):
         query |= {name: value for name, value in (("delimiter", delimiter), ("marker", following)) if value}
         return self._request("GET", f"{self._url}?{urlencode(query, quote_via=quote)}")
 
-    def parse_page(self, answer: Answer) -> Page:
+    def parse_page(self, answer: Response) -> Page:
         """An EnumerationResults."""
         root = parse_xml(answer.body.decode("utf-8-sig"))
         if root.tag != "EnumerationResults":
@@ -197,7 +197,7 @@ class AzureService(Service):
         """Delete Blob, with its snapshots."""
         return self._request("DELETE", self._of(name), {"x-ms-delete-snapshots": "include"})
 
-    def code_of(self, answer: Answer) -> tuple[str, str]:
+    def code_of(self, answer: Response) -> tuple[str, str]:
         """The header names the code, also where there is no body."""
         message = re.search(rb"<Message>([^<]*)", answer.body)
         return answer.headers.get("x-ms-error-code", ""), message[1].decode(errors="replace") if message else ""
@@ -237,7 +237,7 @@ def _name(found: ElementTree.Element) -> str:
     return unquote(element.text) if element.get("Encoded") == "true" else element.text
 
 
-def _etag(answer: Answer) -> str:
+def _etag(answer: Response) -> str:
     """Without its quotes, which a listing leaves out."""
     return strong(answer.headers["etag"]).strip('"')
 
@@ -246,5 +246,5 @@ def _quoted(etag: str) -> str:
     return f'"{etag.strip(chr(34))}"'
 
 
-def _modified(answer: Answer) -> float:
+def _modified(answer: Response) -> float:
     return parsedate_to_datetime(answer.headers["last-modified"]).timestamp()

@@ -38,7 +38,7 @@ from ts_common.errors import (
 from ts_common.store.answers import parse_json, size_of, text_of
 from ts_common.store.contract import ByteRange, Condition, IfAbsent, IfMatch, ObjectInfo
 from ts_common.store.gcs.tokens import GIVE, default_tokens
-from ts_common.store.http.client import Answer, Request
+from ts_common.store.http.client import Request, Response
 from ts_common.store.http.service import Operations, Page, Put, Service
 
 _PUBLIC = "https://storage.googleapis.com"
@@ -148,7 +148,7 @@ class GcsService(Service):
         )
         return Put(request, before.encode(), f"\r\n--{boundary}--\r\n".encode())
 
-    def info_of_put(self, key: str, size: int, metadata: Mapping[str, str], answer: Answer) -> ObjectInfo:
+    def info_of_put(self, key: str, size: int, metadata: Mapping[str, str], answer: Response) -> ObjectInfo:
         """From its JSON."""
         said = parse_json(answer.body)
         return ObjectInfo(key, size, said["generation"], _seconds(said["updated"]), metadata)
@@ -168,7 +168,7 @@ class GcsService(Service):
         """HEAD Object, by the XML API."""
         return Request("HEAD", self._of(name))
 
-    def info_of(self, key: str, size: int, answer: Answer) -> ObjectInfo:
+    def info_of(self, key: str, size: int, answer: Response) -> ObjectInfo:
         """From its headers."""
         metadata = {
             name.removeprefix(_METADATA): value for name, value in answer.headers.items() if name.startswith(_METADATA)
@@ -186,7 +186,7 @@ class GcsService(Service):
         }
         return self._listing(query)
 
-    def parse_page(self, answer: Answer) -> Page:
+    def parse_page(self, answer: Response) -> Page:
         """From its JSON."""
         said = parse_json(answer.body)
         if said["kind"] != _KIND:  # all else may be absent: `{}` would be a listing of nothing
@@ -202,7 +202,7 @@ class GcsService(Service):
         """objects.delete."""
         return Request("DELETE", f"{self.base_url}/storage/v1/b/{self._bucket}/o/{quote(name, safe='')}")
 
-    def code_of(self, answer: Answer) -> tuple[str, str]:
+    def code_of(self, answer: Response) -> tuple[str, str]:
         """The JSON API's reason, or the XML API's code."""
         body = answer.body.decode(errors="replace")
         if body.startswith("<"):

@@ -55,7 +55,7 @@ from ts_common.store.contract import (
 )
 from ts_common.store.file_names import WRITING, file_name, is_asked_for, part_of
 from ts_common.store.hdfs.namenode import NameNode, Status
-from ts_common.store.http.bodies import Nothing, Received, Sent
+from ts_common.store.http.bodies import EmptyBody, RequestBody, ResponseBody
 from ts_common.store.validation import SizedBody, body_size, check_directory, check_key, check_metadata, check_prefix
 from ts_common.store.wrappers.bandwidth import UNLIMITED, Allowance, RationedBody
 
@@ -133,10 +133,10 @@ class WebHdfsStore(ObjectStore):
         try:
             self._tidy(directory)
             try:
-                written = self._namenode.create(temporary, Sent(rationed, length, crc32c, name), metadata)
+                written = self._namenode.create(temporary, RequestBody(rationed, length, crc32c, name), metadata)
             except ObjectNotFound:
                 self._make(directory)
-                written = self._namenode.create(temporary, Sent(rationed, length, crc32c, name), metadata)
+                written = self._namenode.create(temporary, RequestBody(rationed, length, crc32c, name), metadata)
             self._publish(temporary, written, path, condition, name)
         except BaseException as error:
             with suppress(TieredStorageError):
@@ -246,9 +246,9 @@ class WebHdfsStore(ObjectStore):
             start = byte_range.start if byte_range.start >= 0 else max(0, end + byte_range.start)
             end = end if byte_range.end is None else min(byte_range.end, end)
         if start >= end:
-            return Nothing(info)
+            return EmptyBody(info)
         response = opened.enter_context(self._namenode.opened(status.inode, start, end - start))
-        return Received(info, response, end - start, Call("OPEN", self._name(info.key)))
+        return ResponseBody(info, response, end - start, Call("OPEN", self._name(info.key)))
 
     def head(self, key: str) -> ObjectInfo:
         """GETFILESTATUS, GETXATTRS."""

@@ -24,8 +24,8 @@ from ts_common.errors import (
 from ts_common.json_objects import whole_number
 from ts_common.store.answers import parse_json, text_by_name, text_of
 from ts_common.store.call import Call
-from ts_common.store.http.bodies import Sent
-from ts_common.store.http.client import Answer, HttpClient, Request
+from ts_common.store.http.bodies import RequestBody
+from ts_common.store.http.client import HttpClient, Request, Response
 from ts_common.store.refusals import skew_of, without_reason
 
 _ATTRIBUTE = "user.ts-uploader"
@@ -138,7 +138,7 @@ class NameNode:
             values = [each["value"] for each in said if each["name"] == _ATTRIBUTE]
             return dict(text_by_name(parse_json(bytes.fromhex(values[0].removeprefix("0x"))))) if values else {}
 
-    def create(self, path: str, body: Sent, metadata: Mapping[str, str]) -> Status:
+    def create(self, path: str, body: RequestBody, metadata: Mapping[str, str]) -> Status:
         """CREATE in a directory that is there, SETXATTR; what stands there then.
 
         Raises:
@@ -215,7 +215,7 @@ class NameNode:
         """Close the connections."""
         self._client.close()
 
-    def _data_node(self, answer: Answer, call: Call) -> str:
+    def _data_node(self, answer: Response, call: Call) -> str:
         """Where a NameNode sends one on: over TLS only to where there is TLS.
 
         Raises:
@@ -241,7 +241,7 @@ class NameNode:
     def _call(self, operation: str, path: str, *, writes: bool = False) -> Call:
         return Call(operation, f"{self._url}{path}", writes)
 
-    def _raise_for(self, answer: Answer, call: Call) -> None:
+    def _raise_for(self, answer: Response, call: Call) -> None:
         if answer.status < 300:
             call.refuse_page(answer.headers.get("content-type"))
             return
@@ -263,7 +263,7 @@ class NameNode:
         raise (kind or call.no_answer)(told)
 
 
-def _way_in(name: str, answer: Answer) -> str:
+def _way_in(name: str, answer: Response) -> str:
     """What to do about a refusal of this user."""
     if name in _BY_EXCEPTION:
         return _ALLOW

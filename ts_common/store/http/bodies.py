@@ -18,7 +18,7 @@ MOST_SECONDS = 120.0
 _PIECE = 1 << 17
 
 
-class Sent:
+class RequestBody:
     """A body on its way, with what the request puts around it.
 
     Where its CRC-32C is known it is compared as the bytes pass. The last of them are held back if it is another: the
@@ -88,7 +88,7 @@ class Sent:
         )
 
 
-class Received:
+class ResponseBody:
     """The body of one answer, which must be as long as its header says.
 
     Args:
@@ -145,7 +145,7 @@ class Received:
             ) from error
 
 
-class Nothing:
+class EmptyBody:
     """A range that lies beyond its object."""
 
     def __init__(self, info: ObjectInfo) -> None:

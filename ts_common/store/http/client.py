@@ -21,7 +21,7 @@ from urllib3 import exceptions as http
 
 from ts_common.errors import OperatorError, StoreUnavailable, TieredStorageError
 from ts_common.store.call import Call
-from ts_common.store.http.bodies import Sent, read_whole
+from ts_common.store.http.bodies import RequestBody, read_whole
 from ts_common.store.http.proxies import pool_for
 
 READ_ATTEMPTS = 3
@@ -48,7 +48,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """An answer.
 
     Attributes:
@@ -91,7 +91,7 @@ class HttpClient:
         }
         self._pool = pool_for(base_url, **settings)
 
-    def ask(self, call: Call, request: Request, body: Sent | None = None) -> Answer:
+    def ask(self, call: Call, request: Request, body: RequestBody | None = None) -> Response:
         """Send a request and read all of its answer, whatever its status.
 
         Raises:
@@ -102,7 +102,7 @@ class HttpClient:
         return self._repeated(call, request, body, streams=False)[0]
 
     @contextmanager
-    def streaming(self, call: Call, request: Request) -> Iterator[tuple[Answer, urllib3.BaseHTTPResponse]]:
+    def streaming(self, call: Call, request: Request) -> Iterator[tuple[Response, urllib3.BaseHTTPResponse]]:
         """Send a request, and leave its answer's body to be read; that of a refusal is read already.
 
         Raises:
@@ -121,8 +121,8 @@ class HttpClient:
         self._pool.clear()
 
     def _repeated(
-        self, call: Call, request: Request, body: Sent | None, *, streams: bool
-    ) -> tuple[Answer, urllib3.BaseHTTPResponse]:
+        self, call: Call, request: Request, body: RequestBody | None, *, streams: bool
+    ) -> tuple[Response, urllib3.BaseHTTPResponse]:
         attempts = 1 if call.writes else READ_ATTEMPTS
         for attempt in range(1, attempts + 1):
             try:
@@ -137,8 +137,8 @@ class HttpClient:
         raise AssertionError("the last attempt returns or raises")
 
     def _once(
-        self, call: Call, request: Request, body: Sent | None, *, streams: bool
-    ) -> tuple[Answer, urllib3.BaseHTTPResponse]:
+        self, call: Call, request: Request, body: RequestBody | None, *, streams: bool
+    ) -> tuple[Response, urllib3.BaseHTTPResponse]:
         signed = self._authorize(request)
         sent: Any = body  # urllib3 wants no more than `read` of it
         try:
@@ -161,7 +161,7 @@ class HttpClient:
         headers = {name.lower(): value for name, value in response.headers.items()}
         if not streams:
             response.release_conn()
-        return Answer(response.status, headers, content), response
+        return Response(response.status, headers, content), response
 
 
 def no_answer(error: Exception, call: Call) -> TieredStorageError:

@@ -35,8 +35,8 @@ from ts_common.store.contract import (
     ObjectStore,
     ObjectStream,
 )
-from ts_common.store.http.bodies import Nothing, Received, Sent
-from ts_common.store.http.client import Answer, HttpClient
+from ts_common.store.http.bodies import EmptyBody, RequestBody, ResponseBody
+from ts_common.store.http.client import HttpClient, Response
 from ts_common.store.http.service import Page, Service
 from ts_common.store.listing import Onward, below, directory_below, each_once, in_byte_order, resume_after
 from ts_common.store.validation import (
@@ -121,7 +121,7 @@ class HttpStore(ObjectStore):
         md5 = _md5_of(sized) if self._service.wants_md5 else None
         put = self._service.put(self._base + key, metadata, condition, crc32c, md5)
         rationed = RationedBody(sized, length, self._allowance)
-        sent = Sent(rationed, length, crc32c, call.target, before=put.before, after=put.after)
+        sent = RequestBody(rationed, length, crc32c, call.target, before=put.before, after=put.after)
         headers = {**put.request.headers, "content-length": str(sent.length)}
         answer = self._client.ask(call, replace(put.request, headers=headers), sent)
         self._check_taken(answer, call)
@@ -164,13 +164,13 @@ class HttpStore(ObjectStore):
         call = self._call(self._service.operations.get, key)
         with self._client.streaming(call, self._service.get(self._base + key, byte_range, etag)) as (answer, response):
             if answer.status == 416:
-                yield Nothing(self.head(key))
+                yield EmptyBody(self.head(key))
                 return
             self._check_taken(answer, call)
             with call.understood():
                 length = _length(answer)
                 info = checked(self._service.info_of(key, _whole_size(answer, byte_range, length, call), answer))
-            yield Received(info, response, length, call)
+            yield ResponseBody(info, response, length, call)
 
     def head(self, key: str) -> ObjectInfo:
         """One request; a first "not found" takes another, whether the bucket is there."""
@@ -267,7 +267,7 @@ class HttpStore(ObjectStore):
     def _call(self, operation: str, key: str, *, writes: bool = False) -> Call:
         return Call(operation, f"{self._service.bucket_url}/{self._base}{key}", writes)
 
-    def _check_taken(self, answer: Answer, call: Call) -> None:
+    def _check_taken(self, answer: Response, call: Call) -> None:
         """Go on only with an answer of the service that says success.
 
         Raises:
@@ -277,7 +277,7 @@ class HttpStore(ObjectStore):
             raise self._refused(answer, call)
         call.refuse_page(answer.headers.get("content-type"))
 
-    def _refused(self, answer: Answer, call: Call) -> TieredStorageError:
+    def _refused(self, answer: Response, call: Call) -> TieredStorageError:
         """Our error for a refusal. The first time that nothing is found, the bucket is asked for.
 
         Raises:
@@ -310,7 +310,7 @@ def _md5_of(body: SizedBody) -> bytes:
     return digest.digest()
 
 
-def _length(answer: Answer) -> int:
+def _length(answer: Response) -> int:
     """How many bytes follow, or would.
 
     Raises:
@@ -319,7 +319,7 @@ def _length(answer: Answer) -> int:
     return size_of(answer.headers["content-length"])
 
 
-def _whole_size(answer: Answer, byte_range: ByteRange | None, length: int, call: Call) -> int:
+def _whole_size(answer: Response, byte_range: ByteRange | None, length: int, call: Call) -> int:
     """The size of the whole object, from the answer to a get.
 
     Raises:

@@ -22,7 +22,7 @@ from ts_common.errors import (
 )
 from ts_common.store.call import Call
 from ts_common.store.contract import ByteRange, Condition, ObjectInfo
-from ts_common.store.http.client import Answer, Request
+from ts_common.store.http.client import Request, Response
 from ts_common.store.refusals import is_refused_skew, set_the_clock, skew_of, without_reason
 
 # For answers whose code no service names. A 404 without one may come from a load balancer without a backend.
@@ -121,7 +121,7 @@ class Service(ABC):
         """Write one object."""
 
     @abstractmethod
-    def info_of_put(self, key: str, size: int, metadata: Mapping[str, str], answer: Answer) -> ObjectInfo:
+    def info_of_put(self, key: str, size: int, metadata: Mapping[str, str], answer: Response) -> ObjectInfo:
         """What the answer to a put says of the object.
 
         Raises:
@@ -137,7 +137,7 @@ class Service(ABC):
         """Look at one object."""
 
     @abstractmethod
-    def info_of(self, key: str, size: int, answer: Answer) -> ObjectInfo:
+    def info_of(self, key: str, size: int, answer: Response) -> ObjectInfo:
         """What the answer to a get or a head says of the object, but for its size.
 
         Raises:
@@ -149,7 +149,7 @@ class Service(ABC):
         """A part of a listing. What comes up to `start_after` may be part of it."""
 
     @abstractmethod
-    def parse_page(self, answer: Answer) -> Page:
+    def parse_page(self, answer: Response) -> Page:
         """What the answer to a listing says.
 
         Raises:
@@ -161,10 +161,10 @@ class Service(ABC):
         """Remove one object."""
 
     @abstractmethod
-    def code_of(self, answer: Answer) -> tuple[str, str]:
+    def code_of(self, answer: Response) -> tuple[str, str]:
         """The code and the message of a refusal, as far as it has any."""
 
-    def error(self, answer: Answer, call: Call) -> TieredStorageError:
+    def error(self, answer: Response, call: Call) -> TieredStorageError:
         """Our error for an answer that is a refusal or a failure of the service."""
         code, message = self.code_of(answer)
         status = answer.status
@@ -182,7 +182,7 @@ class Service(ABC):
             return OperatorError(f"{said}; {self.ways_out.get(code, 'the same request will be refused again')}")
         return CorruptData(f"{said}; nothing was written") if kind is CorruptData else kind(said)
 
-    def _refusal(self, answer: Answer, call: Call, code: str, said: str) -> TieredStorageError:
+    def _refusal(self, answer: Response, call: Call, code: str, said: str) -> TieredStorageError:
         """Our error for a refusal of the identity: what of it is wrong, as far as the service tells."""
         skew = skew_of(answer.headers.get("date"))
         if self.looks_at_clocks and is_refused_skew(skew):

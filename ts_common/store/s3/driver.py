@@ -42,7 +42,7 @@ from ts_common.store.contract import (
     ObjectStore,
     ObjectStream,
 )
-from ts_common.store.http.bodies import Nothing
+from ts_common.store.http.bodies import EmptyBody
 from ts_common.store.lifecycle import LifecycleRule
 from ts_common.store.listing import Onward, below, directory_below, each_once, in_byte_order, resume_after
 from ts_common.store.options import NO_OPTIONS, StorageOptions
@@ -186,7 +186,7 @@ class S3Store(ObjectStore):
                 raise
             answer = None
         if answer is None:
-            yield Nothing(self.head(key))
+            yield EmptyBody(self.head(key))
             return
         body: StreamingBody = answer["Body"]
         try:

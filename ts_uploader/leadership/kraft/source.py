@@ -47,7 +47,7 @@ from ts_uploader.environment import Environment
 from ts_uploader.events import Leadership, Led, NotLed
 from ts_uploader.findings import Finding
 from ts_uploader.leadership.contract import LeadershipSource, Said
-from ts_uploader.leadership.denied_requests import Asked, Refusals
+from ts_uploader.leadership.denied_requests import DeniedRequest, Refusals
 from ts_uploader.leadership.kraft.broker_client import AnsweredByAnother, BrokerAway, BrokerClient, NotKnown, Refused
 from ts_uploader.leadership.kraft.check import kraft_findings
 from ts_uploader.leadership.kraft.replica_state import Replica, find, read
@@ -233,12 +233,12 @@ class KraftLeadership(LeadershipSource):
         try:
             leaders = self._client.leaders(topic)
         except Refused as refused:
-            self._refusals.take(Asked.LEADERS, topic, str(refused))
+            self._refusals.take(DeniedRequest.LEADERS, topic, str(refused))
             return None
         except NotKnown as unknown:
             log.debug("the broker does not know the topic's leaders now", topic=topic, error=str(unknown))
             return None
-        self._refusals.granted(Asked.LEADERS, topic)
+        self._refusals.granted(DeniedRequest.LEADERS, topic)
         return leaders or {}
 
     def _take_leaders(self, topic: str, leaders: Mapping[int, int]) -> list[TopicPartition]:
@@ -342,7 +342,7 @@ class KraftLeadership(LeadershipSource):
                     self._take_settings(topic, found[topic])
 
     def _take_settings(self, topic: str, overrides: dict[str, str] | None) -> None:
-        asked = Asked.TOPIC_SETTINGS if topic else Asked.BROKER_SETTINGS
+        asked = DeniedRequest.TOPIC_SETTINGS if topic else DeniedRequest.BROKER_SETTINGS
         if overrides is None:
             self._refusals.take(asked, topic, "no permission")
             return
