@@ -1,9 +1,9 @@
 """`python -m bench.planning`: planning a query on 100,000 segments of 1,000 partitions, from S3.
 
 The segments really are there: a `.log` of one batch with the metadata that the agent writes, `.index` and `.timeindex`
-beside it, `offset.wm` and `log.start`, and chapters written by the agent's own code at the commits at which an agent
-would. Partitions have 99 to 106 segments, so that of half of them the last one stands in no chapter yet.
-Then a fresh process plans a query on all of it; the same without chapters for a tenth of the partitions.
+beside it, `offset.wm` and `log.start`, and cache objects written by the agent's own code at the commits at which an
+agent would. Partitions have 99 to 106 segments, so that of half of them the last one stands in no cache object yet.
+Then a fresh process plans a query on all of it; the same without cache objects for a tenth of the partitions.
 
 Measured is `plan_query` alone, in seconds and CPU seconds of planner and server, with its requests by kind; what the
 process takes to load the data source before that is printed beside it.
@@ -101,7 +101,7 @@ class Puts(Protocol):
 
 
 def fill(puts: Puts, prefix: str, partitions: int, segments: int) -> int:
-    """Put everything but chapters; how many segments there are."""
+    """Put everything but cache objects; how many segments there are."""
     keys = ClusterKeys(CLUSTER)
     made = tiny_segments(segments_of(_SPREAD - 1, segments))
 
@@ -123,17 +123,17 @@ def fill(puts: Puts, prefix: str, partitions: int, segments: int) -> int:
         return sum(pool.map(fill_partition, range(partitions)))
 
 
-def write_chapters(url: str, partitions: int, segments: int) -> None:
+def write_cache_objects(url: str, partitions: int, segments: int) -> None:
     """As an agent that committed each segment by itself: the last write comes with the last whole number of them.
 
     The agent's own code writes them; only what it asks each object is answered here, which saves minutes.
     """
     # The SDK is loaded by those who use it.
-    from ts_common.archive.metadata_cache import CHAPTER_SEGMENTS  # noqa: PLC0415
+    from ts_common.archive.metadata_cache import CACHE_OBJECT_SEGMENTS  # noqa: PLC0415
     from ts_common.store.contract import ObjectInfo  # noqa: PLC0415
     from ts_common.store.factory import open_store  # noqa: PLC0415
     from ts_common.store.wrappers.wrapped import WrappedStore  # noqa: PLC0415
-    from ts_uploader.shipping.metadata_cache_writer import SEGMENTS_PER_CHAPTER_WRITE, write_chapter  # noqa: PLC0415
+    from ts_uploader.shipping.metadata_cache_writer import SEGMENTS_PER_CACHE_OBJECT_WRITE, write_cache_object  # noqa: PLC0415
 
     keys = ClusterKeys(CLUSTER)
     metadata = {
@@ -146,12 +146,12 @@ def write_chapters(url: str, partitions: int, segments: int) -> None:
             return ObjectInfo(key, 0, "", 0.0, metadata[key.rpartition("/")[2]])
 
     def write(number: int) -> None:
-        count = segments_of(number, segments) // SEGMENTS_PER_CHAPTER_WRITE * SEGMENTS_PER_CHAPTER_WRITE
+        count = segments_of(number, segments) // SEGMENTS_PER_CACHE_OBJECT_WRITE * SEGMENTS_PER_CACHE_OBJECT_WRITE
         own = keys.partition(TopicPartition(TOPIC, number))
-        while write_chapter(store, own, count * RECORDS)[1] == CHAPTER_SEGMENTS:
+        while write_cache_object(store, own, count * RECORDS)[1] == CACHE_OBJECT_SEGMENTS:
             pass
 
-    with Known(open_store(url), threads=1) as store, ThreadPoolExecutor(_FILLERS, "chapters") as pool:
+    with Known(open_store(url), threads=1) as store, ThreadPoolExecutor(_FILLERS, "cache objects") as pool:
         list(pool.map(write, range(partitions)))
 
 
@@ -176,7 +176,7 @@ def plan_here(url: str) -> Planned:
         def _one(event_name: str, request: Any, **_: Any) -> None:
             operation = event_name.rpartition(".")[2]
             *_, directory, name = urlsplit(request.url).path.split("/")
-            of = "chapters" if directory == "segment-metadata" else name
+            of = "cache objects" if directory == "segment-metadata" else name
             requests[f"{operation} {of}" if operation == "GetObject" else operation] += 1
 
     query = parse_options({"path": url, "cluster": CLUSTER, "subscribe": TOPIC})
@@ -250,8 +250,8 @@ def main() -> int:
             count = fill(puts, "all", options.partitions, options.segments)
             print(f"{count} segments put in {time.monotonic() - began:.0f} s", flush=True)
             began = time.monotonic()
-            write_chapters(f"s3://{BUCKET}/all", options.partitions, options.segments)
-            print(f"chapters written in {time.monotonic() - began:.0f} s", flush=True)
+            write_cache_objects(f"s3://{BUCKET}/all", options.partitions, options.segments)
+            print(f"cache objects written in {time.monotonic() - began:.0f} s", flush=True)
             plannings = [plan_apart(f"s3://{BUCKET}/all", server) for _ in range(options.repeat)]
             print(*plannings, sep="\n", flush=True)
             found = sorted(plannings, key=lambda planned: planned.seconds)[len(plannings) // 2]
@@ -262,7 +262,7 @@ def main() -> int:
             server.stop()
     if found.segments != count:
         raise RuntimeError(f"{count} segments were put, and {found.segments} planned")
-    report({f"{options.partitions} partitions": found, f"{tenth} without chapters": bare})
+    report({f"{options.partitions} partitions": found, f"{tenth} without cache objects": bare})
     missed = print_goals([Goal(f"planning {count} segments", found.seconds, GOAL_SECONDS, False, " s")])
     return 1 if missed and not options.no_gate else 0
 

@@ -1,7 +1,7 @@
 """`python -m bench.verify`: verifying 100,000 segments of 100 partitions by their names, beside a bare listing.
 
 The store is a directory, filled as `bench.planning` fills S3: a `.log` of one batch with the metadata that the agent
-writes, `.index` and `.timeindex` beside it, commits, `log.start` and chapters. In each round a fresh process lists
+writes, `.index` and `.timeindex` beside it, commits, `log.start` and cache objects. In each round a fresh process lists
 every key and throws it away, and another one does what `tsctl verify --depth listing` does.
 
 Measured are seconds and CPU seconds of the work alone, without what the process takes to load; what is asked of the
@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.pairs import Goal, median_ratio, print_goals, print_table, rounds
-from bench.planning import CLUSTER, fill, write_chapters
+from bench.planning import CLUSTER, fill, write_cache_objects
 from bench.processes import ProcessWatch
 from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectStream
 from ts_common.store.wrappers.wrapped import WrappedStore
@@ -108,7 +108,7 @@ class Counting(WrappedStore):
 
     def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
         """As the inner store."""
-        self.asked["reads of " + ("chapters" if "/segment-metadata/" in key else key.rpartition("/")[2])] += 1
+        self.asked["reads of " + ("cache objects" if "/segment-metadata/" in key else key.rpartition("/")[2])] += 1
         return super().open(key, byte_range)
 
 
@@ -184,8 +184,8 @@ def main() -> int:
         root = Path(directory) / "all"
         began = time.monotonic()
         count = fill(Files(root.parent), root.name, options.partitions, options.segments)
-        write_chapters(root.as_uri(), options.partitions, options.segments)
-        print(f"{count} segments and their chapters written in {time.monotonic() - began:.0f} s", flush=True)
+        write_cache_objects(root.as_uri(), options.partitions, options.segments)
+        print(f"{count} segments and their cache objects written in {time.monotonic() - began:.0f} s", flush=True)
         things = {what: partial(look_apart, root.as_uri(), what) for what in (LISTING, VERIFY)}
         found = rounds(things, options.repeat)
     if any((look.segments, look.findings) != (count, 0) for look in found[VERIFY]):

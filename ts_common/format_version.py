@@ -2,12 +2,12 @@
 
 A later release may add fields, and whoever does not know them passes over them: that needs no version. What an older
 release would read wrongly, or destroy by writing its own over it, bears a version: `"version":2` in the JSON of the
-commit, of a topic's incarnations and of a chapter, `ts-version` in the metadata of a `.log`. An absent version is 1.
-Version 2 of the commit and of `log.start` has a lineage (`ts_common.archive.lineage`); nothing else bears a version
+commit, of a topic's incarnations and of a cache object, `ts-version` in the metadata of a `.log`. An absent version is
+1. Version 2 of the commit and of `log.start` has a lineage (`ts_common.archive.lineage`); nothing else bears a version
 today.
 
 A version that is not known is refused, neither guessed at nor written over: the partition waits until the agent beside
-it is upgraded, and a query fails. A chapter is a cache: readers do without it, and agents let it stand.
+it is upgraded, and a query fails. A cache object is a cache: readers do without it, and agents let it stand.
 """
 
 from collections.abc import Mapping

@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn
 from ts_common.errors import CorruptData
 from ts_common.format_version import VERSION, check_version
 
-MAX_DEPTH: Final = 32  # a chapter, the deepest of our formats, has five levels
+MAX_DEPTH: Final = 32  # a cache object, the deepest of our formats, has five levels
 MAX_INT64: Final = (1 << 63) - 1
 MIN_INT64: Final = -(1 << 63)
 MAX_INT32: Final = (1 << 31) - 1

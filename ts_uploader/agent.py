@@ -54,7 +54,7 @@ from ts_uploader.reporters.factory import open_reporter
 from ts_uploader.retention.known_settings import Settings
 from ts_uploader.retention.topic_retention import BrokerSettings, TopicSettings
 from ts_uploader.shipping.ends_writer import EndsWriter
-from ts_uploader.shipping.metadata_cache_writer import ChapterWriter
+from ts_uploader.shipping.metadata_cache_writer import CacheWriter
 from ts_uploader.shipping.uploader import Uploader
 from ts_uploader.status.http_server import HealthServer
 from ts_uploader.status.last_errors import LastErrors
@@ -152,7 +152,7 @@ class Agent:
         self._uploads: WorkQueue[AnyTask] = WorkQueue()
         self._commits: WorkQueue[AnyTask] = WorkQueue()
         self._questions: WorkQueue[AnyTask] = WorkQueue()
-        self._chapters = ChapterWriter(self._stores.of, lambda: self._stores.pace.limit is not None)
+        self._cache_objects = CacheWriter(self._stores.of, lambda: self._stores.pace.limit is not None)
         self._ends = EndsWriter(self._keys, environment.broker_id, self._ask_backlog, self._stores.of, self._metrics)
         performer = TaskRunner(
             Uploader(self._stores.of, self._settings.retention),
@@ -165,7 +165,7 @@ class Agent:
             ),
             self._watcher,
             self._metrics,
-            self._chapters,
+            self._cache_objects,
         )
         self._presence = announce(environment, endpoints)  # before another agent's HTTP address is found taken
         self._sizes = SegmentSizes()
@@ -179,7 +179,7 @@ class Agent:
             *([self._thread("reporter", self._reporting.run)] if self._reporting else []),
             self._thread("watcher", self._watcher.run),
             self._thread("leadership", self._leadership.run),
-            self._thread("chapters", self._chapters.run),
+            self._thread("metadata-cache", self._cache_objects.run),
             self._thread("ends", self._ends.run),
             *(self._worker(f"question-{n}", self._questions, performer) for n in range(_QUESTION_THREADS)),
             *(self._worker(f"commit-{n}", self._commits, performer) for n in range(COMMIT_THREADS)),
@@ -436,7 +436,7 @@ class Agent:
         self._uploads.close()
         self._commits.close()
         self._questions.close()
-        self._chapters.close()
+        self._cache_objects.close()
         self._ends.close()
         if self._reporting is not None:
             self._reporting.stop()

@@ -3,8 +3,8 @@
 Observations (from the sources to the tracker): `Listing`, `SeveralDirectories`, `DirectoryGone`, `HighWatermarks`,
 `Led`, `NotLed`.
 Tasks (from the tracker to the workers): `ReadPosition`, `Ship`, `WriteCommit`, `PassGap`, `FillGap`, `LookBelow`,
-`Rescan`. Results (from the workers to the tracker): `PositionRead`, `Shipped`, `Committed`, `LookedBelow`, `Fenced`, `Failed`,
-`Changed`, `LookDue`.
+`Rescan`. Results (from the workers to the tracker): `PositionRead`, `Shipped`, `Committed`, `LookedBelow`, `Fenced`,
+`Failed`, `Changed`, `LookDue`.
 
 A task carries the `leadership` and `generation` it was made for, its result brings them back, and the tracker forgets
 results of a generation that has passed.

@@ -36,7 +36,7 @@ from ts_uploader.log_dirs.leader_epoch import FencedLeaderEpoch
 from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
 from ts_uploader.metrics.counters import GAP_BY_REQUEST, GAP_DELETED, Metrics
 from ts_uploader.metrics.failure_reasons import failure_reason
-from ts_uploader.shipping.metadata_cache_writer import ChapterWriter
+from ts_uploader.shipping.metadata_cache_writer import CacheWriter
 from ts_uploader.shipping.uploader import Uploader
 
 log = structlog.get_logger()
@@ -80,7 +80,7 @@ class TaskRunner:
         commits: reads and writes commits.
         watcher: looks at directories again.
         metrics: where outcomes are counted.
-        chapters: told of commits, for readers' sake; it does its work elsewhere.
+        cache_objects: told of commits, for readers' sake; it does its work elsewhere.
     """
 
     def __init__(
@@ -89,10 +89,10 @@ class TaskRunner:
         commits: CommitLog,
         watcher: LogDirectoryWatcher,
         metrics: Metrics,
-        chapters: ChapterWriter,
+        cache_objects: CacheWriter,
     ) -> None:
         self._uploader = uploader
-        self._chapters = chapters
+        self._cache_objects = cache_objects
         self._commits = commits
         self._watcher = watcher
         self._metrics = metrics
@@ -138,7 +138,7 @@ class TaskRunner:
                 committed = self._committed(self._commits.write(task))
                 self._observe_lag(task.run)
                 position = committed.position
-                self._chapters.committed(position.keys, position.next_offset, len(task.run))
+                self._cache_objects.committed(position.keys, position.next_offset, len(task.run))
                 return committed
             case PassGap():
                 return self._committed(self._commits.pass_gap(task))

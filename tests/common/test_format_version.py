@@ -13,7 +13,7 @@ from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.gap_records import Gap
 from ts_common.archive.incarnations import Incarnation, Incarnations, decode_incarnations
 from ts_common.archive.lineage import Lineage
-from ts_common.archive.metadata_cache import Chapter, ChapterEntry, encode_chapter
+from ts_common.archive.metadata_cache import CacheEntry, CacheObject, encode_cache_object
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.archive.segment_metadata import SegmentMetadata, TxnIndexState, decode_metadata
 from ts_common.errors import CorruptData, NewerFormat
@@ -33,7 +33,7 @@ INCARNATIONS = (
     b'{\n "incarnations": [\n  {\n   "topicId": "' + ID.encode() + b'",\n   "firstSeen": 1700000000000,\n'
     b'   "directory": "t"\n  }\n ]\n}\n'
 )
-CHAPTER = (
+CACHE_OBJECT = (
     b'e1aa8885\n{"of":"t-0","segments":[["00000000000000000000",151,"\\"e\\"",10,[[3,0]],10,1009,1000,123,'
     b'[9,"complete"],0,8],["00000000000000000010",7,"\\"f\\""]]}\n'
 )
@@ -59,13 +59,13 @@ LOG_START_OF_A_LINEAGE = b'00000000000000000050\n{"version":2,"lineage":[5,200,3
 BEGINS = LogStart(50, LINEAGE)
 LIVES = Incarnations("t", (Incarnation(ID, 1_700_000_000_000, "t"),))
 ENTRIES = [
-    ChapterEntry(
+    CacheEntry(
         SegmentName(0),
         151,
         '"e"',
         SegmentMetadata(10, ((3, 0),), 10, 1009, 1000, 123, (9, TxnIndexState.COMPLETE), timeindex=8),
     ),
-    ChapterEntry(SegmentName(10), 7, '"f"', None),
+    CacheEntry(SegmentName(10), 7, '"f"', None),
 ]
 SAYS = SegmentMetadata(
     250, ((0, 100), (4, 120)), 150, 1009, 1000, 123, (9, TxnIndexState.LATE), corruptions=1, timeindex=8
@@ -73,10 +73,10 @@ SAYS = SegmentMetadata(
 
 
 def test_what_release_0_1_0_wrote_is_read() -> None:
-    """Commit, incarnations, chapter, `log.start` and a segment's metadata say what they said."""
+    """Commit, incarnations, cache object, `log.start` and a segment's metadata say what they said."""
     assert decode_commit(COMMIT, KEY) == WRITTEN
     assert decode_incarnations(INCARNATIONS, "t", KEY) == LIVES
-    assert Chapter(CHAPTER, KEYS, KEY).entries() == ENTRIES
+    assert CacheObject(CACHE_OBJECT, KEYS, KEY).entries() == ENTRIES
     assert decode_log_start(LOG_START, KEY) == LogStart(50)
     assert decode_metadata(METADATA, KEY) == SAYS
 
@@ -85,7 +85,7 @@ def test_what_is_written_release_0_1_0_reads() -> None:
     """It is the same to the byte: an agent can be put back to that release, or live beside one of it."""
     assert WRITTEN.encode() == COMMIT
     assert LIVES.encode() == INCARNATIONS
-    assert encode_chapter(KEYS, ENTRIES) == CHAPTER
+    assert encode_cache_object(KEYS, ENTRIES) == CACHE_OBJECT
     assert encode_log_start(50) == LOG_START
     assert SAYS.encode() == METADATA
     assert Gap(100, 200, "gone", 1_700_000_000_000, 1).encode() == GAP
@@ -128,9 +128,9 @@ def incarnations_with(**fields: Any) -> None:
     assert decode_incarnations(text, "t", KEY) == LIVES
 
 
-def chapter_with(**fields: Any) -> None:
-    text = json.dumps({**json.loads(CHAPTER.partition(b"\n")[2]), **fields}).encode()
-    assert Chapter(b"%08x\n%b\n" % (crc32c(text), text), KEYS, KEY).entries() == ENTRIES
+def cache_object_with(**fields: Any) -> None:
+    text = json.dumps({**json.loads(CACHE_OBJECT.partition(b"\n")[2]), **fields}).encode()
+    assert CacheObject(b"%08x\n%b\n" % (crc32c(text), text), KEYS, KEY).entries() == ENTRIES
 
 
 def metadata_with(**fields: Any) -> None:
@@ -138,7 +138,7 @@ def metadata_with(**fields: Any) -> None:
 
 
 OBJECTS = pytest.mark.parametrize(
-    "read_with", [commit_with, log_start_with, incarnations_with, chapter_with, metadata_with]
+    "read_with", [commit_with, log_start_with, incarnations_with, cache_object_with, metadata_with]
 )
 
 

@@ -14,7 +14,7 @@ from ts_common.archive.ends import decode_ends
 from ts_common.archive.gap_records import decode_gap
 from ts_common.archive.incarnations import decode_incarnations
 from ts_common.archive.layout import decode_layout
-from ts_common.archive.metadata_cache import Chapter
+from ts_common.archive.metadata_cache import CacheObject
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.segment_metadata import decode_metadata
 from ts_common.errors import CorruptData, NewerFormat
@@ -31,13 +31,13 @@ INCARNATIONS = {"incarnations": [{"topicId": "x", "firstSeen": 1, "directory": "
 LAYOUT = {"version": 1, "entropyBits": 5, "cluster": "c", "time": 1}
 ENDS = {"version": 1, "broker": 1, "time": 1, "partitions": {"t-0": [5, 6]}}
 ROW = ["00000000000000000000", 151, '"e"', 10, [[3, 0]], 10, 1009, 1000, 7, [7, "complete"], 0, 7, 7]
-CHAPTER = {"of": "t-0", "segments": [ROW]}
+CACHE_OBJECT = {"of": "t-0", "segments": [ROW]}
 
 
-def _chapter(data: bytes) -> object:
-    """A chapter with the checksum that fits, as somebody writes it who knows the format; its rows too."""
-    chapter = Chapter(b"%08x\n%b\n" % (crc32c(data), data), KEYS, KEY)
-    return chapter.entries(), chapter.find
+def _cache_object(data: bytes) -> object:
+    """A cache object with the checksum that fits, as somebody writes it who knows the format; its rows too."""
+    cache_object = CacheObject(b"%08x\n%b\n" % (crc32c(data), data), KEYS, KEY)
+    return cache_object.entries(), cache_object.find
 
 
 DECODERS: dict[str, tuple[dict[str, Any], Callable[[bytes], object]]] = {
@@ -50,7 +50,7 @@ DECODERS: dict[str, tuple[dict[str, Any], Callable[[bytes], object]]] = {
     "incarnations": (INCARNATIONS, lambda data: decode_incarnations(data, "t", KEY)),
     "layout": (LAYOUT, lambda data: decode_layout(data, "c", KEY)),
     "ends": (ENDS, lambda data: decode_ends(data, 1, KEY)),
-    "chapter": (CHAPTER, _chapter),
+    "cache object": (CACHE_OBJECT, _cache_object),
 }
 # What a field may hold instead of what it should: each has ended a program once.
 LIES = st.sampled_from(

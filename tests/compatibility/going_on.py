@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.compatibility.archive_1 import KEYS, Leader
-from tests.histories.agents import ChaptersAtOnce
+from tests.histories.agents import CacheObjectsAtOnce
 from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
@@ -48,7 +48,7 @@ class GoingOn:
             CommitLog(KEYS, broker, lambda _: store),
             self,  # type: ignore[arg-type]
             Metrics(),
-            ChaptersAtOnce(store),  # type: ignore[arg-type]
+            CacheObjectsAtOnce(store),  # type: ignore[arg-type]
         )
 
     def hint(self, partition: TopicPartition, *, whole: bool) -> None:

@@ -33,7 +33,7 @@ from tests.faults.leaders import bases, die, high_watermark, state, wait_in_sync
 from tests.uploader.beside import BUCKET, PREFIX, archives
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import ForeignCommit
-from ts_common.archive.object_keys import CHAPTERS_DIRECTORY
+from ts_common.archive.object_keys import CACHE_DIRECTORY
 from ts_local.cluster import LocalCluster, Record, wait_for
 
 
@@ -296,7 +296,9 @@ def main(target: Path) -> None:
         undecided = last_stage(stage)
         store = stage.of["elections"].store
         wait_for(
-            lambda: sum(CHAPTERS_DIRECTORY in info.key for info in store.list()) > len(TOPICS) // 2, "chapters", SECONDS
+            lambda: sum(CACHE_DIRECTORY in info.key for info in store.list()) > len(TOPICS) // 2,
+            "cache objects",
+            SECONDS,
         )
         stage.stop_agents()
         check_met(stage)

@@ -187,7 +187,7 @@ def test_a_collector_may_remove_segments_and_nothing_that_says_what_there_was(st
     store = store_as("collector")
     store.put(keys.log_start, b"1\n", condition=IfMatch(store.head(keys.log_start).etag))
     assert all(removed(keys.segment(SegmentName(0), suffix)) for suffix in (".log", ".index", ".timeindex"))
-    assert removed(keys.chapter(0))
+    assert removed(keys.cache_object(0))
     assert removed(keys.gap(1, 2))
     assert [info.key for info in store.list(keys.segment(SegmentName(0), ""))] == []
     assert not any(removed(key) for key in (keys.commit, keys.log_start, incarnations))

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from tests.docs.conftest import Beside, produce
-from ts_common.archive.object_keys import CHAPTERS_DIRECTORY
+from ts_common.archive.object_keys import CACHE_DIRECTORY
 from ts_local.cluster import wait_for
 from ts_local.proxy.journal import Request
 
@@ -24,8 +24,8 @@ def counted(requests: Sequence[Request]) -> Counts:
         name = request.path.rpartition("/")[2]
         if "list-type=2" in request.query:
             found["LIST", ""] += 1
-        elif f"/{CHAPTERS_DIRECTORY}" in request.path:
-            found[request.method, "chapter"] += 1
+        elif f"/{CACHE_DIRECTORY}" in request.path:
+            found[request.method, "cache object"] += 1
         else:
             found[request.method, re.sub(r"^\d{20}", "", name)] += 1
     return found
@@ -42,7 +42,7 @@ def told(section: str) -> dict[tuple[str, str], float]:
 
 
 def test_a_segment_costs_the_requests_that_the_page_says(beside: Beside) -> None:
-    """Segments that close one by one: objects and commits exactly, and no more chapters and looks than it says."""
+    """Segments that close one by one: objects and commits exactly, and no more cache objects and looks than it says."""
     page = told("Requests of a segment")
     before = len(beside.proxy.requests())
     for _ in range(_SEGMENTS):
@@ -50,9 +50,9 @@ def test_a_segment_costs_the_requests_that_the_page_says(beside: Beside) -> None
         beside.archive.wait_until_shipped()
     found = counted(beside.proxy.requests()[before:])
     assert found.keys() <= page.keys()
-    puts = {kind for kind in page if kind[0] == "PUT" and kind[1] != "chapter"}
+    puts = {kind for kind in page if kind[0] == "PUT" and kind[1] != "cache object"}
     assert {kind: found[kind] for kind in puts} == {kind: _SEGMENTS * page[kind] for kind in puts}
-    # Chapters have a thread of their own, which may still work off the three segments that were shipped before.
+    # Cache objects have a thread of their own, which may still work off the three segments that were shipped before.
     looks = page.keys() - puts
     assert [kind for kind in looks if found[kind] > (_SEGMENTS + 3) * page[kind] + 1] == []
     assert found["HEAD", ".log"] >= _SEGMENTS

@@ -26,7 +26,7 @@ from tests.faults.store_faults import (
     unexplained_variants,
 )
 from tests.uploader.beside import Archive
-from ts_common.archive.object_keys import CHAPTERS_DIRECTORY
+from ts_common.archive.object_keys import CACHE_DIRECTORY
 from ts_local.cluster import LocalCluster, wait_for
 from ts_local.oracle import OracleRecord
 from ts_local.proxy.s3 import S3FaultProxy
@@ -37,7 +37,7 @@ TOPIC = "crashing"
 SEED = 20261121
 MOMENTS: tuple[Moment, ...] = ("before", "after")
 HISTORIES_AT_ONCE = 2
-CHAPTERS = CHAPTERS_DIRECTORY.rstrip("/")
+CACHE_OBJECTS = CACHE_DIRECTORY.rstrip("/")
 SOME = 3  # pairs of steps in `make test`
 
 
@@ -97,10 +97,10 @@ def record(cluster: LocalCluster, directory: Path) -> Past:
         wait_for(lambda: knows(agent, archive, ends), "everything to be shipped", SECONDS, state=archive.objects)
         assert_complete(archive, ends, oracle)
         steps = [step for request in proxy.requests() if (step := step_of(archive, request)) is not None]
-    # Two partitions may both try to open the incarnation. Chapters are no step of the protocol, and come when a life
-    # has passed enough segments and finds the time; tests/uploader/shipping/test_metadata_cache_writer.py kills at
+    # Two partitions may both try to open the incarnation. Cache objects are no step of the protocol, and come when a
+    # life has passed enough segments and finds the time; tests/uploader/shipping/test_metadata_cache_writer.py kills at
     # them.
-    return Past(oracle, ends, tuple(dict.fromkeys(step for step in steps if step.directory != CHAPTERS)))
+    return Past(oracle, ends, tuple(dict.fromkeys(step for step in steps if step.directory != CACHE_OBJECTS)))
 
 
 def until_struck_or_done(victim: Victim, history: History, past: Past) -> bool:

@@ -22,7 +22,7 @@ from ts_common.archive.ends import decode_ends
 from ts_common.archive.gap_records import decode_gap, parse_gap_name
 from ts_common.archive.incarnations import decode_incarnations
 from ts_common.archive.layout import decode_layout
-from ts_common.archive.metadata_cache import Chapter, encode_chapter, parse_chapter_name
+from ts_common.archive.metadata_cache import CacheObject, encode_cache_object, parse_cache_object_name
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.archive.segment_metadata import decode_metadata
 from ts_common.config.cluster_config import load_config
@@ -81,7 +81,7 @@ _JSON: Mapping[str, Any] = {
     "log-start": {"version": 2, "lineage": [1, 5, 5]},
     "gap": {"from": 1, "to": 2, "reason": "retention", "time": 1, "broker": 1},
     "incarnations": {"incarnations": [{"topicId": "a", "firstSeen": 1, "directory": "t"}]},
-    "chapter": {"of": "t-0", "segments": [_ROW]},
+    "cache object": {"of": "t-0", "segments": [_ROW]},
     "layout": {"version": 1, "cluster": "c", "entropyBits": 0, "time": 5},
     "ends": {"version": 1, "broker": 1, "time": 1, "partitions": {"t-0": [5, 5]}},
     "endpoints": {
@@ -168,13 +168,13 @@ def _incarnations(data: bytes) -> None:
     _same(decode_incarnations(found.encode(), "t", "k"), found)
 
 
-def _chapter(data: bytes) -> None:
+def _cache_object(data: bytes) -> None:
     """With the right checksum in front."""
-    chapter = Chapter(b"%08x\n%b\n" % (crc32c(data), data), KEYS, "k")
-    found = chapter.entries()
+    cache_object = CacheObject(b"%08x\n%b\n" % (crc32c(data), data), KEYS, "k")
+    found = cache_object.entries()
     _sane(found)
-    chapter.find(SegmentName(0), 10, '"e"')
-    again = Chapter(encode_chapter(KEYS, found), KEYS, "k").entries()
+    cache_object.find(SegmentName(0), 10, '"e"')
+    again = CacheObject(encode_cache_object(KEYS, found), KEYS, "k").entries()
     _same([(each.name, each.size, each.etag) for each in again], [(each.name, each.size, each.etag) for each in found])
 
 
@@ -206,7 +206,7 @@ def _names(data: bytes) -> None:
         if found is not None:
             _same(found[0].stem + found[1], name)
         _sane(parse_gap_name(name))
-        _sane(parse_chapter_name(name))
+        _sane(parse_cache_object_name(name))
         partition = TopicPartition.parse(name)
         if partition is not None:
             _same(str(partition), name)
@@ -254,7 +254,7 @@ PARSERS: Mapping[str, Callable[[bytes], None]] = {
     "log-start": _log_start,
     "gap": _gap,
     "incarnations": _incarnations,
-    "chapter": _chapter,
+    "cache object": _cache_object,
     "layout": _layout,
     "ends": _ends,
     "metadata": _metadata,

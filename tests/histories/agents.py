@@ -34,7 +34,7 @@ from ts_uploader.events import (
 from ts_uploader.log_dirs.directory_scan import list_partition, read_high_watermarks
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.retention.topic_retention import TopicRetention
-from ts_uploader.shipping.metadata_cache_writer import write_chapter
+from ts_uploader.shipping.metadata_cache_writer import write_cache_object
 from ts_uploader.shipping.uploader import Uploader
 from ts_uploader.tracking.tracker import Tracker
 from ts_uploader.workers import TaskRunner
@@ -83,7 +83,7 @@ class Work:
             self.epochs.add(self.replica.epochs[-1][0])
 
 
-class ChaptersAtOnce:
+class CacheObjectsAtOnce:
     """Writes segment metadata at each commit; the store may fail it."""
 
     def __init__(self, store: ObjectStore) -> None:
@@ -92,7 +92,7 @@ class ChaptersAtOnce:
     def committed(self, keys: PartitionKeys, next_offset: int, _: int) -> None:
         """As the writer's thread, and so without a word where it fails."""
         with suppress(TieredStorageError):
-            write_chapter(self._store, keys, next_offset)
+            write_cache_object(self._store, keys, next_offset)
 
 
 class Agent:
@@ -133,7 +133,7 @@ class Agent:
             CommitLog(CLUSTER, self.broker, lambda _: self._store),
             self,  # type: ignore[arg-type]
             METRICS,
-            ChaptersAtOnce(self._store),  # type: ignore[arg-type]
+            CacheObjectsAtOnce(self._store),  # type: ignore[arg-type]
         )
 
     def hint(self, partition: TopicPartition, *, whole: bool = False) -> None:

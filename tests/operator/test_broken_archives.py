@@ -282,7 +282,7 @@ def test_names_and_sizes_alone_show_less(broken: Archive, tsctl: Run) -> None:
     found = told(ended.document["findings"])
     assert {f"broken-{partition}" for partition in (ORPHAN, NO_INDEX)} <= set(found)
     assert SEEN_BY_READING not in found
-    # Chapters, where agents had time for some, say more.
+    # Cache objects, where agents had time for some, say more.
     assert {where: codes for where, codes in found.items() if codes != EXPECTED.get(where)} == {}, ended.document
     assert ended.code == 1
 

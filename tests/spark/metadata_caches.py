@@ -8,7 +8,7 @@ from hashlib import md5
 from tests.spark.archives import Archive
 from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectStream
 from ts_common.store.wrappers.wrapped import WrappedStore
-from ts_uploader.shipping.metadata_cache_writer import write_chapter
+from ts_uploader.shipping.metadata_cache_writer import write_cache_object
 
 
 class Counting(WrappedStore):
@@ -39,6 +39,6 @@ class Counting(WrappedStore):
 
 
 def write_all(archive: Archive, next_offset: int) -> None:
-    """As many chapters as it takes."""
-    while write_chapter(archive.store, archive.partition("t"), next_offset)[1]:
+    """As many cache objects as it takes."""
+    while write_cache_object(archive.store, archive.partition("t"), next_offset)[1]:
         pass

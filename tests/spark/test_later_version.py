@@ -50,8 +50,8 @@ def test_a_query_names_the_object_of_a_later_release(
     assert key in str(refused.value)
 
 
-def test_a_chapter_of_a_later_release_costs_time_and_no_rows(archive: Archive) -> None:
+def test_a_cache_object_of_a_later_release_costs_time_and_no_rows(archive: Archive) -> None:
     """What it would have said, the segments say themselves."""
     text = b'{"version":2}'
-    archive.store.put(archive.partition(TOPIC).chapter(0), b"%08x\n%b\n" % (crc32c(text), text))
+    archive.store.put(archive.partition(TOPIC).cache_object(0), b"%08x\n%b\n" % (crc32c(text), text))
     assert archive.offsets(subscribe=TOPIC) == list(range(10))

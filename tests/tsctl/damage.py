@@ -234,13 +234,13 @@ def remove_gap(made: MadeUp, random: Random) -> list[Expected]:
     return holes(made.holes(made.copies))
 
 
-def garble_chapter(made: MadeUp, random: Random) -> list[Expected]:
+def garble_cache_object(made: MadeUp, random: Random) -> list[Expected]:
     """A cache that lies."""
-    made.put_chapter()
-    key = made.archive.partition(TOPIC).chapter(made.copies[0].name.base)
+    made.put_cache_object()
+    key = made.archive.partition(TOPIC).cache_object(made.copies[0].name.base)
     data, _ = made.archive.store.get(key)
     made.archive.store.put(key, _flipped(random, data))
-    return [of_key(key, "chapter-wrong")]
+    return [of_key(key, "cache-object-wrong")]
 
 
 DAMAGES: Final[tuple[Callable[[MadeUp, Random], list[Expected]], ...]] = (
@@ -264,7 +264,7 @@ DAMAGES: Final[tuple[Callable[[MadeUp, Random], list[Expected]], ...]] = (
     lose_log_start,
     lower_log_start,
     remove_gap,
-    garble_chapter,
+    garble_cache_object,
 )
 
 

@@ -17,7 +17,7 @@ from awscrt.checksums import crc32c
 from tests.common.log_format.build import TRANSACTIONAL, batch, marker, record
 from tests.spark.archives import Archive, _Reader
 from ts_common.archive.gap_records import Gap
-from ts_common.archive.metadata_cache import ChapterEntry, encode_chapter
+from ts_common.archive.metadata_cache import CacheEntry, encode_cache_object
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.segment_inspection import metadata_of
 from ts_common.archive.segment_metadata import SegmentMetadata, TxnIndexState, decode_metadata
@@ -135,16 +135,16 @@ class MadeUp:
         epochs = [pair for pair in self.epochs if pair[1] < end] or self.epochs[:1]
         self.archive.commit(TOPIC, end, epochs=epochs, highest_base=highest, log_start=self.log_start)
 
-    def put_chapter(self) -> None:
-        """A chapter of all segments."""
+    def put_cache_object(self) -> None:
+        """A cache object of all segments."""
         keys, store = self.archive.partition(TOPIC), self.archive.store
         entries = []
         for info in store.list(keys.prefix):
             name = SegmentName.parse(info.key.removeprefix(keys.prefix))
             if name is not None and name[1] == ".log":
                 metadata = decode_metadata(store.head(info.key).metadata, info.key)
-                entries.append(ChapterEntry(name[0], info.size, info.etag, metadata))
-        store.put(keys.chapter(self.copies[0].name.base), encode_chapter(keys, entries))
+                entries.append(CacheEntry(name[0], info.size, info.etag, metadata))
+        store.put(keys.cache_object(self.copies[0].name.base), encode_cache_object(keys, entries))
 
 
 def ranges(offsets: Iterable[int]) -> list[tuple[int, int]]:
@@ -192,7 +192,7 @@ def make(random: Random, directory: Path) -> MadeUp:
     made.log_start = first if random.random() < 0.7 else random.randint(first, made.next_offset)
     made.commit()
     if random.random() < 0.3:
-        made.put_chapter()
+        made.put_cache_object()
     return made
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.archive import read_archive
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit
-from ts_common.archive.object_keys import CHAPTERS_DIRECTORY, CLUSTER_DIRECTORY, PROBE_NAME, ClusterKeys, PartitionKeys
+from ts_common.archive.object_keys import CACHE_DIRECTORY, CLUSTER_DIRECTORY, PROBE_NAME, ClusterKeys, PartitionKeys
 from ts_common.model import TopicPartition
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
@@ -135,9 +135,9 @@ class Archive:
         return self.keys.partition(TopicPartition(self.topic, partition))
 
     def objects(self) -> dict[str, str]:
-        """Every key of the archive with its etag; but the probe, what is the cluster's, and chapters."""
+        """Every key of the archive with its etag; but the probe, what is the cluster's, and cache objects."""
         listed = (info for info in self.store.list() if not info.key.startswith((PROBE_NAME, CLUSTER_DIRECTORY)))
-        return {info.key: info.etag for info in listed if f"/{CHAPTERS_DIRECTORY}" not in info.key}
+        return {info.key: info.etag for info in listed if f"/{CACHE_DIRECTORY}" not in info.key}
 
     def commit(self, partition: int = 0) -> Commit | None:
         """The commit of a partition, if there is one of ours."""

@@ -11,13 +11,13 @@ from tests.uploader.conftest import ArchiveOf
 from tests.uploader.later_release import MARK
 from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
 from tests.uploader.produced import records
-from ts_common.archive.metadata_cache import encode_chapter
+from ts_common.archive.metadata_cache import encode_cache_object
 from ts_common.errors import NewerFormat
 from ts_common.store.contract import ObjectStore
 from ts_local.cluster import LocalCluster, wait_for
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.events import Leadership, ReadPosition, Shipped, WriteCommit
-from ts_uploader.shipping.metadata_cache_writer import write_chapter
+from ts_uploader.shipping.metadata_cache_writer import write_cache_object
 
 PATIENCE = 90.0
 CHECKOUT = Path(__file__).parents[2]
@@ -112,15 +112,15 @@ def test_incarnations_of_a_later_version_are_not_written_over(store: ObjectStore
     assert store.get(CLUSTER.incarnations(TP.topic))[0] == later
 
 
-def test_a_chapter_of_a_later_version_stands(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Agents of two releases do not write each other's chapters over in turns."""
+def test_a_cache_object_of_a_later_version_stands(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Agents of two releases do not write each other's cache objects over in turns."""
     with monkeypatch.context() as later:
         later.setattr("ts_common.archive.metadata_cache.json.dumps", lambda *_, **__: '{"version":2,"of":"t-0"}')
-        text = encode_chapter(KEYS, [])
-    store.put(KEYS.chapter(0), text)
+        text = encode_cache_object(KEYS, [])
+    store.put(KEYS.cache_object(0), text)
     with pytest.raises(NewerFormat, match="version 2"):
-        write_chapter(store, KEYS, 100)
-    assert store.get(KEYS.chapter(0))[0] == text
+        write_cache_object(store, KEYS, 100)
+    assert store.get(KEYS.cache_object(0))[0] == text
 
 
 def test_two_agents_beside_one_broker_lose_and_repeat_nothing(cluster: LocalCluster, archive_of: ArchiveOf) -> None:

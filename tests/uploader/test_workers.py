@@ -25,7 +25,7 @@ from ts_uploader.log_dirs.directory_scan import list_partition
 from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.retention.topic_retention import TopicRetention
-from ts_uploader.shipping.metadata_cache_writer import ChapterWriter
+from ts_uploader.shipping.metadata_cache_writer import CacheWriter
 from ts_uploader.shipping.uploader import Uploader
 from ts_uploader.tracking.tracker import Tracker
 from ts_uploader.workers import TaskRunner, told_of_losses
@@ -43,7 +43,7 @@ class Parts:
             CommitLog(keys, 1, lambda _: store, lost=told_of_losses(self.metrics)),
             LogDirectoryWatcher((), lambda _: True, lambda _: None, 30.0),
             self.metrics,
-            ChapterWriter(lambda _: store),
+            CacheWriter(lambda _: store),
         )
 
     def errors(self) -> float:

@@ -5,8 +5,8 @@ segment of its run is in the listing that follows (the store only grows), and `l
 retention took in the meantime lies below it. The two bear the same lineage, or `log.start` an older one; any other
 pair is caught between two writes of an agent, and is read again (reading rule 1).
 
-What the listed segments say of themselves comes from chapters (`ts_common.archive.metadata_cache`) as far as those know
-them, and from the segments' own metadata otherwise.
+What the listed segments say of themselves comes from cache objects (`ts_common.archive.metadata_cache`) as far as those
+know them, and from the segments' own metadata otherwise.
 """
 
 import hashlib
@@ -25,9 +25,9 @@ from ts_common.archive.commit import Commit, ForeignCommit, LogStart, decode_com
 from ts_common.archive.fetch import explained_where_gone
 from ts_common.archive.gap_records import merged, parse_gap_name
 from ts_common.archive.incarnations import Incarnations, decode_incarnations
-from ts_common.archive.metadata_cache import CHAPTER_BYTES, Chapter, chapters_for, parse_chapter_name
+from ts_common.archive.metadata_cache import CACHE_OBJECT_BYTES, CacheObject, cache_objects_for, parse_cache_object_name
 from ts_common.archive.object_keys import (
-    CHAPTERS_DIRECTORY,
+    CACHE_DIRECTORY,
     GAPS_DIRECTORY,
     INDEX_SUFFIXES,
     LOG_START_NAME,
@@ -126,7 +126,7 @@ class PartitionCatalog:
         stored_log_start: the object `log.start`; None where there is none.
         segments: every `.log` object, by base offset, variants after the plain name.
         gaps: ranges `[from, to)` that are recorded to exist nowhere, ascending, joined where they touch.
-        chapters: the first bases of the chapters, ascending.
+        cache_objects: the first bases of the cache objects, ascending.
     """
 
     keys: PartitionKeys
@@ -135,7 +135,7 @@ class PartitionCatalog:
     stored_log_start: StoredLogStart | None
     segments: tuple[StoredSegment, ...]
     gaps: tuple[tuple[int, int], ...]
-    chapters: tuple[int, ...] = ()
+    cache_objects: tuple[int, ...] = ()
 
     @property
     def log_start(self) -> int | None:
@@ -223,7 +223,7 @@ def read_snapshot(
     logs: list[tuple[SegmentName, str, ObjectInfo]] = []
     suffixes: dict[str, str] = {}  # of what stands beside them, by stem, joined
     gaps: list[tuple[int, int]] = []
-    chapters: list[int] = []
+    cache_objects: list[int] = []
     log_start = None
     start = len(keys.prefix)
     for info in store.list(keys.prefix):
@@ -235,17 +235,17 @@ def read_snapshot(
             logs.append((parsed[0], stem, info))
         elif name.startswith(GAPS_DIRECTORY) and (gap := parse_gap_name(name.removeprefix(GAPS_DIRECTORY))):
             gaps.append(gap)
-        elif name.startswith(CHAPTERS_DIRECTORY):
-            chapter = parse_chapter_name(name.removeprefix(CHAPTERS_DIRECTORY))
-            if chapter is not None and info.size <= CHAPTER_BYTES:
-                chapters.append(chapter)
+        elif name.startswith(CACHE_DIRECTORY):
+            cache_object = parse_cache_object_name(name.removeprefix(CACHE_DIRECTORY))
+            if cache_object is not None and info.size <= CACHE_OBJECT_BYTES:
+                cache_objects.append(cache_object)
         elif name == LOG_START_NAME:
             log_start = _read_log_start(store, keys, info, found)
     segments = tuple(
         StoredSegment(name, info.size, _suffixes(suffixes.get(stem, "")), info.etag)
         for name, stem, info in sorted(logs, key=_plain_first)
     )
-    return PartitionCatalog(keys, found, commit_etag, log_start, segments, merged(gaps), tuple(chapters))
+    return PartitionCatalog(keys, found, commit_etag, log_start, segments, merged(gaps), tuple(cache_objects))
 
 
 def _read_log_start(
@@ -329,18 +329,18 @@ def describe(
     store: ObjectStore,
     keys: PartitionKeys,
     segments: Sequence[StoredSegment],
-    chapters: Sequence[int] = (),
+    cache_objects: Sequence[int] = (),
     known: Mapping[StoredSegment, SegmentCopy] = NOTHING_KNOWN,
     damaged: list[str] | None = None,
     gone: list[StoredSegment] | None = None,
 ) -> tuple[SegmentCopy, ...]:
-    """What each segment answers for: from chapters, else from its metadata, or a look inside where it has none.
+    """What each segment answers for: from cache objects, else from its metadata, or a look inside where it has none.
 
     Args:
         store: where they lie.
         keys: of their partition.
         segments: of a snapshot.
-        chapters: of that snapshot; of these only those are read that the segments belong to.
+        cache_objects: of that snapshot; of these only those are read that the segments belong to.
         known: what was described before; a `.log` never changes, so the store is not asked again.
         damaged: takes a sentence for each segment that nothing can be said of, and it is left out; None to raise.
         gone: takes each segment whose object is not there any more, and it is left out; None to raise.
@@ -349,7 +349,9 @@ def describe(
         CorruptData: a segment that begins with no batch, or metadata that is none.
         ObjectNotFound: one that retention took since the snapshot.
     """
-    described = _read_chapters(store, keys, [segment for segment in segments if segment not in known], chapters)
+    described = _read_cache_objects(
+        store, keys, [segment for segment in segments if segment not in known], cache_objects
+    )
     copies: list[SegmentCopy | None] = []
     for segment in segments:
         copy = known.get(segment) if known else None
@@ -379,28 +381,28 @@ def describe(
     return tuple(copy for copy in (copy or next(asked) for copy in copies) if copy is not None)
 
 
-def _read_chapters(
-    store: ObjectStore, keys: PartitionKeys, segments: Sequence[StoredSegment], chapters: Sequence[int]
+def _read_cache_objects(
+    store: ObjectStore, keys: PartitionKeys, segments: Sequence[StoredSegment], cache_objects: Sequence[int]
 ) -> Callable[[StoredSegment], SegmentMetadata | None]:
-    """What the chapters of these segments say of each; nothing for one that they do not know."""
-    wanted = chapters_for(chapters, {segment.name.base for segment in segments}) if chapters else []
-    read = _each(lambda first: _read_chapter(store, keys, first), wanted)
+    """What the cache objects of these segments say of each; nothing for one that they do not know."""
+    wanted = cache_objects_for(cache_objects, {segment.name.base for segment in segments}) if cache_objects else []
+    read = _each(lambda first: _read_cache_object(store, keys, first), wanted)
 
     def find(segment: StoredSegment) -> SegmentMetadata | None:
         at = bisect_right(wanted, segment.name.base) - 1
-        chapter = read[at] if at >= 0 else None
-        return None if chapter is None else chapter.find(segment.name, segment.size, segment.etag)
+        cache_object = read[at] if at >= 0 else None
+        return None if cache_object is None else cache_object.find(segment.name, segment.size, segment.etag)
 
     return find
 
 
-def _read_chapter(store: ObjectStore, keys: PartitionKeys, first: int) -> Chapter | None:
-    """A chapter; one that is gone, or cannot be believed, is none."""
-    key = keys.chapter(first)
+def _read_cache_object(store: ObjectStore, keys: PartitionKeys, first: int) -> CacheObject | None:
+    """A cache object; one that is gone, or cannot be believed, is none."""
+    key = keys.cache_object(first)
     try:
-        return Chapter(get_small(store, key, CHAPTER_BYTES)[0], keys, key)
+        return CacheObject(get_small(store, key, CACHE_OBJECT_BYTES)[0], keys, key)
     except (ObjectNotFound, CorruptData, NewerFormat) as error:
-        log.warning("a chapter is no help; its segments are asked one by one", key=key, reason=str(error))
+        log.warning("a cache object is no help; its segments are asked one by one", key=key, reason=str(error))
         return None
 
 

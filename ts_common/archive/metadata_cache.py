@@ -1,4 +1,4 @@
-r"""Chapters: the metadata of many consecutive segments in one object, so that readers need not ask for each.
+r"""Cache objects: the metadata of many consecutive segments in one object, so that readers need not ask for each.
 
 ::
 
@@ -7,14 +7,14 @@ r"""Chapters: the metadata of many consecutive segments in one object, so that r
         {"of":"t-0","segments":[["00000000000000000000",151,"\"f99d...\"",10,[[0,0]],10,1009,1000,123,null,0,null],...]}
 
 An entry says what a listing shows of a `.log` object (stem, size, ETag) and what its own metadata says (end, epochs,
-records, greatest and least timestamp, CRC-32C, `.txnindex`, corrupt places, `.timeindex`, time of shipping). A chapter
-is a cache of that metadata and no list of what exists: the listing stays the catalog. A `.log` never changes, so an
-entry never goes stale. One that does not match the listed object in name, size and ETag is passed over, and so is a
-chapter that is damaged or was written for another partition: the objects themselves are asked then. That costs time,
-never rows.
+records, greatest and least timestamp, CRC-32C, `.txnindex`, corrupt places, `.timeindex`, time of shipping). A cache
+object is a cache of that metadata and no list of what exists: the listing stays the catalog. A `.log` never changes, so
+an entry never goes stale. One that does not match the listed object in name, size and ETag is passed over, and so is a
+cache object that is damaged or was written for another partition: the objects themselves are asked then. That costs
+time, never rows.
 
-A chapter holds `CHAPTER_SEGMENTS` entries at most and the newest one grows; an entry belongs to the chapter with the
-highest first base at or below its own. Every chapter can be made again from the objects.
+A cache object holds `CACHE_OBJECT_SEGMENTS` entries at most and the newest one grows; an entry belongs to the cache
+object with the highest first base at or below its own. Every cache object can be made again from the objects.
 """
 
 import json
@@ -41,10 +41,10 @@ from ts_common.json_objects import (
     whole_number,
 )
 
-# 100 bytes each: what is written again whenever the newest chapter grows stays below 32 KB.
-CHAPTER_SEGMENTS = 256
+# 100 bytes each: what is written again whenever the newest cache object grows stays below 32 KB.
+CACHE_OBJECT_SEGMENTS = 256
 # With sixteen epochs in each entry it is 150 KB. What is larger is none of ours, and nobody loads it.
-CHAPTER_BYTES = 1 << 20
+CACHE_OBJECT_BYTES = 1 << 20
 
 _NAME = re.compile(r"([0-9]{20})\.json")
 _CHECKSUM_DIGITS = 8
@@ -53,7 +53,7 @@ _STATES = {state.value: state for state in TxnIndexState}
 
 
 @dataclass(frozen=True, slots=True)
-class ChapterEntry:
+class CacheEntry:
     """One `.log` object.
 
     Attributes:
@@ -70,21 +70,21 @@ class ChapterEntry:
     metadata: SegmentMetadata | None
 
 
-def parse_chapter_name(name: str) -> int | None:
-    """The first base that an object's name under `segment-metadata/` says; None for what is no chapter."""
+def parse_cache_object_name(name: str) -> int | None:
+    """The first base that an object's name under `segment-metadata/` says; None for what is no cache object."""
     match = _NAME.fullmatch(name)
     return None if match is None or int(match[1]) > MAX_INT64 else int(match[1])
 
 
-def encode_chapter(keys: PartitionKeys, entries: Iterable[ChapterEntry]) -> bytes:
-    """The text of a chapter."""
+def encode_cache_object(keys: PartitionKeys, entries: Iterable[CacheEntry]) -> bytes:
+    """The text of a cache object."""
     rows = [(entry.name.stem, entry.size, entry.etag, *_fields(entry.metadata)) for entry in entries]
     text = json.dumps({"of": keys.directory, "segments": rows}, separators=(",", ":")).encode()
     return b"%08x\n%b\n" % (crc32c(text), text)
 
 
-class Chapter:
-    """What a chapter says, by the stem of each segment; an entry is made only where it is asked for.
+class CacheObject:
+    """What a cache object says, by the stem of each segment; an entry is made only where it is asked for.
 
     Args:
         data: the object's bytes.
@@ -92,40 +92,40 @@ class Chapter:
         key: of the object, for the message.
 
     Raises:
-        CorruptData: it is damaged, of another partition, or no chapter.
+        CorruptData: it is damaged, of another partition, or no cache object.
         NewerFormat: it is a later release's.
     """
 
     def __init__(self, data: bytes, keys: PartitionKeys, key: str) -> None:
         checksum, _, body = data.partition(b"\n")
         body = body.removesuffix(b"\n")
-        with decoding(key, "a chapter", way_out=_WAY_OUT):
+        with decoding(key, "a cache object", way_out=_WAY_OUT):
             if len(checksum) != _CHECKSUM_DIGITS or int(checksum, 16) != crc32c(body):
                 raise ValueError("its CRC-32C does not fit")
-        fields = parse_fields(body, key, "a chapter", CHAPTER_BYTES, way_out=_WAY_OUT)
-        with decoding(key, "a chapter", way_out=_WAY_OUT):
+        fields = parse_fields(body, key, "a cache object", CACHE_OBJECT_BYTES, way_out=_WAY_OUT)
+        with decoding(key, "a cache object", way_out=_WAY_OUT):
             if fields["of"] != keys.directory:
                 raise ValueError(f"it is of {text(fields['of'])}")
             self._rows: dict[str, list[Any]] = {_stem(row): row for row in rows(fields["segments"])}
 
     def find(self, name: SegmentName, size: int, etag: str | None) -> SegmentMetadata | None:
-        """The metadata of a listed object; None where this chapter does not know that very object."""
+        """The metadata of a listed object; None where this cache object does not know that very object."""
         row = self._rows.get(name.stem)
         if row is None or etag is None or row[1:3] != [size, etag]:
             return None
         return _metadata(row)
 
-    def entries(self) -> list[ChapterEntry]:
+    def entries(self) -> list[CacheEntry]:
         """All entries, in the order of the object."""
         named = ((SegmentName.parse(stem + LOG_SUFFIX), row) for stem, row in self._rows.items())
-        return [ChapterEntry(parsed[0], row[1], row[2], _metadata(row)) for parsed, row in named if parsed]
+        return [CacheEntry(parsed[0], row[1], row[2], _metadata(row)) for parsed, row in named if parsed]
 
 
-def chapters_for(firsts: Sequence[int], bases: Collection[int]) -> list[int]:
-    """Which chapters the segments of these base offsets belong to.
+def cache_objects_for(firsts: Sequence[int], bases: Collection[int]) -> list[int]:
+    """Which cache objects the segments of these base offsets belong to.
 
     Args:
-        firsts: first bases of a partition's chapters, ascending.
+        firsts: first bases of a partition's cache objects, ascending.
         bases: of segments.
     """
     wanted = {bisect_right(firsts, base) - 1 for base in bases}

@@ -29,9 +29,9 @@ from ts_common.model import TopicPartition
 COMMIT_NAME = "offset.wm"
 LOG_START_NAME = "log.start"
 GAPS_DIRECTORY = "gaps/"
-CHAPTERS_DIRECTORY = "segment-metadata/"
+CACHE_DIRECTORY = "segment-metadata/"
 # Where agents before lineages wrote the same cache: nothing reads it any more, and it may be removed.
-FORMER_CHAPTERS_DIRECTORY = "chapters/"
+FORMER_CACHE_DIRECTORY = "chapters/"
 INCARNATIONS_NAME = "incarnations.json"
 # `~` is no legal character of a cluster id, and it is no directory: no listing of clusters or topics meets it.
 PROBE_NAME = "ts-uploader~probe"
@@ -129,21 +129,22 @@ class PartitionKeys:
         return self.prefix.rstrip("/").rpartition("/")[2]
 
     @property
-    def chapters(self) -> str:
-        """What the keys of all chapters begin with."""
-        return self.prefix + CHAPTERS_DIRECTORY
+    def cache_objects(self) -> str:
+        """What the keys of all cache objects begin with."""
+        return self.prefix + CACHE_DIRECTORY
 
     @property
     def marks(self) -> str:
-        """What the keys of `gaps/`, `log.start` and the commit are above, and those of segments and chapters below.
+        """What the keys of `gaps/`, `log.start` and the commit are above, and those of segments and cache objects
+        below.
 
         Two characters, as a driver may have to ask for what comes after one less (`ts_common.store.listing`).
         """
         return self.prefix + "dd"
 
-    def chapter(self, first_base: int) -> str:
-        """Key of the chapter whose first segment begins at `first_base`."""
-        return f"{self.chapters}{first_base:020d}.json"
+    def cache_object(self, first_base: int) -> str:
+        """Key of the cache object whose first segment begins at `first_base`."""
+        return f"{self.cache_objects}{first_base:020d}.json"
 
     def gap(self, start: int, end: int) -> str:
         """Key of the record that the offsets `[start, end)` exist nowhere."""

@@ -87,7 +87,7 @@ def open_view(
             warning = f"{keys.partition}: {counted(count, 'segment')} and no {keys.commit}: nothing of them is shown"
         return PartitionView(keys, start, start, EpochHistory(), (), (), None, warning)
     gone: list[StoredSegment] = []
-    described = describe(store, keys, catalog.committed, catalog.chapters, known, damaged, gone)
+    described = describe(store, keys, catalog.committed, catalog.cache_objects, known, damaged, gone)
     copies = tuple(copy for copy in described if copy.end > start)
     stable = None
     if isinstance(catalog.commit, Commit):

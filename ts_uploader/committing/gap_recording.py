@@ -238,7 +238,7 @@ def describe_readable(
         ObjectNotFound, StoreUnavailable, AccessDenied: the store's.
     """
     damaged: list[str] = []
-    copies = describe(store, catalog.keys, segments, catalog.chapters, damaged=damaged)
+    copies = describe(store, catalog.keys, segments, catalog.cache_objects, damaged=damaged)
     for sentence in damaged:
         log.warning("a stored segment cannot be read", reason=sentence)
     return copies

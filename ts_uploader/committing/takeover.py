@@ -61,7 +61,7 @@ def walk_run(store: ObjectStore, catalog: PartitionCatalog, start: int, known: C
         StoreUnavailable, AccessDenied, ObjectNotFound: the store's.
     """
     damaged: list[str] = []
-    copies = describe(store, catalog.keys, catalog.segments, catalog.chapters, damaged=damaged)
+    copies = describe(store, catalog.keys, catalog.segments, catalog.cache_objects, damaged=damaged)
     for told in damaged:
         _log.error("a stored segment is damaged, and the walk passes it over", reason=told)
     ends = tuple(copy.end for copy in copies)

@@ -1,13 +1,13 @@
-"""Writing chapters, so that readers need not ask for each segment (see `ts_common.archive.metadata_cache`).
+"""Writing cache objects, so that readers need not ask for each segment (see `ts_common.archive.metadata_cache`).
 
-No part of the protocol: whatever happens here, shipping neither waits nor fails, and a chapter that was not written
-costs readers time. So a thread of its own writes them, one attempt each, once a partition's commits have passed enough
-segments; the next attempt makes up for one that failed. Of a partition little is remembered: how many segments its
-commits have passed since the last attempt, and which chapter was the newest, to spare a listing. What chapters there
-are and what they lack, the store says.
+No part of the protocol: whatever happens here, shipping neither waits nor fails, and a cache object that was not
+written costs readers time. So a thread of its own writes them, one attempt each, once a partition's commits have passed
+enough segments; the next attempt makes up for one that failed. Of a partition little is remembered: how many segments
+its commits have passed since the last attempt, and which cache object was the newest, to spare a listing. What cache
+objects there are and what they lack, the store says.
 
-A chapter is written over the one that was read, or where there is none. Two agents that write at once (a former leader
-may) disturb nobody: each entry is true by itself, and the second is refused.
+A cache object is written over the one that was read, or where there is none. Two agents that write at once (a former
+leader may) disturb nobody: each entry is true by itself, and the second is refused.
 """
 
 import threading
@@ -18,12 +18,12 @@ from itertools import islice
 import structlog
 
 from ts_common.archive.metadata_cache import (
-    CHAPTER_BYTES,
-    CHAPTER_SEGMENTS,
-    Chapter,
-    ChapterEntry,
-    encode_chapter,
-    parse_chapter_name,
+    CACHE_OBJECT_BYTES,
+    CACHE_OBJECT_SEGMENTS,
+    CacheEntry,
+    CacheObject,
+    encode_cache_object,
+    parse_cache_object_name,
 )
 from ts_common.archive.object_keys import LOG_SUFFIX, PartitionKeys, SegmentName
 from ts_common.archive.segment_metadata import decode_metadata
@@ -34,25 +34,25 @@ from ts_uploader.work_queue import WorkQueue
 
 log = structlog.get_logger()
 
-# Readers ask for what no chapter holds yet: half a segment of each partition on average. An attempt takes a GET, a
+# Readers ask for what no cache object holds yet: half a segment of each partition on average. An attempt takes a GET, a
 # listing, a PUT and a HEAD for each segment; shipping two segments takes at least ten requests, eight of them PUTs.
-SEGMENTS_PER_CHAPTER_WRITE = 2
+SEGMENTS_PER_CACHE_OBJECT_WRITE = 2
 
 
-class ChapterWriter:
-    """Writes chapters behind the commits.
+class CacheWriter:
+    """Writes cache objects behind the commits.
 
     Args:
         store_of: the store that holds a topic's objects.
-        is_throttled: whether a store refuses requests for being asked too fast; chapters wait then.
-        every: a partition's chapter is written when its commits have passed so many segments.
+        is_throttled: whether a store refuses requests for being asked too fast; cache objects wait then.
+        every: a partition's cache object is written when its commits have passed so many segments.
     """
 
     def __init__(
         self,
         store_of: Callable[[str], ObjectStore],
         is_throttled: Callable[[], bool] = lambda: False,
-        every: int = SEGMENTS_PER_CHAPTER_WRITE,
+        every: int = SEGMENTS_PER_CACHE_OBJECT_WRITE,
     ) -> None:
         self._store_of = store_of
         self._is_throttled = is_throttled
@@ -62,11 +62,11 @@ class ChapterWriter:
         # By the partition's prefix: segments since the last attempt, and the next offset as last committed.
         self._passed: dict[str, tuple[int, int]] = {}
         self._waiting: set[str] = set()  # what is in the queue
-        self._newest: dict[str, int] = {}  # the newest chapter's first base by prefix; touched by `run` alone
+        self._newest: dict[str, int] = {}  # the newest cache object's first base by prefix; touched by `run` alone
 
     @property
     def waiting(self) -> int:
-        """How many partitions wait for their chapter."""
+        """How many partitions wait for their cache object."""
         with self._lock:
             return len(self._waiting)
 
@@ -97,18 +97,20 @@ class ChapterWriter:
                 # As far as is committed by now: it may be further than when this became due.
                 _, next_offset = self._passed.pop(keys.prefix)
             try:
-                first, added = write_chapter(
+                first, added = write_cache_object(
                     self._store_of(keys.partition.topic), keys, next_offset, self._newest.pop(keys.prefix, None)
                 )
             except (TieredStorageError, OSError) as error:
-                log.info("chapter not written; readers ask for each segment", key=keys.chapters, reason=str(error))
+                log.info(
+                    "cache object not written; readers ask for each segment", key=keys.cache_objects, reason=str(error)
+                )
                 continue
             except Exception:
-                log.exception("chapter not written because of a defect; report it", key=keys.chapters)
+                log.exception("cache object not written because of a defect; report it", key=keys.cache_objects)
                 continue
             if first is not None:
                 self._newest[keys.prefix] = first
-            if added > self._every:  # more may stand there, from before there were chapters or after failures
+            if added > self._every:  # more may stand there, from before there were cache objects or after failures
                 self.committed(keys, next_offset, self._every)
 
     def close(self) -> None:
@@ -116,10 +118,10 @@ class ChapterWriter:
         self._due.close()
 
 
-def write_chapter(
+def write_cache_object(
     store: ObjectStore, keys: PartitionKeys, next_offset: int, newest: int | None = None
 ) -> tuple[int | None, int]:
-    """Bring a partition's newest chapter up to date, or begin the next one; at most one chapter at a time.
+    """Bring a partition's newest cache object up to date, or begin the next one; at most one cache object at a time.
 
     What stands at or above the next offset is left for later: one before it may still be under way. So is what stands
     behind a segment of a later release's format.
@@ -128,39 +130,40 @@ def write_chapter(
         store: where they lie.
         keys: of the partition.
         next_offset: as committed.
-        newest: first base of what was the newest chapter; it still is if it is not full. None where nobody knows.
+        newest: first base of what was the newest cache object; it still is if it is not full. None where nobody knows.
 
     Returns:
-        The first base of what is the newest chapter now (None where there is none), and how many segments were added.
+        The first base of what is the newest cache object now (None where there is none), and how many segments were
+        added.
 
     Raises:
         PreconditionFailed, OutcomeUnknown: another agent does the same.
-        NewerFormat: the newest chapter is a later release's, or may be (it is too large), and stays as it is.
+        NewerFormat: the newest cache object is a later release's, or may be (it is too large), and stays as it is.
         StoreUnavailable, AccessDenied, BucketMissing, ObjectNotFound: the store's.
     """
     found = None if newest is None else _read(store, keys, newest)
-    if found is None or len(found.entries) >= CHAPTER_SEGMENTS:
+    if found is None or len(found.entries) >= CACHE_OBJECT_SEGMENTS:
         found = _find_newest(store, keys)
     after, begun = "", found
     if found is not None:  # a damaged one is made again
         after = keys.segment(found.entries[-1].name) if found.entries else keys.segment(SegmentName(found.first), "")
-        if len(found.entries) >= CHAPTER_SEGMENTS:
+        if len(found.entries) >= CACHE_OBJECT_SEGMENTS:
             begun = None
     known = begun.entries if begun else []
     added = []
-    for name, info in islice(_logs(store, keys, after, next_offset), CHAPTER_SEGMENTS - len(known)):
+    for name, info in islice(_logs(store, keys, after, next_offset), CACHE_OBJECT_SEGMENTS - len(known)):
         try:
             added.append(_entry(store, name, info))
         except NewerFormat as later:
             # An agent of that release goes on from here; what was asked so far is not to be asked again.
-            log.info("a chapter ends before a later release's segment", key=keys.chapters, reason=str(later))
+            log.info("a cache object ends before a later release's segment", key=keys.cache_objects, reason=str(later))
             break
     if not added:
         return (found.first if found else None), 0
     first = begun.first if begun else added[0].name.base
     store.put(
-        keys.chapter(first),
-        encode_chapter(keys, [*known, *added]),
+        keys.cache_object(first),
+        encode_cache_object(keys, [*known, *added]),
         condition=IfMatch(begun.etag) if begun else IfAbsent(),
     )
     return first, len(added)
@@ -168,35 +171,38 @@ def write_chapter(
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A chapter in the store; without entries where it is damaged."""
+    """A cache object in the store; without entries where it is damaged."""
 
     first: int
-    entries: list[ChapterEntry]
+    entries: list[CacheEntry]
     etag: str
 
 
 def _find_newest(store: ObjectStore, keys: PartitionKeys) -> _Found | None:
-    found = {parse_chapter_name(info.key.removeprefix(keys.chapters)): info for info in store.list(keys.chapters)}
+    found = {
+        parse_cache_object_name(info.key.removeprefix(keys.cache_objects)): info
+        for info in store.list(keys.cache_objects)
+    }
     first = max((first for first in found if first is not None), default=None)
     if first is None:
         return None
-    if found[first].size > CHAPTER_BYTES:
+    if found[first].size > CACHE_OBJECT_BYTES:
         raise NewerFormat(
-            f"{found[first].key} has {found[first].size} bytes, and this release reads up to {CHAPTER_BYTES}: it may "
-            "be a later release's and stays as it is; remove it where there is none"
+            f"{found[first].key} has {found[first].size} bytes, and this release reads up to {CACHE_OBJECT_BYTES}: it "
+            "may be a later release's and stays as it is; remove it where there is none"
         )
     return _read(store, keys, first)
 
 
 def _read(store: ObjectStore, keys: PartitionKeys, first: int) -> _Found | None:
-    """A chapter; None where somebody took it away."""
-    key = keys.chapter(first)
+    """A cache object; None where somebody took it away."""
+    key = keys.cache_object(first)
     try:
-        data, info = get_small(store, key, CHAPTER_BYTES)
+        data, info = get_small(store, key, CACHE_OBJECT_BYTES)
     except ObjectNotFound:
         return None
     try:
-        return _Found(first, Chapter(data, keys, key).entries(), info.etag)
+        return _Found(first, CacheObject(data, keys, key).entries(), info.etag)
     except CorruptData:
         return _Found(first, [], info.etag)
 
@@ -213,8 +219,8 @@ def _logs(
             yield parsed[0], info
 
 
-def _entry(store: ObjectStore, name: SegmentName, listed: ObjectInfo) -> ChapterEntry:
-    """What a chapter says of an object; nothing where that is of no use to readers, who then look themselves.
+def _entry(store: ObjectStore, name: SegmentName, listed: ObjectInfo) -> CacheEntry:
+    """What a cache object says of an object; nothing where that is of no use to readers, who then look themselves.
 
     Raises:
         NewerFormat: its metadata is a later release's.
@@ -224,4 +230,4 @@ def _entry(store: ObjectStore, name: SegmentName, listed: ObjectInfo) -> Chapter
     except CorruptData:
         metadata = None
     useful = metadata is not None and metadata.epochs is not None
-    return ChapterEntry(name, listed.size, listed.etag, metadata if useful else None)
+    return CacheEntry(name, listed.size, listed.etag, metadata if useful else None)

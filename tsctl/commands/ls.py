@@ -1,7 +1,7 @@
 """`tsctl ls`: what an archive holds, by topic, by partition or by segment.
 
 Topics are answered by listings alone, and two requests for each partition with segments above its commit. For
-partitions and segments each segment is asked what it answers for, by way of chapters where there are some.
+partitions and segments each segment is asked what it answers for, by way of cache objects where there are some.
 """
 
 import time
@@ -145,7 +145,7 @@ def _look(held: Sequence[HeldTopic], depth: Depth, output: Output) -> dict[str, 
             known = [*view.copies, *view.retired]
             described = {copy.segment for copy in known}
             beyond = [segment for segment in catalog.segments if segment not in described]
-            known += describe(entry.store, catalog.keys, beyond, catalog.chapters, damaged=damaged, gone=[])
+            known += describe(entry.store, catalog.keys, beyond, catalog.cache_objects, damaged=damaged, gone=[])
             advance()
             return _Look(catalog, view, tuple(sorted(known, key=lambda copy: copy.segment.name.base)))
 

@@ -116,18 +116,18 @@ ORPHAN_GAP = Kind(
     "A gap record at or above the next offset, older than any commit that could be about to pass it.",
     "The agent that wrote it ended before its commit. Nothing, if an agent leads the partition: it goes on from there.",
 )
-ORPHAN_CHAPTER = Kind(
-    "orphan-chapter",
+ORPHAN_CACHE_OBJECT = Kind(
+    "orphan-cache-object",
     _ODD,
-    "A chapter (an object below segment-metadata/) of segments of which none is there.",
-    "A chapter is a cache; it may be removed.",
+    "A cache object (an object below segment-metadata/) of segments of which none is there.",
+    "A cache object is a cache; it may be removed.",
 )
-CHAPTER_WRONG = Kind(
-    "chapter-wrong",
+CACHE_OBJECT_WRONG = Kind(
+    "cache-object-wrong",
     _ODD,
-    "A chapter (an object below segment-metadata/) cannot be read, or says something else of a segment than the "
+    "A cache object (an object below segment-metadata/) cannot be read, or says something else of a segment than the "
     "segment's own metadata.",
-    "A chapter is a cache: remove it, and its segments are asked one by one.",
+    "A cache object is a cache: remove it, and its segments are asked one by one.",
 )
 FOREIGN_OBJECT = Kind(
     "foreign-object",

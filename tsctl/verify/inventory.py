@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 from ts_common.archive.catalog import PartitionCatalog, read_snapshot
 from ts_common.archive.gap_records import parse_gap_name
-from ts_common.archive.metadata_cache import parse_chapter_name
+from ts_common.archive.metadata_cache import parse_cache_object_name
 from ts_common.archive.object_keys import (
-    CHAPTERS_DIRECTORY,
+    CACHE_DIRECTORY,
     COMMIT_NAME,
-    FORMER_CHAPTERS_DIRECTORY,
+    FORMER_CACHE_DIRECTORY,
     GAPS_DIRECTORY,
     INCARNATIONS_NAME,
     LOG_START_NAME,
@@ -146,7 +146,7 @@ def list_partition(store: ObjectStore, keys: PartitionKeys) -> PartitionListing:
         strangers=tuple(notes.strangers),
         stranger_count=notes.kinds["stranger"],
         has_incarnations=bool(notes.kinds["incarnations"]),
-        has_others=any(notes.kinds[kind] for kind in ("segment", "commit", "gap", "chapter")),
+        has_others=any(notes.kinds[kind] for kind in ("segment", "commit", "gap", "cache object")),
         log_start_written=notes.log_start_written,
         committed_at=notes.committed_at,
     )
@@ -199,8 +199,8 @@ class _Notes(WrappedStore):
         if name.startswith(GAPS_DIRECTORY) and (gap := parse_gap_name(name.removeprefix(GAPS_DIRECTORY))):
             self.gap_records.append((*gap, info.modified))
             return "gap"
-        if name.startswith(FORMER_CHAPTERS_DIRECTORY):
-            return "chapter"
-        if name.startswith(CHAPTERS_DIRECTORY):
-            return "stranger" if parse_chapter_name(name.removeprefix(CHAPTERS_DIRECTORY)) is None else "chapter"
+        if name.startswith(FORMER_CACHE_DIRECTORY):
+            return "cache object"
+        if name.startswith(CACHE_DIRECTORY):
+            return "stranger" if parse_cache_object_name(name.removeprefix(CACHE_DIRECTORY)) is None else "cache object"
         return "stranger"

@@ -28,7 +28,7 @@ from tsctl.verify.findings import (
     LOG_START_WRONG,
     METADATA_MISSING,
     NO_COMMIT,
-    ORPHAN_CHAPTER,
+    ORPHAN_CACHE_OBJECT,
     ORPHAN_GAP,
     ORPHAN_INDEX,
     ORPHAN_SEGMENT,
@@ -219,13 +219,17 @@ def _orphans(listing: PartitionListing, where: str, old: float) -> Iterator[Find
             detail = f"no {stem}{LOG_SUFFIX} is there, and this was written {_ago(old, written)}"
             yield Finding(ORPHAN_INDEX, where, detail, key, base)
     bases = [segment.name.base for segment in catalog.segments]
-    for chapter, following in zip(catalog.chapters, (*catalog.chapters, None)[1:], strict=True):
-        told = bisect_left(bases, chapter)
+    for cache_object, following in zip(catalog.cache_objects, (*catalog.cache_objects, None)[1:], strict=True):
+        told = bisect_left(bases, cache_object)
         if told < len(bases) and (following is None or bases[told] < following):
             continue
-        if chapter >= (catalog.log_start or 0):
+        if cache_object >= (catalog.log_start or 0):
             yield Finding(
-                ORPHAN_CHAPTER, where, "no segment that it may tell of is there", keys.chapter(chapter), chapter
+                ORPHAN_CACHE_OBJECT,
+                where,
+                "no segment that it may tell of is there",
+                keys.cache_object(cache_object),
+                cache_object,
             )
 
 

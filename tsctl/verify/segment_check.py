@@ -30,7 +30,7 @@ from ts_common.log_format.index_files import (
 from ts_common.log_format.scan import SegmentScan, scan_segment
 from ts_common.store.contract import ObjectStore
 from tsctl.verify.findings import (
-    CHAPTER_WRONG,
+    CACHE_OBJECT_WRONG,
     INDEX_MISSING,
     INDEX_WRONG,
     METADATA_WRONG,
@@ -84,7 +84,7 @@ def check_segment(
         keys: of its partition.
         segment: as listed.
         depth: `HEADERS` or `FULL`.
-        noted: what a chapter says of this very object; None where none does.
+        noted: what a cache object says of this very object; None where none does.
         where: names the partition in findings.
 
     Raises:
@@ -110,7 +110,10 @@ def check_segment(
             return Checked(None, tuple(check.findings), stored is None)
     check.take(metadata)
     if noted is not None and stored is not None and noted != stored:
-        check.say(CHAPTER_WRONG, f"{keys.chapters}: a chapter says {noted} of it, and its own metadata {stored}")
+        check.say(
+            CACHE_OBJECT_WRONG,
+            f"{keys.cache_objects}: a cache object says {noted} of it, and its own metadata {stored}",
+        )
     check.look(depth, bound=stored is not None)
     return Checked(SegmentCopy(keys, segment, metadata), tuple(check.findings), stored is None)
 
@@ -349,12 +352,12 @@ class Filling:
 
 
 def assumed(keys: PartitionKeys, segment: StoredSegment, noted: SegmentMetadata | None, following: int) -> SegmentCopy:
-    """A copy as a listing and a chapter tell it: without the chapter it is taken to reach to what follows it.
+    """A copy as a listing and a cache object tell it: without the cache object it is taken to reach to what follows it.
 
     Args:
         keys: of its partition.
         segment: as listed.
-        noted: what a chapter says of it.
+        noted: what a cache object says of it.
         following: the next base offset above its own, or the next offset.
     """
     guess = SegmentMetadata(max(segment.name.base, following), (), None, None, None, 0)

@@ -20,7 +20,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 from ts_common.archive.catalog import SegmentCopy, StoredSegment, read_incarnations
 from ts_common.archive.commit import Commit, decode_log_start
 from ts_common.archive.incarnations import Incarnations
-from ts_common.archive.metadata_cache import CHAPTER_BYTES, Chapter, chapters_for
+from ts_common.archive.metadata_cache import CACHE_OBJECT_BYTES, CacheObject, cache_objects_for
 from ts_common.archive.object_keys import INDEX_SUFFIXES, ClusterKeys, PartitionKeys
 from ts_common.archive.segment_metadata import SegmentMetadata
 from ts_common.archive.small_objects import COMMIT_BYTES, LOG_START_BYTES, get_small
@@ -37,7 +37,7 @@ from ts_common.reading.cluster_file import STUCK_AFTER_SECONDS
 from ts_common.store.contract import ObjectStore
 from tsctl.verify.coverage import Coverage
 from tsctl.verify.findings import (
-    CHAPTER_WRONG,
+    CACHE_OBJECT_WRONG,
     COMMIT_DAMAGED,
     INCARNATION_UNLISTED,
     INCARNATIONS_DAMAGED,
@@ -249,7 +249,7 @@ class Verifier:
             checked[segment] = Checked(result.copy or guess, (), result.foreign)
             self._told(0, 1)
 
-        for segment, noted, following in self._with_chapters(listing, where, findings):
+        for segment, noted, following in self._with_cache_objects(listing, where, findings):
             guess = assumed(listing.catalog.keys, segment, noted, following)
             waiting.append((segment, guess, pool.submit(self._look_at, segment, guess, noted, where)))
             if len(waiting) > 2 * threads:
@@ -293,33 +293,33 @@ class Verifier:
             finding for finding in findings if finding.kind not in lost or finding.end is None or finding.end > start
         ]
 
-    def _with_chapters(
+    def _with_cache_objects(
         self, listing: PartitionListing, where: str, findings: list[Finding]
     ) -> Iterator[tuple[StoredSegment, SegmentMetadata | None, int]]:
-        """Each segment with what a chapter says of it and the base that follows its own; holds one chapter."""
+        """Each segment, what a cache object says of it, and the next base; holds one cache object."""
         catalog = listing.catalog
-        firsts = catalog.chapters
-        held: tuple[int | None, Chapter | None] = (None, None)
+        firsts = catalog.cache_objects
+        held: tuple[int | None, CacheObject | None] = (None, None)
         end = catalog.commit.next_offset if isinstance(catalog.commit, Commit) else 0
         bases = sorted({segment.name.base for segment in catalog.segments})
         following = dict(zip(bases, (*bases, end)[1:], strict=True))
         for segment in catalog.segments:
-            wanted = chapters_for(firsts, [segment.name.base])
+            wanted = cache_objects_for(firsts, [segment.name.base])
             if wanted and held[0] != wanted[0]:
-                held = wanted[0], self._chapter(catalog.keys, wanted[0], where, findings)
+                held = wanted[0], self._cache_object(catalog.keys, wanted[0], where, findings)
             noted = None
             if wanted and held[1] is not None:
                 noted = held[1].find(segment.name, segment.size, segment.etag)
             yield segment, noted, following[segment.name.base]
 
-    def _chapter(self, keys: PartitionKeys, first: int, where: str, findings: list[Finding]) -> Chapter | None:
-        key = keys.chapter(first)
+    def _cache_object(self, keys: PartitionKeys, first: int, where: str, findings: list[Finding]) -> CacheObject | None:
+        key = keys.cache_object(first)
         try:
-            return Chapter(_patiently(lambda: get_small(self._store, key, CHAPTER_BYTES)[0]), keys, key)
+            return CacheObject(_patiently(lambda: get_small(self._store, key, CACHE_OBJECT_BYTES)[0]), keys, key)
         except ObjectNotFound:
             return None
         except (CorruptData, NewerFormat) as error:
-            kind = NEWER_FORMAT if isinstance(error, NewerFormat) else CHAPTER_WRONG
+            kind = NEWER_FORMAT if isinstance(error, NewerFormat) else CACHE_OBJECT_WRONG
             findings.append(Finding(kind, where, str(error), key, first))
             return None
 
@@ -327,7 +327,7 @@ class Verifier:
 def _listed_findings(
     segment: StoredSegment, guess: SegmentCopy, noted: SegmentMetadata | None, where: str
 ) -> Iterator[Finding]:
-    """What names and a chapter tell of one segment."""
+    """What names and a cache object tell of one segment."""
     wanted = [".index", ".timeindex"]
     if noted is not None and noted.txnindex is not None and noted.txnindex[0]:
         wanted.append(".txnindex")
@@ -336,7 +336,7 @@ def _listed_findings(
             key = guess.keys.segment(segment.name, suffix)
             yield Finding(INDEX_MISSING, where, f"{key} is not there", key, guess.base, guess.end)
     if noted is not None and noted.corruptions:
-        detail = f"{noted.corruptions} places in it are no whole batch, as a chapter says"
+        detail = f"{noted.corruptions} places in it are no whole batch, as a cache object says"
         yield Finding(SHIPPED_CORRUPT, where, detail, guess.key, guess.base, guess.end)
 
 

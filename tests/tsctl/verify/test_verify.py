@@ -9,7 +9,7 @@ from tests.common.log_format.build import batch, record
 from tests.spark.archives import CLUSTER, Archive, batches, steps
 from tests.tsctl.verify.verified import READING, codes, only, put, verify
 from ts_common.archive.gap_records import Gap
-from ts_common.archive.metadata_cache import ChapterEntry, encode_chapter
+from ts_common.archive.metadata_cache import CacheEntry, encode_cache_object
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.segment_metadata import decode_metadata
 from ts_common.model import TopicPartition
@@ -62,8 +62,8 @@ def test_a_missing_segment_is_a_hole(archive: Archive, depth: Depth) -> None:
     assert (coverage.held, coverage.holes) == (((0, 100), (200, 300)), ((100, 200),))
 
 
-def test_a_chapter_tells_a_hole_at_the_depth_of_the_listing(archive: Archive) -> None:
-    """Where a chapter says how far a segment reaches, no other request is needed to see that one behind it is gone."""
+def test_a_cache_object_tells_a_hole_at_the_depth_of_the_listing(archive: Archive) -> None:
+    """Where a cache object tells how far a segment reaches, no other request shows that the next one is gone."""
     keys = archive.partition("t")
     entries = []
     for info in archive.store.list(keys.prefix):
@@ -71,8 +71,8 @@ def test_a_chapter_tells_a_hole_at_the_depth_of_the_listing(archive: Archive) ->
             metadata = decode_metadata(archive.store.head(info.key).metadata, info.key)
             name = SegmentName.parse(info.key.removeprefix(keys.prefix))
             assert name is not None
-            entries.append(ChapterEntry(name[0], info.size, info.etag, metadata))
-    archive.store.put(keys.chapter(0), encode_chapter(keys, entries))
+            entries.append(CacheEntry(name[0], info.size, info.etag, metadata))
+    archive.store.put(keys.cache_object(0), encode_cache_object(keys, entries))
     assert codes(verify(archive, Depth.LISTING)) == []
     for suffix in (".index", ".timeindex", ".log"):
         remove(archive, key_of(100, suffix))
@@ -157,17 +157,17 @@ def test_segments_above_the_run_are_orphans_when_they_are_old(archive: Archive, 
 
 @ALL_DEPTHS
 def test_what_belongs_to_nothing_is_named(archive: Archive, depth: Depth) -> None:
-    """Indexes without a log, gap records nobody committed, chapters of nothing, strangers."""
+    """Indexes without a log, gap records nobody committed, cache objects of nothing, strangers."""
     keys = archive.partition("t")
     strays = {
         keys.segment(SegmentName(700), ".index"): "orphan-index",
         keys.gap(700, 800): "orphan-gap",
-        keys.chapter(900): "orphan-chapter",
+        keys.cache_object(900): "orphan-cache-object",
         keys.prefix + "README.txt": "foreign-object",
         keys.prefix + "gaps/notes": "foreign-object",
     }
     for key in strays:
-        archive.store.put(key, encode_chapter(keys, []) if "segment-metadata" in key else b"x")
+        archive.store.put(key, encode_cache_object(keys, []) if "segment-metadata" in key else b"x")
     found = verify(archive, depth)
     assert {finding.key: finding.kind.code for finding in found.all_findings} == strays
 

@@ -19,7 +19,7 @@ from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectS
 from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.events import Committed, FillGap, PassGap, Position, ReadPosition
-from ts_uploader.shipping.metadata_cache_writer import write_chapter
+from ts_uploader.shipping.metadata_cache_writer import write_cache_object
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_a_gap_asks_no_segment_that_the_metadata_cache_knows(store: ObjectStore,
     """Of a partition with many thousands of segments each gap would else cost as many requests."""
     for base in range(0, 1000, 100):
         put_segment(store, base, base + 100, (1, base))
-    write_chapter(store, KEYS, 1000)
+    write_cache_object(store, KEYS, 1000)
     commit = Commit(900, 1000, 1, EpochHistory(((1, 0),)), 1000, ID, 2, 0, "theirs")
     store.put(KEYS.commit, commit.encode())
     store.put(KEYS.log_start, encode_log_start(0))

@@ -1,4 +1,4 @@
-"""The agent's chapters: written behind the commits, and missed by nobody where they are not."""
+"""The agent's cache objects: written behind the commits, and missed by nobody where they are not."""
 
 import io
 import threading
@@ -14,8 +14,8 @@ from tests.uploader.conftest import ArchiveOf
 from tests.uploader.local_directory import KEYS
 from tests.uploader.produced import records
 from ts_common.archive.catalog import describe, read_catalog
-from ts_common.archive.metadata_cache import CHAPTER_BYTES, CHAPTER_SEGMENTS, Chapter
-from ts_common.archive.object_keys import CHAPTERS_DIRECTORY, SegmentName
+from ts_common.archive.metadata_cache import CACHE_OBJECT_BYTES, CACHE_OBJECT_SEGMENTS, CacheObject
+from ts_common.archive.object_keys import CACHE_DIRECTORY, SegmentName
 from ts_common.archive.segment_inspection import metadata_of
 from ts_common.errors import NewerFormat, OutcomeUnknown, PreconditionFailed, StoreUnavailable
 from ts_common.log_format.scan import scan_segment
@@ -23,9 +23,9 @@ from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_local.cluster import LocalCluster, wait_for
 from ts_local.proxy.s3 import S3FaultProxy
-from ts_uploader.shipping.metadata_cache_writer import SEGMENTS_PER_CHAPTER_WRITE, ChapterWriter, write_chapter
+from ts_uploader.shipping.metadata_cache_writer import SEGMENTS_PER_CACHE_OBJECT_WRITE, CacheWriter, write_cache_object
 
-EVERY = SEGMENTS_PER_CHAPTER_WRITE
+EVERY = SEGMENTS_PER_CACHE_OBJECT_WRITE
 
 
 def put_segments(store: ObjectStore, *numbers: int) -> int:
@@ -38,23 +38,23 @@ def put_segments(store: ObjectStore, *numbers: int) -> int:
     return numbers[-1] * 10 + 10
 
 
-def chapters(store: ObjectStore) -> dict[int, list[int]]:
-    """The base offsets in each chapter, by its first."""
+def cache_objects(store: ObjectStore) -> dict[int, list[int]]:
+    """The base offsets in each cache object, by its first."""
     return {
-        first: [entry.name.base for entry in Chapter(store.get(KEYS.chapter(first))[0], KEYS, "").entries()]
-        for first in read_catalog(store, KEYS).chapters
+        first: [entry.name.base for entry in CacheObject(store.get(KEYS.cache_object(first))[0], KEYS, "").entries()]
+        for first in read_catalog(store, KEYS).cache_objects
     }
 
 
 def assert_true(store: ObjectStore) -> None:
-    """What readers are told by way of chapters is what each object says itself."""
+    """What readers are told by way of cache objects is what each object says itself."""
     catalog = read_catalog(store, KEYS)
     assert catalog.segments
-    assert describe(store, KEYS, catalog.segments, catalog.chapters) == describe(store, KEYS, catalog.segments)
+    assert describe(store, KEYS, catalog.segments, catalog.cache_objects) == describe(store, KEYS, catalog.segments)
 
 
 class Failing(WrappedStore):
-    """The next put of a chapter fails as it is told, and then says so."""
+    """The next put of a cache object fails as it is told, and then says so."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner, threads=1)
@@ -98,10 +98,10 @@ class Running:
 
     def __init__(self, store: ObjectStore) -> None:
         self.throttled = False
-        self.writer = ChapterWriter(lambda _: store, lambda: self.throttled)
+        self.writer = CacheWriter(lambda _: store, lambda: self.throttled)
         self._thread = threading.Thread(target=self.writer.run)
 
-    def __enter__(self) -> ChapterWriter:
+    def __enter__(self) -> CacheWriter:
         self._thread.start()
         return self.writer
 
@@ -111,40 +111,43 @@ class Running:
         assert not self._thread.is_alive()
 
 
-def test_a_chapter_grows_with_the_run_and_a_full_one_is_followed_by_the_next(store: ObjectStore) -> None:
-    """Each segment below the next offset stands in one chapter; what stands above is left for later."""
+def test_a_cache_object_grows_with_the_run_and_a_full_one_is_followed_by_the_next(store: ObjectStore) -> None:
+    """Each segment below the next offset stands in one cache object; what stands above is left for later."""
     end = put_segments(store, 0, 1, 2, 3)
-    assert write_chapter(store, KEYS, end - 10)[1] == 3
-    assert chapters(store) == {0: [0, 10, 20]}
-    put_segments(store, *range(4, CHAPTER_SEGMENTS + 2))
-    end = (CHAPTER_SEGMENTS + 2) * 10
-    assert write_chapter(store, KEYS, end)[1] == CHAPTER_SEGMENTS - 3
-    assert write_chapter(store, KEYS, end)[1] == 2
-    assert write_chapter(store, KEYS, end)[1] == 0
-    bases = [number * 10 for number in range(CHAPTER_SEGMENTS + 2)]
-    assert chapters(store) == {0: bases[:CHAPTER_SEGMENTS], bases[CHAPTER_SEGMENTS]: bases[CHAPTER_SEGMENTS:]}
+    assert write_cache_object(store, KEYS, end - 10)[1] == 3
+    assert cache_objects(store) == {0: [0, 10, 20]}
+    put_segments(store, *range(4, CACHE_OBJECT_SEGMENTS + 2))
+    end = (CACHE_OBJECT_SEGMENTS + 2) * 10
+    assert write_cache_object(store, KEYS, end)[1] == CACHE_OBJECT_SEGMENTS - 3
+    assert write_cache_object(store, KEYS, end)[1] == 2
+    assert write_cache_object(store, KEYS, end)[1] == 0
+    bases = [number * 10 for number in range(CACHE_OBJECT_SEGMENTS + 2)]
+    assert cache_objects(store) == {
+        0: bases[:CACHE_OBJECT_SEGMENTS],
+        bases[CACHE_OBJECT_SEGMENTS]: bases[CACHE_OBJECT_SEGMENTS:],
+    }
     assert_true(store)
 
 
 def test_a_java_uploaders_segments_are_passed_once(store: ObjectStore) -> None:
-    """They say nothing of themselves; a chapter notes that, and the next write does not ask them again."""
+    """They say nothing of themselves; a cache object notes that, and the next write does not ask them again."""
     for number in range(3):
         store.put(KEYS.segment(SegmentName(number * 10)), batches((number * 10, number * 10 + 10)))
     end = put_segments(store, 3, 4)
-    assert write_chapter(store, KEYS, end)[1] == 5
-    assert write_chapter(store, KEYS, end)[1] == 0
-    assert chapters(store) == {0: [0, 10, 20, 30, 40]}
+    assert write_cache_object(store, KEYS, end)[1] == 5
+    assert write_cache_object(store, KEYS, end)[1] == 0
+    assert cache_objects(store) == {0: [0, 10, 20, 30, 40]}
     assert_true(store)
 
 
-def test_a_damaged_chapter_is_made_again(store: ObjectStore) -> None:
+def test_a_damaged_cache_object_is_made_again(store: ObjectStore) -> None:
     """From the objects that it spoke of."""
     end = put_segments(store, 0, 1, 2)
-    write_chapter(store, KEYS, end)
-    store.put(KEYS.chapter(0), b"damaged")
+    write_cache_object(store, KEYS, end)
+    store.put(KEYS.cache_object(0), b"damaged")
     assert_true(store)
-    assert write_chapter(store, KEYS, put_segments(store, 3))[1] == 4
-    assert chapters(store) == {0: [0, 10, 20, 30]}
+    assert write_cache_object(store, KEYS, put_segments(store, 3))[1] == 4
+    assert cache_objects(store) == {0: [0, 10, 20, 30]}
     assert_true(store)
 
 
@@ -158,15 +161,15 @@ def test_a_damaged_chapter_is_made_again(store: ObjectStore) -> None:
     ],
     ids=["nested", "short row", "number", "nonsense"],
 )
-def test_a_hostile_chapter_is_made_again(store: ObjectStore, text: bytes) -> None:
+def test_a_hostile_cache_object_is_made_again(store: ObjectStore, text: bytes) -> None:
     """Its checksum fits, as of one whose author knows the format; one of these ended the agent."""
     end = put_segments(store, 0, 1, 2)
-    store.put(KEYS.chapter(0), b"%08x\n%b\n" % (crc32c(text), text))
-    write_chapter(store, KEYS, end)
+    store.put(KEYS.cache_object(0), b"%08x\n%b\n" % (crc32c(text), text))
+    write_cache_object(store, KEYS, end)
     assert_true(store)
 
 
-def test_a_chapter_that_meets_a_defect_stops_no_other(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_object_that_meets_a_defect_stops_no_other(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error that nobody expects is logged, and the writer goes on."""
     end = put_segments(store, *range(EVERY))
     met, written = threading.Event(), threading.Event()
@@ -176,9 +179,9 @@ def test_a_chapter_that_meets_a_defect_stops_no_other(store: ObjectStore, monkey
             met.set()
             raise ValueError("what nobody expects")
         written.set()
-        return write_chapter(*arguments)
+        return write_cache_object(*arguments)
 
-    monkeypatch.setattr("ts_uploader.shipping.metadata_cache_writer.write_chapter", fails_once)
+    monkeypatch.setattr("ts_uploader.shipping.metadata_cache_writer.write_cache_object", fails_once)
     with Running(store) as writer:
         writer.committed(KEYS, end, EVERY)
         assert met.wait(10)
@@ -186,29 +189,29 @@ def test_a_chapter_that_meets_a_defect_stops_no_other(store: ObjectStore, monkey
         assert written.wait(10)
 
 
-def test_a_chapter_that_is_too_large_stands(store: ObjectStore) -> None:
+def test_a_cache_object_that_is_too_large_stands(store: ObjectStore) -> None:
     """It is not read, so it may be one of a later release, which knows why it is; its segments are asked one by one."""
     end = put_segments(store, 0, 1, 2)
-    large = bytes(CHAPTER_BYTES + 1)
-    store.put(KEYS.chapter(0), large)
-    with pytest.raises(NewerFormat, match=f"has {CHAPTER_BYTES + 1} bytes"):
-        write_chapter(store, KEYS, end)
-    assert store.get(KEYS.chapter(0))[0] == large
+    large = bytes(CACHE_OBJECT_BYTES + 1)
+    store.put(KEYS.cache_object(0), large)
+    with pytest.raises(NewerFormat, match=f"has {CACHE_OBJECT_BYTES + 1} bytes"):
+        write_cache_object(store, KEYS, end)
+    assert store.get(KEYS.cache_object(0))[0] == large
     assert_true(store)
 
 
-def test_a_chapter_ends_before_a_segment_of_a_later_release(store: ObjectStore) -> None:
+def test_a_cache_object_ends_before_a_segment_of_a_later_release(store: ObjectStore) -> None:
     """What stands below it is kept, and not asked for again at each attempt."""
     put_segments(store, 0, 1)
     later = {**dict(store.head(KEYS.segment(SegmentName(10))).metadata), "ts-version": "2"}
     store.put(KEYS.segment(SegmentName(20)), batches((20, 30)), metadata=later)
     end = put_segments(store, 3)
-    assert write_chapter(store, KEYS, end) == (0, 2)
-    assert chapters(store) == {0: [0, 10]}
+    assert write_cache_object(store, KEYS, end) == (0, 2)
+    assert cache_objects(store) == {0: [0, 10]}
     asked = Asked(store)
-    assert write_chapter(asked, KEYS, end) == (0, 0)
+    assert write_cache_object(asked, KEYS, end) == (0, 0)
     assert asked.headed == [KEYS.segment(SegmentName(20))]
-    assert chapters(store) == {0: [0, 10]}
+    assert cache_objects(store) == {0: [0, 10]}
 
 
 def test_of_two_agents_that_write_at_once_the_second_is_refused(store: ObjectStore) -> None:
@@ -217,19 +220,19 @@ def test_of_two_agents_that_write_at_once_the_second_is_refused(store: ObjectSto
 
     class Late(WrappedStore):
         def put(self, *arguments: Any, **named: Any) -> ObjectInfo:
-            write_chapter(store, KEYS, end)
+            write_cache_object(store, KEYS, end)
             return super().put(*arguments, **named)
 
     with pytest.raises(PreconditionFailed):
-        write_chapter(Late(store, threads=1), KEYS, end - 10)
+        write_cache_object(Late(store, threads=1), KEYS, end - 10)
     put_segments(store, 3)
     end += 10
     with pytest.raises(PreconditionFailed):
-        write_chapter(Late(store, threads=1), KEYS, end)
-    assert chapters(store) == {0: [0, 10, 20, 30]}
+        write_cache_object(Late(store, threads=1), KEYS, end)
+    assert cache_objects(store) == {0: [0, 10, 20, 30]}
 
 
-def test_commits_make_a_chapter_due_by_the_segments_they_passed(store: ObjectStore) -> None:
+def test_commits_make_a_cache_object_due_by_the_segments_they_passed(store: ObjectStore) -> None:
     """None before enough were passed; nothing is asked of the store before either."""
     asked: list[str] = []
 
@@ -237,18 +240,18 @@ def test_commits_make_a_chapter_due_by_the_segments_they_passed(store: ObjectSto
         asked.append(topic)
         return store
 
-    writer = ChapterWriter(store_of)
+    writer = CacheWriter(store_of)
     for number in range(EVERY - 1):
         writer.committed(KEYS, put_segments(store, number), 1)
     writer.close()
     writer.run()
     assert asked == []
-    assert chapters(store) == {}
+    assert cache_objects(store) == {}
     with Running(store) as writer:
         for number in range(EVERY):
             writer.committed(KEYS, put_segments(store, number), 1)
-        wait_for(lambda: chapters(store), "a chapter")
-    assert chapters(store) == {0: [number * 10 for number in range(EVERY)]}
+        wait_for(lambda: cache_objects(store), "a cache object")
+    assert cache_objects(store) == {0: [number * 10 for number in range(EVERY)]}
 
 
 def test_an_attempt_takes_in_what_was_committed_while_it_waited(store: ObjectStore) -> None:
@@ -257,37 +260,39 @@ def test_an_attempt_takes_in_what_was_committed_while_it_waited(store: ObjectSto
     for number in range(2 * EVERY):
         running.writer.committed(KEYS, put_segments(store, number), 1)
     with running:
-        wait_for(lambda: chapters(store), "a chapter")
-    assert chapters(store) == {0: [number * 10 for number in range(2 * EVERY)]}
+        wait_for(lambda: cache_objects(store), "a cache object")
+    assert cache_objects(store) == {0: [number * 10 for number in range(2 * EVERY)]}
 
 
-def test_chapters_are_not_listed_again_while_the_newest_has_room(store: ObjectStore) -> None:
-    """One listing more would be a quarter of what a chapter costs; where it is gone or full, they are looked for."""
+def test_cache_objects_are_not_listed_again_while_the_newest_has_room(store: ObjectStore) -> None:
+    """One listing more would be a quarter of its cost; where it is gone or full, they are looked for."""
     asked = Asked(store)
     with Running(asked) as writer:
 
         def grown(*numbers: int) -> int:
-            """How often chapters were listed until these segments stand in one."""
+            """How often cache objects were listed until these segments stand in one."""
             asked.listed.clear()
             writer.committed(KEYS, put_segments(store, *numbers), len(numbers))
-            wait_for(lambda: any(numbers[-1] * 10 in bases for bases in chapters(store).values()), "the chapter")
-            return asked.listed.count(KEYS.chapters)
+            wait_for(
+                lambda: any(numbers[-1] * 10 in bases for bases in cache_objects(store).values()), "the cache object"
+            )
+            return asked.listed.count(KEYS.cache_objects)
 
         assert grown(*range(EVERY)) == 1
         assert grown(*range(EVERY, 2 * EVERY)) == 0
-        store.delete([KEYS.chapter(0)])
+        store.delete([KEYS.cache_object(0)])
         assert grown(*range(2 * EVERY, 3 * EVERY)) == 1
-        assert chapters(store) == {0: [number * 10 for number in range(3 * EVERY)]}
-        grown(*range(3 * EVERY, CHAPTER_SEGMENTS))
+        assert cache_objects(store) == {0: [number * 10 for number in range(3 * EVERY)]}
+        grown(*range(3 * EVERY, CACHE_OBJECT_SEGMENTS))
         # So many at once that more may stand there: the writer looks again by itself.
-        wait_for(lambda: asked.listed.count(KEYS.chapters) == 1, "the look for more")
-        assert grown(*range(CHAPTER_SEGMENTS, CHAPTER_SEGMENTS + EVERY)) == 1
-    assert sorted(chapters(store)) == [0, CHAPTER_SEGMENTS * 10]
+        wait_for(lambda: asked.listed.count(KEYS.cache_objects) == 1, "the look for more")
+        assert grown(*range(CACHE_OBJECT_SEGMENTS, CACHE_OBJECT_SEGMENTS + EVERY)) == 1
+    assert sorted(cache_objects(store)) == [0, CACHE_OBJECT_SEGMENTS * 10]
     assert_true(store)
 
 
 @pytest.mark.parametrize("fault", ["before", "after"])
-def test_a_chapter_that_fails_is_made_up_for_by_the_next(store: ObjectStore, fault: str) -> None:
+def test_a_cache_object_that_fails_is_made_up_for_by_the_next(store: ObjectStore, fault: str) -> None:
     """The store takes it or not; the writer goes on, and nobody is told anything else meanwhile."""
     failing = Failing(store)
     failing.fault = fault
@@ -296,32 +301,36 @@ def test_a_chapter_that_fails_is_made_up_for_by_the_next(store: ObjectStore, fau
         assert failing.failed.wait(10)
         assert_true(store)
         writer.committed(KEYS, put_segments(store, *range(EVERY, 2 * EVERY)), EVERY)
-        wait_for(lambda: len(chapters(store).get(0, ())) == 2 * EVERY, "the chapter", state=lambda: chapters(store))
-    assert chapters(store) == {0: [number * 10 for number in range(2 * EVERY)]}
+        wait_for(
+            lambda: len(cache_objects(store).get(0, ())) == 2 * EVERY,
+            "the cache object",
+            state=lambda: cache_objects(store),
+        )
+    assert cache_objects(store) == {0: [number * 10 for number in range(2 * EVERY)]}
     assert_true(store)
 
 
-def test_while_a_store_is_asked_too_fast_no_chapter_is_written(store: ObjectStore) -> None:
+def test_while_a_store_is_asked_too_fast_no_cache_object_is_written(store: ObjectStore) -> None:
     """The first commit after that is the next attempt."""
     running = Running(store)
     running.throttled = True
     running.writer.committed(KEYS, put_segments(store, *range(EVERY)), EVERY)
     with running as writer:
         wait_for(lambda: not writer.waiting, "the attempt to be passed over")
-        assert chapters(store) == {}
+        assert cache_objects(store) == {}
         running.throttled = False
         writer.committed(KEYS, put_segments(store, EVERY), 1)
-        wait_for(lambda: chapters(store), "a chapter")
-    assert chapters(store) == {0: [number * 10 for number in range(EVERY + 1)]}
+        wait_for(lambda: cache_objects(store), "a cache object")
+    assert cache_objects(store) == {0: [number * 10 for number in range(EVERY + 1)]}
 
 
-def test_an_archive_from_before_chapters_gets_all_of_them(store: ObjectStore) -> None:
+def test_an_archive_from_before_cache_objects_gets_all_of_them(store: ObjectStore) -> None:
     """Once the first is due the others follow, one after the other."""
-    end = put_segments(store, *range(2 * CHAPTER_SEGMENTS + 1))
+    end = put_segments(store, *range(2 * CACHE_OBJECT_SEGMENTS + 1))
     with Running(store) as writer:
         writer.committed(KEYS, end, EVERY)
-        wait_for(lambda: len(chapters(store)) == 3, "three chapters", state=lambda: chapters(store))
-    assert [len(bases) for bases in chapters(store).values()] == [CHAPTER_SEGMENTS, CHAPTER_SEGMENTS, 1]
+        wait_for(lambda: len(cache_objects(store)) == 3, "three cache objects", state=lambda: cache_objects(store))
+    assert [len(bases) for bases in cache_objects(store).values()] == [CACHE_OBJECT_SEGMENTS, CACHE_OBJECT_SEGMENTS, 1]
 
 
 @pytest.fixture
@@ -333,19 +342,19 @@ def proxy(cluster: LocalCluster) -> Iterator[S3FaultProxy]:
 
 
 @pytest.mark.parametrize("moment", [pytest.param("before", marks=pytest.mark.full), "after"])
-def test_an_agent_killed_at_a_chapter_leaves_a_correct_view(
+def test_an_agent_killed_at_a_cache_object_leaves_a_correct_view(
     cluster: LocalCluster, archive_of: ArchiveOf, proxy: S3FaultProxy, moment: Moment
 ) -> None:
-    """Killed as it writes one: readers see what they should, and the next life ships the rest and writes chapters."""
-    topic = f"chapters-{moment}"
+    """Killed as it writes one: readers see what they should, and the next agent goes on."""
+    topic = f"cached-{moment}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1]])
     cluster.produce(topic, records(3000), partition=0)
 
-    def chapter(step: Step, met: frozenset[Step]) -> bool:
-        return f"{step.directory}/" == CHAPTERS_DIRECTORY and not met
+    def cache_object(step: Step, met: frozenset[Step]) -> bool:
+        return f"{step.directory}/" == CACHE_DIRECTORY and not met
 
-    victim = Victim(archive, proxy, moment, chapter)
+    victim = Victim(archive, proxy, moment, cache_object)
     victim.live()
     assert victim.struck.wait(60)
     assert archive.read() == archive.oracle(end=archive.next_offset())
@@ -355,13 +364,15 @@ def test_an_agent_killed_at_a_chapter_leaves_a_correct_view(
     keys = archive.partition_keys()
 
     def entries() -> int:
-        found = read_catalog(archive.store, keys).chapters
-        return sum(len(Chapter(archive.store.get(keys.chapter(first))[0], keys, "").entries()) for first in found)
+        found = read_catalog(archive.store, keys).cache_objects
+        return sum(
+            len(CacheObject(archive.store.get(keys.cache_object(first))[0], keys, "").entries()) for first in found
+        )
 
     segments = [segment for segment in read_catalog(archive.store, keys).segments if segment.name.base < end]
-    wait_for(lambda: entries() > len(segments) - EVERY, "the chapters", state=lambda: agent.tail(20))
+    wait_for(lambda: entries() > len(segments) - EVERY, "the cache objects", state=lambda: agent.tail(20))
     agent.stop()
     assert archive.read() == archive.oracle(end=end)
-    assert describe(archive.store, keys, segments, read_catalog(archive.store, keys).chapters) == describe(
+    assert describe(archive.store, keys, segments, read_catalog(archive.store, keys).cache_objects) == describe(
         archive.store, keys, segments
     )

@@ -38,7 +38,7 @@ def server(moto_server: MotoServer) -> Iterator[Any]:
 def test_every_object_that_an_agent_writes_is_stored_as_configured(
     cluster: LocalCluster, archive_of: ArchiveOf, moto_server: MotoServer, bucket: str, server: Any
 ) -> None:
-    """Segments, commit, log start, incarnations, chapter, probe; the storage class is for segments and probe alone."""
+    """All objects are stored as the options say; the storage class is for segments and the probe alone."""
     cluster.create_topic("stored", assignment=[[1]])
     cluster.produce("stored", records(2000), partition=0)
     archive = archive_of(
@@ -61,7 +61,7 @@ def test_every_object_that_an_agent_writes_is_stored_as_configured(
         found.update({each["Key"].removeprefix("base/"): each["StorageClass"] for each in listed})
         return any("/segment-metadata/" in key for key in found) and any(key.endswith("/offset.wm") for key in found)
 
-    wait_for(is_shipped, "a commit and a chapter", 120, state=lambda: sorted(found))
+    wait_for(is_shipped, "a commit and a cache object", 120, state=lambda: sorted(found))
     cold = {key for key, storage_class in found.items() if storage_class == "STANDARD_IA"}
     assert cold == {key for key in found if key.endswith(("index", ".log"))} | {PROBE_NAME}
     assert {key.rpartition("/")[2] for key in found.keys() - cold} >= {"offset.wm", "log.start", "incarnations.json"}

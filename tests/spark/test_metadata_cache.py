@@ -1,4 +1,4 @@
-"""Planning by chapters: the same plan as without them, whatever they say, for fewer requests."""
+"""Planning by cache objects: the same plan as without them, whatever they say, for fewer requests."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from tests.spark.archives import Archive, batches
 from tests.spark.metadata_caches import Counting, write_all
-from ts_common.archive.metadata_cache import CHAPTER_BYTES, CHAPTER_SEGMENTS
+from ts_common.archive.metadata_cache import CACHE_OBJECT_BYTES, CACHE_OBJECT_SEGMENTS
 from ts_common.archive.object_keys import SegmentName
 from ts_spark.options.parse import parse_options
 from ts_spark.planning.plan_query import plan_query
-from ts_uploader.shipping.metadata_cache_writer import write_chapter
+from ts_uploader.shipping.metadata_cache_writer import write_cache_object
 
 SEGMENTS = 12
 
@@ -35,14 +35,14 @@ def asked(archive: Archive, **options: str) -> Counting:
     return counting
 
 
-def remove_chapters(archive: Archive) -> list[str]:
+def remove_cache_objects(archive: Archive) -> list[str]:
     """Their keys, which are free then."""
-    keys = [info.key for info in archive.store.list(archive.partition("t").chapters)]
+    keys = [info.key for info in archive.store.list(archive.partition("t").cache_objects)]
     archive.store.delete(keys)
     return keys
 
 
-def test_a_segment_that_a_chapter_knows_is_not_asked(archive: Archive) -> None:
+def test_a_segment_that_a_cache_object_knows_is_not_asked(archive: Archive) -> None:
     """One request for all of them, and one for each that came later; `log.start` is known by its ETag."""
     filled(archive)
     without = asked(archive)
@@ -51,21 +51,23 @@ def test_a_segment_that_a_chapter_knows_is_not_asked(archive: Archive) -> None:
     keys = archive.partition("t")
     counting = asked(archive)
     assert counting.heads == [keys.segment(SegmentName(base)) for base in (100, 110)]
-    read = [archive.keys.layout, archive.keys.incarnations("t"), keys.commit, keys.chapter(0)]
+    read = [archive.keys.layout, archive.keys.incarnations("t"), keys.commit, keys.cache_object(0)]
     assert sorted(counting.gets) == sorted(read)
 
 
-def test_a_narrow_query_reads_the_chapters_of_its_partition_once(archive: Archive) -> None:
-    """Full chapters follow one another; each is read once, and nothing else is asked."""
-    filled(archive, CHAPTER_SEGMENTS + 5)
-    write_all(archive, (CHAPTER_SEGMENTS + 5) * 10)
+def test_a_narrow_query_reads_the_cache_objects_of_its_partition_once(archive: Archive) -> None:
+    """Full cache objects follow one another; each is read once, and nothing else is asked."""
+    filled(archive, CACHE_OBJECT_SEGMENTS + 5)
+    write_all(archive, (CACHE_OBJECT_SEGMENTS + 5) * 10)
     keys = archive.partition("t")
-    firsts = [0, CHAPTER_SEGMENTS * 10]
-    assert [info.key for info in archive.store.list(keys.chapters)] == [keys.chapter(first) for first in firsts]
+    firsts = [0, CACHE_OBJECT_SEGMENTS * 10]
+    assert [info.key for info in archive.store.list(keys.cache_objects)] == [
+        keys.cache_object(first) for first in firsts
+    ]
     counting = asked(archive)
     assert counting.heads == []
     assert sorted(key for key in counting.gets if "/segment-metadata/" in key) == [
-        keys.chapter(first) for first in firsts
+        keys.cache_object(first) for first in firsts
     ]
 
 
@@ -100,7 +102,7 @@ def _of_a_later_version(text: bytes) -> bytes:
 
 
 def _too_large(text: bytes) -> bytes:
-    return text + b" " * CHAPTER_BYTES
+    return text + b" " * CACHE_OBJECT_BYTES
 
 
 def _changed(text: bytes, column: int, value: object) -> bytes:
@@ -120,22 +122,22 @@ def _signed(text: bytes) -> bytes:
     "spoil",
     [_damaged, _foreign, _of_other_sizes, _of_other_objects, _of_a_later_version, _too_large, lambda _: b""],
 )
-def test_a_chapter_that_cannot_be_believed_costs_time_and_no_rows(
+def test_a_cache_object_that_cannot_be_believed_costs_time_and_no_rows(
     archive: Archive, spoil: Callable[[bytes], bytes]
 ) -> None:
     """Damaged, of another partition, of other objects, or not understood: the segments are asked themselves."""
     filled(archive)
     expected = archive.plan(subscribe="t")
     write_all(archive, SEGMENTS * 10)
-    key = archive.partition("t").chapter(0)
+    key = archive.partition("t").cache_object(0)
     archive.store.put(key, spoil(archive.store.get(key)[0]))
     assert archive.plan(subscribe="t") == expected
     assert archive.offsets(subscribe="t") == list(range(SEGMENTS * 10))
     assert len(asked(archive).heads) == SEGMENTS
 
 
-def test_a_chapter_is_no_list_of_what_exists(archive: Archive) -> None:
-    """What retention took is gone though a chapter still knows it, and a later variant counts that none knows."""
+def test_a_cache_object_is_no_list_of_what_exists(archive: Archive) -> None:
+    """What retention took is gone though a cache object still knows it, and a later variant counts that none knows."""
     filled(archive)
     write_all(archive, SEGMENTS * 10)
     keys = archive.partition("t")
@@ -151,10 +153,10 @@ def test_a_chapter_is_no_list_of_what_exists(archive: Archive) -> None:
     lengths=st.lists(st.tuples(st.integers(1, 9), st.booleans(), st.booleans()), min_size=1, max_size=12),
 )
 @settings(max_examples=40, deadline=None)
-def test_plans_with_chapters_equal_those_without(
+def test_plans_with_cache_objects_equal_those_without(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, lengths: list[tuple[int, bool, bool]]
 ) -> None:
-    """Overlaps, variants, segments without metadata, holes, chapters written at any time, in any number, or lost."""
+    """Overlaps, variants, segments without metadata, holes, and cache objects of any age and number, or lost."""
     archive = Archive(tmp_path_factory.mktemp("random") / "store")
     keys = archive.partition("t")
     end = 0
@@ -168,7 +170,7 @@ def test_plans_with_chapters_equal_those_without(
             there = {info.key for info in archive.store.list(keys.prefix)}
             archive.put_segment("t", start, log, variant=keys.segment(SegmentName(start)) in there)
         if data.draw(st.booleans()):
-            write_chapter(archive.store, keys, data.draw(st.integers(0, end)))
+            write_cache_object(archive.store, keys, data.draw(st.integers(0, end)))
     archive.commit("t", end, log_start=data.draw(st.integers(0, end)))
     options = {"failOnDataLoss": "false"}
     if data.draw(st.booleans()):
@@ -177,7 +179,7 @@ def test_plans_with_chapters_equal_those_without(
         options["endingOffsets"] = json.dumps({"t": {"0": data.draw(st.integers(first, end))}})
     found = archive.plan(subscribe="t", **options)
     rows = archive.offsets(subscribe="t", **options)
-    remove_chapters(archive)
+    remove_cache_objects(archive)
     assert archive.plan(subscribe="t", **options) == found
     assert archive.offsets(subscribe="t", **options) == rows
 
