@@ -45,7 +45,7 @@ from ts_uploader.leadership.factory import open_source
 from ts_uploader.log_dirs.segment_sizes import SegmentSizes
 from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
 from ts_uploader.metrics.backlog_metrics import BacklogCollector
-from ts_uploader.metrics.counters import COMMITS, GAP_WRITTEN_OVER, QUESTIONS, UPLOADS, CountedElsewhere, Metrics
+from ts_uploader.metrics.counters import COMMITS, GAP_WRITTEN_OVER, LOOKUPS, UPLOADS, CountedElsewhere, Metrics
 from ts_uploader.process.peer_agents import announce
 from ts_uploader.process.reload import Reread, reload
 from ts_uploader.progress import Progress
@@ -72,7 +72,7 @@ log = structlog.get_logger()
 
 SCAN_SECONDS = 30.0  # between scans of everything; events make it quick, this makes it sure
 STOP_SECONDS = 20.0  # what in-flight uploads get after SIGTERM; systemd's default patience is 90
-_QUESTION_THREADS = 8  # after a start every partition asks the store, and each question only waits for its answer
+_LOOKUP_THREADS = 8  # after a start every partition asks the store, and each question only waits for its answer
 _TICK_SECONDS = 2.0
 _ANSWER_SECONDS = 5.0
 _MILLISECONDS = 1000
@@ -151,7 +151,7 @@ class Agent:
         self._tracker = ContainedTracker(config.offset_reset, checkpoint_seconds=checkpoint_seconds)
         self._uploads: WorkQueue[AnyTask] = WorkQueue()
         self._commits: WorkQueue[AnyTask] = WorkQueue()
-        self._questions: WorkQueue[AnyTask] = WorkQueue()
+        self._lookups: WorkQueue[AnyTask] = WorkQueue()
         self._cache_objects = CacheWriter(self._stores.of, lambda: self._stores.pace.limit is not None)
         self._ends = EndsWriter(self._keys, environment.broker_id, self._ask_backlog, self._stores.of, self._metrics)
         performer = TaskRunner(
@@ -181,7 +181,7 @@ class Agent:
             self._thread("leadership", self._leadership.run),
             self._thread("metadata-cache", self._cache_objects.run),
             self._thread("ends", self._ends.run),
-            *(self._worker(f"question-{n}", self._questions, performer) for n in range(_QUESTION_THREADS)),
+            *(self._worker(f"lookup-{n}", self._lookups, performer) for n in range(_LOOKUP_THREADS)),
             *(self._worker(f"commit-{n}", self._commits, performer) for n in range(COMMIT_THREADS)),
             *(self._worker(f"upload-{n}", self._uploads, performer) for n in range(config.upload_threads)),
         ]
@@ -196,7 +196,7 @@ class Agent:
             queues={
                 "uploads": self._uploads.__len__,
                 "commits": self._commits.__len__,
-                "questions": self._questions.__len__,
+                "lookups": self._lookups.__len__,
             },
             looked_at=lambda: self._watcher.looked_at,
             scan_seconds=SCAN_SECONDS,
@@ -323,11 +323,11 @@ class Agent:
             elif isinstance(task, Rescan):
                 if task.reason:
                     log.info("segment changed, looking again", partition=str(task.partition), reason=task.reason)
-                self._questions.put(task.partition, task, task.after_seconds + backoff_seconds(task.attempt))
+                self._lookups.put(task.partition, task, task.after_seconds + backoff_seconds(task.attempt))
             elif isinstance(task, ReadPosition):
-                self._questions.put(task.partition, task, backoff_seconds(task.attempt))
+                self._lookups.put(task.partition, task, backoff_seconds(task.attempt))
             elif isinstance(task, LookBelow):  # it reads files, and no commit waits behind it
-                self._questions.put(task.partition, task)
+                self._lookups.put(task.partition, task)
             else:
                 self._commits.put(task.partition, task)
 
@@ -388,7 +388,7 @@ class Agent:
                 inotify_overflows=lambda: self._watcher.overflows,
             )
         )
-        for name, tasks in ((UPLOADS, self._uploads), (COMMITS, self._commits), (QUESTIONS, self._questions)):
+        for name, tasks in ((UPLOADS, self._uploads), (COMMITS, self._commits), (LOOKUPS, self._lookups)):
             metrics.queue_length.labels(name).set_function(tasks.__len__)
         metrics.watched_partitions.set_function(self._local.__len__)
         environment = self._environment
@@ -435,7 +435,7 @@ class Agent:
         self._stores.pace.close()
         self._uploads.close()
         self._commits.close()
-        self._questions.close()
+        self._lookups.close()
         self._cache_objects.close()
         self._ends.close()
         if self._reporting is not None:

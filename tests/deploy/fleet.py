@@ -126,7 +126,7 @@ class Fleet:
         """Run it with short times, where new files are closed to others than root."""
         command = [
             *(str(ROLLOUT), "--hosts", str(self.list), "--release", str(self.release), "--version", version),
-            *("--steady", "1", "--patience", "1"),
+            *("--steady", "1", "--timeout", "1"),
         ]
         path = f"{self.directory / 'bin'}:{os.environ['PATH']}"
         return subprocess.run(

@@ -49,7 +49,7 @@ def test_a_rollout_replaces_an_agent_under_load(cluster: LocalCluster, archive_o
             ended = subprocess.run(
                 [
                     *(str(ROLLOUT), "--hosts", str(host_list), "--release", str(release), "--version", "0.2.0"),
-                    *("--steady", "3", "--patience", str(int(PATIENCE))),
+                    *("--steady", "3", "--timeout", str(int(PATIENCE))),
                 ],
                 cwd=tmp_path,
                 env={**host.shell.environment, **archive.s3.environment()},

@@ -15,6 +15,6 @@ class StandingStill(UrlEndpointProvider):
 
     def endpoint(self, topic: str) -> Endpoint:
         """As its base, but later."""
-        if threading.current_thread().name.startswith("question"):
+        if threading.current_thread().name.startswith("lookup"):
             wait_for((self.config_dir / "go").exists, "the file", 600)
         return super().endpoint(topic)

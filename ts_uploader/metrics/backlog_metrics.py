@@ -131,7 +131,7 @@ def _aggregates(
         sum(waiting.lag or 0 for waiting in backlog.values()),
     )
     yield _gauge(
-        "asking_partitions",
+        "position_unknown_partitions",
         "Partitions whose next offset the store has not told yet.",
         sum(waiting.next_offset is None for waiting in backlog.values()),
     )

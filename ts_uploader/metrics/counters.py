@@ -25,7 +25,7 @@ _UPLOAD_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 _COMMIT_LAG_BUCKETS = (1, 2.5, 5, 7.5, 10, 15, 30, 60, 300, 900, 3_600, 6 * 3_600, 24 * 3_600)
 _SCAN_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
-UPLOADS, COMMITS, QUESTIONS = "uploads", "commits", "questions"
+UPLOADS, COMMITS, LOOKUPS = "uploads", "commits", "lookups"
 GAP_DELETED, GAP_BY_REQUEST, GAP_WRITTEN_OVER = "deleted", "delete_records", "written_over"
 
 CHECK_STORES, WRITE_ENDS = "CheckStores", "WriteEnds"
@@ -56,7 +56,7 @@ LABEL_VALUES: Mapping[str, Mapping[str, Mapping[str, str]]] = {
         "queue": {
             UPLOADS: "segments",
             COMMITS: "commits and gaps",
-            QUESTIONS: "questions where to go on, and directories to be looked at again",
+            LOOKUPS: "reads of positions, and rescans of directories",
         }
     },
     f"{PREFIX}_waiting_partitions": {"reason": _WAIT_REASONS},

@@ -26,7 +26,7 @@ _MISSING = {
     "log_dirs": "the log dirs have not been read yet",
     "leadership": "the source of leadership has not answered yet",
 }
-_WAITING = {"uploads": "upload", "commits": "commit", "questions": "store request"}
+_WAITING = {"uploads": "upload", "commits": "commit", "lookups": "store request"}
 _STYLE = """
 :root{color-scheme:light dark;--ink:#1b1f24;--soft:#5a6370;--ground:#fff;--line:#d8dde3;--bad:#b3261e;--warn:#8a5a00;
 --good:#1a6b3a;--tint:#f5f7f9}

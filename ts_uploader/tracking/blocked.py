@@ -25,7 +25,7 @@ class WaitReason(StrEnum):
     LEADER = "leader"
     HOLE = "hole"
     GAP = "gap"
-    QUESTION = "question"
+    POSITION = "position"
     BELOW_HIGH_WATERMARK = "below_high_watermark"
     CHANGED = "changed"
     UPLOAD = "upload"
@@ -45,7 +45,7 @@ WAIT_REASONS: Mapping[WaitReason, str] = {
     WaitReason.LEADER: "the leadership source has never said who leads it, so it may be led here",
     WaitReason.HOLE: "nothing that this broker holds continues the run",
     WaitReason.GAP: "two listings have not agreed yet that the next offsets are gone",
-    WaitReason.QUESTION: "the store has not answered yet where to go on",
+    WaitReason.POSITION: "the store has not answered yet where to go on",
     WaitReason.BELOW_HIGH_WATERMARK: "the high watermark stays below the end of a closed segment",
     WaitReason.CHANGED: "a segment changes each time that it is read",
     WaitReason.UPLOAD: "the upload of a segment fails, or does not end",

@@ -59,7 +59,7 @@ def _under_way(state: PartitionState, base: int, next_base: int) -> Wait:
     if state.committing:
         return Wait(WaitReason.COMMIT, "the commit that is under way", ordinary=True)
     if state.position is None:
-        return Wait(WaitReason.QUESTION, "an answer of the store where to go on", ordinary=True)
+        return Wait(WaitReason.POSITION, "an answer of the store where to go on", ordinary=True)
     if base in state.in_flight:
         return Wait(WaitReason.UPLOAD, f"the upload of segment {base}, which is under way", ordinary=True)
     if state.high_watermark is not None and next_base > state.high_watermark:

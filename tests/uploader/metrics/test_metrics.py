@@ -66,7 +66,7 @@ def test_an_agent_tells_the_sum_of_what_waits_and_the_worst_of_it(tmp_path: Path
         "unshipped_segments": 3,
         "unshipped_bytes": 5,
         "lag_offsets": 21,
-        "asking_partitions": 0,
+        "position_unknown_partitions": 0,
         "urgent_partitions": 1,
     }
     assert {name: value(told, name) for name in expected} == expected

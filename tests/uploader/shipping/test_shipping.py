@@ -202,7 +202,7 @@ def test_metrics_and_health_tell_what_was_shipped(cluster: LocalCluster, archive
     assert metrics["ts_uploader_commit_lag_seconds_count"] == len(logs)
     assert metrics["ts_uploader_files_total"] == 3 * len(logs)
     assert metrics["ts_uploader_led_partitions"] == metrics["ts_uploader_watched_partitions"] == 1
-    assert metrics["ts_uploader_unshipped_segments"] == metrics["ts_uploader_asking_partitions"] == 0
+    assert metrics["ts_uploader_unshipped_segments"] == metrics["ts_uploader_position_unknown_partitions"] == 0
     wait_for(lambda: agent.metrics()["ts_uploader_leadership_age_seconds"] == 0, "leadership to be watched")
     assert metrics["ts_uploader_scan_seconds_count"] >= 1
     assert metrics['ts_uploader_broker_info{broker_id="1",cluster_id="prod"}'] == 1
@@ -226,7 +226,7 @@ def test_an_agent_with_a_worker_that_stands_still_is_not_healthy(cluster: LocalC
     cluster.produce("held-up", records(1000), partition=0)
     agent = archive.agent(environment={**archive.s3.environment(), "PYTHONPATH": str(CHECKOUT)})
     wait_for(lambda: agent.health()["status"] == "failing", "the agent to notice", state=agent.tail, seconds=60)
-    assert [name.partition("-")[0] for name in agent.health()["stuck"]] == ["question"]
+    assert [name.partition("-")[0] for name in agent.health()["stuck"]] == ["position"]
     assert "(ReadPosition held-up-0)" in agent.page("/")
     (agent.config_dir / "go").touch()
     archive.wait_until_shipped()

@@ -229,7 +229,7 @@ WAITS: dict[WaitReason, Callable[[], Tracker]] = {
     WaitReason.LEADERSHIP: fenced,
     WaitReason.HOLE: torn,
     WaitReason.GAP: gone,
-    WaitReason.QUESTION: asking,
+    WaitReason.POSITION: asking,
     WaitReason.BELOW_HIGH_WATERMARK: short,
     WaitReason.CHANGED: lambda: repeated(Ship, changed),
     WaitReason.UPLOAD: lambda: repeated(Ship, failed),
@@ -237,7 +237,7 @@ WAITS: dict[WaitReason, Callable[[], Tracker]] = {
     WaitReason.DEFECT: stopped,
 }
 # Of these a partition is not shown to wait before it is stuck in them.
-ORDINARY = {WaitReason.QUESTION}
+ORDINARY = {WaitReason.POSITION}
 # Nobody leads it here as far as is known, so that it is in no backlog.
 UNHEARD = {WaitReason.LEADER}
 
@@ -326,7 +326,7 @@ def test_u35_of_very_many_stuck_partitions_the_longest_stuck_have_a_series() -> 
 def test_a_first_failure_and_what_is_under_way_are_ordinary() -> None:
     """They are reasons, and neither shown nor counted."""
     tracker, ask = led(0, 100, 200, high_watermark=100)
-    assert tracker.backlog()[TP].wait == Wait(WaitReason.QUESTION, "an answer of the store where to go on", True)
+    assert tracker.backlog()[TP].wait == Wait(WaitReason.POSITION, "an answer of the store where to go on", True)
     (ship,) = tracker.conclude(well(ask, 0))
     seen = [tracker.backlog()[TP].wait]
     tracker.conclude(changed(ship))  # type: ignore[arg-type]
