@@ -46,7 +46,6 @@ from ts_uploader.log_dirs.segment_sizes import SegmentSizes
 from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
 from ts_uploader.metrics.backlog_metrics import BacklogCollector
 from ts_uploader.metrics.counters import COMMITS, GAP_WRITTEN_OVER, LOOKUPS, UPLOADS, CountedElsewhere, Metrics
-from ts_uploader.process.peer_agents import announce
 from ts_uploader.process.reload import Reread, reload
 from ts_uploader.progress import Progress
 from ts_uploader.reporters.contract import Reporting
@@ -167,7 +166,6 @@ class Agent:
             self._metrics,
             self._cache_objects,
         )
-        self._presence = announce(environment, endpoints)  # before another agent's HTTP address is found taken
         self._sizes = SegmentSizes()
         self._progress = Progress(config.upload_timeout_seconds)
         self._errors = LastErrors()
@@ -446,7 +444,6 @@ class Agent:
             if thread.is_alive():
                 thread.join(max(0.0, deadline - time.monotonic()))
         self._health.stop()
-        self._presence.close()
         running = [thread.name for thread in self._threads if thread.is_alive()]
         if running:
             # The process ends with them. An upload is one PUT: what is cut off never becomes an object, and the next
