@@ -173,7 +173,7 @@ def ship_with_agent(
     try:
         with ProcessWatch(agent.pid) as watch:
             wait_committed(agent, log, {f"{topic}-{part.partition}": part.end for part in parts if part.logs})
-        shipped = log.events("shipped")
+        shipped = log.events("segment_shipped")
         began = min(event["at"] - event["seconds"] for event in shipped)
         ended = max(event["at"] for event in shipped)
         settled = max(event["at"] for event in log.events("committed"))

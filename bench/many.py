@@ -141,7 +141,7 @@ def ship(
                 asked()
         return Run(
             partitions,
-            len(log.events("shipped")),
+            len(log.events("segment_shipped")),
             min(committed) - began,
             max(committed) - began,
             all_asked - began,

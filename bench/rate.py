@@ -77,7 +77,7 @@ def measure(cluster: LocalCluster, limit: int, seconds: int, threads: int) -> Ke
             for _ in range(seconds):
                 time.sleep(max(0.0, samples[0][0] + len(samples) - time.monotonic()))
                 samples.append((time.monotonic(), link.counters().moved))
-            if not agent.alive or log.events("failed, will be tried again"):
+            if not agent.alive or log.events("task_failed"):
                 raise SystemExit(f"an upload failed meanwhile\n{agent.tail()}")
         finally:
             agent.kill()

@@ -153,7 +153,7 @@ class Takeover:
         state = f"{TOPIC}-{number} to be shipped and committed by the new leader's agent"
         shipped, committed = (
             wait_for(partial(first, name), state, _SECONDS, every=0.01, state=self._agents[NEW].tail)
-            for name in ("shipped", "committed")
+            for name in ("segment_shipped", "committed")
         )
         changed = self._changed(number, asked)
         after = self._epoch(number, NEW)

@@ -99,9 +99,9 @@ class KafkaSegmentsReader(DataSourceReader):
         with _message_first():
             plan = plan_everywhere(self._query, self._wanted)
         for warning in plan.warnings:
-            log.warning(printable(warning))
+            log.warning("query_warning", message=printable(warning))
         log.info(
-            "query planned",
+            "query_planned",
             location=", ".join(
                 [self._query.location, *(endpoint.location for endpoint, _ in self._query.topics_elsewhere)]
             ),

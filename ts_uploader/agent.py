@@ -238,14 +238,14 @@ class Agent:
                 self._inbox.put(message)
             self._status.store_answered = True
             if not self._config.conditional_writes:
-                log.warning(WHAT_IS_LOST)
+                log.warning("conditional_writes_off", message=WHAT_IS_LOST)
             self._watcher.start_watching()
             for thread in self._threads:
                 thread.start()
             self._status.note_round(0)
             self._status.begun = True
             log.info(
-                "watching",
+                "agent_started",
                 cluster=self._environment.cluster_id,
                 broker=self._environment.broker_id,
                 log_dirs=[str(log_dir) for log_dir in self._environment.log_dirs],
@@ -270,7 +270,7 @@ class Agent:
         except queue.Empty:
             return True
         if isinstance(message, _Stop):
-            log.info("stopping", reason=message.reason)
+            log.info("agent_stopping", reason=message.reason)
             return False
         self._held.append(message)
         return True
@@ -300,10 +300,10 @@ class Agent:
             elif isinstance(message, _BacklogWanted):
                 message.answer.set_result(self._tracker.backlog())
             elif isinstance(message, _Died):
-                log.error("a thread died; ending the process", thread=message.thread, error=repr(message.error))
+                log.error("thread_died", message="the process ends", thread=message.thread, error=repr(message.error))
                 raise message.error
             elif isinstance(message, _Stop):
-                log.info("stopping", reason=message.reason)
+                log.info("agent_stopping", reason=message.reason)
                 return
             if self._local_changed and self._inbox.empty():
                 self._local_changed = False
@@ -320,7 +320,7 @@ class Agent:
                 self._uploads.put(task.partition, task, urgency=urgency)
             elif isinstance(task, Rescan):
                 if task.reason:
-                    log.info("segment changed, looking again", partition=str(task.partition), reason=task.reason)
+                    log.info("segment_changed", partition=str(task.partition), reason=task.reason)
                 self._lookups.put(task.partition, task, task.after_seconds + backoff_seconds(task.attempt))
             elif isinstance(task, ReadPosition):
                 self._lookups.put(task.partition, task, backoff_seconds(task.attempt))
@@ -361,7 +361,7 @@ class Agent:
         waiting = {partition: waits.wait for partition, waits in self._backlog.items() if waits.wait is not None}
         waiting |= self._untold
         for partition, reason in self._waits.look(waiting).items():
-            log.warning("partition waits", partition=str(partition), waits_for=reason)
+            log.warning("partition_blocked", partition=str(partition), waits_for=reason)
         look = self._stuck_watch.look(self._backlog, self._untold, self._config.stuck_after_seconds, now)
         self._stuck = look.stuck
         look.log()
@@ -448,6 +448,6 @@ class Agent:
         if running:
             # The process ends with them. An upload is one PUT: what is cut off never becomes an object, and the next
             # start ships it.
-            log.warning("cutting off what did not end in time", threads=running, seconds=STOP_SECONDS)
+            log.warning("shutdown_timed_out", threads=running, seconds=STOP_SECONDS)
         else:
             self._stores.close()

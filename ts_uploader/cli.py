@@ -155,7 +155,7 @@ def _build(
     def read() -> tuple[ClusterConfig, EndpointProvider]:
         config, warnings = load_config(path)
         for warning in warnings:
-            log.warning(warning)
+            log.warning("configuration_warning", message=warning)
         properties = config.endpoint_properties
         return config, open_provider(config.endpoint_provider, environment.cluster_id, config_dir, properties)
 
@@ -185,7 +185,7 @@ def _run() -> int:
         print(f"ts-uploader: {error}; start it again when that is mended", file=sys.stderr)  # noqa: T201
         return EXIT_TRY_AGAIN
     except Exception:
-        log.exception("ended by an error that is not the user's")
+        log.exception("internal_error")
         return EXIT_BROKEN
     return 0
 

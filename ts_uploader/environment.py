@@ -122,9 +122,9 @@ class ServerPropertiesEnvironment(EnvironmentProvider):
             raise ConfigurationError(source, problems)
         defaults = BrokerDefaults().overridden_by(properties)
         if defaults.problems:  # no reason not to start: with `config.providers` a value may be the name of another
-            log.warning("settings of the broker's file cannot be read", file=source, problems=defaults.problems)
+            log.warning("broker_settings_unreadable", file=source, problems=defaults.problems)
         if failed:
-            log.warning("log dirs cannot be read; the agent goes on without them", file=source, problems=failed)
+            log.warning("log_dirs_unreadable", message="the agent continues without them", file=source, problems=failed)
         return Environment(
             cluster_id=cluster_id,
             broker_id=broker,

@@ -63,7 +63,8 @@ def told_of_losses(metrics: Metrics) -> Callable[[TopicPartition, tuple[int, int
         if legacy:
             metrics.legacy_rewinds.inc()
             log.error(
-                "an election lost records of magic 0 or 1; readers may show lost records from there on, and "
+                "old_magic_records_lost",
+                message="an election lost records of magic 0 or 1; readers may show lost records from there on, and "
                 "hide the new leader's (runbook: old magic and unclean elections)",
                 partition=str(partition),
                 lost=lost,
@@ -107,7 +108,9 @@ class TaskRunner:
         except FencedLeaderEpoch as over:
             self._metrics.fenced.inc()
             self._metrics.commit_conflicts.inc()
-            log.warning("stepping back", partition=str(task.partition), epoch=task.leadership.epoch, reason=str(over))
+            log.warning(
+                "leadership_given_up", partition=str(task.partition), epoch=task.leadership.epoch, reason=str(over)
+            )
             return Fenced(task.partition, task.generation, task.leadership, str(over))
         except SegmentChanged as changed:
             if isinstance(task, ReadPosition) and task.attempt >= _QUESTIONS_IN_THE_ORDINARY_COURSE:
@@ -115,14 +118,19 @@ class TaskRunner:
             if isinstance(task, Ship):  # logged with the retry that the tracker schedules: one for several
                 self._metrics.changed_segments.inc()
                 return Changed(task.partition, task.generation, task.leadership, task.base, str(changed))
-            log.info("segment changed, looking again", partition=str(task.partition), reason=str(changed))
+            log.info("segment_changed", partition=str(task.partition), reason=str(changed))
             return Failed(task.partition, task.generation, task.leadership, None, type(task).__name__, str(changed))
         except (TieredStorageError, OSError) as error:
             if isinstance(error, PreconditionFailed):
                 self._metrics.commit_conflicts.inc()
             return self._failed(task, error, f"{type(error).__name__}: {error}")
         except Exception as error:  # a defect: one partition waits for its mending, and the others go on
-            log.exception("a defect; report it", operation=type(task).__name__, partition=str(task.partition))
+            log.exception(
+                "internal_error",
+                message="please report it",
+                operation=type(task).__name__,
+                partition=str(task.partition),
+            )
             return self._failed(task, error, f"a defect of this agent: {type(error).__name__}: {error}")
 
     def _perform(self, task: Task) -> Result:
@@ -154,15 +162,13 @@ class TaskRunner:
         log.info("committed", partition=partition, next_offset=committed.position.next_offset)
         self._metrics.gap(GAP_BY_REQUEST if committed.by_request else GAP_DELETED, committed.gaps)
         for start, end in committed.gaps:
-            log.error(
-                "offsets exist nowhere any more", partition=partition, start=start, end=end, reason=committed.reason
-            )
+            log.error("gap_recorded", partition=partition, start=start, end=end, reason=committed.reason)
         return committed
 
     def _looked(self, looked: LookedBelow) -> LookedBelow:
         bases = [file.base for file in looked.hanging]
         log.info(
-            ".deleted files of before this leadership were looked at",
+            "deleted_files_examined",
             partition=str(looked.partition),
             of_this_log=len(bases),
             others=len(looked.below) - len(bases),
@@ -179,7 +185,7 @@ class TaskRunner:
     def _failed(self, task: Task, error: Exception, reason: str) -> Failed:
         operation = type(task).__name__
         self._metrics.errors.labels(operation, failure_reason(error)).inc()
-        log.warning("failed, will be tried again", operation=operation, partition=str(task.partition), error=reason)
+        log.warning("task_failed", message="retried", operation=operation, partition=str(task.partition), error=reason)
         base = task.base if isinstance(task, Ship) else None
         return Failed(task.partition, task.generation, task.leadership, base, operation, reason)
 
@@ -195,10 +201,12 @@ class TaskRunner:
             "bytes": shipped.bytes_sent,
             "seconds": round(shipped.seconds, 3),
         }
-        log.info("shipped" if shipped.files_sent else "found in the store", **facts)
+        log.info("segment_shipped" if shipped.files_sent else "segment_found", **facts)
         if shipped.late:
             self._metrics.late_segments.inc()
-            log.warning("shipped late: tombstones or transaction markers may be missing in it", **facts)
+            log.warning(
+                "segment_shipped_late", message="tombstones or transaction markers may be missing in it", **facts
+            )
         if shipped.corruptions:
             self._metrics.corrupt_segments.inc()
-            log.error("shipped a segment that is corrupt in places", places=shipped.corruptions, **facts)
+            log.error("segment_shipped_corrupt", places=shipped.corruptions, **facts)

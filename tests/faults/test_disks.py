@@ -170,7 +170,7 @@ def test_u40_of_the_two_directories_that_a_move_cut_short_left_the_living_one_is
         assert_shown(archive, acknowledged, end)
         acknowledged |= fill(cluster, topic, len(acknowledged))
         archive.wait_for_offset(len(acknowledged) - 500)
-        warnings = [line for line in agent.log.read_text().splitlines() if "partition has several directories" in line]
+        warnings = [line for line in agent.log.read_text().splitlines() if "partition_has_several_directories" in line]
     finally:
         shutil.rmtree(left)
     acknowledged |= fill(cluster, topic, len(acknowledged))

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("mended")
 
 UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
 SHARED = 100
-LOST = "an election lost committed records"
+LOST = "committed_records_lost"
 
 
 def test_u05_both_leaders_bytes_stay_and_readers_follow_the_later_leadership(

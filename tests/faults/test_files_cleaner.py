@@ -251,7 +251,7 @@ def test_u25_a_cleaner_that_stands_in_the_middle_of_its_renames(
                 fill(cluster, topic, 800, start=end, keys=7)
                 end += 800
             zookeeper.pause()  # or its session would end, and with it the leadership
-        wait_until_said(agent, "partition waits", f"{topic}-0", "renames")
+        wait_until_said(agent, "partition_blocked", f"{topic}-0", "renames")
         before = archive.next_offset()
     finally:
         for server in (zookeeper, broker):

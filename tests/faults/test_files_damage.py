@@ -185,7 +185,7 @@ def test_u13_a_torn_tail_is_no_coverage(cluster: LocalCluster, archive_of: Archi
     torn.write_bytes(whole[:-10])
     agent = archive.agent()
     archive.wait_for_offset(last, seconds=SECONDS)
-    wait_until_said(agent, "partition waits", f"{topic}-0", "the offsets that it goes on with")
+    wait_until_said(agent, "partition_blocked", f"{topic}-0", "the offsets that it goes on with")
     assert sample(agent, "hole", archive) == 1
     assert (sample(agent, "unshipped_segments", archive) or 0) > 0
     assert archive.next_offset() == last
@@ -222,7 +222,7 @@ def test_u13_a_corrupt_batch_is_shipped_as_it_is_and_told(cluster: LocalCluster,
     assert (by_base[base].metadata.corruptions, by_base[base].metadata.end) == (1, following)
     assert archive.store.head(by_base[base].copy.key).metadata["ts-corrupt"] == "1"
     assert agent.metrics()["ts_uploader_corrupt_segments_total"] == 1
-    line = wait_until_said(agent, "corrupt in places", f"{topic}-0", "error")
+    line = wait_until_said(agent, "segment_shipped_corrupt", f"{topic}-0", "error")
     assert f"base={base}" in line
     view = view_of(archive)
     assert view.end == end
@@ -360,14 +360,14 @@ def test_u33_a_broker_that_recovers_from_a_crash(cluster: LocalCluster, archive_
             for suffix in (".index", ".timeindex"):
                 (directory / f"{unindexed:020d}{suffix}").unlink()
         for base in (reset, missing):
-            wait_until_said(agent, "shipped", f"base={base} ", f"{topic}-0")
+            wait_until_said(agent, "segment_shipped", f"base={base} ", f"{topic}-0")
         wait_until_said(agent, f"{unindexed:020d}.index is gone", f"{topic}-0")
         archive.wait_for_offset(unindexed)
         swapped = next(base for base in live_bases(directory) if base > unindexed)
         for suffix in (".log", ".index", ".timeindex"):
             path = directory / f"{swapped:020d}{suffix}"
             path.rename(f"{path}.swap")
-        wait_until_said(agent, "partition waits", f"{topic}-0", "renames")
+        wait_until_said(agent, "partition_blocked", f"{topic}-0", "renames")
         assert archive.next_offset() == unindexed
     finally:
         if zookeeper.paused:

@@ -28,7 +28,7 @@ def counted(agent: AgentProcess, name: str) -> float:
 
 
 def reason_of(agent: AgentProcess) -> str:
-    return wait_until_said(agent, "offsets exist nowhere any more", "error")
+    return wait_until_said(agent, "gap_recorded", "error")
 
 
 def test_u07_what_retention_renamed_is_shipped_from_the_renamed_files(

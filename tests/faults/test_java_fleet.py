@@ -92,8 +92,8 @@ def test_u29_what_a_java_uploader_uploads_late_costs_nothing(
     sent |= produce(cluster, topic, "after", 900)
     end = wait_leadership_shipped(archive, 2)
     assert end > committed
-    wait_for(logged(agent.log, "gap filled"), "what was written over to be shipped beside it", PATIENCE)
-    assert logged(agent.log, "a committed segment was written over")()
+    wait_for(logged(agent.log, "gap_filled"), "what was written over to be shipped beside it", PATIENCE)
+    assert logged(agent.log, "segment_overwritten")()
     # The plain name is taken; what a rebuilt commit ships again below its lineage's third element is a variant too.
     assert [name for name in variants(archive) if name.endswith(".log")]
     assert_shown(archive, sent, end)

@@ -211,8 +211,8 @@ def test_u22_sigterm_under_load_ends_in_order(
     took = time.monotonic() - began
     assert took < STOP_SECONDS + 40  # what a busy machine may add; a hang ends with the wait above
     text = agent.log.read_text(errors="replace")
-    assert "stopping" in text
-    assert ("cutting off" in text) == stuck
+    assert "agent_stopping" in text
+    assert ("shutdown_timed_out" in text) == stuck
     assert unfinished_uploads(archive) == []
     oracle, ends = kafkas(archive, partitions), ends_of(archive, partitions)
     assert any(archive.next_offset(partition) < end for partition, end in ends.items()), "it was under load"

@@ -143,7 +143,7 @@ def test_u17_a_cluster_migrates_under_load_and_nothing_is_lost(cluster: LocalClu
 
         left_behind: Archive = archive_of(TOPIC, cluster_id="left-behind")
         stale = left_behind.agent(surroundings=former)
-        wait_for(lambda: "zookeeper is not believed" in stale.log.read_text(), "the agent to say so", _SECONDS)
+        wait_for(lambda: "zookeeper_ignored" in stale.log.read_text(), "the agent to say so", _SECONDS)
         assert stale.health()["leadership"] == "unknown"
         assert cluster.zookeeper is not None
         cluster.zookeeper.stop()

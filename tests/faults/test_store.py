@@ -370,7 +370,7 @@ def test_u30_an_object_that_a_lifecycle_rule_took_is_missed(
         agent = archive.agent()
     wait_for(lambda: key in archive.objects(), f"{key} to stand again", SECONDS)
     if name == "offset.wm" and down:
-        wait_until_said(agent, "run walked", topic)  # as after a kill before the first commit
+        wait_until_said(agent, "run_walked", topic)  # as after a kill before the first commit
     else:
         wait_until_said(agent, "[error", "lifecycle rule", key)
     assert_complete(archive, ends, kafkas(archive))

@@ -92,7 +92,7 @@ def test_u29_the_page_moves_a_broker_over_from_the_java_uploader(
         assert host.asked == ["disable --now kafka-segment-uploader", "enable --now ts-uploader"]
         commit = wait_taken_over(archive)
         archive.wait_for_offset(commit.next_offset + 1, seconds=PATIENCE)
-    wait_for(lambda: archive.next_offset() >= 0 and logged(host.agent.log, "run walked")(), "the walk", PATIENCE)
+    wait_for(lambda: archive.next_offset() >= 0 and logged(host.agent.log, "run_walked")(), "the walk", PATIENCE)
     assert archive.next_offset() <= bases(cluster, 1, topic)[-1]
     assert_shown(archive, load.acknowledged[0], archive.next_offset())
 
@@ -186,10 +186,10 @@ def test_the_page_tells_what_the_agent_logs() -> None:
     )
     for said in (
         "upgrade this one",
-        "run walked",
+        "run_walked",
         "committed",
         "was written by somebody else",
-        "a committed segment was written over",
+        "segment_overwritten",
     ):
         assert f"`{said}`" in page
         assert said in sources

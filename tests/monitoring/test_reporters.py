@@ -130,8 +130,8 @@ def test_a_server_that_is_away_is_said_once_and_found_when_it_comes(kind: type[M
         with (graphite if kind is GraphiteReporter else statsd)(port):
             wait_for(lambda: len(log) >= 2, "it to be reached", SECONDS)
     assert [line["event"] for line in log[:2]] == [
-        "metrics cannot be reported, trying on",
-        "metrics are reported again",
+        "metrics_report_failed",
+        "metrics_report_recovered",
     ]
     assert log[0]["port"] == port
     assert "ConnectionRefusedError" in log[0]["error"]

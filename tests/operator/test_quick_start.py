@@ -245,10 +245,10 @@ def test_an_agent_whose_graphite_is_away_ships_and_reports_when_it_comes(stage: 
         archive = archive_of(topic, cluster_id="reported", properties=properties)
         agent = archive.agent()
         archive.wait_until_shipped()
-        said = "metrics cannot be reported, trying on"
+        said = "metrics_report_failed"
         wait_for(lambda: said in agent.log.read_text(), "it to be said", SECONDS)
         with graphite(port) as (_, lines):
-            wait_for(lambda: "metrics are reported again" in agent.log.read_text(), "a report", SECONDS)
+            wait_for(lambda: "metrics_report_recovered" in agent.log.read_text(), "a report", SECONDS)
             name = "reported.1.ts_uploader_segments_total.outcome.sent "
             sent = wait_for(lambda: [line for line in lines if line.startswith(name)], "the report", SECONDS)
         assert float(sent[0].split()[1]) == sum(key.endswith(".log") for key in archive.objects())

@@ -25,7 +25,7 @@ from ts_common.model import TopicPartition
 from ts_local.cluster import wait_for
 from ts_local.oracle import OracleRecord, dump
 
-_SAYINGS = ("watching", "stepping back", "lost committed records", "will be tried again", "segment changed")
+_SAYINGS = ("agent_started", "leadership_given_up", "committed_records_lost", "task_failed", "segment_changed")
 _MORE_SECONDS = 120  # of faults, where the machine is so slow that some have not happened in time
 _SPARED = 2  # the broker whose agent lives on after the first deck
 
@@ -144,7 +144,7 @@ def check_logs(stage: Stage) -> None:
         for line in stage.agent_log(broker).splitlines():
             assert "a thread died" not in line, line
             assert "exist nowhere" not in line, line
-            assert "lost committed records" not in line or UNCLEAN in line, line
+            assert "committed_records_lost" not in line or UNCLEAN in line, line
 
 
 def summary(seed: int, stage: Stage, invariants: Invariants, runner: Runner, load: Load, gauges: Gauges) -> str:
@@ -153,7 +153,7 @@ def summary(seed: int, stage: Stage, invariants: Invariants, runner: Runner, loa
     for broker in stage.agents:
         log = stage.agent_log(broker)
         said.update(
-            {text: log.count(text) for text in ("stepping back", "lost committed records", "will be tried again")}
+            {text: log.count(text) for text in ("leadership_given_up", "committed_records_lost", "task_failed")}
         )
     objects = [info.key for info in stage.store.list()]
     logs = [key for key in objects if key.endswith(".log")]

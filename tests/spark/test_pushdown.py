@@ -349,7 +349,7 @@ def test_the_log_says_what_is_read_of_how_much(three: Archive) -> None:
     with capture_logs() as logs:
         reader.partitions()
     (planned_one,) = logs
-    assert planned_one["event"] == "query planned"
+    assert planned_one["event"] == "query_planned"
     assert (planned_one["segments"], planned_one["of_segments"]) == (1, 3)
     assert 0 < planned_one["bytes"] * 2 < planned_one["of_bytes"]
     with capture_logs() as logs:

@@ -185,7 +185,7 @@ def test_u36_a_loss_is_counted_and_logged_though_log_start_cannot_be_written(
     parts = Parts(Dying(store, KEYS.log_start), CLUSTER)
     with capture_logs() as logs:
         assert isinstance(parts.performer.perform(question(local.listing())), Failed)
-    assert [line["lost_to"] for line in logs if "an election lost committed records" in line["event"]] == [300]
+    assert [line["lost_to"] for line in logs if "committed_records_lost" in line["event"]] == [300]
     assert parts.metrics.registry.get_sample_value("ts_uploader_lost_offsets_total") == 300
     asked = Parts(store, CLUSTER).performer.perform(question(local.listing()))
     assert isinstance(asked, PositionRead)
@@ -248,7 +248,7 @@ def test_an_empty_segment_that_was_sent_is_not_counted_as_found(parts: Parts, lo
         with capture_logs() as logs:
             parts.performer.perform(replace(task, epochs=EpochHistory(((5, 0),)), next_offset=100))
         told += [line["event"] for line in logs if line.get("base") == 0]
-    assert told == ["shipped", "found in the store"]
+    assert told == ["segment_shipped", "segment_found"]
     (segments,) = parts.metrics.segments.collect()
     counted = {each.labels["outcome"]: each.value for each in segments.samples if each.name.endswith("_total")}
     assert counted == {"sent": 1, "found": 1}

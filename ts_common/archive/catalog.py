@@ -402,7 +402,7 @@ def _read_cache_object(store: ObjectStore, keys: PartitionKeys, first: int) -> C
     try:
         return CacheObject(get_small(store, key, CACHE_OBJECT_BYTES)[0], keys, key)
     except (ObjectNotFound, CorruptData, NewerFormat) as error:
-        log.warning("a cache object is no help; its segments are asked one by one", key=key, reason=str(error))
+        log.warning("metadata_cache_unusable", key=key, reason=str(error))
         return None
 
 

@@ -21,5 +21,5 @@ def read_index(store: ObjectStore, keys: PartitionKeys, name: SegmentName, suffi
     except ObjectNotFound:
         return None
     except CorruptData as error:
-        log.warning("an index is no help; its segment is read without it", reason=str(error))
+        log.warning("index_unusable", reason=str(error))
         return None

@@ -77,4 +77,4 @@ class Progress:
                 return
             self._told_at = now
             done = self._done
-        log.info("planning", step=self._what, partitions=done, of_partitions=self._total)
+        log.info("planning_progress", step=self._what, partitions=done, of_partitions=self._total)

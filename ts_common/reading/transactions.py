@@ -109,7 +109,7 @@ def find_hidden(store: ObjectStore, view: PartitionView, start: int, stop: int) 
     if may_be_lost(view.copies):
         lost = hidden_batches(store, view, steps, start, stop, events.next_marker)
         if lost:
-            log.info("transactions whose end was compacted away", partition=str(view.partition), batches=len(lost))
+            log.info("transactions_without_markers", partition=str(view.partition), batches=len(lost))
         found += [AbortedTransaction(batch.producer_id, batch.first, batch.last, -1) for batch in lost]
     cut_off = _find_cut_off(store, view, frozenset(lost), start, stop)
     found += [AbortedTransaction(one.producer_id, one.first, one.hole.start - 1, -1) for one in cut_off]

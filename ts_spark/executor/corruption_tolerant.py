@@ -107,7 +107,7 @@ class TolerantReader:
             try:
                 for step in self._steps(replace(part, start=position)):
                     if isinstance(step, Corruption):
-                        self._say(step, f"corrupt batches in {step.copy.key} are not shown")
+                        self._say(step, "corrupt_batches_skipped", key=step.copy.key)
                         yield step
                     else:
                         self._say_who_stands_in(part, step)
@@ -246,9 +246,9 @@ class TolerantReader:
         if step.copies != part.copies:
             missing = self._corruption(part, step.start, step.end)
             stand_in = ", ".join(copy.key for copy in step.copies)
-            self._say(missing, f"corrupt batches in {missing.copy.key}; {stand_in} is read instead")
+            self._say(missing, "corrupt_batches_replaced", key=missing.copy.key, read_instead=stand_in)
 
-    def _say(self, missing: Corruption, event: str) -> None:
+    def _say(self, missing: Corruption, event: str, **facts: str) -> None:
         """Warn of a place, once."""
         place = (missing.copy.key, missing.position, missing.start)
         if place in self._told:
@@ -256,6 +256,7 @@ class TolerantReader:
         self._told.add(place)
         self._tell(
             event,
+            **facts,
             location=self._store.location,
             partition=str(missing.copy.keys.partition),
             position=missing.position,

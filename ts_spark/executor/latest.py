@@ -59,7 +59,8 @@ def read_latest(split: Split, names: Sequence[str], read: Read) -> Iterator[pa.R
         newest.take(keys, offsets.to_numpy(), tombstones)
     if without_key:
         log.warning(
-            "records without a key have no newest one, and are not shown",
+            "records_without_key",
+            message="they have no newest record and are not returned",
             partition=partition,
             records=without_key,
             first_offset=first_without_key,
@@ -67,7 +68,7 @@ def read_latest(split: Split, names: Sequence[str], read: Read) -> Iterator[pa.R
     keys_found, size = newest.keys, newest.size_in_bytes
     kept = newest.pop_offsets()
     log.info(
-        "newest records of a partition",
+        "newest_records_read",
         partition=partition,
         records=rows,
         keys=keys_found,

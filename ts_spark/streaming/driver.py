@@ -175,7 +175,7 @@ class StreamDriver:
             self._warn(damaged)
         splits = splits_of(self._store, [plan.read for plan in plans], self._options)
         _log.info(
-            "batch planned",
+            "batch_planned",
             location=self._options.location,
             cluster=self._options.cluster,
             partitions=len(plans),
@@ -290,4 +290,4 @@ class StreamDriver:
     def _warn(self, warning: str) -> None:
         if warning not in self._told:
             self._told.add(warning)
-            _log.warning(printable(warning))
+            _log.warning("query_warning", message=printable(warning))

@@ -170,7 +170,8 @@ class CommitLog:
         loss = describe_loss(store, catalog, position, listing, end)
         if loss.bases:
             log.warning(
-                "taken from the store, and this broker's log cannot vouch for it any more",
+                "stored_segments_unverified",
+                message="this broker's log begins above these segments; an unclean election may have removed them",
                 partition=str(task.partition),
                 segments=loss.bases,
             )
@@ -209,7 +210,7 @@ class CommitLog:
             done.base for done in task.run if epochs.live_end(done.epochs, done.base, done.end) < min(end, done.end)
         ]
         if wrong:
-            log.error("a gap was filled with epochs that do not fit", partition=str(task.partition), segments=wrong)
+            log.error("gap_epochs_conflict", partition=str(task.partition), segments=wrong)
         elif epochs != position.epochs:
             # Above the gap the list was silent, and whatever copy stands there was shown; now it names an epoch.
             store, keys = self._store_of(task.partition.topic), position.keys
@@ -219,7 +220,7 @@ class CommitLog:
             commit = replace(next_commit(position, (), task.leadership, self._broker), epochs=epochs)
             position = self._put(task.partition, position, commit)
         if not wrong:
-            log.info("gap filled", partition=str(task.partition), start=start, end=end)
+            log.info("gap_filled", partition=str(task.partition), start=start, end=end)
         return _committed(task, position)
 
     def _go_on(
@@ -381,7 +382,7 @@ class CommitLog:
                 position = self._put(task.partition, position, commit)
         else:
             position = self._put(task.partition, position, commit)
-            log.warning("the commit begins a new lineage", partition=str(task.partition), next_offset=end, epoch=epoch)
+            log.warning("lineage_started", partition=str(task.partition), next_offset=end, epoch=epoch)
         position = self._settle(store, position, start, listing)
         return PositionRead(task.partition, task.generation, task.leadership, position, lost)
 
@@ -396,17 +397,17 @@ class CommitLog:
 
     def _tell_walk(self, catalog: PartitionCatalog, task: ReadPosition, known: Commit | None, run: Run) -> None:
         if known is not None and catalog.commit is None:
-            log.error("the commit is gone; does a lifecycle rule of the bucket remove it?", key=catalog.keys.commit)
+            log.error("commit_missing", message="check the lifecycle rules of the bucket", key=catalog.keys.commit)
         if catalog.segments:
             log.warning(
-                "run walked",
+                "run_walked",
                 partition=str(task.partition),
                 commit="a Java uploader's" if catalog.commit else "none",
                 next_offset=run.next_offset,
                 segments=len(catalog.segments),
             )
         for start, end in run.holes:
-            log.error("a committed segment was written over", partition=str(task.partition), start=start, end=end)
+            log.error("segment_overwritten", partition=str(task.partition), start=start, end=end)
 
     def _put(self, partition: TopicPartition, position: Position, commit: Commit) -> Position:
         """Write a commit over the one that `position` was read from; the position that it describes."""

@@ -304,7 +304,7 @@ def holds_tail(commit: Commit, listing: Listing) -> bool | None:
         with _open_at(listing, last_offset) as (log, position):
             found = _find_batch(log, position, last_offset)
     except CorruptData as damage:
-        _log.warning("the last committed batch cannot be compared", reason=str(damage))
+        _log.warning("last_batch_not_compared", reason=str(damage))
         return None
     if found is None or found[0].base_offset > last_offset:
         return None  # compaction took it

@@ -240,5 +240,5 @@ def describe_readable(
     damaged: list[str] = []
     copies = describe(store, catalog.keys, segments, catalog.cache_objects, damaged=damaged)
     for sentence in damaged:
-        log.warning("a stored segment cannot be read", reason=sentence)
+        log.warning("stored_segment_unreadable", reason=sentence)
     return copies

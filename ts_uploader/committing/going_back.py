@@ -188,7 +188,7 @@ def settle_log_start(
     settled = LogStart(min(start.content.offset, held), lineage)
     store.put(keys.log_start, settled.encode(), condition=IfMatch(start.etag))
     log.warning(
-        "log.start follows the commit's lineage",
+        "log_start_rewritten",
         key=keys.log_start,
         before=start.content.offset,
         log_start=settled.offset,

@@ -102,7 +102,7 @@ class IncarnationLog:
                 store.put(key, data, condition=condition)
             except (PreconditionFailed, OutcomeUnknown):
                 continue
-            log.info("incarnation opened", topic=topic, topic_id=topic_id, directory=opened.newest_directory)
+            log.info("incarnation_opened", topic=topic, topic_id=topic_id, directory=opened.newest_directory)
             return opened.newest_directory
         raise OutcomeUnknown(f"{self._keys.incarnations(topic)} is being written by several agents")
 

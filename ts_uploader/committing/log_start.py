@@ -23,7 +23,8 @@ def restore_log_start(store: ObjectStore, keys: PartitionKeys, commit: Commit, l
     if commit.lineage is not None:
         lowest = min(lowest, max(commit.lineage.begin, listing.bases[0]))
     log.error(
-        "log.start is gone, and is written again; does a lifecycle rule of the bucket remove it?",
+        "log_start_missing",
+        message="written again; check the lifecycle rules of the bucket",
         key=keys.log_start,
         log_start=lowest,
     )

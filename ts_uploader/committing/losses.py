@@ -50,7 +50,8 @@ class Losses:
                 return
             self._told[partition] = (epoch, lost)
         log.error(
-            "an election lost committed records; the archive follows the new leader",
+            "committed_records_lost",
+            message="an election lost committed records; the archive follows the new leader",
             partition=str(partition),
             epoch=epoch,
             next_offset=lost[0],

@@ -63,7 +63,7 @@ def walk_run(store: ObjectStore, catalog: PartitionCatalog, start: int, known: C
     damaged: list[str] = []
     copies = describe(store, catalog.keys, catalog.segments, catalog.cache_objects, damaged=damaged)
     for told in damaged:
-        _log.error("a stored segment is damaged, and the walk passes it over", reason=told)
+        _log.error("stored_segment_skipped", message="it is damaged", reason=told)
     ends = tuple(copy.end for copy in copies)
     named = (segment.name.epoch for segment in catalog.segments if segment.name.epoch is not None)
     latest = max((*named, *(epoch for copy in copies for epoch, _ in copy.metadata.epochs or ())), default=NO_EPOCH)

@@ -72,20 +72,23 @@ class Refusals:
         }
         if kind is DeniedRequest.LEADERS:
             log.error(
-                "the broker refuses to tell who leads these topics: they are not shipped. Give the agent's identity "
-                "the ACLs DESCRIBE and DESCRIBE_CONFIGS on them (kafka-acls --add --allow-principal User:... "
+                "topics_denied",
+                message="the broker denies who leads these topics: they are not shipped. Give the agent's identity the "
+                "ACLs DESCRIBE and DESCRIBE_CONFIGS on them (kafka-acls --add --allow-principal User:... "
                 "--operation Describe --operation DescribeConfigs --topic ...)",
                 **facts,
             )
         elif kind is DeniedRequest.TOPIC_SETTINGS:
             log.warning(
-                "the broker refuses to tell these topics' settings: the broker's own count. Give the agent's identity "
-                "the ACL DESCRIBE_CONFIGS on them",
+                "topic_settings_denied",
+                message="the broker denies the settings of these topics: the broker's own settings are used. Give the "
+                "agent's identity the ACL DESCRIBE_CONFIGS on them",
                 **facts,
             )
         else:
             log.warning(
-                "the broker refuses to tell its dynamic settings: those of its file count. Give the agent's identity "
+                "broker_settings_denied",
+                message="the broker denies its dynamic settings: those of its file are used. Give the agent's identity "
                 "the ACL DESCRIBE_CONFIGS on the cluster",
                 **facts,
             )

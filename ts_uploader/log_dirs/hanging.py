@@ -253,13 +253,13 @@ def _look_at(directory: Path, base: int, next_offset: int, wanted: int) -> Delet
                 return DeletedFile(base, state, _stretches(log, directory, base, next_offset, wanted))
             except (CorruptData, ValueError, OSError) as damage:
                 _raise_what_passes(damage)
-                _log.warning("a .deleted file is passed over", path=str(log.path), reason=str(damage))
+                _log.warning("deleted_file_skipped", path=str(log.path), reason=str(damage))
                 return DeletedFile(base, state, ())
     except SegmentChanged:
         return None
     except OSError as refused:
         _raise_what_passes(refused)
-        _log.warning("a .deleted file is passed over", path=str(path), reason=str(refused))
+        _log.warning("deleted_file_skipped", path=str(path), reason=str(refused))
         with suppress(FileNotFoundError):
             status = path.stat(follow_symlinks=False)
             return DeletedFile(base, FileState(status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns), ())

@@ -120,7 +120,9 @@ class PulledPages:
         if not _told.is_set():
             _told.set()
             log.warning(
-                "what is read stays in the page cache: the file system cannot say what was there", error=str(error)
+                "page_cache_not_released",
+                message="the file system does not report which pages were cached",
+                error=str(error),
             )
 
     def _advise(self, begin: int, behind: int, advice: int) -> None:

@@ -61,9 +61,9 @@ _LIMITS = {
     errno.ENOSPC: "raise fs.inotify.max_user_watches",
     errno.EMFILE: "raise fs.inotify.max_user_instances",
 }
-_NOT_WATCHED = "log dir cannot be watched"
-_NOT_READ = "log dir cannot be read"
-_NO_CHECKPOINT = "high watermark checkpoint cannot be read"
+_NOT_WATCHED = "log_dir_not_watched"
+_NOT_READ = "log_dir_unreadable"
+_NO_CHECKPOINT = "high_watermark_checkpoint_unreadable"
 
 
 class LogDirectoryWatcher:
@@ -223,7 +223,7 @@ class LogDirectoryWatcher:
                 failed[log_dir] = error
             else:
                 self._watched.add(log_dir)
-            self._tell(_NOT_WATCHED, log_dir, failed.get(log_dir))
+            self._report(_NOT_WATCHED, log_dir, failed.get(log_dir))
         return failed
 
     def scan_everything(self) -> None:
@@ -239,14 +239,14 @@ class LogDirectoryWatcher:
                         continue
                     if is_link:  # it could lead out of the log dirs
                         link = str(log_dir / str(partition))
-                        log.error("partition directory is a symbolic link, and is not followed", directory=link)
+                        log.error("partition_directory_is_symlink", message="not followed", directory=link)
                     else:
                         found.setdefault(partition, []).append(log_dir)
             except OSError as error:
-                self._tell(_NOT_READ, log_dir, error)
+                self._report(_NOT_READ, log_dir, error)
                 complete = False
             else:
-                self._tell(_NOT_READ, log_dir, None)
+                self._report(_NOT_READ, log_dir, None)
         for partition, places in found.items():
             self._look(partition, places, complete=complete, everything=True)
         for partition in self._known.keys() - found.keys():
@@ -263,7 +263,7 @@ class LogDirectoryWatcher:
                 if holds_partition(log_dir, partition):
                     places.append(log_dir)
             except OSError as error:
-                self._tell(_NOT_READ, log_dir, error)
+                self._report(_NOT_READ, log_dir, error)
                 complete = False
         self._look(partition, places, complete=complete)
 
@@ -292,11 +292,11 @@ class LogDirectoryWatcher:
             try:
                 listing = list_partition(partition, directory, log_dir, self._epochs, earlier)
             except OSError as error:
-                log.error("partition directory cannot be read", directory=str(directory), error=str(error))
+                log.error("partition_directory_unreadable", directory=str(directory), error=str(error))
                 complete = False
                 continue
             except Exception as error:
-                log.exception("a defect; report it", directory=str(directory), error=str(error))
+                log.exception("internal_error", message="please report it", directory=str(directory), error=str(error))
                 complete = False
                 continue
             if listing is not None:
@@ -312,7 +312,7 @@ class LogDirectoryWatcher:
             return
         if list(known) != [listing.log_dir for listing in listings]:  # once: it may last for days
             directories = [str(listing.directory) for listing in listings]
-            log.warning("partition has several directories", directories=directories)
+            log.warning("partition_has_several_directories", directories=directories)
         self._emit(SeveralDirectories(partition, tuple(listings)))
 
     def _look_again(self, listing: Listing, *, changed: bool) -> None:
@@ -336,16 +336,22 @@ class LogDirectoryWatcher:
         try:
             watermarks = read_high_watermarks(log_dir)
         except OSError as error:
-            self._tell(_NO_CHECKPOINT, log_dir, error)
+            self._report(_NO_CHECKPOINT, log_dir, error)
             watermarks = HighWatermarks(log_dir, None, None)
         except Exception as error:
-            log.exception("a defect; report it", log_dir=str(log_dir), file=HIGH_WATERMARK_CHECKPOINT, error=str(error))
+            log.exception(
+                "internal_error",
+                message="please report it",
+                log_dir=str(log_dir),
+                file=HIGH_WATERMARK_CHECKPOINT,
+                error=str(error),
+            )
             watermarks = HighWatermarks(log_dir, None, None)
         else:
-            self._tell(_NO_CHECKPOINT, log_dir, None)
+            self._report(_NO_CHECKPOINT, log_dir, None)
         self._emit(watermarks)
 
-    def _tell(self, trouble: str, log_dir: Path, error: OSError | None) -> None:
+    def _report(self, trouble: str, log_dir: Path, error: OSError | None) -> None:
         """Say once that something does not work, and once that it does again: a failed disk may stay for days."""
         before = self._troubles.pop((trouble, log_dir), None)
         if error is not None:
@@ -353,7 +359,7 @@ class LogDirectoryWatcher:
             if before != self._troubles[trouble, log_dir]:
                 log.error(trouble, log_dir=str(log_dir), error=_explained(error))
         elif before is not None:
-            log.info("log dir works again", log_dir=str(log_dir), trouble=trouble)
+            log.info("log_dir_recovered", log_dir=str(log_dir), trouble=trouble)
 
 
 class _HintHandler(FileSystemEventHandler):

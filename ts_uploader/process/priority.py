@@ -33,7 +33,7 @@ def lower_priority(config: ClusterConfig) -> None:
         if wanted is not None and _rank(wanted) >= _rank(io_priority()):
             _call(0, *_SELF, wanted)
     except OSError as error:
-        log.warning("the agent runs with the priority that it was started with", error=str(error))
+        log.warning("priority_not_lowered", error=str(error))
 
 
 def io_priority(pid: int = 0) -> int:

@@ -77,14 +77,16 @@ def reload(running: ClusterConfig, endpoints: EndpointProvider, topics: Iterable
         elsewhere = endpoints.endpoints() ^ others.endpoints()
         moved = sorted(topic for topic in set(topics) if _endpoint(endpoints, topic) != _endpoint(others, topic))
     except ConfigurationError as error:
-        log.error("configuration not taken; nothing changed", source=error.source, problems=list(error.problems))
+        log.error(
+            "configuration_rejected", message="nothing changed", source=error.source, problems=list(error.problems)
+        )
         return running
     if found.waiting:
-        log.warning("configuration differs in keys that need a restart", keys=list(found.waiting))
+        log.warning("restart_needed", keys=list(found.waiting))
     if elsewhere or moved:
         locations = sorted({endpoint.location for endpoint in elsewhere})  # their options may hold a password
-        log.warning("endpoints differ, which needs a restart", locations=locations, topics=moved)
-    log.info("configuration read again", changed=list(found.changed))
+        log.warning("restart_needed", message="endpoints changed", locations=locations, topics=moved)
+    log.info("configuration_reloaded", changed=list(found.changed))
     return found.config
 
 

@@ -96,9 +96,9 @@ class Reporting:
     def _say(self, trouble: str | None) -> None:
         config = self._reporter.config
         if trouble is not None and self._trouble is None:
-            log.warning("metrics cannot be reported, trying on", host=config.host, port=config.port, error=trouble)
+            log.warning("metrics_report_failed", message="retried", host=config.host, port=config.port, error=trouble)
         elif trouble is None and self._trouble is not None:
-            log.info("metrics are reported again", host=config.host, port=config.port)
+            log.info("metrics_report_recovered", host=config.host, port=config.port)
         self._trouble = trouble
 
 

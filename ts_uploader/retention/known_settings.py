@@ -57,4 +57,4 @@ class Settings:
 
 def _tell(whose: str, problems: tuple[str, ...]) -> None:
     for problem in problems:
-        log.warning("a setting cannot be read", of=whose, problem=problem)
+        log.warning("setting_unreadable", of=whose, problem=problem)

@@ -76,7 +76,7 @@ class EndsWriter:
                 store.put(self._keys.ends_of(self._broker), body)
             except TieredStorageError as error:
                 self._metrics.errors.labels(WRITE_ENDS, failure_reason(error)).inc()
-                log.warning("ends not written", store=store.location, error=str(error))
+                log.warning("ends_not_written", store=store.location, error=str(error))
 
     def close(self) -> None:
         """Let `run` return after what it is writing."""

@@ -102,11 +102,16 @@ class CacheWriter:
                 )
             except (TieredStorageError, OSError) as error:
                 log.info(
-                    "cache object not written; readers ask for each segment", key=keys.cache_objects, reason=str(error)
+                    "cache_object_not_written",
+                    message="readers read the metadata of each segment",
+                    key=keys.cache_objects,
+                    reason=str(error),
                 )
                 continue
             except Exception:
-                log.exception("cache object not written because of a defect; report it", key=keys.cache_objects)
+                log.exception(
+                    "internal_error", message="a cache object was not written; please report it", key=keys.cache_objects
+                )
                 continue
             if first is not None:
                 self._newest[keys.prefix] = first
@@ -156,7 +161,12 @@ def write_cache_object(
             added.append(_entry(store, name, info))
         except NewerFormat as later:
             # An agent of that release goes on from here; what was asked so far is not to be asked again.
-            log.info("a cache object ends before a later release's segment", key=keys.cache_objects, reason=str(later))
+            log.info(
+                "cache_object_cut",
+                message="a later release wrote the next segment",
+                key=keys.cache_objects,
+                reason=str(later),
+            )
             break
     if not added:
         return (found.first if found else None), 0

@@ -68,4 +68,4 @@ class BoundedServer(ThreadingHTTPServer):
         """That a client went away is no matter; of anything else the log says so, and the next answer comes."""
         error = sys.exc_info()[1]
         if not isinstance(error, OSError):
-            log.error("a page could not be told", error=repr(error))
+            log.error("page_failed", error=repr(error))

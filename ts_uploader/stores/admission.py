@@ -51,7 +51,8 @@ def wait_for_admission(
             metrics.errors.labels(CHECK_STORES, failure_reason(refused)).inc()
             errors.note(CHECK_STORES, "", str(refused))
             log.error(
-                "the object store refuses this agent; nothing is shipped, and it is asked again",
+                "store_access_denied",
+                message="nothing is shipped; retried",
                 error=str(refused),
                 retry_in_seconds=round(seconds, 1),
             )

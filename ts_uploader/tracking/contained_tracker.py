@@ -105,7 +105,7 @@ class ContainedTracker(Tracker):
             return act()
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
-            log.exception("partition stopped by a defect; report it", partition=str(partition), error=reason)
+            log.exception("partition_failed", message="please report it", partition=str(partition), error=reason)
             state = self._partitions.pop(partition, None)
             listing, said = (
                 (state.listing or state.last_listing, state.reported_leadership) if state is not None else (None, None)

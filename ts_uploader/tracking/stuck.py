@@ -80,14 +80,14 @@ class Look:
         """Log what changed."""
         for partition, stuck in self.begun:
             log.error(
-                "partition is stuck: nothing was committed for too long",
+                "partition_stuck",
                 partition=str(partition),
                 reason=stuck.wait.reason.value,
                 waits_for=stuck.wait.text,
                 seconds=round(stuck.seconds),
             )
         for partition, seconds in self.ended:
-            log.info("partition is not stuck any more", partition=str(partition), seconds=round(seconds))
+            log.info("partition_unstuck", partition=str(partition), seconds=round(seconds))
 
 
 @dataclass(slots=True)

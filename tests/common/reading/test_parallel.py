@@ -29,7 +29,9 @@ def told(each_seconds: float, total: int) -> list[int]:
     work = Progress("list", total, clock).counting(clock.work)
     with capture_logs() as lines:
         assert [work(item) for item in range(total)] == list(range(total))
-    assert {(line["event"], line["step"], line["of_partitions"]) for line in lines} <= {("planning", "list", total)}
+    assert {(line["event"], line["step"], line["of_partitions"]) for line in lines} <= {
+        ("planning_progress", "list", total)
+    }
     return [line["partitions"] for line in lines]
 
 

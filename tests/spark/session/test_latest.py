@@ -115,7 +115,7 @@ def test_records_without_a_key_are_told_and_not_shown(archive: Archive) -> None:
         assert [row["offset"] for row in archive.rows(**LATEST)] == [2]
     (told,) = [entry for entry in logs if entry["log_level"] == "warning"]
     assert (told["partition"], told["records"], told["first_offset"]) == ("t-0", 2, 1)
-    (said,) = [entry for entry in logs if entry["event"] == "newest records of a partition"]
+    (said,) = [entry for entry in logs if entry["event"] == "newest_records_read"]
     assert [said[name] for name in ("records", "keys", "kept", "deleted")] == [5, 2, 1, 1]
 
 

@@ -118,7 +118,7 @@ def test_an_identity_without_acls_is_told_which_ones_it_needs(
         kraft.produce(topic, records(700), partition=0)
     changes = {"inter.broker.listener.name": "SECRET", **LISTENERS["SECRET"]}
     agent = archive.agent(surroundings=surroundings(kraft, tmp_path / "server.properties", changes))
-    refused = "the broker refuses to tell who leads"
+    refused = "topics_denied"
     wait_for(lambda: refused in agent.log.read_text(), "the agent to say so", 60)
     (line,) = [line for line in agent.log.read_text().splitlines() if refused in line]
     assert [

@@ -94,7 +94,7 @@ def test_u17_a_broker_that_left_zookeeper_in_a_migration_is_not_told_of_until_it
         assert len(listener.said) == said
     errors = [entry for entry in logs if entry["log_level"] == "error"]
     assert len(errors) == 1
-    assert "process.roles" in errors[0]["event"]
+    assert (errors[0]["event"], "process.roles" in errors[0]["message"]) == ("zookeeper_ignored", True)
     assert (MIGRATION in errors[0]["reason"], REGISTRATION in errors[0]["reason"]) == (True, True)
     nodes.create(REGISTRATION)
     listener.wait_leadership(TP, 6, "id")

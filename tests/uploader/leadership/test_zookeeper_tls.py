@@ -73,7 +73,7 @@ def test_no_first_warning_where_zookeeper_answers(zookeeper: ZooKeeper, listen: 
     """In its first milliseconds a client has no session, and nothing is wrong with that."""
     with capture_logs() as logs:
         listen(zookeeper.connect, {}).wait_leadership(TP, 7, "id")
-    assert [entry["event"] for entry in logs] == ["zookeeper connected"]
+    assert [entry["event"] for entry in logs] == ["zookeeper_connected"]
 
 
 def test_a_session_that_is_lost_is_warned_of_at_once(

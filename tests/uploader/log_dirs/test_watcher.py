@@ -208,7 +208,7 @@ def test_a_log_dir_that_failed_is_told_once_and_watched_as_soon_as_it_is_back(he
         for _ in range(3):
             watched.scan()
         told = [(line["event"], line["log_level"]) for line in logs if line["log_dir"] == str(failed)]
-        assert told[:2] == [("log dir cannot be watched", "error"), ("log dir cannot be read", "error")]
+        assert told[:2] == [("log_dir_not_watched", "error"), ("log_dir_unreadable", "error")]
         assert len(told) == len(set(told))
         mend(failed)
         (failed / "t-1").mkdir()
@@ -216,8 +216,8 @@ def test_a_log_dir_that_failed_is_told_once_and_watched_as_soon_as_it_is_back(he
         watched.wait_for_listing(ONE)
         segment(failed, ONE, 7)
         watched.wait_for_listing(ONE, 7)
-        again = [line["trouble"] for line in logs if line["event"] == "log dir works again"]
-        assert again[:2] == ["log dir cannot be watched", "log dir cannot be read"]
+        again = [line["trouble"] for line in logs if line["event"] == "log_dir_recovered"]
+        assert again[:2] == ["log_dir_not_watched", "log_dir_unreadable"]
 
 
 def replace_epochs(directory: Path, text: str) -> None:
@@ -326,7 +326,7 @@ def test_u40_two_directories_are_told_together_and_logged_once(healthy: Path, tm
         watched.wait_for(lambda said: isinstance(said, HighWatermarks) and said.offsets == {("t", 0): 7})
         (other / "t-0").rmdir()
         watched.wait_for_listing(ZERO, 7)
-    assert [line["directories"] for line in logs if line["event"] == "partition has several directories"] == [
+    assert [line["directories"] for line in logs if line["event"] == "partition_has_several_directories"] == [
         [str(other / "t-0"), str(healthy / "t-0")]
     ]
 

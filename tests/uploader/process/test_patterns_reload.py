@@ -48,7 +48,7 @@ def test_topics_come_in_and_go_with_their_patterns(cluster: LocalCluster, archiv
     agent = archive.agent()
     wait_for_led(agent, "stays-here")
     configure(archive, agent, {INCLUDE: ".*", EXCLUDE: "stays-here,(unclosed"})
-    wait_for(lambda: "configuration not taken" in agent.tail(), "the refusal", SECONDS)
+    wait_for(lambda: "configuration_rejected" in agent.tail(), "the refusal", SECONDS)
     assert "'(unclosed' is no regular expression" in agent.tail()
     assert led(agent) == {"stays-here"}
     configure(archive, agent, {INCLUDE: ".*", EXCLUDE: "stays-here|__.*"})

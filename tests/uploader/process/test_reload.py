@@ -86,7 +86,7 @@ def test_an_endpoints_file_that_differs_is_said(
     agent.say({"payments": "first"}, {"first": {"bucket": "first"}})
     running = agent.read()
     agent.say(topics, endpoints)
-    (line,) = [line for line in agent.log_of(running) if "endpoints differ" in line["event"]]
+    (line,) = [line for line in agent.log_of(running) if line.get("message") == "endpoints changed"]
     assert set(locations) <= set(line["locations"])
     assert line["topics"] == moved
 
@@ -94,7 +94,7 @@ def test_an_endpoints_file_that_differs_is_said(
 def test_nothing_is_said_where_nothing_differs(agent: Reading) -> None:
     """The same content, read again."""
     agent.say({"payments": "first"}, {"first": {"bucket": "first"}})
-    assert [line["event"] for line in agent.log_of(agent.read())] == ["configuration read again"]
+    assert [line["event"] for line in agent.log_of(agent.read())] == ["configuration_reloaded"]
 
 
 def test_an_endpoints_file_with_errors_changes_nothing(agent: Reading) -> None:

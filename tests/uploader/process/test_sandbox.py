@@ -29,7 +29,7 @@ def test_the_agent_ships_inside_the_sandbox_of_its_unit(cluster: LocalCluster, a
     agent.page("/")
     assert "process_start_time_seconds" in agent.metrics()
     agent.stop()
-    assert "the agent runs with the priority" not in agent.log.read_text()
+    assert "priority_not_lowered" not in agent.log.read_text()
     assert archive.read() == archive.oracle(end=end)
 
 

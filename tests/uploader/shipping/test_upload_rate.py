@@ -72,10 +72,10 @@ def test_another_limit_takes_effect_while_segments_are_sent(cluster: LocalCluste
     """A limit gives way to another on SIGHUP; a file with errors changes nothing, nor does a count of threads."""
     archive, agent, _ = start(cluster, archive_of, "hurried", 1024)
     configure(archive, agent, **{KEY: "2048", PREFIX + "upload.thread.count": "5"})
-    assert "upload.thread.count" in said(agent, "differs in keys that need a restart")
+    assert "upload.thread.count" in said(agent, "restart_needed")
     wait_for(lambda: agent.metrics()[LIMIT_METRIC] == 2048, "the limit to be in force", SECONDS)
     configure(archive, agent, **{KEY: "fast", PREFIX + "upload.thread.count": "0", "unknown": "x"})
-    line = said(agent, "configuration not taken")
+    line = said(agent, "configuration_rejected")
     assert all(text in line for text in ("per.second=fast", "thread.count=0", "unknown: unknown key"))
     assert agent.metrics()[LIMIT_METRIC] == 2048
     behind = agent.metrics()['ts_uploader_partition_unshipped_segments{partition="0",topic="hurried"}']

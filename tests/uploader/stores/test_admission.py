@@ -35,7 +35,7 @@ def test_u38_an_agent_that_is_refused_at_its_start_waits_in_sight_and_goes_on(
     assert error["operation"] == "CheckStores"
     assert "allow this identity s3:ListBucket" in error["message"]
     assert "refuses this agent" in agent.page("/")
-    assert agent.log.read_text().count("the object store refuses this agent") >= 2
+    assert agent.log.read_text().count("store_access_denied") >= 2
 
     proxy.clear()
 
@@ -52,7 +52,7 @@ def test_u21_an_agent_with_a_wrong_secret_says_so_until_it_is_stopped(archive_of
     assert archive.location.rpartition("/")[0] in error["message"]
     assert "the secret key is not the one of this access key" in error["message"]
     agent.stop()
-    assert "stopping" in agent.log.read_text()
+    assert "agent_stopping" in agent.log.read_text()
 
 
 def test_an_agent_with_a_wrong_clock_stays_and_says_by_how_much(archive_of: ArchiveOf, tmp_path: Path) -> None:

@@ -236,7 +236,7 @@ class KraftLeadership(LeadershipSource):
             self._refusals.take(DeniedRequest.LEADERS, topic, str(refused))
             return None
         except NotKnown as unknown:
-            log.debug("the broker does not know the topic's leaders now", topic=topic, error=str(unknown))
+            log.debug("topic_leaders_unknown", topic=topic, error=str(unknown))
             return None
         self._refusals.granted(DeniedRequest.LEADERS, topic)
         return leaders or {}
@@ -318,8 +318,9 @@ class KraftLeadership(LeadershipSource):
         elif now > known.doubted_since + _UNCONFIRMED_SECONDS:
             known.doubted_since = float("inf")  # once
             log.warning(
-                "by its metadata the broker leads this partition, but disk, broker and cluster do not agree on the "
-                "leader epoch and the topic id; it is asked again",
+                "leadership_unconfirmed",
+                message="the broker's metadata says that it leads this partition; disk, broker and cluster disagree on "
+                "leader epoch and topic id; retried",
                 partition=str(partition),
                 directory=str(known.directory),
             )
@@ -354,14 +355,15 @@ class KraftLeadership(LeadershipSource):
 
     def _say_back(self) -> None:
         if not self._connected:
-            log.info("the broker answers", broker=self.environment.broker_id)
+            log.info("broker_connected", broker=self.environment.broker_id)
         self._connected = True
         self._unanswered = 0
 
     def _say_away(self, error: BrokerAway) -> None:
         if self._connected is not False:
             log.warning(
-                "the broker does not answer: leadership unknown, no new partition is taken up",
+                "broker_unavailable",
+                message="leadership unknown; no new partition is shipped",
                 broker=self.environment.broker_id,
                 bootstrap=self._client.bootstrap,
                 error=str(error),
@@ -373,7 +375,7 @@ class KraftLeadership(LeadershipSource):
                 self._client.start_anew()
             except BrokerAway as unusable:
                 if self._unanswered == _PATIENCE:  # once
-                    log.warning("no new connection to the broker can be made; it is tried again", error=str(unusable))
+                    log.warning("broker_connection_failed", message="retried", error=str(unusable))
 
 
 def _identity(client: Mapping[str, str]) -> str:

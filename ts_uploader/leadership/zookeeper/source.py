@@ -200,7 +200,7 @@ class ZookeeperLeadership(LeadershipSource):
             self._connection.answered()
             self._warned.clear()
             self._answered = True
-            log.info("zookeeper connected", connect=self.environment.zookeeper_connect)
+            log.info("zookeeper_connected", connect=self.environment.zookeeper_connect)
         self._judge()
         return not self._stale
 
@@ -209,14 +209,15 @@ class ZookeeperLeadership(LeadershipSource):
         self._stale = reason is not None
         if reason is not None and not was_stale:
             log.error(
-                "zookeeper is not believed: leadership unknown, no new partition is taken up. The cluster migrates to "
-                "KRaft, and this broker restarts or runs in KRaft mode: then start the agent with the file that the "
-                "broker is started with, where process.roles stands",
+                "zookeeper_ignored",
+                message="leadership unknown; no new partition is shipped. The cluster migrates to KRaft; this broker "
+                "is not registered in ZooKeeper. If it runs in KRaft mode, restart the agent with the properties file "
+                "that sets process.roles",
                 broker=self.environment.broker_id,
                 reason=reason,
             )
         elif was_stale and reason is None:
-            log.info("the broker is registered in zookeeper again", broker=self.environment.broker_id)
+            log.info("broker_registered", broker=self.environment.broker_id)
             self._note({_EVERYTHING})
         if self._stale and self.environment.runs_kraft_now():
             raise BrokerMigrated(
@@ -254,7 +255,12 @@ class ZookeeperLeadership(LeadershipSource):
         self._say_failures({path: error for path, error in failures.items() if path not in refused})
         if refused - self._refused:
             paths_said = sorted(refused)[:10]
-            log.warning("zookeeper refuses settings; what else is known counts", paths=paths_said, of=len(refused))
+            log.warning(
+                "zookeeper_settings_denied",
+                message="the broker's own settings are used",
+                paths=paths_said,
+                of=len(refused),
+            )
         self._refused = (self._refused - answers.keys()) | refused
         for path, node in answers.items():
             said = self._knowledge.take_settings(path, node)
@@ -329,7 +335,8 @@ class ZookeeperLeadership(LeadershipSource):
         if reason not in self._warned:
             self._warned.add(reason)
             log.warning(
-                "zookeeper does not answer: leadership unknown, no new partition is taken up",
+                "zookeeper_unavailable",
+                message="leadership unknown; no new partition is shipped",
                 connect=self.environment.zookeeper_connect,
                 key="zookeeper.connect",
                 reason=reason,
@@ -349,9 +356,7 @@ class ZookeeperLeadership(LeadershipSource):
 
     def _start_anew(self) -> None:
         if not self._connection.ended:
-            log.warning(
-                "no connection to zookeeper, starting its client anew", hosts=self.environment.zookeeper_connect
-            )
+            log.warning("zookeeper_client_restarted", hosts=self.environment.zookeeper_connect)
         self._connection.close(0.0)
         self._lost_at = None
         try:

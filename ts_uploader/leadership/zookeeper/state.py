@@ -150,7 +150,7 @@ class ZookeeperState:
         if node is None:
             return False  # an absence carries no transaction; its watch tells of what comes after it
         if node.mzxid < self._mzxids.get(path, node.mzxid):
-            log.warning("zookeeper answered with an older state than is known; not believed", path=path)
+            log.warning("zookeeper_state_outdated", message="ignored", path=path)
             return True
         self._mzxids[path] = node.mzxid
         return False
@@ -213,4 +213,4 @@ def _is(value: object, types: tuple[type, ...]) -> bool:
 
 def _say_foreign(path: str, node: Node, error: str) -> None:
     found = None if path.startswith(_BROKER_SETTINGS) else (node.data or b"")[:200]
-    log.error("a node is not what Kafka writes; what it tells is unknown", path=path, found=found, error=error)
+    log.error("zookeeper_node_malformed", path=path, found=found, error=error)
