@@ -1,7 +1,7 @@
 """The agent stands back behind the broker: its nice value and class of I/O, as the kernel tells them."""
 
 import os
-import platform
+import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TypeVar
@@ -16,7 +16,7 @@ from ts_common.config.cluster_config import parse_config
 from ts_common.errors import ConfigurationError
 from ts_local.agent import AgentProcess
 from ts_local.cluster import LocalCluster
-from ts_uploader.process.priority import io_priority, lower_priority
+from ts_uploader.process.priority import lower_priority
 
 IDLE, LEAST = (3,), (2, 7)
 T = TypeVar("T")
@@ -25,8 +25,11 @@ NICE, IONICE = PREFIX + "nice", PREFIX + "ionice.class"
 
 def class_of(thread: int) -> tuple[int, ...]:
     """The class of I/O of a thread and its level, which means nothing for idle."""
-    kind, level = divmod(io_priority(thread), 1 << 13)
-    return (kind,) if kind == 3 else (kind, level)
+    told = subprocess.run(["ionice", "-p", str(thread or os.getpid())], capture_output=True, text=True, check=False)
+    if told.returncode:
+        raise ProcessLookupError(told.stderr)
+    kind, _, level = told.stdout.strip().partition(": prio ")
+    return IDLE if kind == "idle" else ({"none": 0, "best-effort": 2}[kind], int(level))
 
 
 def threads_of(agent: AgentProcess) -> list[int]:
@@ -79,8 +82,12 @@ def test_what_is_no_class_of_io_is_refused() -> None:
 
 
 def test_a_refusal_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a machine without the system call the agent runs as it was started, and says so."""
-    monkeypatch.setattr(platform, "machine", lambda: "none such")
+    """If the kernel rejects the call, the agent runs as it was started, and logs why."""
+
+    def denied(*_: object) -> None:
+        raise psutil.AccessDenied(1, "none such")
+
+    monkeypatch.setattr(psutil.Process, "ionice", denied)
     config, _ = parse_config({NICE: "0", IONICE: "idle"}, "prod.properties")
     with structlog.testing.capture_logs() as logs:
         lower_priority(config)
