@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from ts_common import zookeeper_options
 from ts_common.config import KAFKA_CLIENT, REPORTER, ClusterConfig, is_changeable
 from ts_common.endpoints import EndpointProvider
 from ts_common.errors import ConfigurationError
@@ -21,6 +22,7 @@ _KEYS_BELOW = {
     "storage": "",
     "kafka_client": KAFKA_CLIENT,
     "reporter_options": REPORTER,
+    "zookeeper": zookeeper_options.PREFIX,
 }  # fields that hold keys by name, and what stands before them
 
 
