@@ -32,6 +32,8 @@ _KEYS = ClusterKeys("c").partition(TopicPartition("t", 0))
 _MOST_SIZE = 1 << 40  # sparse: it takes no place
 _MOST_SEGMENT = 256 << 20
 _MOST_COPIES = 5_000
+# The target makes them itself, and its memory is bounded: a commit may have 8 MiB, so some more than these.
+_MOST_EPOCHS, _MOST_EPOCHS_OF_SEGMENT = 300_000, 100_000
 _SIZES = (0, 1, 100, 8 << 20, (8 << 20) + 1, 1 << 31, 1 << 33, 1 << 40)
 
 
@@ -103,12 +105,12 @@ def _plan(_store: ObjectStore, _root: Path, numbers: list[int]) -> None:
 
 
 def _epochs(_store: ObjectStore, _root: Path, numbers: list[int]) -> None:
-    pairs = [[1 + at, 1_000_000 + at] for at in range(max(1, min(numbers[0], 1_000_000)))]
+    pairs = [[1 + at, 1_000_000 + at] for at in range(max(1, min(numbers[0], _MOST_EPOCHS)))]
     fields = {"next": 1 << 40, "epoch": len(pairs), "epochs": pairs, "broker": 1, "time": 1, "nonce": "x"}
     commit = decode_commit(b"0" * 20 + b"\n" + json.dumps(fields).encode(), "k")
     if not isinstance(commit, Commit):
         raise Mismatch("a foreign commit")
-    of_segment = [(0, at) for at in range(min(numbers[1], 1_000_000))]
+    of_segment = [(0, at) for at in range(min(numbers[1], _MOST_EPOCHS_OF_SEGMENT))]
     commit.epochs.live_end(of_segment, 0, 1 << 40)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from ts_common.config import zookeeper_options
 from ts_common.config.cluster_config import KAFKA_CLIENT, REPORTER, ClusterConfig, is_changeable
 from ts_common.endpoints.provider import EndpointProvider
 from ts_common.errors import ConfigurationError
@@ -22,6 +23,7 @@ _KEYS_BELOW = {
     "storage": "",
     "kafka_client": KAFKA_CLIENT,
     "reporter_options": REPORTER,
+    "zookeeper": zookeeper_options.PREFIX,
 }  # fields that hold keys by name, and what stands before them
 
 

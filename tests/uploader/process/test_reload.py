@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from ts_common.config.cluster_config import ClusterConfig, parse_config
 from ts_common.endpoints.provider import EndpointProvider, open_provider
-from ts_uploader.process.reload import reload
+from ts_uploader.process.reload import _KEYS_BELOW, reload
 
 S3 = "storage.service.endpoint.s3."
 SECRET = "hunter2"
@@ -106,3 +106,20 @@ def test_an_endpoints_file_with_errors_changes_nothing(agent: Reading) -> None:
     with capture_logs() as lines:
         assert reload(*running, TOPICS, agent.read) == running[0]
     assert "there is no endpoint 'nowhere'" in str(lines[0]["problems"])
+
+
+def test_keys_of_zookeeper_that_differ_are_named_one_by_one(agent: Reading) -> None:
+    """Without their values, as those of S3."""
+    agent.say({}, {})
+    below = "ts.segment.uploader.zookeeper."
+    running = agent.read()
+    agent.properties |= {f"{below}sasl.username": "me", f"{below}sasl.password": SECRET}
+    lines = agent.log_of(running)
+    assert lines[0]["keys"] == [f"{below}sasl.password", f"{below}sasl.username"]
+    assert SECRET not in str(lines)
+
+
+def test_every_key_that_differs_has_a_name() -> None:
+    """A field of several keys is told by its keys."""
+    fields = {name for name, info in ClusterConfig.model_fields.items() if info.alias is None}
+    assert fields <= set(_KEYS_BELOW)
