@@ -96,6 +96,7 @@ class FaultyStore(WrappedStore):
         metadata: Mapping[str, str] = NO_METADATA,
         condition: Condition = None,
         crc32c: int | None = None,
+        archived: bool = False,
     ) -> ObjectInfo:
         """As told by the weather."""
         self._pause("before put")
@@ -149,6 +150,7 @@ class FaultyStore(WrappedStore):
         metadata: Mapping[str, str] = NO_METADATA,
         condition: Condition = None,
         crc32c: int | None = None,
+        archived: bool = False,
     ) -> Future[ObjectInfo]:
         """At once: what comes in between comes at the pauses."""
         future: Future[ObjectInfo] = Future()

@@ -60,6 +60,7 @@ class MemoryStore(ObjectStore):
         metadata: Mapping[str, str] = NO_METADATA,
         condition: Condition = None,
         crc32c: int | None = None,
+        archived: bool = False,
     ) -> ObjectInfo:
         """Look at the condition, then write."""
         data = read_body(body, size)

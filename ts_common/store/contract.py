@@ -153,6 +153,7 @@ class ObjectStore(ABC):
         metadata: Mapping[str, str] = NO_METADATA,
         condition: Condition = None,
         crc32c: int | None = None,
+        archived: bool = False,
     ) -> ObjectInfo:
         """Write one object.
 
@@ -163,6 +164,8 @@ class ObjectStore(ABC):
             metadata: names and values in ASCII, names in lower case; 2 KB in all. An empty value may be lost.
             condition: what must stand under the key for the write to happen.
             crc32c: of the body, where the caller knows it: the store then refuses other bytes.
+            archived: whether it is written once and read seldom, as a segment is. The storage class of the options is
+                for these objects alone.
 
         Raises:
             PreconditionFailed: the condition does not hold; nothing was written.
@@ -241,10 +244,11 @@ class ObjectStore(ABC):
         metadata: Mapping[str, str] = NO_METADATA,
         condition: Condition = None,
         crc32c: int | None = None,
+        archived: bool = False,
     ) -> Future[ObjectInfo]:
         """As `put`, on a thread of the store's own; the future carries what `put` returns or raises."""
         return self._executor.submit(
-            self.put, key, body, size=size, metadata=metadata, condition=condition, crc32c=crc32c
+            self.put, key, body, size=size, metadata=metadata, condition=condition, crc32c=crc32c, archived=archived
         )
 
     def close(self) -> None:

@@ -87,7 +87,9 @@ class Uploader:
                     break
             sent = 0
             if not there:
-                puts = [store.put_async(keys.segment(name, suffix), data) for suffix, data in indexes.items()]
+                puts = [
+                    store.put_async(keys.segment(name, suffix), data, archived=True) for suffix, data in indexes.items()
+                ]
                 _wait_for(puts)
                 try:
                     store.put(
@@ -97,6 +99,7 @@ class Uploader:
                         metadata=metadata.encode(),
                         condition=IfAbsent(),
                         crc32c=scan.crc32c,
+                        archived=True,
                     )
                 except PreconditionFailed as taken:
                     # Somebody came between our look and our put: the next attempt looks again, and finds it.

@@ -89,7 +89,7 @@ def _write_probe(store: ObjectStore) -> None:
     last: StaleStateError | None = None
     for _ in range(_ATTEMPTS):
         try:
-            store.put(PROBE_NAME, PROBE, condition=IfAbsent())
+            store.put(PROBE_NAME, PROBE, condition=IfAbsent(), archived=True)
         except PreconditionFailed:
             pass  # it stands already
         except OutcomeUnknown as error:
@@ -98,7 +98,7 @@ def _write_probe(store: ObjectStore) -> None:
         else:
             return
         try:
-            store.put(PROBE_NAME, PROBE, condition=IfMatch(store.head(PROBE_NAME).etag))
+            store.put(PROBE_NAME, PROBE, condition=IfMatch(store.head(PROBE_NAME).etag), archived=True)
         except (PreconditionFailed, OutcomeUnknown, ObjectNotFound) as error:
             last = error
         else:
@@ -178,7 +178,7 @@ def _is_held(store: ObjectStore, condition: IfAbsent | IfMatch) -> bool:
     last: OutcomeUnknown | None = None
     for _ in range(_ATTEMPTS):
         try:
-            store.put(PROBE_NAME, PROBE, condition=condition)
+            store.put(PROBE_NAME, PROBE, condition=condition, archived=True)
         except PreconditionFailed:
             return True
         except OutcomeUnknown as error:  # S3's 409, for one: somebody else wrote just now

@@ -11,7 +11,7 @@ import pytest
 from awscrt.checksums import crc32c
 
 from tests.common.store.servers import FakeServer, answer
-from ts_common.archive.object_keys import PROBE_NAME, ClusterKeys
+from ts_common.archive.object_keys import ClusterKeys
 from ts_common.errors import CorruptData, OperatorError
 from ts_common.store.checksums import ChecksumAlgorithm
 from ts_common.store.contract import IfAbsent, ObjectStore
@@ -79,11 +79,12 @@ def test_every_object_is_encrypted_by_the_servers_own_key(bucket: str, server: A
 
 
 def test_the_storage_class_is_for_the_objects_of_segments_alone(bucket: str, server: Any) -> None:
-    """What is small and read at each query stays where it is cheap to read; the probe is stored as segments are."""
+    """What is small and read at each query stays where it is cheap to read."""
     put_every_kind(bucket, Storing(storage_class="STANDARD_IA"))
     with stored(bucket, Storing(storage_class="STANDARD_IA")) as store:
-        store.put(PROBE_NAME, b"probe")
-    for key in (*SEGMENT, VARIANT, PROBE_NAME):
+        for key in (*SEGMENT, VARIANT):
+            store.put(key, b"segment", archived=True)
+    for key in (*SEGMENT, VARIANT):
         assert server.head_object(Bucket=bucket, Key=f"base/{key}")["StorageClass"] == "STANDARD_IA", key
     for key in SMALL:
         assert "StorageClass" not in server.head_object(Bucket=bucket, Key=f"base/{key}"), key

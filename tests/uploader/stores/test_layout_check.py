@@ -91,9 +91,12 @@ class Meeting(WrappedStore):
         metadata: Mapping[str, str] = NO_METADATA,
         condition: Condition = None,
         crc32c: int | None = None,
+        archived: bool = False,
     ) -> ObjectInfo:
         self._barrier.wait()
-        return super().put(key, body, size=size, metadata=metadata, condition=condition, crc32c=crc32c)
+        return super().put(
+            key, body, size=size, metadata=metadata, condition=condition, crc32c=crc32c, archived=archived
+        )
 
 
 def test_u41_a_layout_that_another_agent_wrote_meanwhile_counts(store: ObjectStore) -> None:

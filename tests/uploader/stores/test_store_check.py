@@ -211,9 +211,10 @@ class Careless(WrappedStore):
         metadata: Mapping[str, str] = NO_METADATA,
         condition: Condition = None,
         crc32c: int | None = None,
+        archived: bool = False,
     ) -> ObjectInfo:
         held = None if isinstance(condition, self._forgets) else condition
-        return super().put(key, body, size=size, metadata=metadata, condition=held, crc32c=crc32c)
+        return super().put(key, body, size=size, metadata=metadata, condition=held, crc32c=crc32c, archived=archived)
 
 
 @pytest.mark.parametrize(("forgets", "header"), [(IfAbsent, "If-None-Match"), (IfMatch, "If-Match")])

@@ -147,9 +147,12 @@ class Changed(WrappedStore):
         metadata: Mapping[str, str] = NO_METADATA,
         condition: Condition = None,
         crc32c: int | None = None,
+        archived: bool = False,
     ) -> ObjectInfo:
         """As the inner store, at another time."""
-        info = super().put(key, body, size=size, metadata=metadata, condition=condition, crc32c=crc32c)
+        info = super().put(
+            key, body, size=size, metadata=metadata, condition=condition, crc32c=crc32c, archived=archived
+        )
         return replace(info, modified=info.modified + self._seconds)
 
     def delete(self, keys: Iterable[str]) -> None:

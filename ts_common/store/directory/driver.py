@@ -117,6 +117,7 @@ class FileStore(ObjectStore):
         metadata: Mapping[str, str] = NO_METADATA,
         condition: Condition = None,
         crc32c: int | None = None,
+        archived: bool = False,  # noqa: ARG002  (one storage class)
     ) -> ObjectInfo:
         """Write beside, sync, link or rename, sync the directory."""
         path = self._path(key)

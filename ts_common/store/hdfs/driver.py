@@ -120,6 +120,7 @@ class WebHdfsStore(ObjectStore):
         metadata: Mapping[str, str] = NO_METADATA,
         condition: Condition = None,
         crc32c: int | None = None,
+        archived: bool = False,  # noqa: ARG002  (one storage class)
     ) -> ObjectInfo:
         """CREATE under another name, then RENAME."""
         path = self._path(check_key(key))

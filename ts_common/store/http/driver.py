@@ -110,6 +110,7 @@ class HttpStore(ObjectStore):
         metadata: Mapping[str, str] = NO_METADATA,
         condition: Condition = None,
         crc32c: int | None = None,
+        archived: bool = False,  # noqa: ARG002  (one storage class)
     ) -> ObjectInfo:
         """One request, once; its body is streamed."""
         call = self._call(self._service.operations.put, check_key(key), writes=True)

@@ -138,6 +138,7 @@ class S3Store(ObjectStore):
         metadata: Mapping[str, str] = NO_METADATA,
         condition: Condition = None,
         crc32c: int | None = None,
+        archived: bool = False,
     ) -> ObjectInfo:
         """PutObject, once."""
         call = self._call("PutObject", check_key(key), writes=True)
@@ -149,7 +150,7 @@ class S3Store(ObjectStore):
             case IfMatch(etag):
                 request["IfMatch"] = etag
         sized = None if isinstance(body, bytes) else SizedBody(body, length, call.target)
-        request |= storing_arguments(self._storing, key)
+        request |= storing_arguments(self._storing, archived=archived)
         sent: Any = sized or body
         request |= checksum_argument(self._storing.checksum_algorithm, sent, crc32c, call.target)
         if sized:

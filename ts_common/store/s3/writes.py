@@ -9,24 +9,23 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from ts_common.archive.object_keys import PROBE_NAME, SegmentName
 from ts_common.errors import OperatorError
 from ts_common.store.option_table import NAME_OF
 from ts_common.store.options import PREFIX, Storing
 
 
-def storing_arguments(storing: Storing, key: str) -> dict[str, Any]:
+def storing_arguments(storing: Storing, *, archived: bool) -> dict[str, Any]:
     """Arguments of PutObject, by S3's names; nothing of what nobody said.
 
     Args:
         storing: how objects are stored.
-        key: of the object, which decides of the storage class.
+        archived: whether the storage class is for this object.
     """
     arguments: dict[str, Any] = {
         "ServerSideEncryption": storing.server_side_encryption,
         "SSEKMSKeyId": storing.kms_key_id,
         "BucketKeyEnabled": storing.bucket_key_enabled,
-        "StorageClass": storing.storage_class if _is_of_segment(key) else None,
+        "StorageClass": storing.storage_class if archived else None,
         "Tagging": urlencode(storing.tags) or None,
         "ACL": storing.acl,
     }
@@ -45,8 +44,3 @@ def check_encrypted(storing: Storing, answer: Mapping[str, Any], target: str) ->
             f"{target}: {PREFIX}{NAME_OF['server_side_encryption']}={asked} is asked for, and the store answers "
             f"{done or 'nothing of it'}: the object stands there, and not encrypted so"
         )
-
-
-def _is_of_segment(key: str) -> bool:
-    """Whether a key is one of a segment's four; the probe is stored as they are, to find what the store refuses."""
-    return key == PROBE_NAME or SegmentName.parse(key.rpartition("/")[2]) is not None

@@ -151,10 +151,13 @@ class PacedStore(WrappedStore):
         metadata: Mapping[str, str] = NO_METADATA,
         condition: Condition = None,
         crc32c: int | None = None,
+        archived: bool = False,
     ) -> ObjectInfo:
         """As the inner store, in its turn."""
         return self._pace.request(
-            lambda: self._inner.put(key, body, size=size, metadata=metadata, condition=condition, crc32c=crc32c)
+            lambda: self._inner.put(
+                key, body, size=size, metadata=metadata, condition=condition, crc32c=crc32c, archived=archived
+            )
         )
 
     def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:

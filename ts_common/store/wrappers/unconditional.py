@@ -37,11 +37,12 @@ class UnconditionalStore(WrappedStore):
         metadata: Mapping[str, str] = NO_METADATA,
         condition: Condition = None,
         crc32c: int | None = None,
+        archived: bool = False,
     ) -> ObjectInfo:
         """As the contract says, but for what the module's page says."""
         if condition is not None:
             self._look(key, condition)
-        return super().put(key, body, size=size, metadata=metadata, crc32c=crc32c)
+        return super().put(key, body, size=size, metadata=metadata, crc32c=crc32c, archived=archived)
 
     def _look(self, key: str, condition: IfAbsent | IfMatch) -> None:
         try:

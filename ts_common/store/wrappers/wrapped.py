@@ -40,9 +40,12 @@ class WrappedStore(ObjectStore):
         metadata: Mapping[str, str] = NO_METADATA,
         condition: Condition = None,
         crc32c: int | None = None,
+        archived: bool = False,
     ) -> ObjectInfo:
         """As the inner store."""
-        return self._inner.put(key, body, size=size, metadata=metadata, condition=condition, crc32c=crc32c)
+        return self._inner.put(
+            key, body, size=size, metadata=metadata, condition=condition, crc32c=crc32c, archived=archived
+        )
 
     def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
         """As the inner store."""
