@@ -33,6 +33,7 @@ _PIP = """\
 #!/bin/bash
 case "$*" in
   "install --require-hashes -r requirements/"*.txt) test -s "$4" ;;
+  "install --require-hashes --no-build-isolation -r requirements/"*.txt) test -s "$5" ;;
   "install --no-deps --no-build-isolation .") test -e pyproject.toml \
     && cp "$TEST_PROGRAM" "$(dirname "$0")/ts-uploader" && cp "$TEST_PROGRAM.tsctl" "$(dirname "$0")/tsctl" ;;
   *) exit 64 ;;
