@@ -121,7 +121,7 @@ def test_u15_what_piles_up_while_the_store_is_down_is_shown(
     outage = CutBefore()
     proxy.script(Rule(outage, times=ANY_TIMES))
     fill(cluster, topic, 20, start=1000)
-    wait_until_said(agent, "tried again", "ReadPosition")
+    wait_until_said(agent, "task_failed", "ReadPosition")
     assert outage.fired > 0
     assert archive.next_offset() == ends[0]
     shown = agent.metrics()

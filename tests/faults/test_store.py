@@ -403,7 +403,7 @@ def test_u30_a_gap_whose_record_a_lifecycle_rule_took_stays_a_hole(
     told_anew = taken == "with the commit"
     assert [(hole.start, hole.end, hole.recorded) for hole in seen.holes] == [(below, above, told_anew)]
     if told_anew:
-        wait_until_said(agent, "[error", "exist nowhere", str(below), str(above))
+        wait_until_said(agent, "[error", "gap_recorded", str(below), str(above))
 
 
 def with_a_gap(

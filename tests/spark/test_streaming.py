@@ -33,7 +33,7 @@ def two(archive: Archive) -> Archive:
 
 
 def warnings_of(logs: list[Any]) -> list[str]:
-    return [entry["event"] for entry in logs if entry["log_level"] == "warning"]
+    return [entry["message"] for entry in logs if entry["log_level"] == "warning"]
 
 
 def test_batches_follow_the_commit(two: Archive) -> None:
@@ -616,5 +616,5 @@ def test_a_stream_warns_once_of_options_for_brokers(two: Archive) -> None:
         query = Query(two, **EARLIEST, **{"kafka.group.id": "g", "groupIdPrefix": "g"})
         query.trigger()
         query.trigger()
-    told = [line["event"] for line in logs if line["log_level"] == "warning"]
+    told = [line["message"] for line in logs if line["log_level"] == "warning"]
     assert told == ["options have no effect without a broker: kafka.group.id, groupIdPrefix"]

@@ -105,7 +105,7 @@ def test_u20_a_thread_that_dies_ends_the_process(command: Command) -> None:
     """Never half alive: a clear error, and an exit code that makes a supervisor start it again."""
     ended = command.run({URL: command.location, LEADERSHIP: "tests.uploader.dying:DyingLeadership"})
     assert ended.returncode == EXIT_BROKEN
-    assert "a thread died" in ended.stderr
+    assert "thread_died" in ended.stderr
     assert "unforeseen" in ended.stderr
 
 

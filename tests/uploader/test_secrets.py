@@ -129,7 +129,7 @@ def test_an_agent_at_work_shows_no_secret(host: Host, agent: AgentProcess) -> No
     more = {PREFIX + "kafka.client.sasl.password": CLIENT * 2, f"{S3}proxy": f"http://me:{PROXY}@127.0.0.1:9"}
     write_config(agent.config_dir, "prod", host.properties(**more))
     os.kill(agent.pid, signal.SIGHUP)
-    wait_for(lambda: "need a restart" in agent.tail(), "the file to be taken", SECONDS)
+    wait_for(lambda: "restart_needed" in agent.tail(), "the file to be taken", SECONDS)
     wait_for(lambda: agent.status()["partitions"], "the partition to be led", SECONDS)
     pages = "".join(agent.page(path) for path in PAGES)
     assert_hidden(host, pages + agent.log.read_text(), "hushed", "kafka.client.sasl.password", "agent_started")

@@ -169,7 +169,7 @@ def test_u05_an_election_that_lost_old_magic_is_counted_and_logged(
         asked = parts.performer.perform(question(local.listing()))
     assert isinstance(asked, PositionRead)
     assert asked.lost == ((0, 10) if magic == 1 else (5, 10))
-    told = [line for line in logs if line["log_level"] == "error" and "magic 0 or 1" in line["event"]]
+    told = [line for line in logs if line["event"] == "old_magic_records_lost"]
     assert len(told) == (1 if magic == 1 else 0)
     assert parts.metrics.registry.get_sample_value("ts_uploader_legacy_rewinds_total") == (1 if magic == 1 else 0)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.common.store.conftest import kinds_of
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs" / "store.md"
+PAGE = HERE.parents[2] / "docs" / "store.md"
 # The columns behind promise and tests.
 COLUMNS = ("s3", "gs", "az", "webhdfs", "file")
 TEST = re.compile(r"`(test_\w+)`")

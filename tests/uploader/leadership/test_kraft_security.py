@@ -92,7 +92,7 @@ def test_who_is_not_let_in_learns_nothing_and_says_so(
     kraft.produce(topic, records(700), partition=0)
     changes = {"inter.broker.listener.name": listener, **LISTENERS[listener]}
     agent = archive.agent(surroundings=surroundings(kraft, tmp_path / "server.properties", changes))
-    wait_for(lambda: "the broker does not answer" in agent.log.read_text(), "the agent to say so", 60)
+    wait_for(lambda: "broker_unavailable" in agent.log.read_text(), "the agent to say so", 60)
     said = agent.log.read_text()
     assert text in said
     assert PASSWORD not in said

@@ -14,6 +14,7 @@ from tests.uploader.leadership.listening_zookeeper import (
     Quick,
     create_topic,
     errors_of,
+    listen,
     opened,
     wait_trouble,
 )
@@ -22,6 +23,8 @@ from ts_local.waiting import wait_for
 from ts_local.zookeeper import ZooKeeper
 from ts_local.zookeeper_security import PASSWORD, TYPES, KeyStores, ZooKeeperSecurity, broker_properties
 from ts_uploader.findings import Severity
+
+__all__ = ["listen"]  # a fixture
 
 
 @pytest.fixture(scope="module")

@@ -187,4 +187,4 @@ def test_where_nobody_can_say_what_is_cached_nothing_is_dropped(
     with structlog.testing.capture_logs() as logs:
         ship(cold, store)
     assert sum(cached_pages(log_of(cold))[:100]) >= 100 - NOISE
-    assert [event["log_level"] for event in logs if "page cache" in event["event"]] == ["warning"]
+    assert [event["log_level"] for event in logs if event["event"] == "page_cache_not_released"] == ["warning"]

@@ -226,7 +226,7 @@ def test_an_agent_with_a_worker_that_stands_still_is_not_healthy(cluster: LocalC
     cluster.produce("held-up", records(1000), partition=0)
     agent = archive.agent(environment={**archive.s3.environment(), "PYTHONPATH": str(CHECKOUT)})
     wait_for(lambda: agent.health()["status"] == "failing", "the agent to notice", state=agent.tail, seconds=60)
-    assert [name.partition("-")[0] for name in agent.health()["stuck"]] == ["position"]
+    assert [name.partition("-")[0] for name in agent.health()["stuck"]] == ["lookup"]
     assert "(ReadPosition held-up-0)" in agent.page("/")
     (agent.config_dir / "go").touch()
     archive.wait_until_shipped()
