@@ -153,7 +153,7 @@ class Agent:
         self._lookups: WorkQueue[AnyTask] = WorkQueue()
         self._cache_objects = CacheWriter(self._stores.of, lambda: self._stores.pace.limit is not None)
         self._ends = EndsWriter(self._keys, environment.broker_id, self._ask_backlog, self._stores.of, self._metrics)
-        performer = TaskRunner(
+        runner = TaskRunner(
             Uploader(self._stores.of, self._settings.retention),
             CommitLog(
                 self._keys,
@@ -179,9 +179,9 @@ class Agent:
             self._thread("leadership", self._leadership.run),
             self._thread("metadata-cache", self._cache_objects.run),
             self._thread("ends", self._ends.run),
-            *(self._worker(f"lookup-{n}", self._lookups, performer) for n in range(_LOOKUP_THREADS)),
-            *(self._worker(f"commit-{n}", self._commits, performer) for n in range(COMMIT_THREADS)),
-            *(self._worker(f"upload-{n}", self._uploads, performer) for n in range(config.upload_threads)),
+            *(self._worker(f"lookup-{n}", self._lookups, runner) for n in range(_LOOKUP_THREADS)),
+            *(self._worker(f"commit-{n}", self._commits, runner) for n in range(COMMIT_THREADS)),
+            *(self._worker(f"upload-{n}", self._uploads, runner) for n in range(config.upload_threads)),
         ]
         parts = StatusSources(
             environment=environment,
@@ -416,13 +416,13 @@ class Agent:
 
         return threading.Thread(target=supervised, name=name, daemon=True)
 
-    def _worker(self, name: str, tasks: WorkQueue[AnyTask], performer: TaskRunner) -> threading.Thread:
+    def _worker(self, name: str, tasks: WorkQueue[AnyTask], runner: TaskRunner) -> threading.Thread:
         def work() -> None:
             while (task := tasks.get()) is not None:
                 if isinstance(task, Rescan):  # before its listing, which this lets count
                     self._inbox.put(LookDue(task.partition, task.generation))
                 with self._progress.doing(type(task).__name__, task.partition):
-                    result = performer.perform(task)
+                    result = runner.run(task)
                 if result is not None:
                     self._inbox.put(result)
 

@@ -98,13 +98,13 @@ class TaskRunner:
         self._watcher = watcher
         self._metrics = metrics
 
-    def perform(self, task: AnyTask) -> Result | None:
+    def run(self, task: AnyTask) -> Result | None:
         """What became of a task; a rescan answers through the watcher."""
         if isinstance(task, Rescan):
             self._watcher.hint(task.partition, whole=True)
             return None
         try:
-            return self._perform(task)
+            return self._run(task)
         except FencedLeaderEpoch as over:
             self._metrics.fenced.inc()
             self._metrics.commit_conflicts.inc()
@@ -133,7 +133,7 @@ class TaskRunner:
             )
             return self._failed(task, error, f"a defect of this agent: {type(error).__name__}: {error}")
 
-    def _perform(self, task: Task) -> Result:
+    def _run(self, task: Task) -> Result:
         match task:
             case Ship():
                 with self._metrics.uploads_in_progress.track_inprogress():

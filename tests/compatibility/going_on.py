@@ -43,7 +43,7 @@ class GoingOn:
         self._topic_ids = {leader.partition: self._topic_id(leader.partition) for leader in self._leaders}
         self._tasks: deque[AnyTask] = deque()
         self._tracker = Tracker(OffsetReset.EARLIEST)
-        self._performer = TaskRunner(
+        self._runner = TaskRunner(
             Uploader(lambda _: store, lambda _: TopicRetention()),
             CommitLog(KEYS, broker, lambda _: store),
             self,  # type: ignore[arg-type]
@@ -52,7 +52,7 @@ class GoingOn:
         )
 
     def hint(self, partition: TopicPartition, *, whole: bool) -> None:
-        """A rescan of the performer's."""
+        """A rescan of the runner's."""
         self._see(partition)
 
     def look(self) -> None:
@@ -74,7 +74,7 @@ class GoingOn:
             if isinstance(task, Rescan):
                 self._tick(task.after_seconds)
                 self._tasks += self._tracker.conclude(LookDue(task.partition, task.generation))
-            result = self._performer.perform(task)
+            result = self._runner.run(task)
             if result is not None:
                 self._tasks += self._tracker.conclude(result)
 

@@ -128,7 +128,7 @@ class Agent:
         self._listing: Listing | None = None
         self.asked: dict[int, int] = {}  # the log's start at the last answered question, by epoch
         self.listed: list[tuple[int, int]] = []  # whole listings: when, and the lowest live base
-        self._performer = TaskRunner(
+        self._runner = TaskRunner(
             Uploader(lambda _: self._store, lambda _: TopicRetention(compacted=True)),
             CommitLog(CLUSTER, self.broker, lambda _: self._store),
             self,  # type: ignore[arg-type]
@@ -137,7 +137,7 @@ class Agent:
         )
 
     def hint(self, partition: TopicPartition, *, whole: bool = False) -> None:
-        """A rescan of the performer's: the listing comes at once."""
+        """A rescan of the runner's: the listing comes at once."""
         assert partition == TP
         for _ in range(_LOOKS if whole else 1):
             self.see_directory()
@@ -195,7 +195,7 @@ class Agent:
             self._clock.tick(task.after_seconds)
             self.tasks += self.tracker.conclude(LookDue(task.partition, task.generation))
         tracker = self.tracker
-        result = self._alone(task, lambda: self._performer.perform(task))
+        result = self._alone(task, lambda: self._runner.run(task))
         if isinstance(result, PositionRead) and self.tracker is tracker:
             self.asked[result.leadership.epoch] = self._cluster.brokers[self.broker].start
         if result is not None and self.tracker is tracker:

@@ -42,7 +42,7 @@ def named(tmp_path: Path) -> tuple[str, ...]:
     ("command", "said"),
     [
         (("ls",), "pwned"),
-        (("ls", "t", "--depth", "segments"), "t"),
+        (("ls", "t", "--level", "segments"), "t"),
         (("gaps", "t"), "because"),
         (("gaps", "t", "--json"), "because"),
         (("cat", "t"), "pwned"),

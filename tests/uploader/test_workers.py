@@ -34,11 +34,11 @@ LEADERSHIP = Leadership(5, ID, 0)
 
 
 class Parts:
-    """A performer over a store, and what it counts."""
+    """A runner over a store, and what it counts."""
 
     def __init__(self, store: ObjectStore, keys: ClusterKeys) -> None:
         self.metrics = Metrics()
-        self.performer = TaskRunner(
+        self.runner = TaskRunner(
             Uploader(lambda _: store, lambda _: TopicRetention()),
             CommitLog(keys, 1, lambda _: store, lost=told_of_losses(self.metrics)),
             LogDirectoryWatcher((), lambda _: True, lambda _: None, 30.0),
@@ -70,7 +70,7 @@ def test_a_leadership_that_the_broker_never_begins_is_an_error_from_the_third_qu
     told = []
     for attempt in range(4):
         with capture_logs() as logs:
-            failed = parts.performer.perform(question(local.listing(), attempt))
+            failed = parts.runner.run(question(local.listing(), attempt))
         assert isinstance(failed, Failed)
         assert "ends with 9, the leader epoch is 5" in failed.reason
         told += [line["log_level"] for line in logs if failed.reason in (line.get("reason"), line.get("error"))]
@@ -93,7 +93,7 @@ def test_a_log_that_was_taken_back_to_a_format_without_epochs_waits_and_the_reas
     tasks = until_they_count(tracker, local.log_dir, {(TP.topic, TP.partition): 100})
     for _ in range(2):
         (ask,) = tasks
-        failed = parts.performer.perform(ask)
+        failed = parts.runner.run(ask)
         assert isinstance(failed, Failed)
         tasks = tracker.conclude(failed)
     (backlog,) = tracker.backlog().values()
@@ -105,7 +105,7 @@ def test_a_name_that_no_store_can_hold_fails_its_own_partition(parts: Parts, loc
     """Kafka has no such topics; a directory with such a name does not end the agent."""
     local.segments(0, 100)
     local.epochs((5, 0))
-    failed = parts.performer.perform(question(local.listing(), partition=TopicPartition("..", 0)))
+    failed = parts.runner.run(question(local.listing(), partition=TopicPartition("..", 0)))
     assert isinstance(failed, Failed)
     assert "not a key" in failed.reason
     assert parts.errors() == 1
@@ -129,11 +129,11 @@ def test_a_topic_whose_name_begins_with_a_dot_is_shipped_and_listed(
             (log / f"{base:020d}{suffix}").touch()
     listing = list_partition(partition, log, log.parent)
     assert listing is not None
-    tracker, performer = Tracker(OffsetReset.EARLIEST), Parts(store, keys).performer
+    tracker, runner = Tracker(OffsetReset.EARLIEST), Parts(store, keys).runner
     tasks: list[AnyTask] = [*tracker.observe(Led(partition, LEADERSHIP)), *tracker.observe(listing)]
     tasks += until_they_count(tracker, log.parent, {(topic, 0): 10})
     while tasks:
-        result = performer.perform(tasks.pop(0))
+        result = runner.run(tasks.pop(0))
         assert result is not None
         assert not isinstance(result, Failed), result.reason
         tasks += tracker.conclude(result)
@@ -166,7 +166,7 @@ def test_u05_an_election_that_lost_old_magic_is_counted_and_logged(
     else:
         local.no_epochs()
     with capture_logs() as logs:
-        asked = parts.performer.perform(question(local.listing()))
+        asked = parts.runner.run(question(local.listing()))
     assert isinstance(asked, PositionRead)
     assert asked.lost == ((0, 10) if magic == 1 else (5, 10))
     told = [line for line in logs if line["event"] == "old_magic_records_lost"]
@@ -184,10 +184,10 @@ def test_u36_a_loss_is_counted_and_logged_though_log_start_cannot_be_written(
     local.epochs((5, 0))
     parts = Parts(Dying(store, KEYS.log_start), CLUSTER)
     with capture_logs() as logs:
-        assert isinstance(parts.performer.perform(question(local.listing())), Failed)
+        assert isinstance(parts.runner.run(question(local.listing())), Failed)
     assert [line["lost_to"] for line in logs if "committed_records_lost" in line["event"]] == [300]
     assert parts.metrics.registry.get_sample_value("ts_uploader_lost_offsets_total") == 300
-    asked = Parts(store, CLUSTER).performer.perform(question(local.listing()))
+    asked = Parts(store, CLUSTER).runner.run(question(local.listing()))
     assert isinstance(asked, PositionRead)
     assert asked.lost is None
 
@@ -215,7 +215,7 @@ def test_u42_a_hostile_object_fails_the_question_of_its_partition(
     local.epochs((5, 0))
     key, data = HOSTILE[name]
     store.put(key, data)
-    failed = parts.performer.perform(question(local.listing()))
+    failed = parts.runner.run(question(local.listing()))
     assert isinstance(failed, Failed)
     assert failed.reason.startswith(f"CorruptData: {key}: ")
 
@@ -228,10 +228,10 @@ def test_u42_an_error_that_nobody_expects_fails_the_task_alone(
     def raises(_: ReadPosition) -> PositionRead:
         raise RecursionError("what nobody expects")
 
-    monkeypatch.setattr(parts.performer._commits, "ask", raises)
+    monkeypatch.setattr(parts.runner._commits, "ask", raises)
     local.segments(0, 100)
     with capture_logs() as logs:
-        failed = parts.performer.perform(question(local.listing()))
+        failed = parts.runner.run(question(local.listing()))
     assert isinstance(failed, Failed)
     assert failed.reason == "a defect of this agent: RecursionError: what nobody expects"
     assert parts.errors() == 1
@@ -246,7 +246,7 @@ def test_an_empty_segment_that_was_sent_is_not_counted_as_found(parts: Parts, lo
     told = []
     for _ in range(2):
         with capture_logs() as logs:
-            parts.performer.perform(replace(task, epochs=EpochHistory(((5, 0),)), next_offset=100))
+            parts.runner.run(replace(task, epochs=EpochHistory(((5, 0),)), next_offset=100))
         told += [line["event"] for line in logs if line.get("base") == 0]
     assert told == ["segment_shipped", "segment_found"]
     (segments,) = parts.metrics.segments.collect()

@@ -38,7 +38,7 @@ from tsctl.output import Output, iso, size
 from tsctl.verify.uncommitted import stuck_commit, uncommitted
 
 
-class Depth(StrEnum):
+class Level(StrEnum):
     """What a row stands for."""
 
     TOPICS = "topics"
@@ -57,7 +57,7 @@ class SegmentState(StrEnum):
 
 def ls(
     topics: TopicsArgument = None,
-    depth: Annotated[Depth, typer.Option("--depth", "-d", help="What a row stands for.")] = Depth.TOPICS,
+    level: Annotated[Level, typer.Option("--level", "-l", help="What each row describes.")] = Level.TOPICS,
     partition: PartitionsOption = None,
     incarnation: IncarnationOption = NEWEST,
     all_incarnations: Annotated[
@@ -76,15 +76,15 @@ def ls(
         held = archive.topics(topics or (), numbers, incarnation)
         if all_incarnations:
             held = tuple(_all_lives(archive, held, numbers))
-        looks = _look(held, depth, output)
+        looks = _look(held, level, output)
         for warning in in_threads(lambda one: _stuck(*one, name.stuck_after_seconds), _with_uncommitted(held)):
             if warning:
                 output.warn(warning)
     if as_json:
         output.document({"cluster": name.keys.cluster, "topics": [_topic_fields(entry, looks) for entry in held]})
-    elif depth is Depth.TOPICS:
+    elif level is Level.TOPICS:
         output.table(_TOPIC_COLUMNS, [_topic_row(entry) for entry in held])
-    elif depth is Depth.PARTITIONS:
+    elif level is Level.PARTITIONS:
         rows = [_partition_row(looks[catalog.keys.prefix]) for entry in held for catalog in entry.topic.partitions]
         output.table(_PARTITION_COLUMNS, rows)
     else:
@@ -131,9 +131,9 @@ def _all_lives(archive: Archive, held: Iterable[HeldTopic], numbers: frozenset[i
         yield entry
 
 
-def _look(held: Sequence[HeldTopic], depth: Depth, output: Output) -> dict[str, _Look]:
+def _look(held: Sequence[HeldTopic], level: Level, output: Output) -> dict[str, _Look]:
     """Each partition by its prefix; none where topics are all that is asked for."""
-    if depth is Depth.TOPICS:
+    if level is Level.TOPICS:
         return {}
     damaged: list[str] = []
     asked = [(entry, catalog) for entry in held for catalog in entry.topic.partitions]

@@ -17,7 +17,7 @@ TOPIC_IDS = ("A" * 22, "B" * 22)
 
 def test_a_real_archive_is_listed(shipped: Shipped, run: Run) -> None:
     """Offsets, segments, sizes and times are those of the broker's closed segments."""
-    ended = run("ls", "--config", shipped.config, "--depth", "segments", "--json")
+    ended = run("ls", "--config", shipped.config, "--level", "segments", "--json")
     assert (ended.code, ended.err) == (0, "")
     topics = {topic["topic"]: topic for topic in ended.document["topics"]}
     assert list(topics) == [FIELDS, TRANSACTIONS]

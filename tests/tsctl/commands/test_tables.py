@@ -20,7 +20,7 @@ def test_a_name_cannot_break_a_line_or_command_a_terminal(hand_made: Archive, na
 
 
 def test_a_long_table_is_written_line_by_line(capfd: pytest.CaptureFixture[str]) -> None:
-    """As `ls --depth segments` of a partition of many: drawing it as a whole took a minute and a gigabyte."""
+    """As `ls --level segments` of a partition of many: drawing it as a whole took a minute and a gigabyte."""
     Output(as_json=False).table(("NAME", "SIZE", "OK"), [(f"{n:06d}", n, n % 2 == 0) for n in range(100_000)])
     lines = capfd.readouterr().out.splitlines()
     assert len(lines) == 100_001

@@ -103,10 +103,10 @@ def test_u35_the_time_is_the_one_of_the_agents(stuck: Archive, run: Run, tmp_pat
         assert bool(run("ls", "--config", tmp_path / "conf").err) == bool(codes)
 
 
-@pytest.mark.parametrize("depth", ["topics", "partitions", "segments"])
-def test_u35_ls_warns_of_it_at_each_depth(stuck: Archive, named: tuple[str, ...], run: Run, depth: str) -> None:
-    """At the depth that asks for no segment too."""
-    ended = run("ls", *named, "--depth", depth)
+@pytest.mark.parametrize("level", ["topics", "partitions", "segments"])
+def test_u35_ls_warns_of_it_at_each_level(stuck: Archive, named: tuple[str, ...], run: Run, level: str) -> None:
+    """Also at the level that reads no segment."""
+    ended = run("ls", *named, "--level", level)
     assert ended.code == 0
     assert "users-0: 3 segments from offset 200 on and the commit (next offset 200): nothing was committed" in ended.err
     assert "readers are not shown them" in ended.err
