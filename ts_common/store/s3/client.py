@@ -34,16 +34,15 @@ from botocore.loaders import Loader, create_loader
 from ts_common.errors import ConfigurationError
 from ts_common.store.option_table import NAME_OF
 from ts_common.store.options import PREFIX, AddressingStyle, Connection
+from ts_common.store.retry import READ_ATTEMPTS
 from ts_common.store.s3.bounded_session import bound
 from ts_common.store.s3.errors import SDK_UNFORESEEN
-from ts_common.store.s3.listing_parser import QuickParsers, spare_listings
+from ts_common.store.s3.listing_parser import read_quickly
 from ts_common.store.s3.roles import assume_role
 from ts_common.store.wrappers.bandwidth import Allowance, RationedBody
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
-
-READ_ATTEMPTS = 3
 
 
 def open_clients(
@@ -65,7 +64,6 @@ def open_clients(
     if connection.role_arn is not None:
         assume_role(parts, _session(connection), connection.role_arn, connection)
     _find_credentials(parts)
-    parts.register_component("response_parser_factory", QuickParsers())
     session = boto3.session.Session(botocore_session=parts)
     paths = parts.get_component("data_loader").search_paths
     paths[:] = dict.fromkeys(paths)  # boto3 adds its own for each session
@@ -97,7 +95,7 @@ def open_clients(
         **service,
         config=common.merge(Config(retries={"mode": "standard", "total_max_attempts": READ_ATTEMPTS})),
     )
-    spare_listings(reads.meta.events)
+    read_quickly(parts, reads)
     # The stubs do not know that a hook's answer counts.
     reads.meta.events.register_first("needs-retry.s3", cast("Callable[..., None]", _not_after_timeout))
     options: Any = dict(reads.meta.config.s3 or {})  # type: ignore[attr-defined]

@@ -127,11 +127,8 @@ def translated(call: Call) -> Iterator[None]:
         yield
     except (sdk.ClientError, sdk.BotoCoreError, ResponseParserError) as error:
         raise translate(error, call) from error
-    except RecursionError as error:  # the SDK follows each level of an error's XML, and each word of another region
-        raise call.no_answer(
-            f"{call.operation} {call.target}: no answer that the store gives: XML that is nested too deep, or one "
-            "redirection after another"
-        ) from error
+    except RecursionError as error:  # the SDK recurses into each level of an error's XML
+        raise _too_deep(call) from error
     except SDK_UNFORESEEN as error:  # STS or a metadata server gave it
         raise call.no_answer(f"{call.operation} {call.target}: no answer that can be used: {error!r}") from error
 
@@ -141,6 +138,8 @@ def translate(error: Exception, call: Call) -> TieredStorageError:
     said = f"{call.operation} {call.target}"
     if isinstance(error, sdk.ClientError):
         return _answered(error, call)
+    if isinstance(error, sdk.HTTPClientError) and isinstance(error.kwargs.get("error"), RecursionError):
+        return _too_deep(call)  # the SDK recurses into each redirection to another region
     if _never_connected(error):
         return StoreUnavailable(f"{said}: no connection: {error}")
     if isinstance(error, CREDENTIALS) and _has_no_metadata(error):
@@ -165,6 +164,13 @@ def translate(error: Exception, call: Call) -> TieredStorageError:
     if isinstance(error, NO_ANSWER):
         return call.no_answer(f"{said}: no answer: {error}")
     return OperatorError(f"{said}: the SDK refuses: {error}")
+
+
+def _too_deep(call: Call) -> TieredStorageError:
+    return call.no_answer(
+        f"{call.operation} {call.target}: no answer that the store gives: XML that is nested too deep, or one "
+        "redirection after another"
+    )
 
 
 def _never_connected(error: Exception) -> bool:
@@ -200,11 +206,10 @@ def status_of(error: sdk.ClientError) -> int:
 def _answered(error: sdk.ClientError, call: Call) -> TieredStorageError:
     """Our error for an answer that is a refusal or a failure of the server."""
     status = status_of(error)
-    answer = error.response.get("Error", {})
-    code = answer.get("Code", "")
+    code, message = _texts(error)
     request_id = error.response.get("ResponseMetadata", {}).get("RequestId", "none")
     asked = call.operation if error.operation_name != ASSUME_ROLE else f"{ASSUME_ROLE} for {call.operation}"
-    said = f"{asked} {call.target}: {code} (HTTP {status}, request id {request_id}): {answer.get('Message', '')}"
+    said = f"{asked} {call.target}: {code} (HTTP {status}, request id {request_id}): {message}"
     skew = skew_of(error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date"))
     if code == _SKEWED or (status in {401, 403} and is_refused_skew(skew)):  # the answer to a HEAD has only its date
         return WrongClock(f"{said}; {set_the_clock(skew)}")  # the request is refused at the door
@@ -238,7 +243,14 @@ def is_without_reason(error: TieredStorageError) -> bool:
     cause = error.__cause__
     if not isinstance(error, AccessDenied) or not isinstance(cause, sdk.ClientError):
         return False
-    return cause.response.get("Error", {}).get("Code", "") in {"", str(status_of(cause)), "Unknown"}
+    return _texts(cause)[0] in {"", str(status_of(cause)), "Unknown"}
+
+
+def _texts(error: sdk.ClientError) -> tuple[str, str]:
+    """The code and the message of an error; empty where the answer has other XML in their place."""
+    found: Mapping[str, object] = error.response.get("Error", {})
+    code, message = (found.get(name) for name in ("Code", "Message"))
+    return code if isinstance(code, str) else "", message if isinstance(message, str) else ""
 
 
 def _way_in(code: str, call: Call, skew: float | None) -> str:
