@@ -20,10 +20,10 @@ from tests.fuzz.scripted_server import BETWEEN, ScriptedServer
 from tests.fuzz.store_calls import make
 from tests.fuzz.target import Mismatch, Target, split_input
 from ts_common.errors import TieredStorageError
+from ts_common.store import retry
 from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.http import bodies as http_body
-from ts_common.store.http import client as http_client
 
 DATE = "Sun, 22 Nov 2026 02:33:34 GMT"
 KEYS = ("base/a", "base/a/b", "base/a-0/00000000000000000000.log", "base/b", "base/b/c/d")
@@ -105,7 +105,7 @@ class StoreAnswers(Target):
         ]:
             del os.environ[name]
         os.environ["NO_PROXY"] = "127.0.0.1"
-        http_client._BACKOFF_SECONDS = 0.0
+        retry.FIRST_PAUSE_SECONDS = 0.0
         http_body.MOST_SECONDS = 0.5
         self.prepare()
         self.store = self.opened()

@@ -12,14 +12,11 @@ from contextlib import ExitStack, closing, contextmanager
 from types import TracebackType
 from typing import Self
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
-
 from ts_common.errors import CorruptData, ObjectNotFound, StoreUnavailable
 from ts_common.store.contract import ByteRange, ObjectStore, ObjectStream
+from ts_common.store.retry import OPERATION_POLICY
 
 CHUNK_BYTES = 4 << 20
-_ATTEMPTS_PER_CHUNK = 6
-_LONGEST_WAIT_SECONDS = 10
 
 
 @contextmanager
@@ -65,15 +62,7 @@ class ResumableReader:
             CorruptData: it was replaced while it was read.
             StoreUnavailable: the store did not serve, however often it was asked.
         """
-        for attempt in Retrying(
-            retry=retry_if_exception_type(StoreUnavailable),
-            stop=stop_after_attempt(_ATTEMPTS_PER_CHUNK),
-            wait=wait_random_exponential(multiplier=0.1, max=_LONGEST_WAIT_SECONDS),
-            reraise=True,
-        ):
-            with attempt:
-                return self._read_once(size)
-        raise AssertionError("tenacity ends with a result or raises")
+        return OPERATION_POLICY(self._read_once, size)
 
     def _read_once(self, size: int) -> bytes:
         if self._end is not None and self._position >= self._end:

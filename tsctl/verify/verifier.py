@@ -15,8 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
-
 from ts_common.archive.catalog import SegmentCopy, StoredSegment, read_incarnations
 from ts_common.archive.commit import Commit, decode_log_start
 from ts_common.archive.incarnations import Incarnations
@@ -31,10 +29,10 @@ from ts_common.errors import (
     NewerFormat,
     ObjectNotFound,
     SegmentChanged,
-    StoreUnavailable,
 )
 from ts_common.reading.cluster_file import STUCK_AFTER_SECONDS
 from ts_common.store.contract import ObjectStore
+from ts_common.store.retry import OPERATION_POLICY
 from tsctl.verify.coverage import Coverage
 from tsctl.verify.findings import (
     CACHE_OBJECT_WRONG,
@@ -54,8 +52,6 @@ from tsctl.verify.segment_check import Checked, Depth, assumed, check_segment
 
 DAY_SECONDS = 86_400.0
 _PARTITIONS_AT_ONCE = 4
-_ATTEMPTS = 6
-_LONGEST_WAIT_SECONDS = 10
 
 Told = Callable[[int, int], None]
 
@@ -140,7 +136,7 @@ class Verifier:
             StoreUnavailable: the store did not serve, however often it was asked.
             AccessDenied, BucketMissing: the store's.
         """
-        directories = _patiently(lambda: find_partitions(self._store, self._keys))
+        directories = OPERATION_POLICY(lambda: find_partitions(self._store, self._keys))
         self._findings = directories.findings if self._scope.all_topics else []
         self._work = []
         self.topics = frozenset({*directories.partitions, *directories.topics})
@@ -180,7 +176,7 @@ class Verifier:
         """A topic's list; None where it cannot be believed. What of it is missing is found."""
         key = self._keys.incarnations(topic)
         try:
-            incarnations, _ = _patiently(lambda: read_incarnations(self._store, self._keys, topic))
+            incarnations, _ = OPERATION_POLICY(lambda: read_incarnations(self._store, self._keys, topic))
         except (CorruptData, NewerFormat) as error:
             kind = NEWER_FORMAT if isinstance(error, NewerFormat) else INCARNATIONS_DAMAGED
             findings.append(Finding(kind, topic, str(error), key))
@@ -196,7 +192,7 @@ class Verifier:
         """One partition; None for a directory that only holds a topic's list."""
         where = keys.directory
         try:
-            listing = _patiently(lambda: list_partition(self._store, keys))
+            listing = OPERATION_POLICY(lambda: list_partition(self._store, keys))
         except (CorruptData, NewerFormat) as error:
             kind = NEWER_FORMAT if isinstance(error, NewerFormat) else COMMIT_DAMAGED
             # The message begins with the object's key.
@@ -223,7 +219,7 @@ class Verifier:
         now = self._clock()
         ages = Ages(now, now - self._scope.in_flight_seconds, self._scope.stuck_seconds)
         deep = self._scope.depth is Depth.FULL
-        coverage = _patiently(
+        coverage = OPERATION_POLICY(
             lambda: check_partition(self._store, listing, copies, where, tuple(findings), ages, compare=deep)
         )
         self._told(1, 0)
@@ -265,12 +261,12 @@ class Verifier:
         if self._scope.depth is Depth.LISTING:
             return Checked(guess, tuple(_listed_findings(segment, guess, noted, where)))
         try:
-            return _patiently(lambda: check_segment(self._store, keys, segment, self._scope.depth, noted, where))
+            return OPERATION_POLICY(lambda: check_segment(self._store, keys, segment, self._scope.depth, noted, where))
         except ObjectNotFound as error:
             found = Finding(UNREADABLE, where, f"gone since it was listed: {error}", guess.key, guess.base, guess.end)
         except AccessDenied as error:
             with suppress(ObjectNotFound):  # refused too: this identity may read nothing any more
-                _patiently(lambda: get_small(self._store, keys.commit, COMMIT_BYTES))
+                OPERATION_POLICY(lambda: get_small(self._store, keys.commit, COMMIT_BYTES))
             found = Finding(UNREADABLE, where, str(error), guess.key, guess.base, guess.end)
         except BatchTooLarge as error:
             found = Finding(UNREADABLE, where, f"{guess.key}: {error}", guess.key, guess.base, guess.end)
@@ -285,7 +281,7 @@ class Verifier:
             return findings
         try:
             start = decode_log_start(
-                _patiently(lambda: get_small(self._store, keys.log_start, LOG_START_BYTES)[0]), keys.log_start
+                OPERATION_POLICY(lambda: get_small(self._store, keys.log_start, LOG_START_BYTES)[0]), keys.log_start
             ).offset
         except (ObjectNotFound, CorruptData):
             return findings
@@ -315,7 +311,7 @@ class Verifier:
     def _cache_object(self, keys: PartitionKeys, first: int, where: str, findings: list[Finding]) -> CacheObject | None:
         key = keys.cache_object(first)
         try:
-            return CacheObject(_patiently(lambda: get_small(self._store, key, CACHE_OBJECT_BYTES)[0]), keys, key)
+            return CacheObject(OPERATION_POLICY(lambda: get_small(self._store, key, CACHE_OBJECT_BYTES)[0]), keys, key)
         except ObjectNotFound:
             return None
         except (CorruptData, NewerFormat) as error:
@@ -349,16 +345,3 @@ def _only(keys: PartitionKeys, findings: Iterable[Finding]) -> Coverage:
     return Coverage(
         keys.directory, keys.partition.topic, keys.partition.partition, keys.prefix, 0, 0, findings=tuple(findings)
     )
-
-
-def _patiently(call: Callable[[], _T]) -> _T:
-    """The result of a call that reads; one that the store did not serve is made again."""
-    for attempt in Retrying(
-        retry=retry_if_exception_type(StoreUnavailable),
-        stop=stop_after_attempt(_ATTEMPTS),
-        wait=wait_random_exponential(multiplier=0.1, max=_LONGEST_WAIT_SECONDS),
-        reraise=True,
-    ):
-        with attempt:
-            return call()
-    raise AssertionError("tenacity ends with a result or raises")

@@ -26,7 +26,7 @@ from ts_common.errors import (
 from ts_common.store.contract import ByteRange, IfAbsent, IfMatch, ObjectStore
 from ts_common.store.factory import open_store
 from ts_common.store.http.bodies import RequestBody
-from ts_common.store.http.client import READ_ATTEMPTS
+from ts_common.store.retry import READ_ATTEMPTS
 from ts_common.store.validation import SizedBody
 from ts_local.azurite import ACCOUNT, KEY
 

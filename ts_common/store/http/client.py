@@ -9,11 +9,11 @@ What decides of an error is whether the request can have had an effect, as in `s
 Proxies come from the environment (`proxies`), authorities from the system or SSL_CERT_FILE.
 """
 
-import random
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import urllib3
@@ -23,9 +23,8 @@ from ts_common.errors import OperatorError, StoreUnavailable, TieredStorageError
 from ts_common.store.call import Call
 from ts_common.store.http.bodies import RequestBody, read_whole
 from ts_common.store.http.proxies import pool_for
+from ts_common.store.retry import request_policy
 
-READ_ATTEMPTS = 3
-_BACKOFF_SECONDS = 0.1  # doubled at each attempt, and drawn from below
 _BLOCK_BYTES = 128 << 10  # of a body, for each send
 _NEVER_CONNECTED = (http.NewConnectionError, http.ConnectTimeoutError)
 _TIMED_OUT = (http.ConnectTimeoutError, http.ReadTimeoutError)
@@ -90,6 +89,7 @@ class HttpClient:
             "blocksize": _BLOCK_BYTES,
         }
         self._pool = pool_for(base_url, **settings)
+        self._policy = request_policy(self._closed, _may_pass, _may_change)
 
     def ask(self, call: Call, request: Request, body: RequestBody | None = None) -> Response:
         """Send a request and read all of its answer, whatever its status.
@@ -123,18 +123,8 @@ class HttpClient:
     def _repeated(
         self, call: Call, request: Request, body: RequestBody | None, *, streams: bool
     ) -> tuple[Response, urllib3.BaseHTTPResponse]:
-        attempts = 1 if call.writes else READ_ATTEMPTS
-        for attempt in range(1, attempts + 1):
-            try:
-                answer, response = self._once(call, request, body, streams=streams)
-            except StoreUnavailable as error:
-                if attempt == attempts or isinstance(error.__cause__, _TIMED_OUT):
-                    raise
-            else:
-                if answer.status < 500 or answer.status == _THROTTLED or attempt == attempts:
-                    return answer, response
-            self._closed.wait(random.uniform(0, _BACKOFF_SECONDS * 2**attempt))  # noqa: S311 - jitter
-        raise AssertionError("the last attempt returns or raises")
+        attempt = partial(self._once, call, request, body, streams=streams)
+        return attempt() if call.writes else self._policy(attempt)
 
     def _once(
         self, call: Call, request: Request, body: RequestBody | None, *, streams: bool
@@ -162,6 +152,16 @@ class HttpClient:
         if not streams:
             response.release_conn()
         return Response(response.status, headers, content), response
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether a failure that is no timeout can be over at the next attempt."""
+    return isinstance(error, StoreUnavailable) and not isinstance(error.__cause__, _TIMED_OUT)
+
+
+def _may_change(answer: tuple[Response, object]) -> bool:
+    """Whether the server failed, and was not asked too fast."""
+    return answer[0].status >= 500 and answer[0].status != _THROTTLED
 
 
 def no_answer(error: Exception, call: Call) -> TieredStorageError:
