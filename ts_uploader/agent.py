@@ -3,21 +3,20 @@ r"""The agent, from the log dirs to the store. Read this first.
 ::
 
     LogDirectoryWatcher --listings, high watermarks--> \
-                                                         inbox --> Tracker --tasks--> WorkQueue --> threads --> store
-    LeadershipSource ----leaderships----------------------> /     ^                                        |
-                                                             +---------------results------------------+
+                                                        inbox --> MainLoop --tasks--> TaskQueues --> workers --> store
+    LeadershipSource ----leaderships-----------------> /    ^                                        |
+                                                            +----------------results-----------------+
 
-One thread, the one that calls `run`, takes from the inbox and owns the tracker's state; all others only put frozen
-messages into it. Parts are built in the order the data flows and stopped in reverse. A thread that dies of an exception
-ends the process with a non-zero code, so that its supervisor starts it anew: never half alive.
+`Agent` builds the parts in the order in which data flows through them, starts their threads, and stops both in reverse.
+One thread, the one that calls `run`, runs the main loop, which owns the tracker. All other threads only put frozen
+messages into the inbox. If a thread ends with an exception, the process ends with a non-zero code, and its supervisor
+restarts it.
 """
 
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import structlog
 
@@ -26,32 +25,23 @@ from ts_common.config.cluster_config import ClusterConfig
 from ts_common.endpoints.provider import EndpointProvider
 from ts_common.model import TopicPartition
 from ts_common.store.wrappers.unconditional import WHAT_IS_LOST
+from ts_uploader.blocked_partitions import BlockedPartitions
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.environment import Environment
-from ts_uploader.events import (
-    AnyTask,
-    DirectoryGone,
-    Listing,
-    LookBelow,
-    LookDue,
-    Observation,
-    ReadPosition,
-    Rescan,
-    Result,
-    SeveralDirectories,
-    Ship,
-)
+from ts_uploader.events import AnyTask, LookDue, Rescan, Ship
+from ts_uploader.heartbeat import Heartbeat
+from ts_uploader.inbox import BacklogRequest, Inbox, ReloadRequest, StopRequest, supervised_thread
 from ts_uploader.leadership.factory import open_source
 from ts_uploader.log_dirs.segment_sizes import SegmentSizes
 from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
+from ts_uploader.main_loop import MainLoop
 from ts_uploader.metrics.backlog_metrics import BacklogCollector
-from ts_uploader.metrics.counters import COMMITS, GAP_WRITTEN_OVER, LOOKUPS, UPLOADS, CountedElsewhere, Metrics
-from ts_uploader.process.reload import Reread, reload
+from ts_uploader.metrics.counters import GAP_WRITTEN_OVER, CountedElsewhere, Metrics
+from ts_uploader.process.reload import LiveConfig, Reread
 from ts_uploader.progress import Progress
 from ts_uploader.reporters.contract import Reporting
 from ts_uploader.reporters.factory import open_reporter
 from ts_uploader.retention.known_settings import Settings
-from ts_uploader.retention.topic_retention import BrokerSettings, TopicSettings
 from ts_uploader.shipping.ends_writer import EndsWriter
 from ts_uploader.shipping.metadata_cache_writer import CacheWriter
 from ts_uploader.shipping.uploader import Uploader
@@ -60,67 +50,33 @@ from ts_uploader.status.last_errors import LastErrors
 from ts_uploader.status.snapshot import Status, StatusSources
 from ts_uploader.stores.admission import wait_for_admission
 from ts_uploader.stores.topic_stores import COMMIT_THREADS, Stores
+from ts_uploader.task_queues import TaskQueues
 from ts_uploader.tracking.backlog import Backlog, retention_left
-from ts_uploader.tracking.blocked import WAIT_REASONS, Wait, WaitReason, Waits
 from ts_uploader.tracking.contained_tracker import ContainedTracker
-from ts_uploader.tracking.stuck import StuckPartitions, StuckWatch
 from ts_uploader.work_queue import WorkQueue
-from ts_uploader.workers import TaskRunner, backoff_seconds, told_of_losses
+from ts_uploader.workers import TaskRunner, told_of_losses
 
 log = structlog.get_logger()
 
-SCAN_SECONDS = 30.0  # between scans of everything; events make it quick, this makes it sure
-STOP_SECONDS = 20.0  # what in-flight uploads get after SIGTERM; systemd's default patience is 90
-_LOOKUP_THREADS = 8  # after a start every partition asks the store, and each question only waits for its answer
-_TICK_SECONDS = 2.0
-_ANSWER_SECONDS = 5.0
+SCAN_SECONDS = 30.0  # between scans of all directories: inotify makes detection fast, scans make it certain
+STOP_SECONDS = 20.0  # for uploads that run at SIGTERM; systemd waits 90 by default
+_LOOKUP_THREADS = 8  # after a start the position of every partition is read, and each read only waits for its answer
+_BACKLOG_SECONDS = 5.0
 _MILLISECONDS = 1000
-_NANOSECONDS = 1_000_000_000
-# A source looks at all partitions anew with each poll, so by then it has told of every one.
-_UNTOLD_POLLS = 3
-_UNTOLD_LEAST_SECONDS = 300.0
-_UNTOLD = Wait(WaitReason.LEADER, WAIT_REASONS[WaitReason.LEADER])
-
-
-@dataclass(frozen=True, slots=True)
-class _Died:
-    """A thread ended by an exception."""
-
-    thread: str
-    error: BaseException
-
-
-@dataclass(frozen=True, slots=True)
-class _Stop:
-    """Somebody asked for an end."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Reload:
-    """Somebody asked for the configuration to be read again."""
-
-
-@dataclass(frozen=True, slots=True)
-class _BacklogWanted:
-    """Another thread wants to know what waits."""
-
-    answer: "Future[Mapping[TopicPartition, Backlog]]"
 
 
 class Agent:
-    """One agent beside one broker.
+    """The agent of one broker.
 
     Args:
-        environment: the broker's surroundings.
+        environment: the broker's id, log dirs and defaults.
         config: the cluster's settings.
-        endpoints: where each topic's objects go.
+        endpoints: where each topic's objects are stored.
         http_address: where `ts_uploader.status.http_server` serves its pages, `host:port`.
-        reread: reads the cluster's settings and where its topics go again.
+        reread: reads `config` and `endpoints` again.
 
     Raises:
-        ConfigurationError: something that only shows when the parts are put together.
+        ConfigurationError: settings that only show to be wrong when the parts are put together.
     """
 
     def __init__(
@@ -131,12 +87,15 @@ class Agent:
         http_address: str,
         reread: Reread,
     ) -> None:
-        self._inbox: queue.SimpleQueue[object] = queue.SimpleQueue()
-        self._held: list[object] = []  # messages that came while the stores were asked
+        self._inbox: Inbox = queue.SimpleQueue()
+        self._held: list[object] = []  # messages that arrived before the stores admitted the agent
+        self._environment = environment
+        self._config = LiveConfig(config, endpoints, reread)
         self._keys = ClusterKeys(environment.cluster_id, config.entropy_bits)
-        self._stores = Stores(endpoints, config)
         self._metrics = Metrics()
-        self._config = config
+        self._errors = LastErrors()
+        self._stores = Stores(endpoints, config)
+        # Observations.
         self._watcher = LogDirectoryWatcher(
             environment.log_dirs,
             self._ships,
@@ -146,78 +105,57 @@ class Agent:
         )
         self._leadership = open_source(environment, config, self._inbox.put)
         self._settings = Settings(environment.defaults)
-        checkpoint_seconds = environment.defaults.checkpoint_interval_ms / _MILLISECONDS
-        self._tracker = ContainedTracker(config.offset_reset, checkpoint_seconds=checkpoint_seconds)
-        self._uploads: WorkQueue[AnyTask] = WorkQueue()
-        self._commits: WorkQueue[AnyTask] = WorkQueue()
-        self._lookups: WorkQueue[AnyTask] = WorkQueue()
-        self._cache_objects = CacheWriter(self._stores.of, lambda: self._stores.pace.limit is not None)
-        self._ends = EndsWriter(self._keys, environment.broker_id, self._ask_backlog, self._stores.of, self._metrics)
-        runner = TaskRunner(
-            Uploader(self._stores.of, self._settings.retention),
-            CommitLog(
-                self._keys,
-                environment.broker_id,
-                self._stores.of,
-                lambda gaps: self._metrics.gap(GAP_WRITTEN_OVER, gaps),
-                told_of_losses(self._metrics),
-            ),
-            self._watcher,
-            self._metrics,
-            self._cache_objects,
-        )
         self._sizes = SegmentSizes()
+        # Decisions.
+        checkpoint_seconds = environment.defaults.checkpoint_interval_ms / _MILLISECONDS
+        tracker = ContainedTracker(config.offset_reset, checkpoint_seconds=checkpoint_seconds)
+        self._queues = TaskQueues(self._urgency)
+        self._blocked = BlockedPartitions()
+        # Work.
         self._progress = Progress(config.upload_timeout_seconds)
-        self._errors = LastErrors()
+        self._cache_objects = CacheWriter(self._stores.of, lambda: self._stores.pace.limit is not None)
+        self._ends = EndsWriter(self._keys, environment.broker_id, self._read_backlog, self._stores.of, self._metrics)
+        commits = CommitLog(
+            self._keys,
+            environment.broker_id,
+            self._stores.of,
+            lambda gaps: self._metrics.gap(GAP_WRITTEN_OVER, gaps),
+            told_of_losses(self._metrics),
+        )
+        uploader = Uploader(self._stores.of, self._settings.retention)
+        self._runner = TaskRunner(uploader, commits, self._watcher, self._metrics, self._cache_objects)
         reporter = open_reporter(config, environment)
         self._reporting = (
             Reporting(reporter, self._metrics.registry, config.reporter_interval_seconds) if reporter else None
         )
-        self._threads = [
-            *([self._thread("reporter", self._reporting.run)] if self._reporting else []),
-            self._thread("watcher", self._watcher.run),
-            self._thread("leadership", self._leadership.run),
-            self._thread("metadata-cache", self._cache_objects.run),
-            self._thread("ends", self._ends.run),
-            *(self._worker(f"lookup-{n}", self._lookups, runner) for n in range(_LOOKUP_THREADS)),
-            *(self._worker(f"commit-{n}", self._commits, runner) for n in range(COMMIT_THREADS)),
-            *(self._worker(f"upload-{n}", self._uploads, runner) for n in range(config.upload_threads)),
-        ]
-        parts = StatusSources(
-            environment=environment,
-            leadership=self._leadership,
-            progress=self._progress,
-            errors=self._errors,
-            retention=self._settings.retention,
-            backlog=self._ask_backlog,
-            threads=self._threads,
-            queues={
-                "uploads": self._uploads.__len__,
-                "commits": self._commits.__len__,
-                "lookups": self._lookups.__len__,
-            },
-            looked_at=lambda: self._watcher.looked_at,
-            scan_seconds=SCAN_SECONDS,
-            limits=lambda: (self._stores.pace.limit, self._stores.allowance.limit),
-            sizes=self._sizes,
-            stuck=lambda: self._stuck,
-        )
-        self._status = Status(parts)
+        self._threads = self._build_threads(config.upload_threads)
+        # Pages.
+        self._status = Status(self._status_sources())
         self._health = HealthServer(
-            http_address, self._metrics.registry, self._status, lambda: self._config.http_allowed_hosts
+            http_address, self._metrics.registry, self._status, lambda: self._config.current.http_allowed_hosts
         )
-        self._environment = environment
-        self._endpoints = endpoints
-        self._reread = reread
-        self._local: set[TopicPartition] = set()  # partitions with a directory here
-        self._local_changed = False
-        self._backlog: Mapping[TopicPartition, Backlog] = {}  # as of the last tick
-        self._waits = Waits()
-        self._stuck_watch = StuckWatch()
-        self._stuck = StuckPartitions()  # as of the last tick
-        self._untold: dict[TopicPartition, Wait] = {}  # what the source never spoke of, while it is being watched
-        self._leadership_heard = time.monotonic()
-        self._publish()
+        heartbeat = Heartbeat(
+            self._config,
+            self._watcher,
+            tracker,
+            self._blocked,
+            self._stores,
+            self._progress,
+            self._metrics,
+            self._status,
+        )
+        self._loop = MainLoop(
+            self._inbox,
+            tracker,
+            self._queues,
+            self._settings,
+            self._sizes,
+            self._errors,
+            watch=self._leadership.watch,
+            reload=self._reload,
+            tick=heartbeat.tick,
+        )
+        self._register_metrics()
 
     def run(self) -> None:
         """Ship until `stop`.
@@ -225,7 +163,8 @@ class Agent:
         Raises:
             ConfigurationError: a store cannot be used as configured; nothing was written.
             StoreUnavailable: a store does not answer; nothing was written.
-            TieredStorageError, or what a thread died of: the process should end with a non-zero code.
+            TieredStorageError: the agent cannot continue; the process should end with a non-zero code.
+            BaseException: a thread ended with it; the same.
         """
         try:
             self._health.start()
@@ -237,7 +176,7 @@ class Agent:
             for message in self._held:
                 self._inbox.put(message)
             self._status.store_answered = True
-            if not self._config.conditional_writes:
+            if not self._config.current.conditional_writes:
                 log.warning("conditional_writes_off", message=WHAT_IS_LOST)
             self._watcher.start_watching()
             for thread in self._threads:
@@ -251,132 +190,99 @@ class Agent:
                 log_dirs=[str(log_dir) for log_dir in self._environment.log_dirs],
                 http=self._health.address,
             )
-            self._loop()
+            self._loop.run()
         finally:
             self._shut_down()
 
     def stop(self, reason: str) -> None:
         """End `run` soon; safe in a signal handler and from any thread."""
-        self._inbox.put(_Stop(reason))
+        self._inbox.put(StopRequest(reason))
 
     def reload(self) -> None:
         """Have the configuration read again soon; safe in a signal handler and from any thread."""
-        self._inbox.put(_Reload())
+        self._inbox.put(ReloadRequest())
 
     def _wait_at_start(self, seconds: float) -> bool:
-        """Wait before anything runs. A reload ends the wait, and is done later; False where an end is asked for."""
+        """Wait before any thread runs, at most until a message arrives; return False for a `StopRequest`.
+
+        Other messages are kept, and the main loop handles them.
+        """
         try:
             message = self._inbox.get(timeout=seconds)
         except queue.Empty:
             return True
-        if isinstance(message, _Stop):
+        if isinstance(message, StopRequest):
             log.info("agent_stopping", reason=message.reason)
             return False
         self._held.append(message)
         return True
 
-    def _loop(self) -> None:
-        next_tick = time.monotonic()
-        while True:
-            try:
-                message = self._inbox.get(timeout=max(0.0, next_tick - time.monotonic()))
-            except queue.Empty:
-                self._tick()
-                next_tick = time.monotonic() + _TICK_SECONDS
-                continue
-            if isinstance(message, Observation):
-                self._note_directory(message)
-                self._dispatch(self._tracker.observe(message))
-            elif isinstance(message, Result):
-                self._errors.take(message)
-                self._dispatch(self._tracker.conclude(message))
-            elif isinstance(message, BrokerSettings | TopicSettings):
-                self._settings.take(message)
-            elif isinstance(message, _Reload):
-                topics = {partition.topic for partition in self._local}
-                self._config = reload(self._config, self._endpoints, topics, self._reread)
-                self._stores.allowance.change(self._config.upload_max_bytes_per_second)
-                self._watcher.hint_all()  # what is shipped may be others now
-            elif isinstance(message, _BacklogWanted):
-                message.answer.set_result(self._tracker.backlog())
-            elif isinstance(message, _Died):
-                log.error("thread_died", message="the process ends", thread=message.thread, error=repr(message.error))
-                raise message.error
-            elif isinstance(message, _Stop):
-                log.info("agent_stopping", reason=message.reason)
-                return
-            if self._local_changed and self._inbox.empty():
-                self._local_changed = False
-                self._leadership.watch(frozenset(self._local))
-            if time.monotonic() >= next_tick:
-                self._tick()
-                next_tick = time.monotonic() + _TICK_SECONDS
+    def _build_threads(self, upload_threads: int) -> list[threading.Thread]:
+        queues = self._queues
+        services = {
+            "watcher": self._watcher.run,
+            "leadership": self._leadership.run,
+            "metadata-cache": self._cache_objects.run,
+            "ends": self._ends.run,
+        }
+        if self._reporting is not None:
+            services["reporter"] = self._reporting.run
+        return [
+            *(supervised_thread(name, target, self._inbox) for name, target in services.items()),
+            *(self._worker(f"lookup-{n}", queues.lookups) for n in range(_LOOKUP_THREADS)),
+            *(self._worker(f"commit-{n}", queues.commits) for n in range(COMMIT_THREADS)),
+            *(self._worker(f"upload-{n}", queues.uploads) for n in range(upload_threads)),
+        ]
 
-    def _dispatch(self, tasks: list[AnyTask]) -> None:
-        for task in tasks:
-            if isinstance(task, Ship):
-                retention = self._settings.retention(task.partition.topic)
-                urgency = retention_left(task.listing, task.base, retention, self._sizes.behind)
-                self._uploads.put(task.partition, task, urgency=urgency)
-            elif isinstance(task, Rescan):
-                if task.reason:
-                    log.info("segment_changed", partition=str(task.partition), reason=task.reason)
-                self._lookups.put(task.partition, task, task.after_seconds + backoff_seconds(task.attempt))
-            elif isinstance(task, ReadPosition):
-                self._lookups.put(task.partition, task, backoff_seconds(task.attempt))
-            elif isinstance(task, LookBelow):  # it reads files, and no commit waits behind it
-                self._lookups.put(task.partition, task)
-            else:
-                self._commits.put(task.partition, task)
+    def _worker(self, name: str, tasks: WorkQueue[AnyTask]) -> threading.Thread:
+        def work() -> None:
+            while (task := tasks.get()) is not None:
+                if isinstance(task, Rescan):  # the tracker accepts the listing only after this
+                    self._inbox.put(LookDue(task.partition, task.generation))
+                with self._progress.doing(type(task).__name__, task.partition):
+                    result = self._runner.run(task)
+                if result is not None:
+                    self._inbox.put(result)
 
-    def _note_directory(self, message: Observation) -> None:
-        if isinstance(message, Listing | SeveralDirectories) and message.partition not in self._local:
-            self._local.add(message.partition)
-            self._local_changed = True
-        elif isinstance(message, DirectoryGone):
-            self._local.discard(message.partition)
-            self._sizes.forget(message.partition)
-            self._uploads.drop(message.partition)
-            self._local_changed = True
+        return supervised_thread(name, work, self._inbox)
 
-    def _tick(self) -> None:
-        if not self._watcher.watching:
-            raise RuntimeError("inotify ended: the threads of the directory watcher are gone")
-        now = time.monotonic()
-        connected = self._status.note_leadership()
-        if connected:
-            self._leadership_heard = now
-        self._metrics.leadership_connected.set(connected)
-        self._metrics.leadership_age.set(now - self._leadership_heard)
-        self._metrics.request_limit.set(self._stores.pace.limit or float("inf"))
-        self._metrics.upload_limit.set(self._stores.allowance.limit or float("inf"))
-        self._progress.excuse(self._stores.pace.refused, self._stores.allowance.waited_seconds)
-        if not self._local_changed:  # the leadership source knows by now whom it need not tell of any more
-            self._tracker.forget_absent()
-        self._backlog = self._tracker.backlog()
-        self._status.note_round(len(self._backlog))
-        patience = max(_UNTOLD_LEAST_SECONDS, _UNTOLD_POLLS * self._config.leadership_poll_seconds)
-        untold = self._tracker.untold(time.monotonic_ns() - int(patience * _NANOSECONDS)) if connected else ()
-        self._untold = dict.fromkeys(untold, _UNTOLD)
-        waiting = {partition: waits.wait for partition, waits in self._backlog.items() if waits.wait is not None}
-        waiting |= self._untold
-        for partition, reason in self._waits.look(waiting).items():
-            log.warning("partition_blocked", partition=str(partition), waits_for=reason)
-        look = self._stuck_watch.look(self._backlog, self._untold, self._config.stuck_after_seconds, now)
-        self._stuck = look.stuck
-        look.log()
+    def _ships(self, topic: str) -> bool:
+        """Return whether the running configuration selects a topic."""
+        return self._config.current.ships(topic)
 
-    def _publish(self) -> None:
-        """Register what the other parts tell of themselves."""
+    def _urgency(self, task: Ship) -> float | None:
+        """Return the fraction of its retention that a segment has left."""
+        retention = self._settings.retention(task.partition.topic)
+        return retention_left(task.listing, task.base, retention, self._sizes.behind)
+
+    def _status_sources(self) -> StatusSources:
+        return StatusSources(
+            environment=self._environment,
+            leadership=self._leadership,
+            progress=self._progress,
+            errors=self._errors,
+            retention=self._settings.retention,
+            backlog=self._read_backlog,
+            threads=self._threads,
+            queues=self._queues.lengths,
+            looked_at=lambda: self._watcher.looked_at,
+            scan_seconds=SCAN_SECONDS,
+            limits=lambda: (self._stores.pace.limit, self._stores.allowance.limit),
+            sizes=self._sizes,
+            stuck=lambda: self._blocked.stuck,
+        )
+
+    def _register_metrics(self) -> None:
+        """Register the metrics that other parts hold."""
         metrics, stores = self._metrics, self._stores
         metrics.registry.register(
             BacklogCollector(
-                self._ask_backlog,
+                self._read_backlog,
                 self._settings.retention,
-                lambda: self._config.metrics_partitions,
+                lambda: self._config.current.metrics_partitions,
                 self._sizes,
-                lambda: len(self._untold),
-                lambda: self._stuck,
+                lambda: len(self._blocked.leader_unknown),
+                lambda: self._blocked.stuck,
             )
         )
         metrics.registry.register(
@@ -386,54 +292,38 @@ class Agent:
                 inotify_overflows=lambda: self._watcher.overflows,
             )
         )
-        for name, tasks in ((UPLOADS, self._uploads), (COMMITS, self._commits), (LOOKUPS, self._lookups)):
-            metrics.queue_length.labels(name).set_function(tasks.__len__)
-        metrics.watched_partitions.set_function(self._local.__len__)
+        for name, length in self._queues.lengths.items():
+            metrics.queue_length.labels(name).set_function(length)
+        metrics.watched_partitions.set_function(lambda: len(self._loop.local))
         environment = self._environment
         metrics.broker.info({"cluster_id": environment.cluster_id, "broker_id": str(environment.broker_id)})
 
-    def _ask_backlog(self) -> Mapping[TopicPartition, Backlog]:
+    def _read_backlog(self) -> Mapping[TopicPartition, Backlog]:
+        """Return the tracker's backlog, from any thread; empty before the main loop runs.
+
+        Raises:
+            TimeoutError: the main loop stands still.
+        """
         if not self._status.begun:
             return {}
-        wanted = _BacklogWanted(Future())
-        self._inbox.put(wanted)
+        request = BacklogRequest()
+        self._inbox.put(request)
         try:
-            return wanted.answer.result(_ANSWER_SECONDS)
+            return request.answer.result(_BACKLOG_SECONDS)
         except TimeoutError:
             if not self._status.answering:
                 raise
-            return self._backlog  # much stands before us in the inbox: ten thousand partitions that are looked at first
+            return self._blocked.backlog  # of the last tick; after a start the inbox holds thousands of listings
 
-    def _ships(self, topic: str) -> bool:
-        return self._config.ships(topic)  # asked from the watcher's thread, and `reload` puts another in its place
-
-    def _thread(self, name: str, target: Callable[[], None]) -> threading.Thread:
-        def supervised() -> None:
-            try:
-                target()
-            except BaseException as error:  # noqa: BLE001  (whatever it is, it ends the process)
-                self._inbox.put(_Died(name, error))
-
-        return threading.Thread(target=supervised, name=name, daemon=True)
-
-    def _worker(self, name: str, tasks: WorkQueue[AnyTask], runner: TaskRunner) -> threading.Thread:
-        def work() -> None:
-            while (task := tasks.get()) is not None:
-                if isinstance(task, Rescan):  # before its listing, which this lets count
-                    self._inbox.put(LookDue(task.partition, task.generation))
-                with self._progress.doing(type(task).__name__, task.partition):
-                    result = runner.run(task)
-                if result is not None:
-                    self._inbox.put(result)
-
-        return self._thread(name, work)
+    def _reload(self) -> None:
+        self._config.reload({partition.topic for partition in self._loop.local})
+        self._stores.allowance.change(self._config.current.upload_max_bytes_per_second)
+        self._watcher.hint_all()  # other topics may be shipped now
 
     def _shut_down(self) -> None:
         deadline = time.monotonic() + STOP_SECONDS
         self._stores.pace.close()
-        self._uploads.close()
-        self._commits.close()
-        self._lookups.close()
+        self._queues.close()
         self._cache_objects.close()
         self._ends.close()
         if self._reporting is not None:
@@ -446,8 +336,8 @@ class Agent:
         self._health.stop()
         running = [thread.name for thread in self._threads if thread.is_alive()]
         if running:
-            # The process ends with them. An upload is one PUT: what is cut off never becomes an object, and the next
-            # start ships it.
+            # They end with the process. An upload is one PUT: a PUT that is cut off never becomes an object, and the
+            # next start ships the segment.
             log.warning("shutdown_timed_out", threads=running, seconds=STOP_SECONDS)
         else:
             self._stores.close()

@@ -97,3 +97,25 @@ def _endpoint(provider: EndpointProvider, topic: str) -> Endpoint | None:
         return provider.endpoint(topic)
     except ConfigurationError:  # it has no place
         return None
+
+
+class LiveConfig:
+    """The configuration that the agent runs with; `reload` replaces it as a whole.
+
+    Attributes:
+        current: read by any thread.
+
+    Args:
+        config: what the agent started with.
+        endpoints: where its topics are stored.
+        reread: reads both again.
+    """
+
+    def __init__(self, config: ClusterConfig, endpoints: EndpointProvider, reread: Reread) -> None:
+        self.current = config
+        self._endpoints = endpoints
+        self._reread = reread
+
+    def reload(self, topics: Iterable[str]) -> None:
+        """Read the file again; `topics` are those that the agent ships."""
+        self.current = reload(self.current, self._endpoints, topics, self._reread)

@@ -1,0 +1,122 @@
+"""The main loop: it reads the inbox and owns the tracker.
+
+Watcher and leadership source put observations into the inbox, workers put results. The loop gives each of them to the
+tracker, and puts the tasks that the tracker returns into the queues.
+"""
+
+import queue
+import time
+from collections.abc import Callable
+
+import structlog
+
+from ts_common.model import TopicPartition
+from ts_uploader.events import DirectoryGone, Listing, Observation, Result, SeveralDirectories
+from ts_uploader.inbox import BacklogRequest, Inbox, ReloadRequest, StopRequest, ThreadDied
+from ts_uploader.log_dirs.segment_sizes import SegmentSizes
+from ts_uploader.retention.known_settings import Settings
+from ts_uploader.retention.topic_retention import BrokerSettings, TopicSettings
+from ts_uploader.status.last_errors import LastErrors
+from ts_uploader.task_queues import TaskQueues
+from ts_uploader.tracking.contained_tracker import ContainedTracker
+
+log = structlog.get_logger()
+
+_TICK_SECONDS = 2.0
+
+
+class MainLoop:
+    """One loop, run by one thread.
+
+    Attributes:
+        local: partitions with a directory in this broker's log dirs.
+
+    Args:
+        inbox: where messages arrive.
+        tracker: decides what to do; only this loop calls it.
+        queues: take the tracker's tasks.
+        settings: of the broker and its topics, updated by messages of the leadership source.
+        sizes: of segments, forgotten with their directory.
+        errors: keeps the failures of tasks for the status page.
+        watch: has the leadership source report these partitions.
+        reload: reads the configuration again.
+        tick: runs every two seconds.
+    """
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        tracker: ContainedTracker,
+        queues: TaskQueues,
+        settings: Settings,
+        sizes: SegmentSizes,
+        errors: LastErrors,
+        *,
+        watch: Callable[[frozenset[TopicPartition]], None],
+        reload: Callable[[], None],
+        tick: Callable[[], None],
+    ) -> None:
+        self.local: set[TopicPartition] = set()
+        self._local_changed = False
+        self._inbox = inbox
+        self._tracker = tracker
+        self._queues = queues
+        self._settings = settings
+        self._sizes = sizes
+        self._errors = errors
+        self._watch = watch
+        self._reload = reload
+        self._tick = tick
+
+    def run(self) -> None:
+        """Handle messages until a `StopRequest`.
+
+        Raises:
+            BaseException: a thread of the agent ended with it.
+        """
+        next_tick = time.monotonic()
+        while True:
+            try:
+                message = self._inbox.get(timeout=max(0.0, next_tick - time.monotonic()))
+            except queue.Empty:
+                pass
+            else:
+                if isinstance(message, StopRequest):
+                    log.info("agent_stopping", reason=message.reason)
+                    return
+                self._handle(message)
+                if self._local_changed and self._inbox.empty():
+                    self._local_changed = False
+                    self._watch(frozenset(self.local))
+            if time.monotonic() >= next_tick:
+                if not self._local_changed:  # the leadership source has the present set of partitions
+                    self._tracker.forget_absent()
+                self._tick()
+                next_tick = time.monotonic() + _TICK_SECONDS
+
+    def _handle(self, message: object) -> None:
+        if isinstance(message, Observation):
+            self._note_directory(message)
+            self._queues.put(self._tracker.observe(message))
+        elif isinstance(message, Result):
+            self._errors.take(message)
+            self._queues.put(self._tracker.conclude(message))
+        elif isinstance(message, BrokerSettings | TopicSettings):
+            self._settings.take(message)
+        elif isinstance(message, ReloadRequest):
+            self._reload()
+        elif isinstance(message, BacklogRequest):
+            message.answer.set_result(self._tracker.backlog())
+        elif isinstance(message, ThreadDied):
+            log.error("thread_died", message="the process ends", thread=message.thread, error=repr(message.error))
+            raise message.error
+
+    def _note_directory(self, message: Observation) -> None:
+        if isinstance(message, Listing | SeveralDirectories) and message.partition not in self.local:
+            self.local.add(message.partition)
+            self._local_changed = True
+        elif isinstance(message, DirectoryGone):
+            self.local.discard(message.partition)
+            self._sizes.forget(message.partition)
+            self._queues.drop_uploads(message.partition)
+            self._local_changed = True

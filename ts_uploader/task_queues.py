@@ -1,0 +1,66 @@
+"""The queues between the main loop and the workers: which threads run which task, and when it is due.
+
+Uploads wait for nothing else, so that a commit never waits behind the upload of a gigabyte. Lookups read: the store's
+position of a partition, or files of its directory.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import structlog
+
+from ts_common.model import TopicPartition
+from ts_uploader.events import AnyTask, LookBelow, ReadPosition, Rescan, Ship
+from ts_uploader.metrics.counters import COMMITS, LOOKUPS, UPLOADS
+from ts_uploader.work_queue import WorkQueue
+from ts_uploader.workers import backoff_seconds
+
+log = structlog.get_logger()
+
+
+class TaskQueues:
+    """Three queues; `put` chooses one for each task.
+
+    Args:
+        urgency: returns the fraction of its retention that a segment has left (`WorkQueue.put`).
+    """
+
+    def __init__(self, urgency: Callable[[Ship], float | None]) -> None:
+        self.uploads: WorkQueue[AnyTask] = WorkQueue()
+        self.commits: WorkQueue[AnyTask] = WorkQueue()
+        self.lookups: WorkQueue[AnyTask] = WorkQueue()
+        self._urgency = urgency
+
+    @property
+    def lengths(self) -> Mapping[str, Callable[[], int]]:
+        """For each queue, by its label in metrics, a function that returns the number of waiting tasks."""
+        return {
+            UPLOADS: self.uploads.__len__,
+            COMMITS: self.commits.__len__,
+            LOOKUPS: self.lookups.__len__,
+        }
+
+    def put(self, tasks: Sequence[AnyTask]) -> None:
+        """Add tasks, each to its queue; one that was tried before is due after its backoff."""
+        for task in tasks:
+            if isinstance(task, Ship):
+                self.uploads.put(task.partition, task, urgency=self._urgency(task))
+            elif isinstance(task, Rescan):
+                if task.reason:
+                    log.info("segment_changed", partition=str(task.partition), reason=task.reason)
+                self.lookups.put(task.partition, task, task.after_seconds + backoff_seconds(task.attempt))
+            elif isinstance(task, ReadPosition):
+                self.lookups.put(task.partition, task, backoff_seconds(task.attempt))
+            elif isinstance(task, LookBelow):  # it reads files, and no commit waits for it
+                self.lookups.put(task.partition, task)
+            else:
+                self.commits.put(task.partition, task)
+
+    def drop_uploads(self, partition: TopicPartition) -> None:
+        """Drop the waiting uploads of a partition whose directory is gone."""
+        self.uploads.drop(partition)
+
+    def close(self) -> None:
+        """End each worker once its task is done; waiting tasks are dropped."""
+        self.uploads.close()
+        self.commits.close()
+        self.lookups.close()
