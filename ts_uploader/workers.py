@@ -141,7 +141,7 @@ class TaskRunner:
                 self._count(shipped)
                 return shipped
             case ReadPosition():
-                return self._commits.ask(task)
+                return self._commits.read(task)
             case WriteCommit():
                 committed = self._committed(self._commits.write(task))
                 self._observe_lag(task.run)

@@ -6,8 +6,9 @@ from typing import Any
 
 from ts_common.archive.commit import LogStart
 from ts_common.archive.epoch_history import EpochHistory
-from ts_uploader.committing import commit_log, divergence, going_back, log_start, next_commit
-from ts_uploader.committing.commit_log import CommitLog
+from ts_uploader.committing import divergence, going_back, log_start, next_commit, position_recovery
+from ts_uploader.committing.commit_writer import CommitWriter
+from ts_uploader.committing.position_recovery import PositionRecovery
 from ts_uploader.log_dirs import directory_scan as scan
 from ts_uploader.log_dirs import hanging, leader_epoch, local_log
 from ts_uploader.shipping import coverage, uploader
@@ -49,7 +50,7 @@ MUTANTS = (
     _mutant(
         "m1",
         "The commit is written without a condition.",
-        (CommitLog._put, "IfAbsent() if position.etag is None else IfMatch(position.etag)", "None"),
+        (CommitWriter.write, "IfAbsent() if position.etag is None else IfMatch(position.etag)", "None"),
     ),
     _mutant(
         "m2",
@@ -104,7 +105,11 @@ MUTANTS = (
     _mutant(
         "m11",
         "An archive begins one segment too high.",
-        (commit_log._first_log_start, "return min([task.first_base, *named])", "return task.listing.bases[:2][-1]"),
+        (
+            position_recovery._first_log_start,
+            "return min([task.first_base, *named])",
+            "return task.listing.bases[:2][-1]",
+        ),
     ),
     _mutant(
         "m12",
@@ -126,7 +131,7 @@ MUTANTS = (
         "log-start-not-settled",
         "After going back `log.start` is not written.",
         (
-            CommitLog._settle,
+            PositionRecovery._settle,
             "if position.lineage is None or start.content.lineage == position.lineage:",
             "if True:",
         ),
@@ -164,13 +169,13 @@ MUTANTS = (
     _mutant(
         "not-fenced",
         "A commit of a later leader epoch does not make an agent step back.",
-        (CommitLog._go_on, "if commit.epoch > task.leadership.epoch:", "if False:"),
-        (CommitLog._look, "if theirs.epoch > mine.epoch:", "if False:"),
+        (PositionRecovery._go_on, "if commit.epoch > task.leadership.epoch:", "if False:"),
+        (CommitWriter._follow, "if theirs.epoch > mine.epoch:", "if False:"),
     ),
     _mutant(
         "lost-answer-believed",
         "A commit whose condition failed, or without an answer, counts as written.",
-        (CommitLog._look, "if theirs.nonce == mine.nonce and etag is not None:", "if etag is not None:"),
+        (CommitWriter._follow, "if theirs.nonce == mine.nonce and etag is not None:", "if etag is not None:"),
     ),
     _mutant(
         "later-records-committed",

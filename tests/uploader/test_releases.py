@@ -91,13 +91,13 @@ def test_a_commit_of_a_later_version_is_not_written_over(store: ObjectStore, loc
     local.epochs((5, 0))
     commits = CommitLog(CLUSTER, 1, lambda _: store)
     ask = ReadPosition(TP, 0, LEADERSHIP, local.listing(), 0, None, 0)
-    position = commits.ask(ask).position
+    position = commits.read(ask).position
     store.put(KEYS.commit, LATER_COMMIT)
     segment = Shipped(TP, 0, LEADERSHIP, 0, 10, 10, ((5, 0),), 10, 1, 0, 0.0)
     with pytest.raises(NewerFormat, match=r"offset\.wm is written in version 3 .* upgrade this one"):
         commits.write(WriteCommit(TP, 0, LEADERSHIP, position, (segment,)))
     with pytest.raises(NewerFormat, match=r"offset\.wm is written in version 3 .* upgrade this one"):
-        commits.ask(ask)
+        commits.read(ask)
     assert store.get(KEYS.commit)[0] == LATER_COMMIT
 
 
@@ -108,7 +108,7 @@ def test_incarnations_of_a_later_version_are_not_written_over(store: ObjectStore
     local.segments(0, 10)
     local.epochs((5, 0))
     with pytest.raises(NewerFormat, match=r"incarnations\.json is written in version 2"):
-        CommitLog(CLUSTER, 1, lambda _: store).ask(ReadPosition(TP, 0, LEADERSHIP, local.listing(), 0, None, 0))
+        CommitLog(CLUSTER, 1, lambda _: store).read(ReadPosition(TP, 0, LEADERSHIP, local.listing(), 0, None, 0))
     assert store.get(CLUSTER.incarnations(TP.topic))[0] == later
 
 

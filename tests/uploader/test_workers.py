@@ -228,7 +228,7 @@ def test_u42_an_error_that_nobody_expects_fails_the_task_alone(
     def raises(_: ReadPosition) -> PositionRead:
         raise RecursionError("what nobody expects")
 
-    monkeypatch.setattr(parts.runner._commits, "ask", raises)
+    monkeypatch.setattr(parts.runner._commits, "read", raises)
     local.segments(0, 100)
     with capture_logs() as logs:
         failed = parts.runner.run(question(local.listing()))

@@ -155,6 +155,19 @@ def whole_listing(seen: Listing) -> Listing:
         earlier = listing
 
 
+def unchanged_listing(seen: Listing) -> Listing:
+    """Return a directory's listing now, for a task that may have waited long.
+
+    Raises:
+        SegmentChanged: as `whole_listing`, or the directory begins with another segment than in `seen`.
+        OSError: as `whole_listing`.
+    """
+    now = whole_listing(seen)
+    if now.bases[:1] != seen.bases[:1]:
+        raise SegmentChanged(f"{now.directory} changed since it was listed")
+    return now
+
+
 def _stamp(status: os.stat_result) -> tuple[int, int]:
     return status.st_mtime_ns, status.st_ctime_ns
 

@@ -64,22 +64,22 @@ def test_an_archive_begins_with_log_start(
     commits: CommitLog, store: ObjectStore, listed: Callable[..., Listing]
 ) -> None:
     """Written before anything else, and what stands there first stays."""
-    assert commits.ask(ask(listed(50, 60), first_base=50)).position.next_offset == 50
-    assert commits.ask(ask(listed(50, 60), first_base=60)).position.next_offset == 50
+    assert commits.read(ask(listed(50, 60), first_base=50)).position.next_offset == 50
+    assert commits.read(ask(listed(50, 60), first_base=60)).position.next_offset == 50
     assert store.get(KEYS.log_start)[0] == encode_log_start(50)
 
 
 def test_a_commit_is_written_and_found_again(commits: CommitLog, listed: Callable[..., Listing]) -> None:
     """What was committed is where the next ask goes on."""
-    position = commits.write(write(commits.ask(ask(listed(0, 100))).position, shipped(0, 100, (5, 0)))).position
-    assert commits.ask(ask(listed(0, 100))).position == position
+    position = commits.write(write(commits.read(ask(listed(0, 100))).position, shipped(0, 100, (5, 0)))).position
+    assert commits.read(ask(listed(0, 100))).position == position
     assert position.next_offset == 100
     assert position.epochs == EpochHistory(((5, 0),))
 
 
 def test_u06_a_stale_commit_is_refused(commits: CommitLog, listed: Callable[..., Listing]) -> None:
     """Two agents read the same commit; the second one to write must look again, though the first line is the same."""
-    position = commits.write(write(commits.ask(ask(listed(0, 100))).position, shipped(0, 100, (5, 0)))).position
+    position = commits.write(write(commits.read(ask(listed(0, 100))).position, shipped(0, 100, (5, 0)))).position
     commits.write(write(position, shipped(50, 120, (5, 50))))
     with pytest.raises(PreconditionFailed):
         commits.write(write(position, shipped(50, 110, (5, 50))))
@@ -88,12 +88,12 @@ def test_u06_a_stale_commit_is_refused(commits: CommitLog, listed: Callable[...,
 def test_u06_a_higher_epoch_ends_the_leadership(commits: CommitLog, listed: Callable[..., Listing]) -> None:
     """The pair (epoch, next) never goes back: an older leader epoch neither commits nor goes on."""
     listing = listed(0, 100)
-    position = commits.ask(ask(listing)).position
+    position = commits.read(ask(listing)).position
     commits.write(write(position, shipped(0, 100, (5, 0)), leadership=replace(LEADERSHIP, epoch=6)))
     with pytest.raises(FencedLeaderEpoch, match="epoch 6"):
         commits.write(write(position, shipped(0, 90, (5, 0))))
     with pytest.raises(FencedLeaderEpoch, match="epoch 6"):
-        commits.ask(ask(listing))
+        commits.read(ask(listing))
 
 
 class LostAnswer(UnconditionalStore):
@@ -110,10 +110,10 @@ def test_u14_a_commit_whose_answer_is_lost_is_recognised(
     commits: CommitLog, store: ObjectStore, listed: Callable[..., Listing]
 ) -> None:
     """Own nonce in the store means that it was written."""
-    position = commits.ask(ask(listed(0, 100))).position
+    position = commits.read(ask(listed(0, 100))).position
     silent = CommitLog(CLUSTER, 1, lambda _: LostAnswer(store, threads=1))
     after = silent.write(write(position, shipped(0, 100, (5, 0)))).position
-    assert commits.ask(ask(listed(0, 100))).position == after
+    assert commits.read(ask(listed(0, 100))).position == after
 
 
 def test_a_commit_that_appears_during_a_takeover_is_not_walked_over(
@@ -122,7 +122,7 @@ def test_a_commit_that_appears_during_a_takeover_is_not_walked_over(
     """The takeover of a foreign commit never replaces one of ours that came meanwhile, of a higher epoch or not."""
     store.put(KEYS.commit, b"00000000000000000000")
     put_segment(store, 0, 100, (1, 0))
-    position = commits.ask(ask(listed(0, 100, epochs=((1, 0), (5, 100))))).position
+    position = commits.read(ask(listed(0, 100, epochs=((1, 0), (5, 100))))).position
     theirs = Commit(0, 150, 4, EpochHistory(((1, 0), (4, 120))), None, ID, 2, 0, "theirs")
     store.put(KEYS.commit, theirs.encode())
     with pytest.raises(PreconditionFailed):
@@ -136,7 +136,7 @@ def test_u30_a_lost_list_of_incarnations_does_not_mix_two_lives(
     """The commit knows its topic id: another one's records never go on behind it."""
     store.put(KEYS.commit, Commit(0, 100, 1, EpochHistory(((1, 0),)), None, "B" * 22, 2, 0, "old").encode())
     with pytest.raises(CorruptData, match="is of topic id BBB"):
-        commits.ask(ask(listed(0, 100)))
+        commits.read(ask(listed(0, 100)))
 
 
 def test_u34_segments_without_a_commit_are_walked(
@@ -146,7 +146,7 @@ def test_u34_segments_without_a_commit_are_walked(
     store.put(KEYS.log_start, encode_log_start(0))
     for base, end in ((0, 100), (100, 200), (300, 400)):
         put_segment(store, base, end, (5, base))
-    position = commits.ask(ask(listed(0, 200))).position
+    position = commits.read(ask(listed(0, 200))).position
     assert (position.next_offset, position.highest_base) == (200, 100)
     assert (read_commit(store, KEYS)[0], read_commit(store, KEYS)[1]) == (position.commit, position.etag)
     assert position.epochs == EpochHistory(((5, 0),))
@@ -159,7 +159,7 @@ def test_a_foreign_commit_bounds_the_walk(
     for base, end in ((0, 100), (100, 200), (200, 300)):
         put_segment(store, base, end, (5, base))
     store.put(KEYS.commit, b"00000000000000000100")
-    assert commits.ask(ask(listed(0, 200))).position.next_offset == 200
+    assert commits.read(ask(listed(0, 200))).position.next_offset == 200
 
 
 def test_a_walk_does_not_follow_a_dead_tail(
@@ -169,7 +169,7 @@ def test_a_walk_does_not_follow_a_dead_tail(
     store.put(KEYS.commit, b"00000000000000000110")
     put_segment(store, 0, 150, (1, 0))
     put_segment(store, 110, 300, (1, 110), (2, 120))
-    position = commits.ask(ask(listed(0, 300, epochs=((1, 0), (2, 120), (5, 300))))).position
+    position = commits.read(ask(listed(0, 300, epochs=((1, 0), (2, 120), (5, 300))))).position
     assert position.next_offset == 300
     assert position.epochs == EpochHistory(((1, 0), (2, 120)))
 
@@ -179,13 +179,13 @@ def test_u09_a_recreated_topic_gets_a_directory_of_its_own(
 ) -> None:
     """Old objects stay what they were; the new incarnation stands beside them, and the old one never comes back."""
     other = "BBBBBBBBBBBBBBBBBBBBBA"
-    first = commits.ask(ask(listed(0, 100))).position
-    second = commits.ask(ask(listed(topic_id=other, epochs=((0, 0),)), Leadership(0, other, 0))).position
+    first = commits.read(ask(listed(0, 100))).position
+    second = commits.read(ask(listed(topic_id=other, epochs=((0, 0),)), Leadership(0, other, 0))).position
     assert first.keys.prefix == KEYS.prefix
     assert second.keys.prefix == CLUSTER.partition(TP, f"t~{other}").prefix
     assert [entry.topic_id for entry in read_incarnations(store, CLUSTER, "t")[0].entries] == [ID, other]
     with pytest.raises(FencedLeaderEpoch, match="followed by"):
-        commits.ask(ask(listed(topic_id=ID)))
+        commits.read(ask(listed(topic_id=ID)))
 
 
 def test_u09_a_late_question_does_not_open_an_old_incarnation(
@@ -195,7 +195,7 @@ def test_u09_a_late_question_does_not_open_an_old_incarnation(
     late = ask(listed(0, 100))
     listed(topic_id="BBBBBBBBBBBBBBBBBBBBBA")
     with pytest.raises(SegmentChanged):
-        commits.ask(late)
+        commits.read(late)
     assert read_incarnations(store, CLUSTER, "t")[0].entries == ()
 
 
@@ -214,15 +214,15 @@ def test_u09_an_older_id_is_not_opened_behind_a_later_one(
     """A broker that is cut off says the old id, and so does its disk, which also shows that it is the older one."""
     later = listed(0, 100, topic_id=OTHER, epochs=((0, 0),))
     made(local, 1800)
-    commits.ask(ask(later, Leadership(0, OTHER, 0)))
+    commits.read(ask(later, Leadership(0, OTHER, 0)))
     stale = listed(0, 100, topic_id=ID, epochs=((5, 0),))
     made(local, 3600)
     for _ in range(2):
         with pytest.raises(SegmentChanged, match=f"already has a later one, {OTHER}.*touch .*partition.metadata"):
-            commits.ask(ask(stale))
+            commits.read(ask(stale))
     assert [entry.topic_id for entry in read_incarnations(store, CLUSTER, "t")[0].entries] == [OTHER]
     made(local, 0)  # the way out that it names
-    commits.ask(ask(local.listing()))
+    commits.read(ask(local.listing()))
     assert [entry.topic_id for entry in read_incarnations(store, CLUSTER, "t")[0].entries] == [OTHER, ID]
 
 
@@ -234,11 +234,11 @@ def test_u09_a_later_id_is_opened_whenever_the_former_was_first_seen(
     commits = CommitLog(CLUSTER, 1, lambda _: store)
     former = listed(0, 100)
     made(local, 7200)
-    commits.ask(ask(former))
+    commits.read(ask(former))
     assert read_incarnations(store, CLUSTER, "t")[0].entries[0].first_seen > (time.time() - 3600) * 1000
     later = listed(topic_id=OTHER, epochs=((0, 0),))
     made(local, 3600 if first_seen_later else 7200 + 240)
-    commits.ask(ask(later, Leadership(0, OTHER, 0)))
+    commits.read(ask(later, Leadership(0, OTHER, 0)))
     assert [entry.topic_id for entry in read_incarnations(store, CLUSTER, "t")[0].entries] == [ID, OTHER]
 
 
@@ -250,7 +250,7 @@ def test_u09_a_list_that_does_not_say_when_lets_a_new_id_in(
     store.put(CLUSTER.incarnations("t"), former.encode())
     later = listed(0, topic_id=OTHER, epochs=((0, 0),))
     made(local, 10**6)
-    commits.ask(ask(later, Leadership(0, OTHER, 0)))
+    commits.read(ask(later, Leadership(0, OTHER, 0)))
     assert read_incarnations(store, CLUSTER, "t")[0].newest_directory == f"t~{OTHER}"
 
 
@@ -304,18 +304,18 @@ def test_u29_a_taken_over_run_is_committed_at_once(
     commits: CommitLog, store: ObjectStore, listed: Callable[..., Listing]
 ) -> None:
     """Readers need not wait for the next segment, which may close days later, to see what they saw before."""
-    position = commits.write(write(commits.ask(ask(listed(0, 100))).position, shipped(0, 100, (5, 0)))).position
+    position = commits.write(write(commits.read(ask(listed(0, 100))).position, shipped(0, 100, (5, 0)))).position
     put_segment(store, 0, 100, (5, 0))
     ours = position.commit
     assert isinstance(ours, Commit)
     java(store, 0)
-    asked = commits.ask(replace(ask(listed(0, 100)), known=ours))
+    asked = commits.read(replace(ask(listed(0, 100)), known=ours))
     found, etag = read_commit(store, KEYS)
     assert asked.foreign
     assert isinstance(found, Commit)
     assert replace(found, nonce=ours.nonce, time=ours.time, java=None, lineage=None) == ours
     assert asked.position.etag == etag
-    assert not commits.ask(ask(listed(0, 100))).foreign
+    assert not commits.read(ask(listed(0, 100))).foreign
 
 
 def test_u29_whoever_asks_within_a_week_is_told_of_the_java_uploader(
@@ -325,28 +325,28 @@ def test_u29_whoever_asks_within_a_week_is_told_of_the_java_uploader(
     first, second = (CommitLog(CLUSTER, broker, lambda _: store) for broker in (1, 2))
     put_segment(store, 0, 100, (5, 0))
     java(store, 0)
-    before = first.ask(ask(listed(0, 100)))
+    before = first.read(ask(listed(0, 100)))
     assert isinstance(before.position.commit, Commit)
     assert before.position.commit.java == before.position.commit.time
     first.write(write(before.position, shipped(100, 200, (5, 100))))
     later = ask(listed(0, 100, epochs=((5, 0), (6, 200))), Leadership(6, ID, 0))
-    after = second.ask(later)
+    after = second.read(later)
     assert (after.foreign, after.beside_java) == (False, True)
     assert isinstance(after.position.commit, Commit)
     assert (after.position.commit.epoch, after.position.commit.java) == (6, before.position.commit.java)
     long_ago = replace(after.position.commit, java=after.position.commit.time - 7 * 24 * 3600 * 1000)
     store.put(KEYS.commit, long_ago.encode())
-    assert not second.ask(later).beside_java
+    assert not second.read(later).beside_java
 
 
 def test_u29_a_partition_that_no_java_uploader_wrote_says_nothing_of_one(
     commits: CommitLog, listed: Callable[..., Listing]
 ) -> None:
     """So nobody looks for late writes there."""
-    position = commits.write(write(commits.ask(ask(listed(0, 100))).position, shipped(0, 100, (5, 0)))).position
+    position = commits.write(write(commits.read(ask(listed(0, 100))).position, shipped(0, 100, (5, 0)))).position
     assert isinstance(position.commit, Commit)
     assert position.commit.java is None
-    assert not commits.ask(ask(listed(0, 100))).beside_java
+    assert not commits.read(ask(listed(0, 100))).beside_java
 
 
 def test_u29_nothing_is_committed_over_a_java_uploaders_hole_before_it_is_shipped(
@@ -356,7 +356,7 @@ def test_u29_nothing_is_committed_over_a_java_uploaders_hole_before_it_is_shippe
     for base, end in ((0, 100), (200, 300)):
         put_segment(store, base, end, (5, base))
     java(store, 200)
-    assert commits.ask(ask(listed(0, 100, 200, 300))).position.next_offset == 100
+    assert commits.read(ask(listed(0, 100, 200, 300))).position.next_offset == 100
     assert store.get(KEYS.commit)[0] == b"%020d" % 200
 
 
@@ -364,13 +364,13 @@ def test_u29_what_was_written_over_is_shipped_once_more(
     commits: CommitLog, store: ObjectStore, listed: Callable[..., Listing]
 ) -> None:
     """A late upload replaced a committed segment by a shorter one: the run stays, and the hole is to be filled."""
-    position = commits.ask(ask(listed(0, 100, 200))).position
+    position = commits.read(ask(listed(0, 100, 200))).position
     for base in (0, 100):
         position = commits.write(write(position, shipped(base, base + 100, (5, base)))).position
     put_segment(store, 0, 60, (5, 0))
     put_segment(store, 100, 200, (5, 100))
     java(store, 0)
     assert isinstance(position.commit, Commit)
-    after = commits.ask(replace(ask(listed(0, 100, 200)), known=position.commit)).position
+    after = commits.read(replace(ask(listed(0, 100, 200)), known=position.commit)).position
     assert after.next_offset == 200
     assert after.gaps == ((60, 100),)

@@ -38,7 +38,7 @@ def committed(store: ObjectStore, next_offset: int, *epochs: tuple[int, int], hi
 
 
 def ask(commits: CommitLog, local: LocalDirectory, leadership: Leadership = LEADERSHIP) -> PositionRead:
-    return commits.ask(ReadPosition(TP, 0, leadership, local.listing(), 0, None, 0))
+    return commits.read(ReadPosition(TP, 0, leadership, local.listing(), 0, None, 0))
 
 
 def put_segment(store: ObjectStore, base: int, data: bytes, end: int) -> None:

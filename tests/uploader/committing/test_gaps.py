@@ -28,7 +28,7 @@ def commits(store: ObjectStore) -> CommitLog:
 
 
 def ask(commits: CommitLog, local: LocalDirectory, known: Commit | None = None) -> Position:
-    return commits.ask(ReadPosition(TP, 0, LEADERSHIP, local.listing(), 0, known, 0)).position
+    return commits.read(ReadPosition(TP, 0, LEADERSHIP, local.listing(), 0, known, 0)).position
 
 
 def at_100(store: ObjectStore, commits: CommitLog, local: LocalDirectory, *live: int) -> Position:
@@ -191,7 +191,7 @@ def test_what_goes_on_as_this_log_does_is_believed_before_a_dead_leaders_leaders
     local.epochs((1, 0), (2, 100), (4, 120), (7, 500))
     local.unlink(300, 400)
     local.segments(0, 250, 450, 500)
-    asked = commits.ask(ReadPosition(TP, 0, replace(LEADERSHIP, epoch=7), local.listing(), 0, None, 0))
+    asked = commits.read(ReadPosition(TP, 0, replace(LEADERSHIP, epoch=7), local.listing(), 0, None, 0))
     assert asked.lost == (120, 300)
     view = open_view(store, read_catalog(store, KEYS))
     steps = [step for step in view.plan(view.start, view.end) if isinstance(step, Hole)]
@@ -211,7 +211,7 @@ def test_u05_below_the_list_of_a_taken_back_commit_the_copies_tell_what_lives(
     local.segments(300, 400)
     local.epochs((3, 300), (4, 350), (7, 400))
     leadership = replace(LEADERSHIP, epoch=7)
-    position = commits.ask(ReadPosition(TP, 0, leadership, local.listing(), 0, None, 0)).position
+    position = commits.read(ReadPosition(TP, 0, leadership, local.listing(), 0, None, 0)).position
     passed = commits.pass_gap(PassGap(TP, 0, leadership, position, local.listing(), 300))
     assert passed.gaps == ((80, 300),)
     assert passed.position.epochs == EpochHistory(((1, 0), (2, 40), (3, 300), (4, 350)))
@@ -328,7 +328,7 @@ def test_a_passed_gap_does_not_look_like_a_lost_election(
     pass_gap(commits, local, position, 300)
     local.segments(0, 150)
     local.epochs((1, 0), (4, 150), (5, 300))
-    asked = commits.ask(ReadPosition(TP, 0, LEADERSHIP, local.listing(), 0, None, 0))
+    asked = commits.read(ReadPosition(TP, 0, LEADERSHIP, local.listing(), 0, None, 0))
     assert asked.lost is None
     assert asked.position.gaps == ((100, 300),)
 
@@ -499,6 +499,6 @@ def test_a_foreign_commit_whose_segment_is_gone_begins_with_a_gap(
     store.put(KEYS.commit, b"00000000000000000200")
     local.segments(300, 400)
     local.epochs((5, 300))
-    position = commits.ask(ReadPosition(TP, 0, LEADERSHIP, local.listing(), 300, None, 0)).position
+    position = commits.read(ReadPosition(TP, 0, LEADERSHIP, local.listing(), 300, None, 0)).position
     assert position.next_offset == 200
     assert pass_gap(commits, local, position, 300).gaps == ((200, 300),)

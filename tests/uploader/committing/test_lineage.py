@@ -59,7 +59,7 @@ def put_segment(
 
 
 def ask(commits: CommitLog, local: LocalDirectory, epoch: int, *, first: int = 0, latest: bool = False) -> PositionRead:
-    return commits.ask(ReadPosition(TP, 0, Leadership(epoch, ID, 0), local.listing(), first, None, 0, latest))
+    return commits.read(ReadPosition(TP, 0, Leadership(epoch, ID, 0), local.listing(), first, None, 0, latest))
 
 
 def stored(store: ObjectStore) -> tuple[Commit, LogStart]:
@@ -358,7 +358,7 @@ def test_u30_a_known_commit_of_before_another_leader_took_it_back_is_not_believe
     local.epochs((3, 400), (5, 500))
     of_its_own = None if lineage is None or lineage.epoch == 3 else lineage
     known = Commit(200, 300, 1, EpochHistory(((1, 0),)), None, ID, 1, 0, "ours", (299, 7), lineage=of_its_own)
-    asked = commits.ask(ReadPosition(TP, 0, Leadership(5, ID, 0), local.listing(), 0, known, 0))
+    asked = commits.read(ReadPosition(TP, 0, Leadership(5, ID, 0), local.listing(), 0, known, 0))
     went_another_way = lineage is not None and lineage.epoch == 3
     assert asked.position.epochs == EpochHistory(((1, 0), (3, 200 if went_another_way else 300), (5, 500)))
 
@@ -373,7 +373,7 @@ def test_u30_what_a_known_commit_says_of_its_last_batch_is_not_taken_over_from_a
     local.segments(300, 500)
     local.epochs((3, 300), (5, 500))
     known = Commit(200, 300, 1, EpochHistory(((1, 0),)), 250, ID, 1, 0, "ours", (299, 7))
-    commits.ask(ReadPosition(TP, 0, Leadership(5, ID, 0), local.listing(), 0, known, 0))
+    commits.read(ReadPosition(TP, 0, Leadership(5, ID, 0), local.listing(), 0, known, 0))
     commit, _ = stored(store)
     assert (commit.next_offset, commit.tail, commit.last_stable_offset == 250) == (300, None, False)
 

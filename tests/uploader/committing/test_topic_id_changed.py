@@ -63,7 +63,7 @@ class Life:
 
     def ask(self, topic_id: str = OTHER, epoch: int = 5) -> PositionRead:
         leadership = Leadership(epoch, topic_id, 0)
-        return self.commits.ask(ReadPosition(TP, 0, leadership, self.local.listing(), 0, None, 0))
+        return self.commits.read(ReadPosition(TP, 0, leadership, self.local.listing(), 0, None, 0))
 
     @property
     def directories(self) -> list[tuple[str, str]]:

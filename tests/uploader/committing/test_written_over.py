@@ -59,7 +59,7 @@ class Agent:
     def answer(self, ask: AnyTask) -> list[AnyTask]:
         """What is to be done once the store has answered."""
         assert isinstance(ask, ReadPosition)
-        return self.tracker.conclude(self.commits.ask(ask))
+        return self.tracker.conclude(self.commits.read(ask))
 
     def fail(self, task: AnyTask) -> list[AnyTask]:
         """What is to be done once a segment could not be shipped."""
@@ -112,7 +112,7 @@ def test_u29_what_was_written_over_is_recorded_before_our_commit_hides_it(
     assert isinstance(ask, ReadPosition)
     for _ in range(2):
         with pytest.raises(StoreUnavailable):
-            dying.ask(ask)
+            dying.read(ask)
     assert read_commit(store, KEYS)[0] == ForeignCommit(0)
     assert told == [((60, 100),), ()]
     record = json.loads(store.get(KEYS.gap(60, 100))[0])
@@ -162,7 +162,7 @@ def test_u29_a_hole_is_recorded_where_the_java_uploader_names_more_than_we_hold(
     local.segments(300)
     write_over(store, named=300)
     put_segment(store, 300, 400, (5, 300))
-    asked = agent.commits.ask(ReadPosition(TP, 0, LEADERSHIP, local.listing(), 0, OURS, 0))
+    asked = agent.commits.read(ReadPosition(TP, 0, LEADERSHIP, local.listing(), 0, OURS, 0))
     assert asked.position.next_offset == 200
     assert asked.position.lineage == Lineage(5, 200, 400)
     assert read_catalog(store, KEYS).gaps == ((60, 100),)
@@ -180,7 +180,7 @@ def test_u29_above_where_an_election_took_the_run_back_nothing_is_recorded(
     local.unlink(100, 200)
     local.segments(80, 90)
     local.epochs((5, 0), (6, 80))
-    asked = agent.commits.ask(ReadPosition(TP, 0, Leadership(6, ID, 0), local.listing(), 0, OURS, 0))
+    asked = agent.commits.read(ReadPosition(TP, 0, Leadership(6, ID, 0), local.listing(), 0, OURS, 0))
     assert asked.lost == (80, 200)
     assert read_catalog(store, KEYS).gaps == ((60, 80),)
 

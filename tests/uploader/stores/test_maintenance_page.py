@@ -47,12 +47,12 @@ def test_u37_a_listing_that_is_a_web_page_never_says_where_an_archive_begins(
     proxy.script(Rule(page, methods={"GET"}, target="list-type=2", times=None))
 
     with pytest.raises(StoreUnavailable, match="ListBucketResult"):
-        commits.ask(question)
+        commits.read(question)
     assert page.fired > 0
     proxy.clear()
     assert read_catalog(far, KEYS).log_start is None
 
-    assert commits.ask(question).position.next_offset == 9
+    assert commits.read(question).position.next_offset == 9
     assert read_catalog(far, KEYS).log_start == 0
 
 

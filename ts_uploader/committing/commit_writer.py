@@ -1,0 +1,79 @@
+"""The only writer of `offset.wm` (protocol rules 4 and 7).
+
+Each write is conditional on the commit that was read before. If the condition fails, or no answer arrives, the commit
+is read again. If it has the nonce of this write, the write succeeded. If it has a higher leader epoch, this agent is
+fenced. In all other cases the caller reads the position again.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ts_common.archive.catalog import read_commit
+from ts_common.archive.commit import Commit
+from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.small_objects import COMMIT_BYTES, checked
+from ts_common.errors import (
+    PreconditionFailed,
+    StaleStateError,
+)
+from ts_common.model import TopicPartition
+from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
+from ts_uploader.committing.beginnings import Beginnings
+from ts_uploader.committing.next_commit import check_own
+from ts_uploader.events import (
+    Position,
+)
+from ts_uploader.log_dirs.leader_epoch import FencedLeaderEpoch
+
+
+class CommitWriter:
+    """Writes commits, each over the one that was read.
+
+    Args:
+        store_of: returns the store that holds a topic's objects.
+        beginnings: remembers partitions without a commit until the first one is written.
+    """
+
+    def __init__(self, store_of: Callable[[str], ObjectStore], beginnings: Beginnings) -> None:
+        self._store_of = store_of
+        self._beginnings = beginnings
+
+    def write(self, partition: TopicPartition, position: Position, commit: Commit) -> Position:
+        """Write a commit over the one that `position` was read from, and return the position that it describes.
+
+        Raises:
+            FencedLeaderEpoch: a commit of a later leader epoch exists.
+            PreconditionFailed: another commit exists, or may be written later: read the position again.
+            CorruptData: the commit contradicts itself.
+            OutcomeUnknown: no answer arrived, and the commit could not be read afterwards.
+        """
+        check_own(partition, commit.epochs.pairs, commit.epoch)
+        self._beginnings.over(partition)
+        store = self._store_of(partition.topic)
+        condition = IfAbsent() if position.etag is None else IfMatch(position.etag)
+        data = checked(commit.encode(), position.keys.commit, COMMIT_BYTES)
+        try:
+            etag = store.put(position.keys.commit, data, condition=condition).etag
+        except StaleStateError as refused:
+            etag = self._follow(store, position.keys, commit, refused)
+        return replace(
+            position,
+            next_offset=commit.next_offset,
+            highest_base=commit.highest_base,
+            epochs=commit.epochs,
+            etag=etag,
+            commit=commit,
+            lineage=commit.lineage,
+        )
+
+    def _follow(self, store: ObjectStore, keys: PartitionKeys, mine: Commit, refused: StaleStateError) -> str:
+        """Return the ETag of a commit that was not acknowledged, if it was written after all."""
+        theirs, etag = read_commit(store, keys)
+        if isinstance(theirs, Commit):
+            if theirs.nonce == mine.nonce and etag is not None:
+                return etag
+            if theirs.epoch > mine.epoch:
+                raise FencedLeaderEpoch(
+                    f"{keys.commit} is of leader epoch {theirs.epoch}, this one would be of {mine.epoch}"
+                )
+        raise PreconditionFailed(f"{keys.commit} was written by somebody else, or may still be: {refused}") from refused

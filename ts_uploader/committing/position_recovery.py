@@ -1,0 +1,333 @@
+"""Where the agent continues: the position of a partition, read from the store (protocol rules 4, 5, 8, 10 and 12).
+
+Nothing is kept on disk. With a commit of an agent, the archive is compared with this broker's log: a commit that is not
+the log's past is taken back (`divergence`, `going_back`), under a lineage that `log.start` follows. Without a commit,
+`log.start` is written first, so that an archive begins where it first meant to. If segments exist without a commit, or
+with one of a Java uploader, the run is walked (`takeover`).
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import structlog
+
+from ts_common.archive.catalog import PartitionCatalog, StoredLogStart, read_commit, read_marks, read_snapshot
+from ts_common.archive.commit import Commit, ForeignCommit, LogStart
+from ts_common.archive.epoch_history import EpochHistory
+from ts_common.archive.gap_records import merged
+from ts_common.archive.object_keys import ClusterKeys, PartitionKeys
+from ts_common.errors import (
+    CorruptData,
+    DataLoss,
+)
+from ts_common.model import TopicPartition
+from ts_common.store.contract import ObjectStore
+from ts_uploader.committing.beginnings import Beginnings
+from ts_uploader.committing.commit_writer import CommitWriter
+from ts_uploader.committing.divergence import WHAT_TO_DO, check_tail, is_legacy, living_epochs, past_end
+from ts_uploader.committing.gap_recording import (
+    GONE_AGAIN,
+    fillable,
+    record_gaps,
+    still_missing,
+)
+from ts_uploader.committing.going_back import (
+    begins_below,
+    check_later_segments,
+    check_lineage,
+    gone_back,
+    must_go_back,
+    rebuilt_end,
+    settle_log_start,
+)
+from ts_uploader.committing.incarnation import IncarnationLog
+from ts_uploader.committing.log_start import restore_log_start, write_log_start
+from ts_uploader.committing.losses import Losses
+from ts_uploader.committing.next_commit import MILLISECONDS, next_commit
+from ts_uploader.committing.takeover import Run, ends_alike, first_commit, still_true, walk_run
+from ts_uploader.events import (
+    Listing,
+    Position,
+    PositionRead,
+    ReadPosition,
+)
+from ts_uploader.log_dirs.directory_scan import unchanged_listing
+from ts_uploader.log_dirs.hanging import lowest_held
+from ts_uploader.log_dirs.leader_epoch import FencedLeaderEpoch, check_leader_epoch
+from ts_uploader.log_dirs.local_log import last_stable_offset
+
+log = structlog.get_logger()
+
+_FLEET_MOVES_MILLISECONDS = 7 * 24 * 3600 * MILLISECONDS  # how long moving a fleet over may take; see docs/upgrade.md
+
+
+class PositionRecovery:
+    """Reads positions, and makes a new leadership known in the commit.
+
+    Args:
+        keys: of the cluster.
+        broker: id of the broker that the agent runs beside.
+        store_of: returns the store that holds a topic's objects.
+        writer: of commits.
+        beginnings: remembers partitions without a commit.
+        recorded: called with ranges `[from, to)` that were recorded as gaps on the way.
+        lost: called with offsets `[from, to)` that an election lost, and whether their magic is 0 or 1.
+    """
+
+    def __init__(
+        self,
+        keys: ClusterKeys,
+        broker: int,
+        store_of: Callable[[str], ObjectStore],
+        writer: CommitWriter,
+        beginnings: Beginnings,
+        recorded: Callable[[tuple[tuple[int, int], ...]], None],
+        lost: Callable[[TopicPartition, tuple[int, int], bool], None],
+    ) -> None:
+        self._keys = keys
+        self._broker = broker
+        self._store_of = store_of
+        self._writer = writer
+        self._beginnings = beginnings
+        self._recorded = recorded
+        self._losses = Losses(lost)
+        self._incarnations = IncarnationLog(keys)
+
+    def read(self, task: ReadPosition) -> PositionRead:
+        """Where to go on; a leadership that the store does not know yet is made known by the way.
+
+        Raises:
+            FencedLeaderEpoch: the store is ahead of this leadership.
+            SegmentChanged: the directory is not the one that was listed any more, or the broker has not begun the
+                leadership yet.
+            TopicIdChanged: the log goes on under a topic id that the archive does not know.
+            PreconditionFailed: another agent commits at this moment: ask again.
+            CorruptData: something in the store is not what it should be; nothing is written.
+            DataLoss: the broker lost records within an epoch: nothing that could be written would tell them apart.
+            StoreUnavailable, OutcomeUnknown, AccessDenied, BucketMissing: the store's.
+        """
+        listing = unchanged_listing(task.listing)
+        check_leader_epoch(listing, task.leadership)
+        topic = task.partition.topic
+        store = self._store_of(topic)
+        keys = self._keys.partition(
+            task.partition, self._incarnations.directory(store, topic, listing, task.leadership)
+        )
+        commit, etag = read_commit(store, keys)
+        if isinstance(commit, Commit):
+            self._beginnings.over(task.partition)
+            asked = self._go_on(store, keys, commit, etag, task, listing)
+        else:
+            asked = self._begin(store, read_snapshot(store, keys, (commit, etag)), task, listing)
+        return replace(asked, foreign=isinstance(commit, ForeignCommit), beside_java=_was_java_here(commit))
+
+    def _go_on(
+        self,
+        store: ObjectStore,
+        keys: PartitionKeys,
+        commit: Commit,
+        etag: str | None,
+        task: ReadPosition,
+        listing: Listing,
+    ) -> PositionRead:
+        """The position of a commit of ours, taken back to where it and this broker's log agree (protocol rule 5)."""
+        if self._is_of_another_life(store, commit, task):
+            raise CorruptData(
+                f"{keys.commit} is of topic id {commit.topic_id}, this leadership is of {task.leadership.topic_id}: "
+                f"{self._keys.incarnations(task.partition.topic)} does not tell them apart any more; put it back from "
+                "a backup"
+            )
+        if commit.epoch > task.leadership.epoch:
+            raise FencedLeaderEpoch(
+                f"{keys.commit} is of leader epoch {commit.epoch}, this broker leads in {task.leadership.epoch}"
+            )
+        marks = read_marks(store, keys, commit)
+        start = marks.log_start or restore_log_start(store, keys, commit, listing)
+        check_lineage(start, keys, task.leadership)
+        shown = start.content.shown_from(commit.lineage)
+        position = Position(
+            keys,
+            shown,
+            commit.next_offset,
+            commit.highest_base,
+            commit.epochs if shown >= commit.next_offset else commit.epochs.from_offset(shown),
+            etag,
+            commit,
+            fillable(marks.gaps, commit.next_offset, _lowest(listing), shown),
+            commit.lineage,
+        )
+        if position.gaps:
+            catalog = read_snapshot(store, keys, (commit, etag))
+            position = replace(position, gaps=still_missing(store, catalog, position.gaps, position.epochs))
+        end = past_end(store, position, listing, task.leadership)
+        if end < commit.next_offset and commit.epoch == task.leadership.epoch:
+            raise DataLoss(
+                f"{listing.directory} ends at {end}; in epoch {task.leadership.epoch} this broker committed up to "
+                f"{commit.next_offset}: {WHAT_TO_DO}"
+            )
+        if end < commit.next_offset or must_go_back(commit, start.content):
+            return self._go_back(store, task, listing, position, end, start)
+        check_tail(commit, listing)
+        position = self._settle(store, position, start, listing)
+        living = living_epochs(position, listing)
+        is_lost, position = living != position.epochs, replace(position, epochs=living)
+        if commit.epoch < task.leadership.epoch:
+            # The leadership is made known before anything is shipped: what a former one has under way is refused then.
+            following = next_commit(position, (), task.leadership, self._broker)
+            if is_lost:  # the last stable offset was that leadership's too, in whose log other transactions were open
+                stable = last_stable_offset(listing.directory, commit.next_offset)
+                following = replace(following, last_stable_offset=stable)
+            position = self._writer.write(task.partition, position, following)
+        return PositionRead(task.partition, task.generation, task.leadership, position)
+
+    def _is_of_another_life(self, store: ObjectStore, commit: Commit, task: ReadPosition) -> bool:
+        """Whether a commit's topic id is not the leadership's, nor another one of the same incarnation."""
+        ours, theirs = task.leadership.topic_id, commit.topic_id
+        if ours is None or theirs is None or ours == theirs:
+            return False
+        return not self._incarnations.are_of_one_life(store, task.partition.topic, ours, theirs)
+
+    def _begin(
+        self, store: ObjectStore, catalog: PartitionCatalog, task: ReadPosition, listing: Listing
+    ) -> PositionRead:
+        """The position where no commit of ours says it; one that comes meanwhile refuses the write that follows."""
+        keys, stood = catalog.keys, catalog.stored_log_start
+        if stood is not None:
+            check_lineage(stood, keys, task.leadership)
+        is_empty = catalog.commit is None and not catalog.segments
+        start = stood or write_log_start(store, keys, LogStart(_first_log_start(catalog, task)))
+        if is_empty:
+            self._beginnings.saw_empty(task.partition, task.leadership, start)
+        if stood is not None and is_empty:
+            return self._begin_empty(store, keys, stood, task, listing)
+        known = still_true(task.known, task.leadership, stood)
+        task = replace(task, known=known)
+        run = walk_run(store, catalog, start.content.offset, known)
+        check_later_segments(run.latest_epoch, keys, task.leadership)
+        self._tell_walk(catalog, task, known, run)
+        gaps = fillable(merged([*catalog.gaps, *run.holes]), run.next_offset, _lowest(listing), start.content.offset)
+        position = Position(
+            keys,
+            start.content.offset,
+            run.next_offset,
+            run.highest_base,
+            run.epochs,
+            catalog.commit_etag,
+            catalog.commit,
+            still_missing(store, catalog, gaps, run.epochs),
+            start.content.lineage,
+        )
+        if run.highest_base is None and stood is None:
+            return PositionRead(task.partition, task.generation, task.leadership, position)  # there is no run yet
+        if stood is not None:
+            shipped = [segment.name.base for segment in catalog.segments]
+            end = rebuilt_end(store, position, start.content, listing, task.leadership, shipped, latest=task.latest)
+        else:
+            end = past_end(store, position, listing, task.leadership)
+        # Before any commit that hides them: whoever asks after it finds them by their records alone. They are filled
+        # as any gap is, in this leadership or a later one.
+        below = [(low, min(high, end)) for low, high in run.holes if low < end]
+        self._recorded(record_gaps(store, keys, below, GONE_AGAIN, self._broker))
+        is_rebuilt = stood is not None and not self._beginnings.never_had_a_commit(
+            task.partition, task.leadership, catalog
+        )
+        if is_rebuilt or end < run.next_offset:
+            return self._go_back(store, task, listing, position, end, start, run.ends)
+        if run.highest_base is None:
+            return PositionRead(task.partition, task.generation, task.leadership, position)
+        commit = next_commit(
+            replace(position, epochs=living_epochs(position, listing)), (), task.leadership, self._broker
+        )
+        # Not while there is a hole below what a foreign one names: readers would see less than they do.
+        named = catalog.commit.highest_base if isinstance(catalog.commit, ForeignCommit) else 0
+        if (run.highest_base or 0) >= named:
+            position = self._writer.write(task.partition, position, first_commit(commit, known, listing))
+        return PositionRead(task.partition, task.generation, task.leadership, position)
+
+    def _begin_empty(
+        self, store: ObjectStore, keys: PartitionKeys, start: StoredLogStart, task: ReadPosition, listing: Listing
+    ) -> PositionRead:
+        """The position where `log.start` is all that stands: an agent was killed before it shipped anything."""
+        offset, lineage = start.content.offset, start.content.lineage
+        position = Position(keys, offset, offset, None, EpochHistory(), None, None, (), lineage)
+        below = begins_below(start.content, listing, latest=task.latest)
+        if below is None:
+            return PositionRead(task.partition, task.generation, task.leadership, position)
+        return self._go_back(store, task, listing, position, below, start)
+
+    def _go_back(
+        self,
+        store: ObjectStore,
+        task: ReadPosition,
+        listing: Listing,
+        position: Position,
+        end: int,
+        start: StoredLogStart,
+        ends: Sequence[int] = (),
+    ) -> PositionRead:
+        """Take the commit back to `end` under a new lineage, then `log.start`; `ends` as in `gone_back`."""
+        bases = [segment.name.base for segment in read_snapshot(store, position.keys).segments]
+        commit = gone_back(position, end, listing, task.leadership, self._broker, bases, start.content, ends)
+        known = task.known
+        if not isinstance(position.commit, Commit) and known is not None and ends_alike(known, commit):
+            commit = replace(commit, last_stable_offset=known.last_stable_offset, tail=known.tail)
+        lost = (end, position.next_offset) if end < position.next_offset and position.commit is not None else None
+        legacy = lost is not None and is_legacy(position, end)
+        position = replace(position, gaps=tuple(gap for gap in position.gaps if gap[0] < end))
+        epoch = task.leadership.epoch
+        if lost is not None:
+            with self._losses.of(task.partition, epoch, lost, legacy=legacy):
+                position = self._writer.write(task.partition, position, commit)
+        else:
+            position = self._writer.write(task.partition, position, commit)
+            log.warning("lineage_started", partition=str(task.partition), next_offset=end, epoch=epoch)
+        position = self._settle(store, position, start, listing)
+        return PositionRead(task.partition, task.generation, task.leadership, position, lost)
+
+    def _settle(self, store: ObjectStore, position: Position, start: StoredLogStart, listing: Listing) -> Position:
+        """The position, with `log.start` of the commit's lineage: no commit moves on before that."""
+        if position.lineage is None or start.content.lineage == position.lineage:
+            return position
+        begin = position.lineage.begin
+        held = lowest_held(listing, position.epochs, position.next_offset, begin)
+        settled = settle_log_start(store, position.keys, start, position.lineage, held)
+        return replace(position, log_start=settled.offset)
+
+    def _tell_walk(self, catalog: PartitionCatalog, task: ReadPosition, known: Commit | None, run: Run) -> None:
+        if known is not None and catalog.commit is None:
+            log.error("commit_missing", message="check the lifecycle rules of the bucket", key=catalog.keys.commit)
+        if catalog.segments:
+            log.warning(
+                "run_walked",
+                partition=str(task.partition),
+                commit="a Java uploader's" if catalog.commit else "none",
+                next_offset=run.next_offset,
+                segments=len(catalog.segments),
+            )
+        for start, end in run.holes:
+            log.error("segment_overwritten", partition=str(task.partition), start=start, end=end)
+
+
+def _first_log_start(catalog: PartitionCatalog, task: ReadPosition) -> int:
+    """Where an archive without `log.start` begins.
+
+    Where segments stand already (a Java uploader's), it began with the lowest of them; where a commit says that one
+    stood, and it is gone, the loss is to be told.
+    """
+    if catalog.segments:
+        return catalog.segments[0].name.base
+    named = [catalog.commit.highest_base] if isinstance(catalog.commit, ForeignCommit) else []
+    return min([task.first_base, *named])
+
+
+def _was_java_here(commit: Commit | ForeignCommit | None) -> bool:
+    """Whether a Java uploader's commit was taken over lately: its fleet may still be on the move."""
+    if not isinstance(commit, Commit) or commit.java is None:
+        return False
+    return time.time() * MILLISECONDS - commit.java < _FLEET_MOVES_MILLISECONDS
+
+
+def _lowest(listing: Listing) -> int:
+    """The lowest offset that may be a log's; what bears `.deleted` may be part of it."""
+    return min((*listing.bases[:1], *listing.deleted[:1]))
