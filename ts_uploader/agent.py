@@ -28,7 +28,6 @@ from ts_common.store.wrappers.unconditional import WHAT_IS_LOST
 from ts_uploader.blocked_partitions import BlockedPartitions
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.environment import Environment
-from ts_uploader.events import AnyTask, LookDue, Rescan, Ship
 from ts_uploader.heartbeat import Heartbeat
 from ts_uploader.inbox import BacklogRequest, Inbox, ReloadRequest, StopRequest, supervised_thread
 from ts_uploader.leadership.factory import open_source
@@ -51,6 +50,7 @@ from ts_uploader.status.snapshot import Status, StatusSources
 from ts_uploader.stores.admission import wait_for_admission
 from ts_uploader.stores.topic_stores import COMMIT_THREADS, Stores
 from ts_uploader.task_queues import TaskQueues
+from ts_uploader.tasks import AnyTask, LookDue, Rescan, Ship
 from ts_uploader.tracking.backlog import Backlog, retention_left
 from ts_uploader.tracking.contained_tracker import ContainedTracker
 from ts_uploader.work_queue import WorkQueue

@@ -13,7 +13,14 @@ import structlog
 from ts_common.errors import PreconditionFailed, SegmentChanged, TieredStorageError
 from ts_common.model import TopicPartition
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.events import (
+from ts_uploader.log_dirs.hanging import look_below
+from ts_uploader.log_dirs.leader_epoch import FencedLeaderEpoch
+from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
+from ts_uploader.metrics.counters import GAP_BY_REQUEST, GAP_DELETED, Metrics
+from ts_uploader.metrics.failure_reasons import failure_reason
+from ts_uploader.shipping.metadata_cache_writer import CacheWriter
+from ts_uploader.shipping.uploader import Uploader
+from ts_uploader.tasks import (
     AnyTask,
     Changed,
     Committed,
@@ -31,13 +38,6 @@ from ts_uploader.events import (
     Task,
     WriteCommit,
 )
-from ts_uploader.log_dirs.hanging import look_below
-from ts_uploader.log_dirs.leader_epoch import FencedLeaderEpoch
-from ts_uploader.log_dirs.watcher import LogDirectoryWatcher
-from ts_uploader.metrics.counters import GAP_BY_REQUEST, GAP_DELETED, Metrics
-from ts_uploader.metrics.failure_reasons import failure_reason
-from ts_uploader.shipping.metadata_cache_writer import CacheWriter
-from ts_uploader.shipping.uploader import Uploader
 
 log = structlog.get_logger()
 

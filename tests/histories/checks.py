@@ -27,7 +27,7 @@ from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
 from ts_common.reading.transactions import find_hidden, stable_end
 from ts_common.store.contract import IfAbsent, ObjectStore
-from ts_uploader.events import FillGap, PassGap, ReadPosition, Ship, Task, WriteCommit
+from ts_uploader.tasks import FillGap, PassGap, ReadPosition, Ship, Task, WriteCommit
 from ts_uploader.tracking.tracker import CHECKPOINT_SECONDS
 
 

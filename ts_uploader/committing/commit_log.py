@@ -27,19 +27,10 @@ from ts_uploader.committing.gap_recording import (
 )
 from ts_uploader.committing.next_commit import line_of_log, next_commit
 from ts_uploader.committing.position_recovery import PositionRecovery
-from ts_uploader.events import (
-    Committed,
-    FillGap,
-    PassGap,
-    Position,
-    PositionRead,
-    ReadPosition,
-    Task,
-    WriteCommit,
-)
 from ts_uploader.log_dirs.directory_scan import unchanged_listing
 from ts_uploader.log_dirs.leader_epoch import check_leader_epoch
 from ts_uploader.log_dirs.local_log import last_stable_offset, local_epochs
+from ts_uploader.tasks import Committed, FillGap, PassGap, Position, PositionRead, ReadPosition, Task, WriteCommit
 
 log = structlog.get_logger()
 

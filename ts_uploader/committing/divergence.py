@@ -9,28 +9,24 @@ Logs of magic 0 and 1 bear no epochs. There the bytes decide: the last committed
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from math import inf
 
 import structlog
 
-from ts_common.archive.catalog import PartitionCatalog, SegmentCopy, StoredSegment, read_snapshot
+from ts_common.archive.catalog import PartitionCatalog, SegmentCopy, read_snapshot
 from ts_common.archive.commit import Commit
 from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory, epoch_borne
-from ts_common.archive.fetch import ResumableReader
-from ts_common.archive.object_keys import PartitionKeys
-from ts_common.archive.stored_indexes import read_index
 from ts_common.errors import CorruptData, DataLoss, SegmentChanged
-from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, parse_header
-from ts_common.log_format.index_files import position_for_offset, read_offset_index
 from ts_common.store.contract import ObjectStore
 from ts_uploader.committing.gap_recording import describe_readable
-from ts_uploader.events import Leadership, Listing, Position
+from ts_uploader.committing.stored_batches import last_batch
+from ts_uploader.events import Leadership, Listing
 from ts_uploader.log_dirs.hanging import hanging_epochs
-from ts_uploader.log_dirs.local_log import last_index_entries, local_epochs, log_end
-from ts_uploader.log_dirs.segment_file import OpenLog, open_log
+from ts_uploader.log_dirs.local_batches import batch_ending_at, find_batch, first_batch, open_at
+from ts_uploader.log_dirs.local_log import local_epochs, log_end
+from ts_uploader.tasks import Position
 
 _log = structlog.get_logger()
 
@@ -156,10 +152,10 @@ def is_compacted_away(position: Position, end: int, listing: Listing, leadership
         return False
     if end < listing.bases[0]:
         return False  # what stood there, nobody knows
-    first = _first_batch(listing, end, position.next_offset)
+    first = first_batch(listing, end, position.next_offset)
     if first is not None and first.base_offset < position.next_offset:
         return False
-    behind = _first_batch(listing, position.next_offset)
+    behind = first_batch(listing, position.next_offset)
     if behind is not None:
         return behind.leader_epoch >= last
     return log_end(listing.directory, listing.bases[-1]) >= position.next_offset
@@ -176,7 +172,7 @@ def living_epochs(position: Position, listing: Listing) -> EpochHistory:
     """
     epochs, end = position.epochs, position.next_offset
     if epochs.pairs and epochs.pairs[-1][1] >= end:
-        first = _first_batch(listing, end)
+        first = first_batch(listing, end)
         if first is not None and first.leader_epoch != NO_EPOCH:
             said = [epoch for epoch, start in epochs if end <= start <= first.base_offset]
             if said and said[-1] > first.leader_epoch:
@@ -201,7 +197,7 @@ def first_disagreement(epochs: EpochHistory, end: int, listing: Listing) -> int 
     lowest = listing.bases[0]
     starts = {max(start, lowest) for line in (epochs, local) for _, start in line}
     for offset in sorted(start for start in starts if start < end and _differ(epochs.at(start), local.at(start))):
-        first = _first_batch(listing, offset, end)
+        first = first_batch(listing, offset, end)
         here = max(offset, first.base_offset) if first is not None else end
         if first is not None and here < end and _differ(epochs.at(here), first.leader_epoch):
             return here
@@ -264,7 +260,7 @@ def _epoch_at(copy: SegmentCopy, offset: int, epochs: EpochHistory) -> int:
 
 def _highest_from(listing: Listing, offset: int) -> float:
     """The epoch of a log's first batch that ends at or above an offset: none below bears a higher one."""
-    first = _first_batch(listing, offset)
+    first = first_batch(listing, offset)
     return inf if first is None or first.leader_epoch == NO_EPOCH else first.leader_epoch
 
 
@@ -301,8 +297,8 @@ def holds_tail(commit: Commit, listing: Listing) -> bool | None:
         return None
     last_offset, crc = commit.tail
     try:
-        with _open_at(listing, last_offset) as (log, position):
-            found = _find_batch(log, position, last_offset)
+        with open_at(listing, last_offset) as (log, position):
+            found = find_batch(log, position, last_offset)
     except CorruptData as damage:
         _log.warning("last_batch_not_compared", reason=str(damage))
         return None
@@ -328,15 +324,15 @@ def shared_end_by_bytes(store: ObjectStore, catalog: PartitionCatalog, next_offs
     end = next_offset
     run = [segment for segment in catalog.segments if segment.name.base < next_offset]
     for segment in sorted(run, key=lambda segment: segment.name.base, reverse=True):
-        batch = _last_batch(store, catalog.keys, segment, next_offset)
+        batch = last_batch(store, catalog.keys, segment, next_offset)
         if batch is None:
             continue
         if batch.last_offset < listing.bases[0]:
             break
-        first = _first_batch(listing, batch.last_offset)
+        first = first_batch(listing, batch.last_offset)
         if first is not None and first.base_offset > batch.last_offset:
             continue  # compaction took it here, which contradicts nothing
-        if _local_batch(listing, batch.last_offset) == batch.data:
+        if batch_ending_at(listing, batch.last_offset) == batch.data:
             break
         end = segment.name.base  # that batch is not ours, and where its segment parted from this log is not known
     return end
@@ -359,113 +355,3 @@ WHAT_TO_DO = (
     "the broker lost records that it had acknowledged, and may have written others in their place in one epoch. "
     "The archive stays as it is and nothing more is shipped; copy what the log holds now into a new topic"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    last_offset: int
-    data: bytes
-
-
-def _last_batch(store: ObjectStore, keys: PartitionKeys, segment: StoredSegment, below: int) -> _Batch | None:
-    """The last batch of a stored segment that ends below an offset; None where it has none."""
-    position = 0
-    if ".index" in segment.suffixes:
-        index = read_index(store, keys, segment.name, ".index")
-        entries = () if index is None else read_offset_index(index)
-        position = position_for_offset(entries, segment.name.base, below - 1)
-    key = keys.segment(segment.name)
-    found = None
-    with ResumableReader(store, key, position) as reader:
-        data = b""
-        while True:
-            data += _read(reader, HEADER_SIZE - len(data))
-            header = _header(data, segment.size - position, position, key)
-            if header is None or header.last_offset >= below:
-                return found
-            data += _read(reader, header.size_in_bytes - len(data))
-            found = _Batch(header.last_offset, data[: header.size_in_bytes])
-            data = data[header.size_in_bytes :]
-            position += header.size_in_bytes
-
-
-def _read(reader: ResumableReader, size: int) -> bytes:
-    """Some bytes, all of them but at the end of the object."""
-    data = b""
-    while len(data) < size and (piece := reader.read(size - len(data))):
-        data += piece
-    return data
-
-
-def _local_batch(listing: Listing, last_offset: int) -> bytes | None:
-    """The local batch that ends with an offset; None where none does.
-
-    Raises:
-        SegmentChanged: the segment is gone.
-        CorruptData: no batch stands where one should.
-    """
-    with _open_at(listing, last_offset) as (log, position):
-        found = _find_batch(log, position, last_offset)
-        if found is None or found[0].last_offset != last_offset:
-            return None
-        header, begin = found
-        return log.read_at(begin, header.size_in_bytes)
-
-
-def _first_batch(listing: Listing, offset: int, below: float = inf) -> BatchHeader | None:
-    """The first batch that ends at or above an offset, of all segments that begin below another.
-
-    Where something else stands than a batch, that segment says nothing: it is shipped as it is, and marked.
-    """
-    followings = (*listing.bases[1:], inf)
-    for base, following in zip(listing.bases, followings, strict=True):
-        if base < below and following > offset:
-            with suppress(CorruptData), _open_at(listing, max(offset, base)) as (log, position):
-                found = _find_batch(log, position, offset)
-                if found is not None:
-                    return found[0]
-    return None
-
-
-@contextmanager
-def _open_at(listing: Listing, offset: int) -> Iterator[tuple[OpenLog, int]]:
-    """The segment to hold an offset, and where to begin to look for it, by its index."""
-    base = max(base for base in listing.bases if base <= offset)
-    with open_log(listing.directory, base) as log:
-        yield log, position_for_offset(last_index_entries(listing.directory, base), base, offset)
-
-
-def _find_batch(log: OpenLog, position: int, offset: int) -> tuple[BatchHeader, int] | None:
-    """The first batch that ends at or above an offset, and its position; reads headers only.
-
-    Raises:
-        CorruptData: no batch stands where one should.
-    """
-    try:
-        return _first_ending_at(log, position, offset)
-    except CorruptData:
-        if not position:
-            raise
-        return _first_ending_at(log, 0, offset)  # an index that lies costs time
-
-
-def _first_ending_at(log: OpenLog, position: int, offset: int) -> tuple[BatchHeader, int] | None:
-    while True:
-        if position > log.size:
-            raise CorruptData(f"{log.path}: ends at {log.size}, and a batch is said to begin at {position}")
-        head = log.read_at(position, min(HEADER_SIZE, log.size - position))
-        header = _header(head, log.size - position, position, str(log.path))
-        if header is None:
-            return None
-        if header.last_offset >= offset:
-            return header, position
-        position += header.size_in_bytes
-
-
-def _header(data: bytes, remaining: int, position: int, where: str) -> BatchHeader | None:
-    """The header that `data` begins with; None at the end of the segment."""
-    try:
-        header = parse_header(data, 0, remaining, position)
-    except (CorruptData, ValueError) as error:  # ValueError: the file is shorter than it was
-        raise CorruptData(f"{where}: {error}") from error
-    return header if isinstance(header, BatchHeader) else None

@@ -14,8 +14,8 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from ts_uploader.events import FillGap, LookBelow, PassGap, ReadPosition, Ship, WriteCommit
 from ts_uploader.metrics.failure_reasons import FAILURE_REASONS
+from ts_uploader.tasks import FillGap, LookBelow, PassGap, ReadPosition, Ship, WriteCommit
 from ts_uploader.tracking.blocked import WAIT_REASONS
 
 PREFIX = "ts_uploader"

@@ -32,12 +32,12 @@ from ts_common.log_format.index_files import (
 )
 from ts_common.log_format.scan import SegmentScan, scan_segment
 from ts_common.store.contract import IfAbsent, ObjectInfo, ObjectStore
-from ts_uploader.events import Ship, Shipped
 from ts_uploader.log_dirs.local_log import closed_at, last_stable_offset, local_epochs, read_indexes
 from ts_uploader.log_dirs.scan_cache import RememberedScans, file_state
 from ts_uploader.log_dirs.segment_file import OpenLog
 from ts_uploader.retention.topic_retention import TopicRetention, is_late
 from ts_uploader.shipping.coverage import coverage_end, open_segment
+from ts_uploader.tasks import Ship, Shipped
 
 # Of a stored object that is compared with ours: small, since each upload thread's allocator keeps what it once had.
 _COMPARED_BYTES = 256 << 10

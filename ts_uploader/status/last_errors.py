@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ts_common.printable import printable
 from ts_common.redaction import redacted
-from ts_uploader.events import Failed, Fenced, Result
+from ts_uploader.tasks import Failed, Fenced, Result
 
 _KEPT = 20
 _LONGEST = 1_000  # characters of a message; a store may answer with a page

@@ -15,7 +15,6 @@ import structlog
 from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
 from ts_uploader.events import (
-    AnyTask,
     DirectoryGone,
     HighWatermarks,
     Leadership,
@@ -23,9 +22,9 @@ from ts_uploader.events import (
     Listing,
     NotLed,
     Observation,
-    Result,
     SeveralDirectories,
 )
+from ts_uploader.tasks import AnyTask, Result
 from ts_uploader.tracking.backlog import Backlog
 from ts_uploader.tracking.blocked import Wait, WaitReason
 from ts_uploader.tracking.partition_state import PartitionState

@@ -18,8 +18,9 @@ from ts_common.errors import CorruptData, DataLoss, PreconditionFailed, SegmentC
 from ts_common.log_format.scan import scan_segment
 from ts_common.store.contract import IfMatch, ObjectStore
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.events import Leadership, PositionRead, ReadPosition
+from ts_uploader.events import Leadership
 from ts_uploader.log_dirs.leader_epoch import check_leader_epoch
+from ts_uploader.tasks import PositionRead, ReadPosition
 
 LEADERSHIP = Leadership(5, ID, 0)
 

@@ -23,8 +23,9 @@ from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectS
 from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_uploader.committing.commit_log import CommitLog
 from ts_uploader.committing.going_back import settle_log_start
-from ts_uploader.events import Leadership, Position, PositionRead, ReadPosition, Shipped, WriteCommit
+from ts_uploader.events import Leadership
 from ts_uploader.log_dirs.leader_epoch import FencedLeaderEpoch
+from ts_uploader.tasks import Position, PositionRead, ReadPosition, Shipped, WriteCommit
 
 OLD = Lineage(3, 100, 250)
 

@@ -8,11 +8,12 @@ import pytest
 from tests.browser import complaints, look
 from tests.uploader.statuses import status_of, waiting
 from ts_common.model import TopicPartition
-from ts_uploader.events import Failed, Leadership
+from ts_uploader.events import Leadership
 from ts_uploader.metrics.counters import Metrics
 from ts_uploader.status.http_server import HealthServer
 from ts_uploader.status.page import status_page
 from ts_uploader.status.snapshot import Status
+from ts_uploader.tasks import Failed
 
 LONG = "StoreUnavailable: PutObject s3://archive/base/01011/prod/" + "x" * 200 + "/00000000000000000000.log: no answer"
 PHONE, DESK = 390, 1280

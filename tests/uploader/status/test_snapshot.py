@@ -13,10 +13,11 @@ import pytest
 from tests.uploader.statuses import status_of, waiting
 from ts_common.model import TopicPartition
 from ts_uploader import progress
-from ts_uploader.events import Failed, Fenced, Leadership
+from ts_uploader.events import Leadership
 from ts_uploader.status.last_errors import LastErrors
 from ts_uploader.status.page import WORST, status_page
 from ts_uploader.status.snapshot import Status, status_json
+from ts_uploader.tasks import Failed, Fenced
 from ts_uploader.tracking.backlog import Backlog
 from ts_uploader.tracking.blocked import WAIT_REASONS, Wait, WaitReason
 from ts_uploader.tracking.stuck import Stuck, StuckPartitions

@@ -18,7 +18,8 @@ from ts_local.cluster import LocalCluster, Record
 from ts_local.proxy.actions import WebPage
 from ts_local.proxy.s3 import Rule, S3FaultProxy
 from ts_uploader.committing.commit_log import CommitLog
-from ts_uploader.events import Leadership, ReadPosition
+from ts_uploader.events import Leadership
+from ts_uploader.tasks import ReadPosition
 
 
 @pytest.fixture

@@ -6,16 +6,8 @@ from tests.uploader.checkpoint_files import until_they_count, written
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.model import TopicPartition
-from ts_uploader.events import (
-    AnyTask,
-    HighWatermarks,
-    Leadership,
-    Listing,
-    Position,
-    PositionRead,
-    ReadPosition,
-    Ship,
-)
+from ts_uploader.events import HighWatermarks, Leadership, Listing
+from ts_uploader.tasks import AnyTask, Position, PositionRead, ReadPosition, Ship
 from ts_uploader.tracking.tracker import Tracker
 
 TP = TopicPartition("t", 0)

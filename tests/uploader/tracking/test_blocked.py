@@ -21,18 +21,15 @@ from ts_common.archive.object_keys import ClusterKeys
 from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
 from ts_uploader import workers
-from ts_uploader.events import (
+from ts_uploader.events import EpochFile, HighWatermarks, LastEpoch, Leadership, Led, Listing, SeveralDirectories
+from ts_uploader.metrics.backlog_metrics import BacklogCollector
+from ts_uploader.retention.topic_retention import TopicRetention
+from ts_uploader.tasks import (
     AnyTask,
     Changed,
     Committed,
-    EpochFile,
     Failed,
     Fenced,
-    HighWatermarks,
-    LastEpoch,
-    Leadership,
-    Led,
-    Listing,
     LookBelow,
     LookDue,
     PassGap,
@@ -41,14 +38,11 @@ from ts_uploader.events import (
     ReadPosition,
     Rescan,
     Result,
-    SeveralDirectories,
     Ship,
     Shipped,
     Task,
     WriteCommit,
 )
-from ts_uploader.metrics.backlog_metrics import BacklogCollector
-from ts_uploader.retention.topic_retention import TopicRetention
 from ts_uploader.tracking.blocked import WAIT_REASONS, Wait, WaitReason
 from ts_uploader.tracking.contained_tracker import ContainedTracker
 from ts_uploader.tracking.retries import Retries

@@ -14,8 +14,6 @@ from tests.uploader.tracking.messages import LEADERSHIP, LOG_DIR, asked, bases, 
 from ts_common.config.cluster_config import OffsetReset
 from ts_uploader.events import (
     NO_EPOCH_FILE,
-    AnyTask,
-    Changed,
     DirectoryGone,
     EpochFile,
     HighWatermarks,
@@ -23,12 +21,10 @@ from ts_uploader.events import (
     Leadership,
     Led,
     Listing,
-    LookDue,
     NotLed,
-    ReadPosition,
-    Ship,
 )
 from ts_uploader.log_dirs.directory_scan import HIGH_WATERMARK_CHECKPOINT, list_partition, read_high_watermarks
+from ts_uploader.tasks import AnyTask, Changed, LookDue, ReadPosition, Ship
 from ts_uploader.tracking.blocked import WaitReason
 from ts_uploader.tracking.tracker import Tracker
 

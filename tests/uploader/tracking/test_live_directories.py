@@ -14,7 +14,6 @@ from tests.uploader.local_directory import ID, TP, LocalDirectory
 from tests.uploader.tracking.messages import asked, bases
 from ts_common.config.cluster_config import OffsetReset
 from ts_uploader.events import (
-    AnyTask,
     DirectoryGone,
     EpochFile,
     HighWatermarks,
@@ -22,10 +21,10 @@ from ts_uploader.events import (
     Leadership,
     Led,
     Listing,
-    ReadPosition,
     SeveralDirectories,
 )
 from ts_uploader.log_dirs.directory_scan import list_partition
+from ts_uploader.tasks import AnyTask, ReadPosition
 from ts_uploader.tracking.blocked import WaitReason
 from ts_uploader.tracking.tracker import Tracker
 

@@ -18,22 +18,18 @@ from ts_common.archive.commit import Commit
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.lineage import Lineage
 from ts_common.config.cluster_config import OffsetReset
-from ts_uploader.events import (
+from ts_uploader.events import DirectoryGone, FileState, Led, Listing, NotLed
+from ts_uploader.tasks import (
     AnyTask,
     Changed,
     Committed,
-    DirectoryGone,
     Failed,
     Fenced,
-    FileState,
     FillGap,
     Hanging,
-    Led,
-    Listing,
     LookBelow,
     LookDue,
     LookedBelow,
-    NotLed,
     PassGap,
     ReadPosition,
     Rescan,
