@@ -55,7 +55,7 @@ class HdfsServer(Server):
         return {"HADOOP_USER_NAME": _SUPERUSER}
 
     def not_ready(self) -> str | None:
-        """Makes a directory and asks where a file would go: without a DataNode the NameNode has no answer to that."""
+        """Make a directory and request the place of a file, which a NameNode without a DataNode rejects."""
         try:
             self.make_directory("/ready", "755")
             self._ask("PUT", "/ready/file", "CREATE", noredirect="true")

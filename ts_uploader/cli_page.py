@@ -36,8 +36,8 @@ def reference_page() -> str:
         "| 0 | nothing has to be done; hints and warnings may stand there |",
         "| 1 | with `--strict`: there are warnings |",
         "| 2 | somebody must act, and the findings say on what |",
-        "| 75 | a store or the source of leadership did not answer: ask again |",
         "| 70 | ended by an error that is not the user's |",
+        "| 75 | a store or the source of leadership did not answer: ask again |",
         "",
         "Which condition ends `check` and `run` with which code: [deploy.md](deploy.md#exit-codes).",
     ]

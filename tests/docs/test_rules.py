@@ -36,7 +36,7 @@ def named_after_faults() -> dict[str, set[str]]:
 
 
 def test_each_rule_that_is_cited_exists() -> None:
-    """`protocol rule 5` leads to a heading; a number alone does not say of which rules it is."""
+    """`protocol rule 5` has a heading. A number needs the kind of the rule before it."""
     known = set(re.findall(r"^### (\w+) rule (\d+)", PROTOCOL.read_text(), re.MULTILINE))
     wrong = []
     for name, text in texts().items():
@@ -47,8 +47,8 @@ def test_each_rule_that_is_cited_exists() -> None:
     assert wrong == []
 
 
-def test_each_rule_of_uploading_and_reading_is_cited_by_the_code_that_it_names() -> None:
-    """A rule that no module knows of would be a promise of the page alone."""
+def test_each_rule_of_uploading_and_reading_names_its_code() -> None:
+    """`test_links.py` checks that these files exist."""
     sections = re.split(r"^### ", PROTOCOL.read_text(), flags=re.MULTILINE)[1:]
     unnamed = [
         section.partition("\n")[0]
@@ -67,7 +67,7 @@ def test_each_fault_that_is_cited_is_on_the_page() -> None:
 
 
 def test_each_fault_has_the_test_that_the_page_names() -> None:
-    """Faults of what is not built yet have no test, and the page says so by where they stand."""
+    """Only the faults under "Planned" have no test."""
     named, planned = named_after_faults(), FAULTS.read_text().partition("## Planned")[2]
     assert [
         fault

@@ -134,7 +134,7 @@ def is_compacted_away(position: Position, end: int, listing: Listing, leadership
     """Whether a log that seems to part from the run at `end` only lacks what compaction took.
 
     Of a compacted topic all batches of the run's last epoch can be gone. A replica that was filled since then does not
-    know that epoch, and where it is elected, its checkpoint looks like that of one that lost it (protocol rule 5
+    have that epoch, and where it is elected, its checkpoint looks like that of one that lost it (protocol rule 5
     compares epochs only). It is the same log all the same if this leadership is the very next one, began at or above
     the next offset, and nothing stands in between here. What follows must not be of an older epoch than the run's last:
     a log whose cleaner emptied the very range that another leader epoch rewrote would look the same.

@@ -88,7 +88,7 @@ def test_a_session_that_is_lost_is_warned_of_at_once(
     listener.wait_leadership(TP, 7, "id")
     with capture_logs() as logs:
         zookeeper.pause()
-        try:  # on a slow machine the client is started anew first, which is logged too
+        try:  # on a slow machine the agent restarts the client first, and logs that too
             wait_for(lambda: [entry for entry in logs if "reason" in entry], "the warning")
         finally:
             zookeeper.resume()

@@ -120,6 +120,6 @@ def test_keys_of_zookeeper_that_differ_are_named_one_by_one(agent: Reading) -> N
 
 
 def test_every_key_that_differs_has_a_name() -> None:
-    """A field of several keys is told by its keys."""
+    """The log names each key of a field that holds several."""
     fields = {name for name, info in ClusterConfig.model_fields.items() if info.alias is None}
     assert fields <= set(_KEYS_BELOW)
