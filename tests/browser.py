@@ -2,7 +2,7 @@
 
 screen = look(html, directory, width=390, dark=True)
 screen["scrollWidth"]        what a script in the page would measure
-complaints(url, directory)   what the browser's console says of a page as it is served
+complaints(url, directory)   the messages of the browser's console about a page
 open_page(file, directory)   the document after its scripts ran, as HTML; without_scripts(...) leaves its elements
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _SECONDS = 300
 _HEIGHT = 800
-# The page stands in a frame of the wanted width, as a window has a least width of its own.
+# The page is in a frame of the wanted width, because a window has a minimum width.
 _FRAME = """<!doctype html><body style="margin:0"><iframe id="page" style="border:0" width="{width}" height="{height}"
  srcdoc="{page}"></iframe><pre id="measured"></pre><script>
 document.getElementById("page").addEventListener("load", function () {{
@@ -41,7 +41,7 @@ return {
 
 
 def look(page: str, directory: Path, *, width: int, dark: bool = False) -> dict[str, Any]:
-    """What a browser makes of a page.
+    """Render a page and measure it.
 
     Args:
         page: HTML.
@@ -60,14 +60,14 @@ def look(page: str, directory: Path, *, width: int, dark: bool = False) -> dict[
 
 
 def complaints(url: str, directory: Path) -> list[str]:
-    """The lines that a browser's console has of a page: what its policy refused, what could not be fetched."""
+    """Return the messages of the browser's console: what its policy blocked, what it could not fetch."""
     ended = _chromium(directory, "--enable-logging=stderr", "--dump-dom", url)
     assert "<html" in ended.stdout, ended.stderr[-2000:]
     return [line for line in ended.stderr.splitlines() if "CONSOLE" in line and "favicon" not in line]
 
 
 def open_page(page: Path, directory: Path, *options: str) -> str:
-    """The document of a file after its scripts ran, as HTML; nothing but the file can be reached.
+    """Return a file's document as HTML after its scripts ran; the browser has no network.
 
     Args:
         page: the file.
@@ -79,7 +79,7 @@ def open_page(page: Path, directory: Path, *options: str) -> str:
 
 
 def without_scripts(document: str) -> str:
-    """The document's elements alone: a library's own text is no part of what is shown."""
+    """Remove scripts: a library's source is not visible text."""
     return re.sub(r"<script\b.*?</script>", "", document, flags=re.DOTALL)
 
 
@@ -87,8 +87,8 @@ def _chromium(directory: Path, *arguments: str) -> "subprocess.CompletedProcess[
     program = next(filter(None, map(shutil.which, _NAMES)), None)
     assert program, "there is no chromium: deploy/need-chromium brings it, and make test calls that"
     command = [program, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={directory / 'chromium'}"]
-    # The page is all that is fetched: no proxy of the environment, nothing of the browser's own. The budget is time for
-    # scripts, not of the clock: the page is taken when they have nothing left to do.
+    # The browser fetches only the page: no proxy, no background requests. The virtual time is a limit for scripts,
+    # not for the clock: the browser prints the page as soon as its scripts are idle.
     quiet = ["--no-proxy-server", "--disable-background-networking", "--no-first-run", "--virtual-time-budget=30000"]
     quiet += ["--disable-dev-shm-usage"]
     return subprocess.run([*command, *quiet, *arguments], capture_output=True, text=True, timeout=_SECONDS, check=True)

@@ -1,6 +1,4 @@
-"""What every folder of the suite shares: server logs in the report of a test that fails, how examples are drawn, which
-tests go to one process.
-"""
+"""Shared by every folder: server logs in reports of failed tests, hypothesis profiles, distribution over processes."""
 
 import uuid
 from collections import defaultdict
@@ -21,25 +19,24 @@ __all__ = ["pytest_runtest_makereport"]
 
 GCS_BUCKET = "tests"
 AZURE_CONTAINER = "tests"
-# Stores other than S3 and a directory. HDFS takes longest to come up and to write.
+# Stores other than S3 and a directory. HDFS starts and writes slowest.
 OTHER_STORES = ["gs", "az", pytest.param("webhdfs", marks=pytest.mark.full)]
 
-# A change is refused for what it does, not for an example that nobody drew before: `make test` draws the same ones each
-# time. `make test-full` looks for new ones.
-# None is refused for being slow, in drawing or in running: a machine may be ten times slower than now.
+# `make test` draws the same examples each time, so that only a change of the code can fail it. `make test-full`
+# draws new examples. Hypothesis has no deadline: a machine may be ten times slower than this one.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 settings.register_profile("repeatable", parent=settings(), derandomize=True)
 
-# In this order: what takes longest must not come last, when one process works alone.
+# In this order: the slowest folders start first, so that no process works alone at the end.
 _FIRST = ("spark", "faults", "uploader", "test_demo.py", "local_cluster", "common", "histories")
-# Tests below go to one process: one that came back to it would pay a minute for another session with its broker.
+# One process runs all tests of this folder: a second one would start another Spark session and broker, a minute each.
 _TOGETHER = "tests/spark/session"
-_WORTH_TELLING_SECONDS = 60  # a run of a few tests needs no account
+_SUMMARY_FROM_SECONDS = 60  # a run of a few tests has no summary
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The folders in the order of `_FIRST`, then the others."""
+    """Sort the folders in the order of `_FIRST`, then the others."""
 
     def place(item: pytest.Item) -> int:
         folder = item.nodeid.split("/")[1].partition("::")[0]
@@ -49,13 +46,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """What each file of the suite cost, servers and all, the dearest first: `make test` has a bound."""
+    """Print the seconds of each file, its servers included, slowest first: `make test` has a bound."""
     seconds: dict[str, float] = defaultdict(float)
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport):
                 seconds[report.nodeid.partition("::")[0]] += report.duration
-    if sum(seconds.values()) < _WORTH_TELLING_SECONDS:
+    if sum(seconds.values()) < _SUMMARY_FROM_SECONDS:
         return
     terminalreporter.section(f"seconds of {len(seconds)} files, {sum(seconds.values()):.0f} in all")
     for file, spent in sorted(seconds.items(), key=lambda item: -item[1]):
@@ -63,20 +60,20 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 class _Scheduling(LoadFileScheduling):  # type: ignore[misc]  # xdist carries no types
-    """Tests of one file go to one process, and so does all of `_TOGETHER`."""
+    """Send the tests of one file to one process, and all of `_TOGETHER` to one process."""
 
     def _split_scope(self, nodeid: str) -> str:
         return _TOGETHER if nodeid.startswith(_TOGETHER) else super()._split_scope(nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Scheduling | None:
-    """For `--dist loadfile`."""
+    """Return the scheduler for `--dist loadfile`."""
     return _Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")
 def moto_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MotoServer]:
-    """moto's server, for what SeaweedFS does not know; started where a test asks for it."""
+    """Start moto's server, for features that SeaweedFS lacks."""
     directory = tmp_path_factory.mktemp("moto")
     server = MotoServer(directory, directory)
     server.start()
@@ -88,7 +85,7 @@ def moto_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MotoServer
 
 @pytest.fixture(scope="session")
 def gcs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GcsServer]:
-    """Google's server, with the bucket `GCS_BUCKET`; started where a test asks for it."""
+    """Start Google's test server with the bucket `GCS_BUCKET`."""
     directory = tmp_path_factory.mktemp("gcs")
     server = GcsServer(directory, directory)
     server.start()
@@ -101,7 +98,7 @@ def gcs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GcsServer]:
 
 @pytest.fixture(scope="session")
 def azurite_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzuriteServer]:
-    """Azure's server, with the container `AZURE_CONTAINER`; started where a test asks for it."""
+    """Start Azurite with the container `AZURE_CONTAINER`."""
     directory = tmp_path_factory.mktemp("azurite")
     server = AzuriteServer(directory, directory)
     server.start()
@@ -114,7 +111,7 @@ def azurite_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite
 
 @pytest.fixture(scope="session")
 def hdfs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
-    """HDFS, with a directory `/tests` that everybody may write to, and one `/closed`; started where a test asks."""
+    """Start HDFS with a world-writable directory `/tests` and a read-only directory `/closed`."""
     directory = tmp_path_factory.mktemp("hdfs")
     server = HdfsServer(directory, directory)
     server.start()
@@ -127,7 +124,7 @@ def hdfs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer
 
 
 def empty_place(kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The URL of an empty place in one of the other stores, which the environment names then."""
+    """Return the URL of an empty directory in one of the other stores, and set its environment variables."""
     name = uuid.uuid4().hex
     match kind:
         case "gs":

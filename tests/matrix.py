@@ -1,4 +1,4 @@
-"""Which cases of a matrix `make test` runs: a few that stand for all. `make test-full` runs every one."""
+"""Cases of a matrix: `make test` runs a few of them, `make test-full` runs all."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,10 +7,10 @@ import pytest
 
 
 def cases(every: Iterable[Any], *, quick: Iterable[Any]) -> list[Any]:
-    """For `parametrize`: `every` case, of which those that are not in `quick` are marked full.
+    """Return `every` case for `parametrize`; cases that are not in `quick` have the marker `full`.
 
     Raises:
-        ValueError: a quick one is none of them.
+        ValueError: a quick case is not in `every`.
     """
     values, few = list(every), list(quick)
     if unknown := [value for value in few if value not in values]:

@@ -1,4 +1,4 @@
-"""The parts of the benchmarks that a wrong figure could come from; the figures themselves are for `make bench`."""
+"""The parts of the benchmarks that could cause a wrong figure; `make bench` measures the figures themselves."""
 
 import os
 import time
@@ -20,7 +20,7 @@ from ts_local.cached_pages import PAGE_BYTES, cache, uncache
 
 
 def test_rounds_turn_their_order_and_drop_the_warm_up() -> None:
-    """Whatever goes first or last in a round does so as often as the others."""
+    """Each thing runs first in a round as often as the others."""
     order: list[str] = []
 
     def thing(name: str) -> int:
@@ -38,7 +38,7 @@ def test_a_ratio_is_the_median_of_each_rounds_own() -> None:
 
 
 def test_goals_are_met_on_their_bound_and_counted_beyond_it(capsys: pytest.CaptureFixture[str]) -> None:
-    """What is missed is printed and counted, and the bound itself is met."""
+    """A missed goal is printed and counted; a value equal to the bound meets the goal."""
     goals = [
         Goal("rate", 0.9, 0.9, at_least=True),
         Goal("cost", 1.51, 1.5, at_least=False),
@@ -69,7 +69,7 @@ def test_a_quantile_is_a_value_that_was_measured() -> None:
 
 
 def test_an_agents_log_is_read_as_it_grows(tmp_path: Path) -> None:
-    """A line that is half written waits for its end; lines that are no events are passed over."""
+    """A half-written line is read when it is complete; lines that are not events are skipped."""
     path, later = tmp_path / "agent.log", b'"timestamp": "1970-01-01T00:00:02Z"}\n'
     log = AgentLog(path)
     assert log.events("committed") == []
@@ -93,12 +93,12 @@ def test_a_producers_rate_and_latencies_are_those_inside_the_window() -> None:
 
 
 def test_a_producer_that_catches_up_in_its_window_lost_nothing() -> None:
-    """A loss is what it falls short of the rate that was asked for, in percent of that."""
+    """A loss is the shortfall against the requested rate, in percent of that rate."""
     assert losses([Beside(rate, 0.0, 1.0) for rate in (75.0, 100.0, 130.0)], 100.0) == [25.0, 0.0, 0.0]
 
 
-def test_what_a_shipper_leaves_of_the_page_cache_is_told() -> None:
-    """One that reads nothing, one that leaves what it read, and one that drops all; below the checkout, on a disk."""
+def test_the_page_cache_that_a_shipper_leaves_is_measured() -> None:
+    """A shipper that reads nothing, one that leaves its pages cached, one that drops all; on a disk, not in /tmp."""
     build = Path(__file__).parents[1] / "build"
     build.mkdir(exist_ok=True)
     with TemporaryDirectory(dir=build, prefix="bench-") as directory:
@@ -114,13 +114,13 @@ def test_what_a_shipper_leaves_of_the_page_cache_is_told() -> None:
             found = page_cache.measure(timed, [log], beside, 1)
             return found.kept, found.pulled_in, found.beside
 
-        assert left(lambda _: None) == pytest.approx((1.0, 0.0, 1.0), abs=0.1)  # the host may take some by itself
+        assert left(lambda _: None) == pytest.approx((1.0, 0.0, 1.0), abs=0.1)  # the kernel may evict some pages itself
         assert left(lambda log: cache(log, 0, 25 * PAGE_BYTES)) == pytest.approx((1.0, 0.5, 1.0), abs=0.1)
         assert left(uncache) == pytest.approx((0.0, 0.0, 1.0), abs=0.1)
 
 
 def test_all_that_a_query_fetches_is_counted(tmp_path: Path) -> None:
-    """By planning and by reading: a whole scan once, 1 % of a segment by time a little more than that."""
+    """Planning and reading both count: a whole scan reads all bytes once, 1 % by time a little more than 1 %."""
     store = pruning.CountingStore(open_store(tmp_path.as_uri()))
     records, batches = made_archives.RECORDS_A_BATCH, 500
     made = made_archives.template_segment(
@@ -134,4 +134,4 @@ def test_all_that_a_query_fetches_is_counted(tmp_path: Path) -> None:
     options = {"startingTimestamp": middle, "endingTimestamp": middle + 100 * batches // 100}
     percent, rows = pruning.share(store, "t", total, options)
     assert rows == records * batches // 100
-    assert percent * total / 100 < 2_000_000  # of which a last chunk of 1 MiB, for the most part for nothing
+    assert percent * total / 100 < 2_000_000  # includes a last chunk of 1 MiB that is mostly unused

@@ -1,4 +1,4 @@
-"""`python -m ts_local.demo`, as a user runs it: what it says, how it ends, and that it leaves nothing behind."""
+"""`python -m ts_local.demo` as a user runs it: its output, its exit status, and that it leaves nothing behind."""
 
 import multiprocessing
 import os
@@ -45,18 +45,18 @@ class Demo:
         return self.log.read_text()
 
     def running(self) -> list[str]:
-        """What the demo started and is there, itself included, in whatever session."""
+        """Return the running processes that the demo started, itself included."""
         found = []
         for process in psutil.process_iter():
             try:
                 if process.environ().get(MARK) == self._mark:
                     found.append(" ".join(process.cmdline()))
             except (psutil.Error, OSError):
-                continue  # it ended meanwhile, or is somebody else's
+                continue  # it ended meanwhile, or belongs to another user
         return found
 
     def files(self) -> list[Path]:
-        """Its directories under build."""
+        """Return its directories under build."""
         return [*BUILD.glob(f"tmp/demo.{self.process.pid}.*"), *BUILD.glob(f"logs/demo.{self.process.pid}.*")]
 
     def wait(self, seconds: float) -> int:
@@ -69,7 +69,7 @@ class Demo:
 
 @pytest.fixture
 def demo(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Demo]:
-    """A running demo of so many records as the test's parameter says."""
+    """Start a demo with as many records as the test's parameter."""
     run = Demo(tmp_path / "demo.txt", request.param)
     try:
         yield run
@@ -129,7 +129,7 @@ def test_a_signal_while_producing_ends_everything(demo: Demo, number: signal.Sig
 
 
 def compare_spoilt_rows(scratch: str) -> dict[str, Any]:
-    """The demo's comparison over rows of which each but the first ten is spoilt in another way."""
+    """Run the demo's comparison over 22 rows; each row after the tenth is wrong in another way."""
     spark = start_spark(scratch)
     then = datetime(2026, 1, 1, tzinfo=UTC)
     headers = [("a", b"x"), ("b", None)]
@@ -163,7 +163,7 @@ def test_the_comparison_finds_each_way_in_which_a_row_can_be_wrong(tmp_path: Pat
         found = other.submit(compare_spoilt_rows, str(tmp_path)).result(600)
     assert len(found.pop("examples")) == 5
     assert found == {
-        "equal": 11,  # the one that was read twice is equal besides
+        "equal": 11,  # the row that was read twice also counts as equal
         "missing": 2,
         "unexpected": 1,
         "twice": 1,
@@ -173,8 +173,8 @@ def test_the_comparison_finds_each_way_in_which_a_row_can_be_wrong(tmp_path: Pat
 
 
 @pytest.mark.parametrize("demo", ["many", "999", "-5", "1e6"], indirect=True)
-def test_a_size_that_is_none_is_refused(demo: Demo) -> None:
-    """One line that says what is expected; nothing is started."""
+def test_an_invalid_size_is_rejected(demo: Demo) -> None:
+    """One line names the expected range; nothing is started."""
     assert demo.wait(30) == 2
     assert re.fullmatch(r"DEMO_RECORDS=\S+: a whole number from 1,000 to 100,000,000 is expected\n", demo.text), (
         demo.text

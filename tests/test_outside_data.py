@@ -1,4 +1,4 @@
-"""What comes from outside (records, objects, names, the broker's files, options) is data, and never code."""
+"""Outside data (records, objects, names, the broker's files, options) never becomes code."""
 
 import ast
 from collections.abc import Iterator
@@ -6,26 +6,26 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[1]
 PROGRAMS = ("ts_common", "ts_uploader", "ts_spark", "tsctl", "pyspark_kafka_segments")
-# Each makes code or objects of whatever it is given.
+# Each turns its input into code or objects.
 MODULES = {"pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "yaml", "code", "codeop", "runpy", "pdb"}
 BUILTINS = {"eval", "exec", "compile", "__import__"}
 SHELLS = {"subprocess", "pty", "commands"}
 OF_OS = ("system", "popen", "exec", "spawn", "posix_spawn")
-# The one parser of JSON that programs wrote; and what an operator writes: options, and what `tsctl` takes values for.
+# The one parser of JSON from programs; and two for operators' input: Spark's options, and the value format of `tsctl`.
 PARSES_JSON = {"ts_common/json_objects.py", "ts_spark/options/option_values.py", "tsctl/commands/decoding.py"}
 # Classes that an operator names in a file or an option of their own: see docs/security.md.
 LOADS_CLASSES = {"ts_common/config/plugins.py"}
 
 
 def sources() -> Iterator[tuple[str, ast.Module]]:
-    """Every module of what is installed."""
+    """Yield the syntax tree of every installed module."""
     for name in PROGRAMS:
         for path in sorted((CHECKOUT / name).rglob("*.py")):
             yield str(path.relative_to(CHECKOUT)), ast.parse(path.read_text())
 
 
 def problems(tree: ast.AST) -> Iterator[str]:
-    """What of a module could make code of data."""
+    """Yield the names in a module that could turn data into code."""
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):

@@ -1,4 +1,4 @@
-"""A process whose clock is wrong: what Python asks for the time is shifted, and with it what it signs."""
+"""A process with a wrong clock: Python's time functions are shifted, and so are the signatures of its requests."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ _CHECKOUT = Path(__file__).parents[1]
 
 
 def wrong_clock(directory: Path, seconds: int) -> dict[str, str]:
-    """Variables for a process of Python's.
+    """Return environment variables for a Python process.
 
     Args:
         directory: for the module that Python imports at its start.

@@ -119,11 +119,11 @@ def read_files(names: list[str]) -> Iterator[Path]:
         CHECKOUT / "pyproject.toml",
         *(CHECKOUT / room for room in _ROOMS),
     )
-    roots = [Path(name).resolve() for name in names] or [file for file in default if file != LIST]
+    roots = [Path(name).resolve() for name in names] or list(default)
     for root in roots:
         for file in [root] if root.is_file() else sorted(root.rglob("*")):
             script = not file.suffix and (file.name == "Makefile" or "deploy" in file.parts)
-            if file.is_file() and (script or file.suffix in _SUFFIXES):
+            if file != LIST and file.is_file() and (script or file.suffix in _SUFFIXES):
                 yield file
 
 

@@ -1,4 +1,4 @@
-"""Clusters shared by this folder's tests, and their logs in the report of a test that fails."""
+"""Clusters that this folder's tests share."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ def zookeeper_pair() -> Iterator[LocalCluster]:
 
 @pytest.fixture(scope="module")
 def kraft() -> Iterator[LocalCluster]:
-    """Two brokers of Kafka 4, the first of which is the controller too."""
+    """Two brokers of Kafka 4; the first is also the controller."""
     short_session = {"broker.session.timeout.ms": "2000"}
     with LocalCluster(brokers=2, mode="kraft", properties=short_session, name="kraft-pair") as cluster:
         yield cluster

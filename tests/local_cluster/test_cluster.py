@@ -1,4 +1,4 @@
-"""Whole clusters: brokers come up, survive kill, pause and restart, and leave nothing behind."""
+"""Whole clusters: brokers start, survive kill, pause and restart, and leave nothing behind."""
 
 import shutil
 
@@ -11,7 +11,7 @@ from ts_local.topics import NotDeliveredError
 
 
 def test_two_brokers_with_zookeeper_replicate_and_survive_kill_and_restart(zookeeper_pair: LocalCluster) -> None:
-    """After kill -9 the other broker leads with a higher epoch, writes go on, and the killed one catches up."""
+    """After kill -9 the other broker leads with a higher epoch, writes continue, and the killed broker catches up."""
     cluster = zookeeper_pair
     assert cluster.zookeeper is not None
     cluster.create_topic("killed", assignment=[[1, 2]], config={"segment.bytes": "100000"})
@@ -47,7 +47,7 @@ def test_a_killed_brokers_session_can_be_ended_at_once(zookeeper_pair: LocalClus
     assert cluster.zookeeper.registered_brokers() == {1, 2}
 
 
-def test_a_paused_leader_loses_its_partitions_and_comes_back_as_follower(zookeeper_pair: LocalCluster) -> None:
+def test_a_paused_leader_loses_its_partitions_and_returns_as_follower(zookeeper_pair: LocalCluster) -> None:
     """SIGSTOP ends the broker's session; after SIGCONT it follows, without a restart."""
     cluster = zookeeper_pair
     cluster.create_topic("paused", assignment=[[1, 2]])
@@ -76,14 +76,14 @@ def test_the_agents_view_of_a_broker_is_on_disk(zookeeper_pair: LocalCluster) ->
 
 
 def test_topics_are_altered_trimmed_and_deleted(zookeeper_pair: LocalCluster) -> None:
-    """DeleteRecords moves the log start, a smaller segment size shows in the directory, a deleted topic is gone."""
+    """DeleteRecords moves the log start, a smaller segment size rolls segments, a deleted topic is not listed."""
     cluster = zookeeper_pair
     cluster.create_topic("changed", assignment=[[1]])
     cluster.alter_config("changed", {"segment.bytes": "20000"})
     directory = cluster.brokers[1].partition_directory("changed", 0)
 
     def rolls() -> bool:
-        """A broker takes another size when it comes to it."""
+        """A broker applies the new size at its next roll."""
         cluster.produce("changed", [Record(b"x" * 1000) for _ in range(100)])
         return len(list(directory.glob("*.log"))) > 3
 
@@ -104,7 +104,7 @@ def test_a_record_that_the_broker_refuses_is_an_error(zookeeper_pair: LocalClust
 
 @pytest.mark.full
 def test_brokers_with_kraft_replicate_and_survive_kill_and_restart(kraft: LocalCluster) -> None:
-    """Kafka 4 elects another leader after kill -9, and the killed broker comes back."""
+    """Kafka 4 elects another leader after kill -9, and the killed broker returns."""
     kraft.create_topic("killed", assignment=[[2, 1]])
     assert kraft.produce("killed", [Record(b"a")]) == [(0, 0)]
     kraft.brokers[2].kill()
@@ -118,7 +118,7 @@ def test_brokers_with_kraft_replicate_and_survive_kill_and_restart(kraft: LocalC
 
 
 def test_nothing_is_left_when_the_block_ends() -> None:
-    """Every process, the data and, where all went well, the logs are gone."""
+    """The block ends every process and deletes the data and, if no test failed, the logs."""
     with LocalCluster(s3=True, name="gone") as cluster:
         pids = [server.pid for server in cluster.servers]
         sockets = list(cluster.directory.rglob("*.sock"))

@@ -27,7 +27,7 @@ def _expected(topic: str, partition: int, offset: int, record: Record) -> Oracle
 
 
 def test_the_oracle_reads_what_was_produced(zookeeper_pair: LocalCluster) -> None:
-    """Null key, empty value, tombstone, repeated and null headers come back as they went, over three codecs."""
+    """Null key, empty value, tombstone, repeated and null headers are read as written, in three codecs."""
     zookeeper_pair.create_topic("fields", partitions=3)
     for partition, codec in enumerate(("none", "gzip", "zstd")):
         zookeeper_pair.produce("fields", RECORDS, partition=partition, config={"compression.type": codec})
@@ -65,7 +65,7 @@ def test_the_oracle_hides_aborted_records_and_ends_at_control_batches(zookeeper_
     producer.abort_transaction(30)
 
 
-def test_the_oracle_tells_log_append_time(zookeeper_pair: LocalCluster) -> None:
+def test_the_oracle_reads_log_append_time(zookeeper_pair: LocalCluster) -> None:
     """The timestamp's type is Kafka's id, and the broker's clock replaces the producer's."""
     zookeeper_pair.create_topic("appended", config={"message.timestamp.type": "LogAppendTime"})
     zookeeper_pair.produce("appended", [Record(b"x", timestamp=1)])
@@ -75,6 +75,6 @@ def test_the_oracle_tells_log_append_time(zookeeper_pair: LocalCluster) -> None:
 
 
 def test_an_absent_topic_is_an_error(zookeeper_pair: LocalCluster) -> None:
-    """The oracle never answers with an empty list where it could not ask."""
+    """The oracle never returns an empty list for a topic that it could not read."""
     with pytest.raises(OracleFailedError, match="no such topic: absent"):
         dump(zookeeper_pair.bootstrap, "absent")

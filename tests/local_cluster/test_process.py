@@ -24,7 +24,7 @@ IGNORES_TERM = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " 
 
 
 class Script(Server):
-    """A line of Python that is ready once its log says so."""
+    """A line of Python that is ready once its log contains a word."""
 
     start_seconds = 10.0
     stop_seconds = 0.3
@@ -42,9 +42,7 @@ class Script(Server):
         return [sys.executable, "-c", self._code]
 
     def not_ready(self) -> str | None:
-        return (
-            None if self._ready in self.log.read_text()[self._said_before :] else f"the log does not say {self._ready}"
-        )
+        return None if self._ready in self.log.read_text()[self._said_before :] else f"the log lacks {self._ready}"
 
 
 @pytest.fixture
@@ -79,7 +77,7 @@ def test_a_server_that_never_answers_is_killed_at_the_deadline_and_the_error_say
     """The time-out names what was awaited and the last state, and leaves no process."""
     server = script(SAYS_READY_AND_STAYS, ready="something else")
     server.start_seconds = 0.5
-    with pytest.raises(WaitTimedOutError, match=r"(?s)script to be ready.*does not say something else.*ready"):
+    with pytest.raises(WaitTimedOutError, match=r"(?s)script to be ready.*lacks something else.*ready"):
         server.start()
     assert not server.alive
 
@@ -114,7 +112,7 @@ def test_restart_gives_a_new_process_and_continues_the_log(script: Callable[...,
 
 
 def test_a_server_outlives_the_thread_that_started_it(script: Callable[..., Script]) -> None:
-    """The kernel's parent-death signal is bound to a thread that lives as long as the interpreter."""
+    """The kernel's parent-death signal is bound to a thread that runs as long as the interpreter."""
     server = script(SAYS_READY_AND_STAYS)
     thread = threading.Thread(target=server.start)
     thread.start()
@@ -147,7 +145,7 @@ def test_ctrl_c_ends_the_servers_and_removes_their_data() -> None:
     code = (
         "from ts_local.cluster import LocalCluster\n"
         "import signal, time\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # who runs us in the background has it ignored
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background job ignores SIGINT
         "with LocalCluster(brokers=0, name='interrupted') as cluster:\n"
         "    print(cluster.zookeeper.pid, cluster.directory, cluster.logs, flush=True)\n"
         "    time.sleep(600)\n"
@@ -166,15 +164,15 @@ def test_ctrl_c_ends_the_servers_and_removes_their_data() -> None:
 
 
 def test_free_ports_are_all_different_and_below_the_ephemeral_range() -> None:
-    """No port is handed out twice, and no outgoing connection can take one."""
+    """No port is handed out twice, and no outgoing connection can use one."""
     ports = free_ports(200)
     assert len(set(ports)) == 200
     ephemeral = Path("/proc/sys/net/ipv4/ip_local_port_range")
     assert max(ports) < int(ephemeral.read_text().split()[0])
 
 
-def test_a_port_that_was_just_taken_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between being found free and being bound it may go to anybody."""
+def test_a_port_that_another_process_just_bound_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process may bind a free port first."""
     with ports.listen(1) as first:
         handed_out = iter([first.getsockname()[1], *free_ports(1)])
         monkeypatch.setattr(ports, "free_port", lambda: next(handed_out))
@@ -183,7 +181,7 @@ def test_a_port_that_was_just_taken_is_passed_over(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_build_is_done_once_by_many_and_again_when_its_source_changed(tmp_path: Path) -> None:
-    """Two callers at once build once; other source bytes build anew, and nothing old is left."""
+    """Two callers at once build once; other source bytes cause another build, and nothing old is left."""
     built: list[Path] = []
 
     def build(directory: Path) -> None:
@@ -215,7 +213,7 @@ def test_jars_and_the_oracle_are_built() -> None:
 
 
 def _runs(pid: int) -> bool:
-    """Whether a process exists and is more than a dead one that nobody has waited for."""
+    """Return whether a process exists and is no zombie."""
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

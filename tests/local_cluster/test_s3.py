@@ -6,7 +6,7 @@ from botocore.exceptions import ClientError
 from ts_local.s3 import S3Server
 
 
-def test_an_object_comes_back_with_its_metadata(s3: S3Server) -> None:
+def test_an_object_is_read_with_its_metadata(s3: S3Server) -> None:
     """Put, ranged get and head agree."""
     client = s3.client()
     client.put_object(Bucket="archive", Key="a/b", Body=b"0123456789", Metadata={"end": "42"})
@@ -41,7 +41,7 @@ def test_if_match_refuses_a_changed_object(s3: S3Server) -> None:
 
 
 def test_the_restricted_identity_uses_buckets_and_creates_none(s3: S3Server) -> None:
-    """It writes and lists where a bucket stands; neither CreateBucket nor a put brings one into being."""
+    """It writes to existing buckets and lists them; neither CreateBucket nor a put creates one."""
     client = s3.client(s3.restricted)
     client.put_object(Bucket="archive", Key="mine", Body=b"x")
     client.head_bucket(Bucket="archive")
@@ -59,7 +59,7 @@ def test_the_restricted_identity_uses_buckets_and_creates_none(s3: S3Server) -> 
 
 
 def test_many_buckets_do_not_run_out_of_volumes(s3: S3Server) -> None:
-    """Each bucket takes several volumes at its first write; twenty buckets still find theirs."""
+    """Each bucket uses several volumes from its first write; twenty buckets still have theirs."""
     client = s3.client()
     for number in range(20):
         bucket = s3.create_bucket(f"bucket-{number}")
@@ -79,7 +79,7 @@ def test_objects_survive_kill_and_restart(s3: S3Server) -> None:
 
 
 def test_the_environment_is_all_that_a_client_needs(s3: S3Server) -> None:
-    """Endpoint, key and region, as the AWS chain reads them, whatever stood in the environment before."""
+    """Endpoint, key and region, as the AWS chain reads them, whatever the environment contained before."""
     assert s3.environment(s3.restricted) == {
         "AWS_ENDPOINT_URL": s3.endpoint,
         "AWS_ENDPOINT_URL_S3": s3.endpoint,
