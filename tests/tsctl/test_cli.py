@@ -122,7 +122,7 @@ def test_only_what_decodes_loads_what_decodes(hand_made: Archive, named: tuple[s
         return set(done.stderr.split())
 
     heavy = {"numba", "pyarrow", "fastavro", "boto3"}
-    assert heavy.isdisjoint(loaded("ls", *named, "-d", "segments"))
+    assert heavy.isdisjoint(loaded("ls", *named, "-l", "segments"))
     assert heavy.isdisjoint(loaded("gaps", *named))
     assert {"numba", "pyarrow"} <= loaded("cat", "t", *named)
 

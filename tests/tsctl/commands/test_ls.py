@@ -39,9 +39,9 @@ def test_a_real_archive_is_listed(shipped: Shipped, run: Run) -> None:
 def test_tables_have_a_row_for_each(shipped: Shipped, run: Run) -> None:
     """Plain text where there is no terminal: one line each, nothing broken, no colours."""
     for depth, rows in (("topics", 2), ("partitions", len(CODECS) + 1)):
-        lines = run("ls", "--config", shipped.config, "-d", depth).out.splitlines()
+        lines = run("ls", "--config", shipped.config, "-l", depth).out.splitlines()
         assert len(lines) == rows + 1
-    lines = run("ls", FIELDS, "-p", "1", "--config", shipped.config, "-d", "segments").out.splitlines()
+    lines = run("ls", FIELDS, "-p", "1", "--config", shipped.config, "-l", "segments").out.splitlines()
     assert lines[0].split()[:4] == ["PARTITION", "SEGMENT", "END", "STATE"]
     assert lines[1].split()[:2] == [f"{FIELDS}-1", "0" * 20]
     assert "\x1b" not in "".join(lines)
@@ -164,7 +164,7 @@ def test_r05_a_segment_is_live_in_part_dead_or_not_committed(
     hand_made.put_segment("t", 25, batches((25, 30)), variant=True)
     hand_made.put_segment("t", 30, batches((30, 40), epoch=1))
     hand_made.commit("t", 30, epochs=((0, 0), (1, 20)), log_start=5)
-    (topic,) = run("ls", "t", *named, "-d", "segments", "--json").document["topics"]
+    (topic,) = run("ls", "t", *named, "-l", "segments", "--json").document["topics"]
     (partition,) = topic["partitions"]
     assert [(segment["base"], segment["state"], segment["live"]) for segment in partition["segment_list"]] == [
         (0, "part", [5, 10]),
@@ -180,7 +180,7 @@ def test_r12c_segments_without_a_commit_are_listed_with_a_warning(
 ) -> None:
     """Nothing of them is shown to readers, and that is said."""
     hand_made.put_segment("t", 0, batches((0, 5)))
-    ended = run("ls", *named, "-d", "segments")
+    ended = run("ls", *named, "-l", "segments")
     assert ended.code == 0
     assert "t-0: 1 segment and no prod/t-0/offset.wm" in ended.err
     assert "uncommitted" in ended.out
