@@ -158,9 +158,9 @@ def write_cache_objects(url: str, partitions: int, segments: int) -> None:
 def plan_here(url: str) -> Planned:
     """Plan a query on everything, in this process, which has done nothing else."""
     began = time.perf_counter()
+    from ts_common.query.plan_query import plan_query  # noqa: PLC0415
     from ts_common.store.s3.driver import S3Store  # noqa: PLC0415
     from ts_spark.options.parse import parse_options  # noqa: PLC0415
-    from ts_spark.planning.plan_query import plan_query  # noqa: PLC0415
 
     loading = time.perf_counter() - began
     requests: Counter[str] = Counter()
@@ -179,7 +179,7 @@ def plan_here(url: str) -> Planned:
             of = "cache objects" if directory == "segment-metadata" else name
             requests[f"{operation} {of}" if operation == "GetObject" else operation] += 1
 
-    query = parse_options({"path": url, "cluster": CLUSTER, "subscribe": TOPIC})
+    query = parse_options({"path": url, "cluster": CLUSTER, "subscribe": TOPIC}).query
     bucket, _, prefix = url.removeprefix("s3://").partition("/")
     with CountingStore(bucket, prefix) as store, ProcessWatch(os.getpid()) as watch:
         store.count()

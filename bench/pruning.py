@@ -25,13 +25,13 @@ from pyspark.sql.datasource import Filter, GreaterThanOrEqual, LessThan
 
 from bench.made_archives import CLUSTER, RECORDS_A_BATCH, TIME, ship, small_records, template_segment
 from bench.pairs import Goal, print_goals, print_table
+from ts_common.query.plan_query import plan_query
+from ts_common.query.read_split import read_split
 from ts_common.store.contract import ByteRange, ObjectStore, ObjectStream
 from ts_common.store.factory import open_store
 from ts_common.store.wrappers.wrapped import WrappedStore
-from ts_spark.executor.process_cache import read_split
 from ts_spark.options.filters import wanted_by
 from ts_spark.options.parse import parse_options
-from ts_spark.planning.plan_query import plan_query
 
 SHARE: Final = 2.0  # percent
 MINUTES: Final = 1440
@@ -93,7 +93,7 @@ def share(
     """Percent of the topic's bytes that one query fetches, and its rows that the filters leave or not."""
     store.fetched = 0
     given = {"path": store.location, "cluster": CLUSTER, "subscribe": topic}
-    query = parse_options({**given, **{name: str(value) for name, value in options.items()}})
+    query = parse_options({**given, **{name: str(value) for name, value in options.items()}}).query
     plan = plan_query(store, query, wanted_by(filters))
     rows = sum(b.num_rows for split in plan.splits for b in read_split(store, split, _COLUMNS))
     return 100 * store.fetched / total, rows

@@ -3,9 +3,9 @@
 1. `KafkaSegmentsSource(options)` and `schema()`, at `.load()`: options are checked, the store is not asked.
    With a schema of the user's, which Spark takes unasked, they are checked in step 2, and so is what only a batch or
    only a stream refuses. A query that writes is told so first.
-2. `reader(schema)` and `partitions()`, on the driver, when the query is planned: see `ts_spark.planning.plan_query`.
+2. `reader(schema)` and `partitions()`, on the driver, when the query is planned: see `ts_common.query.plan_query`.
    Of a stream: `streamReader(schema)`, and its methods again and again, see `ts_spark.streaming.driver`.
-3. `read(split)`, in a Python worker of an executor: see `ts_spark.executor.tasks`.
+3. `read(split)`, in a Python worker of an executor: see `ts_common.query.read_split`.
 
 Each happens in a Python process of its own, with pickled copies of these objects; Spark loads this module whenever it
 looks for data sources, so what is heavy (numba, the store's SDK) is loaded where it is used. Filters come between
@@ -22,10 +22,11 @@ from pyspark.sql.types import StructType
 
 from ts_common.errors import QueryError, TieredStorageError
 from ts_common.printable import printable
-from ts_spark.options.filters import EVERYTHING, filters_are_handed_over, wanted_by
+from ts_common.query.wanted import EVERYTHING
+from ts_spark.options.filters import filters_are_handed_over, wanted_by
 from ts_spark.options.parse import parse_options
-from ts_spark.options.query import Kind, QueryOptions
 from ts_spark.options.schema import full_schema, wanted_columns
+from ts_spark.options.spark_query import Kind, SparkQuery
 from ts_spark.options.spark_versions import (
     Filter,
     ReadAllAvailable,
@@ -57,13 +58,13 @@ class KafkaSegmentsSource(DataSource):
         """All columns."""
         with _message_first():
             query = parse_options(self._options, kind=None)
-        return full_schema(include_headers=query.include_headers, corrupt_column=query.tolerance.column)
+        return full_schema(include_headers=query.include_headers, corrupt_column=query.query.tolerance.column)
 
     def reader(self, schema: StructType) -> "KafkaSegmentsReader":
         """A reader of the columns in `schema`, which a user may have made narrower."""
         with _message_first():
             query = parse_options(self._options)
-            column = query.tolerance.column
+            column = query.query.tolerance.column
             names = wanted_columns(schema, include_headers=query.include_headers, corrupt_column=column)
         takes_filters = query.push_down_predicate and filters_are_handed_over()
         return (_FilteredReader if takes_filters else KafkaSegmentsReader)(query, names)
@@ -84,8 +85,9 @@ class KafkaSegmentsSource(DataSource):
 class KafkaSegmentsReader(DataSourceReader):
     """Plans a query on the driver, and reads its splits in the executors."""
 
-    def __init__(self, query: QueryOptions, names: Sequence[str]) -> None:
-        self._query = query
+    def __init__(self, query: SparkQuery, names: Sequence[str]) -> None:
+        self._query = query.query
+        self._ignored = query.ignored
         self._names = tuple(names)
         self._wanted = EVERYTHING
 
@@ -93,12 +95,12 @@ class KafkaSegmentsReader(DataSourceReader):
         """The splits; Spark reads nothing where there are none."""
         import structlog  # noqa: PLC0415  (heavy parts are loaded where they are used)
 
-        from ts_spark.planning.locations import plan_everywhere  # noqa: PLC0415
+        from ts_common.query.locations import plan_everywhere  # noqa: PLC0415
 
         log = structlog.get_logger("ts_spark")
         with _message_first():
             plan = plan_everywhere(self._query, self._wanted)
-        for warning in plan.warnings:
+        for warning in (*([self._ignored] if self._ignored else []), *plan.warnings):
             log.warning("query_warning", message=printable(warning))
         log.info(
             "query_planned",
@@ -112,7 +114,7 @@ class KafkaSegmentsReader(DataSourceReader):
             of_bytes=plan.all_bytes,
             splits=len(plan.splits),
         )
-        return list(plan.splits)
+        return [InputPartition(split) for split in plan.splits]
 
     def read(self, partition: InputPartition | None) -> "Iterator[pa.RecordBatch]":
         """The rows of a split; Spark passes None where there was none."""
@@ -129,13 +131,13 @@ class _FilteredReader(KafkaSegmentsReader):
 
 
 def _read(partition: InputPartition | None, names: Sequence[str]) -> "Iterator[pa.RecordBatch]":
-    from ts_spark.executor.process_cache import freeze_gc_once, shared_store  # noqa: PLC0415  (as above)
-    from ts_spark.executor.tasks import read_task  # noqa: PLC0415
-    from ts_spark.split import Split  # noqa: PLC0415
+    from ts_common.query.read_split import read_split  # noqa: PLC0415
+    from ts_spark.process_cache import freeze_gc_once, shared_store  # noqa: PLC0415  (as above)
 
-    if isinstance(partition, Split):
+    if partition is not None:
+        split = partition.value
         with _message_first():
-            yield from read_task(shared_store(partition.location, partition.connection), partition, names)
+            yield from read_split(shared_store(split.location, split.connection), split, names)
         freeze_gc_once()
 
 
@@ -182,7 +184,7 @@ class KafkaSegmentsStreamReader(DataSourceStreamReader, SupportsTriggerAvailable
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The splits of a batch."""
         with _message_first():
-            return self._open().plan(start, end)
+            return [InputPartition(split) for split in self._open().plan(start, end)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """The rows of a split, as in a batch query; the options, and a file that they name, stay on the driver."""
@@ -201,7 +203,7 @@ class KafkaSegmentsStreamReader(DataSourceStreamReader, SupportsTriggerAvailable
 
         if self._driver is None:
             query = parse_options(self._options, Kind.STREAM)
-            column = query.tolerance.column
+            column = query.query.tolerance.column
             wanted_columns(self._schema, include_headers=query.include_headers, corrupt_column=column)
             self._driver = StreamDriver(query)
         return self._driver

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.docs.commands import CHECKOUT, Shell, blocks, commands
-from tests.spark.archives import Archive, batches
+from tests.made_archive import batches
+from tests.spark.archives import Archive
 from tests.tsctl.verify.verified import codes, verify
 from ts_common.archive.commit import Commit, LogStart, decode_commit, decode_log_start
 from ts_common.archive.epoch_history import EpochHistory

@@ -1,170 +1,24 @@
-"""Archives for queries: a broker's closed segments, or batches put together by hand; and what a query reads of them."""
+"""Queries of an archive by the options of `kafka_segments`, without Spark around them."""
 
-import io
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
-from awscrt.checksums import crc32c
 from pyspark.sql.datasource import Filter
 
-from tests.common.log_format.build import batch, record
-from ts_common.archive.commit import Commit, encode_log_start
-from ts_common.archive.epoch_history import EpochHistory
-from ts_common.archive.incarnations import Incarnations
-from ts_common.archive.object_keys import ClusterKeys, PartitionKeys, SegmentName
-from ts_common.archive.segment_inspection import metadata_of
-from ts_common.archive.segment_metadata import SegmentMetadata, TxnIndexState
-from ts_common.log_format.index_files import TimeIndex
-from ts_common.log_format.scan import scan_segment
-from ts_common.model import TopicPartition
-from ts_common.store.contract import ObjectStore
-from ts_common.store.factory import open_store
+from tests.made_archive import CLUSTER, MadeArchive
+from ts_common.query.plan_query import QueryPlan, plan_query
+from ts_common.query.read_split import read_split
 from ts_local.oracle import OracleRecord
-from ts_spark.executor.tasks import read_task
 from ts_spark.options.filters import wanted_by
 from ts_spark.options.parse import parse_options
 from ts_spark.options.schema import full_schema
-from ts_spark.planning.plan_query import QueryPlan, plan_query
-from ts_uploader.log_dirs.producer_snapshot import first_unstable_offset
 
-CLUSTER = "prod"
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
-class Archive:
-    """One store's objects of the cluster `prod`, put there step by step.
-
-    Args:
-        location: of the store; a directory is created.
-        entropy_bits: of its keys.
-    """
-
-    def __init__(self, location: str | Path, entropy_bits: int = 0) -> None:
-        if isinstance(location, Path):
-            location.mkdir(parents=True, exist_ok=True)
-        self.location = location.as_uri() if isinstance(location, Path) else location
-        self.store: ObjectStore = open_store(self.location)
-        self.keys = ClusterKeys(CLUSTER, entropy_bits)
-
-    def partition(self, topic: str, partition: int = 0) -> PartitionKeys:
-        return self.keys.partition(TopicPartition(topic, partition))
-
-    def put_segment(
-        self,
-        topic: str,
-        base: int,
-        log: bytes,
-        *,
-        partition: int = 0,
-        end: int | None = None,
-        body: bytes | None = None,
-        index: bytes | None = None,
-        timeindex: bytes | None = None,
-        variant: bool = False,
-        txnindex: bytes | None = None,
-        late: bool = False,
-    ) -> None:
-        """A segment with the metadata of `log`; `body` is what the object then really holds.
-
-        With `late` it was shipped when markers may have been gone; `txnindex` is complete otherwise.
-        """
-        scan = scan_segment(_Reader(log), len(log), None if timeindex is None else TimeIndex(base, timeindex))
-        metadata = metadata_of(scan, base, "hand-made")
-        if end is not None:
-            metadata = SegmentMetadata(
-                end, metadata.epochs, metadata.records, metadata.time_max, metadata.time_min, metadata.crc32c
-            )
-        if late or txnindex is not None:
-            state = TxnIndexState.LATE if late else TxnIndexState.COMPLETE
-            metadata = replace(metadata, txnindex=(crc32c(txnindex or b""), state))
-        name = SegmentName(base, scan.epochs[-1][0], scan.crc32c) if variant else SegmentName(base)
-        keys = self.partition(topic, partition)
-        if index is not None:
-            self.store.put(keys.segment(name, ".index"), index)
-        if timeindex is not None:
-            self.store.put(keys.segment(name, ".timeindex"), timeindex)
-        if txnindex is not None:
-            self.store.put(keys.segment(name, ".txnindex"), txnindex)
-        self.store.put(keys.segment(name), log if body is None else body, metadata=metadata.encode())
-
-    def commit(
-        self,
-        topic: str,
-        next_offset: int,
-        *,
-        partition: int = 0,
-        epochs: Sequence[tuple[int, int]] = ((0, 0),),
-        highest_base: int = 0,
-        log_start: int | None = 0,
-        last_stable_offset: int | None = None,
-    ) -> None:
-        """`log.start`, then `offset.wm`."""
-        keys = self.partition(topic, partition)
-        if log_start is not None:
-            self.store.put(keys.log_start, encode_log_start(log_start))
-        line = EpochHistory(tuple(epochs))
-        commit = Commit(highest_base, next_offset, epochs[-1][0], line, last_stable_offset, None, 1, 0, "nonce")
-        self.store.put(keys.commit, commit.encode())
-
-    def put_incarnations(self, topic: str, *topic_ids: str) -> None:
-        """The list of a topic's incarnations."""
-        incarnations = Incarnations(topic)
-        for number, topic_id in enumerate(topic_ids):
-            incarnations = incarnations.opened(topic_id, number, self.keys)
-        self.store.put(self.keys.incarnations(topic), incarnations.encode())
-
-    def ship(self, directory: Path, txnindex: TxnIndexState = TxnIndexState.COMPLETE) -> int:
-        """What the agent would ship of a broker's partition directory; returns the next offset.
-
-        Args:
-            directory: of the partition.
-            txnindex: what metadata says of each `.txnindex`.
-        """
-        found = TopicPartition.parse(directory.name)
-        assert found is not None
-        keys = self.keys.partition(found)
-        bases = sorted(int(path.stem) for path in directory.glob("*.log"))
-        for base, following in pairwise(bases):
-            name = SegmentName(base)
-            for suffix in (".index", ".timeindex"):
-                path = directory / f"{name.stem}{suffix}"
-                self.store.put(keys.segment(name, suffix), path.read_bytes())
-            log = (directory / f"{name.stem}.log").read_bytes()
-            timeindex = TimeIndex(base, (directory / f"{name.stem}.timeindex").read_bytes())
-            metadata = metadata_of(scan_segment(_Reader(log), len(log), timeindex), base, directory.name)
-            assert metadata.end == following
-            path = directory / f"{name.stem}.txnindex"
-            if path.exists():
-                self.store.put(keys.segment(name, ".txnindex"), path.read_bytes())
-                metadata = replace(metadata, txnindex=(crc32c(path.read_bytes()), txnindex))
-            self.store.put(keys.segment(name), log, metadata=metadata.encode())
-        snapshot = directory / f"{bases[-1]:020d}.snapshot"
-        unstable = first_unstable_offset(snapshot.read_bytes()) if snapshot.exists() else None
-        self.commit(
-            found.topic,
-            bases[-1],
-            partition=found.partition,
-            highest_base=bases[-2],
-            last_stable_offset=bases[-1] if unstable is None else unstable,
-        )
-        return bases[-1]
-
-    def ship_as_java(self, directory: Path) -> int:
-        """What a Java uploader leaves of it: no metadata, no `.txnindex`, a commit of one line; its end."""
-        found = TopicPartition.parse(directory.name)
-        assert found is not None
-        keys = self.keys.partition(found)
-        bases = sorted(int(path.stem) for path in directory.glob("*.log"))
-        for base in bases[:-1]:
-            for suffix in (".log", ".index", ".timeindex"):
-                path = directory / f"{base:020d}{suffix}"
-                self.store.put(keys.segment(SegmentName(base), suffix), path.read_bytes())
-        self.store.put(keys.commit, b"%020d" % bases[-2])
-        return bases[-1]
+class Archive(MadeArchive):
+    """An archive with queries by Spark's options."""
 
     def options(self, **options: str) -> dict[str, str]:
         """A query's options, as a user would write them."""
@@ -173,38 +27,19 @@ class Archive:
 
     def plan(self, *filters: Filter, **options: str) -> QueryPlan:
         """A query's plan, made in this process."""
-        return plan_query(self.store, parse_options(self.options(**options)), wanted_by(filters))
+        return plan_query(self.store, parse_options(self.options(**options)).query, wanted_by(filters))
 
     def rows(self, *filters: Filter, **options: str) -> list[dict[str, Any]]:
         """A query's rows, without Spark around it: what filters leave in is what Spark applies them to."""
         query = parse_options(self.options(**options))
-        schema = full_schema(include_headers=query.include_headers, corrupt_column=query.tolerance.column)
+        schema = full_schema(include_headers=query.include_headers, corrupt_column=query.query.tolerance.column)
         names = schema.fieldNames()
         splits = self.plan(*filters, **options).splits
-        return [row for split in splits for b in read_task(self.store, split, names) for row in b.to_pylist()]
+        return [row for split in splits for b in read_split(self.store, split, names) for row in b.to_pylist()]
 
     def offsets(self, *filters: Filter, **options: str) -> list[int]:
         """The offsets of a query's rows."""
         return [row["offset"] for row in self.rows(*filters, **options)]
-
-
-def batches(*ranges: tuple[int, int], epoch: int = 0, value: bytes = b"v", time: int = 1000) -> bytes:
-    """A segment of one batch for each `[start, end)`; the record at offset `o` has the timestamp `time + o`."""
-    return b"".join(
-        batch(
-            start,
-            [record(delta, b"%d" % (start + delta), value, timestamp_delta=delta) for delta in range(end - start)],
-            epoch=epoch,
-            base_timestamp=time + start,
-            max_timestamp=time + end - 1,
-        )
-        for start, end in ranges
-    )
-
-
-def steps(start: int, end: int, step: int = 10) -> Iterable[tuple[int, int]]:
-    """Ranges of `step` offsets, one after the other."""
-    return [(low, min(low + step, end)) for low in range(start, end, step)]
 
 
 def oracle_records(rows: Iterable[dict[str, Any]]) -> list[OracleRecord]:
@@ -222,11 +57,3 @@ def oracle_records(rows: Iterable[dict[str, Any]]) -> list[OracleRecord]:
         )
         for row in rows
     ]
-
-
-class _Reader:
-    def __init__(self, data: bytes) -> None:
-        self._data = io.BytesIO(data)
-
-    def readinto(self, buffer: memoryview, /) -> int:
-        return self._data.readinto(buffer)

@@ -4,10 +4,10 @@ import json
 from typing import Any
 
 from tests.spark.archives import Archive
-from ts_spark.executor.tasks import read_task
+from ts_common.query.read_split import read_split
 from ts_spark.options.parse import parse_options
-from ts_spark.options.query import Kind
 from ts_spark.options.schema import full_schema
+from ts_spark.options.spark_query import Kind
 from ts_spark.streaming.driver import StreamDriver
 
 
@@ -37,7 +37,7 @@ class Query:
     def start(self, **options: str) -> None:
         """As a new process, with the checkpoint that there is; a batch that was not committed runs again."""
         query = parse_options(self.archive.options(**options), Kind.STREAM)
-        column = query.tolerance.column
+        column = query.query.tolerance.column
         self._names = full_schema(include_headers=query.include_headers, corrupt_column=column).fieldNames()
         self._driver = StreamDriver(query, lambda: self.now, self.pauses.append)
         if self.offsets:
@@ -79,6 +79,6 @@ class Query:
         splits = self._driver.plan(start, json.loads(self.offsets[number]))
         store = self.archive.store
         self.sink[number] = [
-            row for split in splits for part in read_task(store, split, self._names) for row in part.to_pylist()
+            row for split in splits for part in read_split(store, split, self._names) for row in part.to_pylist()
         ]
         self.committed = number if dies else number + 1

@@ -4,7 +4,8 @@ import cramjam
 import pytest
 
 from tests.common.log_format.build import batch, record
-from tests.spark.archives import Archive, batches
+from tests.made_archive import batches
+from tests.spark.archives import Archive
 from ts_common.errors import BatchTooLarge, ConfigurationError, CorruptData
 
 MIB = 1 << 20

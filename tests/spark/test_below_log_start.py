@@ -7,18 +7,19 @@ from itertools import pairwise
 import pytest
 
 from tests.common.log_format.build import TRANSACTIONAL, batch, marker, record
-from tests.spark.archives import Archive, batches
+from tests.made_archive import batches
+from tests.spark.archives import Archive
 from tests.spark.metadata_caches import Counting, write_all
 from ts_common.archive.catalog import read_catalog
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.view import open_view
 from ts_common.errors import ObjectNotFound
+from ts_common.query.plan_query import plan_query
+from ts_common.query.read_split import read_split
 from ts_common.reading.transactional_batches import read_transactional
 from ts_common.store.contract import ObjectInfo, ObjectStore
 from ts_common.store.wrappers.wrapped import WrappedStore
-from ts_spark.executor.process_cache import read_split
 from ts_spark.options.parse import parse_options
-from ts_spark.planning.plan_query import plan_query
 from ts_uploader.committing.gap_recording import fillable
 
 
@@ -38,7 +39,7 @@ class Collected(WrappedStore):
 
 def rows(store: ObjectStore, archive: Archive, **options: str) -> list[int]:
     """The offsets that a query is shown."""
-    plan = plan_query(store, parse_options(archive.options(subscribe="t", **options)))
+    plan = plan_query(store, parse_options(archive.options(subscribe="t", **options)).query)
     return [n for split in plan.splits for b in read_split(store, split, ["offset"]) for n in b["offset"].to_pylist()]
 
 
@@ -107,7 +108,7 @@ def test_an_object_that_vanishes_after_planning_is_an_error(archive: Archive, is
     """A task that reads it names retention; so does the search for markers."""
     two_leaders(archive, 200)
     archive.store.delete([key(archive, 90), key(archive, 100)])
-    plan = plan_query(archive.store, parse_options(archive.options(subscribe="t")))
+    plan = plan_query(archive.store, parse_options(archive.options(subscribe="t")).query)
     view = open_view(archive.store, read_catalog(archive.store, archive.partition("t")))
     archive.store.delete([key(archive, 200)])
     with pytest.raises(ObjectNotFound, match="retention"):

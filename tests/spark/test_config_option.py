@@ -8,17 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.archives import CLUSTER, Archive, batches
+from tests.made_archive import CLUSTER, batches
+from tests.spark.archives import Archive
 from ts_common.endpoints.provider import EndpointProvider
 from ts_common.errors import ConfigurationError, QueryError
+from ts_common.query.locations import by_location, plan_everywhere
+from ts_common.query.plan_query import plan_query
+from ts_common.query.query import Query
+from ts_common.query.wanted import EVERYTHING
 from ts_common.store.options import AddressingStyle, Connection, Endpoint
 from ts_local.moto import MotoServer
-from ts_spark.options.filters import EVERYTHING
 from ts_spark.options.parse import parse_options
-from ts_spark.options.query import Kind, QueryOptions
 from ts_spark.options.schema import full_schema
-from ts_spark.planning.locations import by_location, plan_everywhere
-from ts_spark.planning.plan_query import plan_query
+from ts_spark.options.spark_query import Kind
 from ts_spark.source import KafkaSegmentsSource
 from ts_spark.streaming.driver import StreamDriver
 
@@ -33,8 +35,8 @@ def written(directory: Path, name: str = f"{CLUSTER}.properties", **settings: st
     return path
 
 
-def parsed(file: Path, **options: str) -> QueryOptions:
-    return parse_options({"config": str(file), "subscribe": "t", **options})
+def parsed(file: Path, **options: str) -> Query:
+    return parse_options({"config": str(file), "subscribe": "t", **options}).query
 
 
 def problems(file: Path | str, **options: str) -> tuple[str, ...]:
@@ -74,7 +76,7 @@ def test_each_topic_is_looked_for_where_it_lies(several: Path) -> None:
     """The provider is asked for the topics that the query names."""
     assert parsed(several).location == "s3://public"
     assert parsed(several, subscribe="pii,cards").location == "s3://private/base"
-    assigned = parse_options({"config": str(several), "assign": '{"cards":[0]}'})
+    assigned = parse_options({"config": str(several), "assign": '{"cards":[0]}'}).query
     assert assigned.location == "s3://private/base"
 
 
@@ -89,7 +91,7 @@ def test_topics_of_several_locations_are_one_table(tmp_path: Path) -> None:
     )
     for chosen in ({"subscribe": "c,a,b"}, {"assign": '{"a":[0],"b":[0],"c":[0]}'}):
         offsets = '{"a":{"0":1},"b":{"0":2},"c":{"0":-2}}'
-        query = parse_options({"config": str(file), "startingOffsets": offsets, **chosen})
+        query = parse_options({"config": str(file), "startingOffsets": offsets, **chosen}).query
         plan = plan_everywhere(query, EVERYTHING)
         assert {(split.location, part.start, part.end) for split in plan.splits for part in split.ranges} == {
             (places["a"].location, 1, 10),
@@ -107,7 +109,7 @@ def test_topics_of_several_locations_are_one_table(tmp_path: Path) -> None:
     unasked = '{"a":{"0":1},"b":{"0":2},"d":{"0":3}}'
     with pytest.raises(QueryError, match="startingOffsets: d-0, which this query does not read"):
         plan_everywhere(
-            parse_options({"config": str(file), "subscribe": "a,b", "startingOffsets": unasked}), EVERYTHING
+            parse_options({"config": str(file), "subscribe": "a,b", "startingOffsets": unasked}).query, EVERYTHING
         )
 
 
@@ -138,7 +140,7 @@ def test_a_pattern_is_refused_where_it_could_find_topics_in_several_locations(se
 def test_a_pattern_needs_one_location_only(tmp_path: Path) -> None:
     """Which topics it finds is not known when the options are read."""
     file = written(tmp_path, **{URL: "s3://bucket/base"})
-    assert parse_options({"config": str(file), "subscribePattern": ".*"}).location == "s3://bucket/base"
+    assert parse_options({"config": str(file), "subscribePattern": ".*"}).query.location == "s3://bucket/base"
 
 
 def test_a_topic_without_a_place_is_named(tmp_path: Path) -> None:
@@ -208,7 +210,7 @@ def test_a_stream_reads_one_location_and_the_newest_incarnation(several: Path) -
         "incarnation: a stream follows the newest one; drop it, or use spark.read",
         "config: a stream reads one location, and the topics lie in several (pii in s3://private/base): start one each",
     )
-    assert parse_options({**given, "subscribe": "pii,cards"}, Kind.STREAM).location == "s3://private/base"
+    assert parse_options({**given, "subscribe": "pii,cards"}, Kind.STREAM).query.location == "s3://private/base"
 
 
 S3 = "storage.service.endpoint.s3."

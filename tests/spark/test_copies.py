@@ -6,7 +6,8 @@ import cramjam
 import pytest
 
 from tests.common.log_format.build import batch, message, record
-from tests.spark.archives import Archive, batches, steps
+from tests.made_archive import batches, steps
+from tests.spark.archives import Archive
 from tests.spark.made_segments import from_offset, index
 from ts_common.archive.catalog import SegmentCopy, StoredSegment
 from ts_common.archive.commit import Commit, encode_log_start
@@ -17,8 +18,8 @@ from ts_common.archive.plan import ReadRange
 from ts_common.archive.segment_metadata import SegmentMetadata
 from ts_common.decode.columns import Projection
 from ts_common.errors import CorruptData, ObjectNotFound
+from ts_common.query.read_split import read_split
 from ts_common.reading.segment_reader import SegmentReader
-from ts_spark.executor.process_cache import read_split
 
 
 def test_u04_segments_of_two_leaders_with_other_boundaries_read_once(archive: Archive) -> None:
@@ -92,10 +93,10 @@ def test_r04_an_object_cut_at_a_batch_is_no_compacted_one(archive: Archive) -> N
     cut = log[: len(batches(*steps(0, 40)))]
     archive.put_segment("t", 0, log, end=100, body=cut, index=index((20, len(batches(*steps(0, 20))))))
     archive.commit("t", 100)
-    with pytest.raises(CorruptData, match=r"prod/t-0/0{20}\.log in file:///.*: CRC-32C [0-9a-f]{8}, its metadata says"):
+    with pytest.raises(CorruptData, match=r"prod/t-0/0{20}\.log in file:///.*: CRC-32C [0-9a-f]{8}; its metadata has"):
         archive.rows(subscribe="t")
     with pytest.raises(
-        CorruptData, match=rf"its batches end at offset 40, position {len(cut)}; it answers .* up to 100"
+        CorruptData, match=rf"its batches end at offset 40, position {len(cut)}; it covers .* up to 100"
     ):
         archive.rows(**from_offset(35))
 
@@ -232,7 +233,7 @@ def test_r04_a_base_offset_that_ends_a_range_of_a_compacted_segment_early_is_cor
     at = len(batches((0, 10)))
     archive.put_segment("t", 0, log, body=log[:at] + (12 + moved).to_bytes(8, "big") + log[at + 8 :])
     archive.commit("t", 50)
-    with pytest.raises(CorruptData, match="says that it begins at offset"):
+    with pytest.raises(CorruptData, match="has base offset"):
         archive.offsets(subscribe="t", endingOffsets='{"t":{"0":15}}')
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from awscrt.checksums import crc32c
 
-from tests.spark.archives import Archive, batches
+from tests.made_archive import batches
+from tests.spark.archives import Archive
 from ts_common.archive.object_keys import PartitionKeys, SegmentName
 from ts_common.errors import NewerFormat
 

@@ -9,12 +9,13 @@ from awscrt.checksums import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.spark.archives import Archive, batches
+from tests.made_archive import batches
+from tests.spark.archives import Archive
 from tests.spark.metadata_caches import Counting, write_all
 from ts_common.archive.metadata_cache import CACHE_OBJECT_BYTES, CACHE_OBJECT_SEGMENTS
 from ts_common.archive.object_keys import SegmentName
+from ts_common.query.plan_query import plan_query
 from ts_spark.options.parse import parse_options
-from ts_spark.planning.plan_query import plan_query
 from ts_uploader.shipping.metadata_cache_writer import write_cache_object
 
 SEGMENTS = 12
@@ -31,7 +32,7 @@ def filled(archive: Archive, segments: int = SEGMENTS) -> Archive:
 def asked(archive: Archive, **options: str) -> Counting:
     """What planning a query asks the store for."""
     counting = Counting(archive.store)
-    plan_query(counting, parse_options(archive.options(subscribe="t", **options)))
+    plan_query(counting, parse_options(archive.options(subscribe="t", **options)).query)
     return counting
 
 

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from tests.common.log_format.build import batch
-from tests.spark.archives import Archive, batches, steps
+from tests.made_archive import batches, steps
+from tests.spark.archives import Archive
 from ts_common.errors import CorruptData, DataLoss, QueryError
 
 FIRST_TIME = 1000  # of the record at offset 0; each later one is a millisecond later

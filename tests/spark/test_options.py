@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from ts_common.errors import ConfigurationError, QueryError
+from ts_common.query.query import Edge, Offsets, Timestamp
 from ts_spark.options.parse import parse_options
-from ts_spark.options.query import Edge, Offsets, Timestamp
 from ts_spark.options.schema import full_schema, wanted_columns
 
 GIVEN = {"path": "s3://bucket/base", "cluster": "prod", "subscribe": "t"}
@@ -21,22 +21,24 @@ def problems(**options: str) -> tuple[str, ...]:
 
 def test_defaults_are_those_of_sparks_kafka_source() -> None:
     """Earliest to latest, no headers, data loss is an error; entropy bits as the archive says."""
-    query = parse_options(GIVEN)
+    query = parse_options(GIVEN).query
     assert (query.start, query.end) == (Edge.EARLIEST, Edge.LATEST)
-    assert (query.entropy_bits, query.include_headers, query.fail_on_data_loss) == (None, False, True)
+    assert (query.entropy_bits, query.fail_on_data_loss) == (None, True)
+    assert not parse_options(GIVEN).include_headers
     assert query.location == "s3://bucket/base"
 
 
 def test_names_are_compared_without_case() -> None:
     """Spark hands them over in lower case."""
-    query = parse_options({**GIVEN, "PREFIXentropybits": "5", "failondataloss": "False", "includeheaders": "true"})
-    assert (query.entropy_bits, query.fail_on_data_loss, query.include_headers) == (5, False, True)
+    options = parse_options({**GIVEN, "PREFIXentropybits": "5", "failondataloss": "False", "includeheaders": "true"})
+    query = options.query
+    assert (query.entropy_bits, query.fail_on_data_loss, options.include_headers) == (5, False, True)
 
 
 def test_r02_the_isolation_level_is_named_as_in_kafka() -> None:
     """Other settings of a consumer mean nothing without a broker: one set of options serves both sources."""
-    assert not parse_options(GIVEN).read_committed
-    assert parse_options({**GIVEN, "kafka.isolation.level": "READ_COMMITTED"}).read_committed
+    assert not parse_options(GIVEN).query.read_committed
+    assert parse_options({**GIVEN, "kafka.isolation.level": "READ_COMMITTED"}).query.read_committed
     assert problems(**{"kafka.isolation.level": "serializable"}) == (
         "kafka.isolation.level=serializable: read_committed or read_uncommitted is expected",
     )
@@ -128,10 +130,14 @@ def test_a_wrong_value_is_told_with_what_is_accepted(options: dict[str, str], to
 
 def test_json_offsets_have_words_for_the_ends() -> None:
     """-2 is earliest and -1 is latest; timestamps take precedence over offsets."""
-    query = parse_options({**GIVEN, "startingoffsets": '{"t":{"0":23,"1":-2}}', "endingoffsets": '{"t":{"0":-1}}'})
+    query = parse_options(
+        {**GIVEN, "startingoffsets": '{"t":{"0":23,"1":-2}}', "endingoffsets": '{"t":{"0":-1}}'}
+    ).query
     assert query.start == Offsets({"t": {0: 23, 1: Edge.EARLIEST}})
     assert query.end == Offsets({"t": {0: Edge.LATEST}})
-    query = parse_options({**GIVEN, "startingoffsets": "earliest", "startingtimestamp": "0", "endingtimestamp": "7"})
+    query = parse_options(
+        {**GIVEN, "startingoffsets": "earliest", "startingtimestamp": "0", "endingtimestamp": "7"}
+    ).query
     assert (query.start, query.end) == (Timestamp(0), Timestamp(7))
 
 

@@ -3,7 +3,8 @@
 import pytest
 
 from tests.conftest import OTHER_STORES, empty_place
-from tests.spark.archives import Archive, batches
+from tests.made_archive import batches
+from tests.spark.archives import Archive
 
 
 @pytest.fixture(params=OTHER_STORES)

@@ -24,13 +24,15 @@ from pyspark.sql.datasource import (
 from structlog.testing import capture_logs
 
 from tests.common.log_format.build import batch, record
-from tests.spark.archives import Archive, batches, steps
+from tests.made_archive import batches, steps
+from tests.spark.archives import Archive
 from tests.spark.pushed import at, offsets, planned
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.segment_metadata import decode_metadata
 from ts_common.errors import DataLoss
 from ts_common.model import TopicPartition
-from ts_spark.options.filters import EVERYTHING, OPTION, filters_are_handed_over, wanted_by
+from ts_common.query.wanted import EVERYTHING
+from ts_spark.options.filters import OPTION, filters_are_handed_over, wanted_by
 from ts_spark.options.schema import full_schema
 from ts_spark.source import KafkaSegmentsSource
 

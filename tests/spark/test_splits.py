@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.archives import Archive, batches, steps
+from tests.made_archive import batches, steps
+from tests.spark.archives import Archive
 from tests.spark.indexes import index_of
 
 RECORDS = 1000

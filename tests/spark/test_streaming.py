@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.spark.archives import CLUSTER, Archive, batches, steps
+from tests.made_archive import CLUSTER, batches, steps
+from tests.spark.archives import Archive
 from tests.spark.streams import Query
 from ts_common.archive.catalog import read_incarnations
 from ts_common.archive.commit import Commit, LogStart
@@ -13,10 +14,13 @@ from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.lineage import Lineage
 from ts_common.errors import ConfigurationError, DataLoss, QueryError, StoreUnavailable
 from ts_common.model import TopicPartition
+from ts_common.query.query import Edge, Offsets
 from ts_common.store.contract import ObjectInfo
 from ts_spark.options.batch_limits import MinOffsetsDelay, Rates, limited, parse_duration
 from ts_spark.options.parse import parse_options
-from ts_spark.options.query import Edge, Kind, Offsets
+from ts_spark.options.schema import full_schema
+from ts_spark.options.spark_query import Kind
+from ts_spark.source import KafkaSegmentsSource
 
 ID_ONE, ID_TWO = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAA-g"
 EARLIEST = {"subscribe": "t", "startingOffsets": "earliest"}
@@ -147,7 +151,7 @@ def test_a_pattern_may_match_nothing_yet_and_a_name_may_not(two: Archive) -> Non
     two.commit("u1", 5)
     query.trigger()
     assert query.offsets_of("u1") == list(range(5))
-    with pytest.raises(QueryError, match=r"topic x: .* does not know it; it holds t, u1"):
+    with pytest.raises(QueryError, match=r"topic x: .* does not hold it; it holds t, u1"):
         Query(two, subscribe="x").trigger()
     with pytest.raises(QueryError, match="assign: the store holds no partition 3 of topic t, only 0"):
         Query(two, assign='{"t":[0,3]}').trigger()
@@ -552,20 +556,23 @@ def test_options_of_a_stream() -> None:
         "minOffsetsPerTrigger=5: it is above maxOffsetsPerTrigger=4",
     )
     given = {"path": "s3://bucket/base", "cluster": "prod", "subscribe": "t"}
-    assert parse_options(given, Kind.STREAM).start is Edge.LATEST
-    query = parse_options({**given, "startingOffsets": '{"t":{"0":-1,"1":-2,"2":5}}'}, Kind.STREAM)
+    assert parse_options(given, Kind.STREAM).query.start is Edge.LATEST
+    query = parse_options({**given, "startingOffsets": '{"t":{"0":-1,"1":-2,"2":5}}'}, Kind.STREAM).query
     assert query.start == Offsets({"t": {0: Edge.LATEST, 1: Edge.EARLIEST, 2: 5}})
     (told,) = stream_problems(startingOffsets="first")
     assert 'earliest or latest or JSON like {"topic":{"0":23,"1":-2}} is expected' in told
 
 
 def test_options_of_a_stream_are_ignored_by_a_batch(two: Archive) -> None:
-    """With one warning."""
-    plan = two.plan(subscribe="t", maxOffsetsPerTrigger="5", minOffsetsPerTrigger="2", **{"kafka.group.id": "g"})
-    assert plan.warnings == (
+    """The reader logs one warning."""
+    rates = {"maxOffsetsPerTrigger": "5", "minOffsetsPerTrigger": "2", "kafka.group.id": "g"}
+    reader = KafkaSegmentsSource(two.options(subscribe="t", **rates)).reader(full_schema(include_headers=False))
+    with capture_logs() as logged:
+        reader.partitions()
+    assert [event["message"] for event in logged if event["log_level"] == "warning"] == [
         "options have no effect without a broker: kafka.group.id; "
-        "in a batch query: maxOffsetsPerTrigger, minOffsetsPerTrigger",
-    )
+        "in a batch query: maxOffsetsPerTrigger, minOffsetsPerTrigger"
+    ]
 
 
 def test_a_query_whose_position_spark_tells_goes_on_from_there(two: Archive) -> None:

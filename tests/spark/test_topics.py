@@ -5,14 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.archives import CLUSTER, Archive, batches
+from tests.made_archive import CLUSTER, batches
+from tests.spark.archives import Archive
 from ts_common.archive.layout import Layout
 from ts_common.archive.object_keys import LOG_START_NAME
 from ts_common.errors import BucketMissing, QueryError
+from ts_common.query.plan_query import plan_query
 from ts_common.store.contract import ByteRange, ObjectStream
 from ts_common.store.wrappers.wrapped import WrappedStore
 from ts_spark.options.parse import parse_options
-from ts_spark.planning.plan_query import plan_query
 
 ID_ONE, ID_TWO = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAA-g"
 
@@ -24,7 +25,7 @@ def test_r12_a_topic_without_data_is_an_empty_table(tmp_path: Path, bits: int) -
     archive.put_incarnations("events-1", ID_ONE)
     assert archive.offsets(subscribe="events-1") == []
     assert archive.offsets(assign='{"events-1":[0,1]}', startingOffsets='{"events-1":{"0":-2,"1":0}}') == []
-    with pytest.raises(QueryError, match=r"topic events: cluster prod in file:///.* does not know it"):
+    with pytest.raises(QueryError, match=r"topic events: cluster prod in file:///.* does not hold it"):
         archive.plan(subscribe="events")
 
 
@@ -39,9 +40,9 @@ def test_r12b_a_topic_that_never_was_is_refused(archive: Archive) -> None:
     """With the nearest name that is there."""
     archive.put_segment("page_views", 0, batches((0, 5)))
     archive.commit("page_views", 5)
-    with pytest.raises(QueryError, match=r"topic page_view: .* does not know it; did you mean page_views\?"):
+    with pytest.raises(QueryError, match=r"topic page_view: .* does not hold it; did you mean page_views\?"):
         archive.plan(subscribe="page_view")
-    with pytest.raises(QueryError, match=r"topic x: .* does not know it; it holds page_views"):
+    with pytest.raises(QueryError, match=r"topic x: .* does not hold it; it holds page_views"):
         archive.plan(assign='{"x":[0]}')
     with pytest.raises(QueryError, match="assign: the store holds no partition 3, 9 of topic page_views, only 0"):
         archive.plan(assign='{"page_views":[9,0,3]}')
@@ -88,7 +89,7 @@ def test_u41_nobody_has_to_say_a_width_that_the_archive_says(tmp_path: Path, bit
     archive.store.put(archive.keys.layout, Layout(bits, CLUSTER, 1).encode())
     options = archive.options(subscribe="t")
     options.pop("prefixEntropyBits", None)
-    plan = plan_query(archive.store, parse_options(options))
+    plan = plan_query(archive.store, parse_options(options).query)
     assert [(part.start, part.end) for split in plan.splits for part in split.ranges] == [(0, 5)]
     with pytest.raises(
         QueryError, match=rf"prefixEntropyBits=5: .* with {bits} entropy bits.* set prefixEntropyBits={bits}$"
@@ -109,12 +110,12 @@ def test_a_width_that_is_given_costs_no_request_for_the_layout(tmp_path: Path) -
             return super().open(key, byte_range)
 
     with Counting(archive.store, threads=1) as store:
-        plan_query(store, parse_options(archive.options(subscribe="t")))
+        plan_query(store, parse_options(archive.options(subscribe="t")).query)
         assert archive.keys.layout not in asked
         archive.store.put(archive.keys.layout, Layout(3, CLUSTER, 1).encode())
         options = archive.options(subscribe="t")
         del options["prefixEntropyBits"]
-        plan_query(store, parse_options(options))
+        plan_query(store, parse_options(options).query)
         assert asked.count(archive.keys.layout) == 1
 
 

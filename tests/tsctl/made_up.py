@@ -15,7 +15,8 @@ from random import Random
 from awscrt.checksums import crc32c
 
 from tests.common.log_format.build import TRANSACTIONAL, batch, marker, record
-from tests.spark.archives import Archive, _Reader
+from tests.made_archive import BytesReader
+from tests.spark.archives import Archive
 from ts_common.archive.gap_records import Gap
 from ts_common.archive.metadata_cache import CacheEntry, encode_cache_object
 from ts_common.archive.object_keys import SegmentName
@@ -249,7 +250,7 @@ def _add(made: MadeUp, random: Random, batches: Sequence[Batch], log: Sequence[B
         if number and (number % 2 or number == 2)
     )
     files[".timeindex"] = _timeindex(kept, base)
-    scan = scan_segment(_Reader(data), len(data), TimeIndex(base, files[".timeindex"]))
+    scan = scan_segment(BytesReader(data), len(data), TimeIndex(base, files[".timeindex"]))
     metadata = replace(metadata_of(scan, base, "made up"), end=end, rebuilt=False)
     aborts = [each for each in kept if each.kind == "abort"]
     if aborts or random.random() < 0.1:

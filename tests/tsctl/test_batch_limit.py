@@ -4,7 +4,8 @@ import cramjam
 import pytest
 
 from tests.common.log_format.build import batch, record
-from tests.spark.archives import Archive, batches
+from tests.made_archive import batches
+from tests.spark.archives import Archive
 from tests.tsctl.running import Run
 
 MIB = 1 << 20

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.archives import Archive, batches
+from tests.made_archive import batches
+from tests.spark.archives import Archive
 from tests.tsctl.conftest import FIELDS, Shipped
 from tests.tsctl.running import PROGRAM, Run
 from ts_local.ports import free_port

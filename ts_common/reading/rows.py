@@ -1,10 +1,14 @@
 """From ranges of a plan to Arrow batches.
 
-Copies of the same offsets, none of them whole, are merged: as far as all of them have come, rows are put in order and
-each offset is taken once. What one copy has and another lacks (compaction) is so in the union.
+If several copies cover the same offsets and none of them is complete (compaction removed other records in each), they
+are merged by offset: each offset once. A record that one copy has and another lacks is in the union.
+
+With a `DamageMap` damage does not end the read: intact copies are read instead, and offsets that no copy holds intact
+are a `Corruption` between the rows.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +20,8 @@ from ts_common.decode.arrow import projection_of, to_arrow
 from ts_common.decode.segment_decoder import MAX_ROWS
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
-from ts_common.reading.segment_reader import SegmentReader
+from ts_common.reading.damage_map import Corruption, DamageMap
+from ts_common.reading.segment_reader import SegmentReader, UndecodableBatch
 from ts_common.store.contract import ObjectStore
 
 _OFFSET = "offset"
@@ -32,38 +37,85 @@ def read_ranges(
     way_out: str = "",
     limit: BatchLimit = DEFAULT_LIMIT,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of ranges of one partition, range by range, in the order of offsets, with the named columns.
+    """Yield the rows of ranges of one partition in the order of offsets; damage ends the read.
 
     Args:
-        store: where the segments lie.
+        store: of the segments.
         ranges: in order.
-        names: of columns, as `ts_common.decode.arrow` has them.
-        aborted: transactions whose records are not shown.
-        max_rows: of one batch; fewer than a scan wants, where the caller may stop early.
+        names: of columns, as in `ts_common.decode.arrow`.
+        aborted: transactions whose records are left out.
+        max_rows: of one batch; fewer than a scan wants, if the caller may stop early.
         way_out: as of `SegmentReader`.
-        limit: how much memory one record batch may take.
+        limit: of the memory that one record batch may use.
 
     Raises:
         CorruptData, BatchTooLarge: naming the object and the place.
-        ObjectNotFound: retention took an object since the ranges were planned.
-        StoreUnavailable, AccessDenied: the store's.
+        ObjectNotFound: retention deleted an object since the ranges were planned.
+        StoreUnavailable, AccessDenied: from the store.
     """
     reader = SegmentReader(store, projection_of(names), aborted, max_rows=max_rows, way_out=way_out, limit=limit)
     for part in ranges:
-        if len(part.copies) == 1:
-            yield from _rows(reader, part, part.copies[0], names)
-        else:
-            yield from _merged(reader, part, names)
+        yield from _rows(reader, part, names)
 
 
-def _merged(reader: SegmentReader, part: ReadRange, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The union of a range's copies."""
-    read = list(names) if _OFFSET in names else [*names, _OFFSET]
-    yield from union([_rows(reader, part, copy, read) for copy in part.copies], names)
+def read_intact_rows(
+    store: ObjectStore,
+    ranges: Iterable[ReadRange],
+    names: Sequence[str],
+    aborted: Sequence[AbortedTransaction] = (),
+    *,
+    silent: bool = False,
+    limit: BatchLimit = DEFAULT_LIMIT,
+) -> Iterator[pa.RecordBatch | Corruption]:
+    """Yield the intact rows of ranges of one partition, and what is missing, in the order of offsets.
+
+    Args:
+        store: of the segments.
+        ranges: in order, with the copies that may stand in for theirs (`ts_common.archive.plan.with_spares`).
+        names: of columns, as in `ts_common.decode.arrow`.
+        aborted: transactions whose records are left out.
+        silent: whether another read of the same ranges has logged the damage already.
+        limit: of the memory that one record batch may use.
+
+    Raises:
+        ObjectNotFound: retention deleted an object since the ranges were planned.
+        CorruptData: an object was replaced while it was read.
+        BatchTooLarge: an intact batch needs more memory than the limit; it is never skipped.
+        StoreUnavailable, AccessDenied: from the store.
+    """
+    damage = DamageMap(store, silent=silent)
+    reader = SegmentReader(store, projection_of(names), aborted, limit=limit, damage_map=damage)
+    with_offset = _with_offset(names)
+    for part in ranges:
+        position = part.start
+        while position < part.end:
+            try:
+                for step in damage.steps(replace(part, start=position)):
+                    if isinstance(step, Corruption):
+                        yield step
+                    else:
+                        for rows in _rows(reader, step, with_offset):
+                            position = int(rows.column(_OFFSET)[-1].as_py()) + 1
+                            yield rows.select(list(names))
+                    position = step.end
+            except UndecodableBatch:
+                continue  # `damage` has it now; the loop continues after the last row
+
+
+def _rows(reader: SegmentReader, part: ReadRange, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a range: of its only copy, or the union of its copies."""
+    if len(part.copies) == 1:
+        return _rows_of_copy(reader, part, part.copies[0], names)
+    read = _with_offset(names)
+    return union([_rows_of_copy(reader, part, copy, read) for copy in part.copies], names)
+
+
+def _with_offset(names: Sequence[str]) -> list[str]:
+    return list(names) if _OFFSET in names else [*names, _OFFSET]
 
 
 def union(copies: Sequence[Iterator[pa.RecordBatch]], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Rows of several copies of the same offsets, each offset once, in order.
+    """Yield rows of several copies of the same offsets, each offset once, in order.
 
     Args:
         copies: the rows of each, with the column `offset`.
@@ -80,22 +132,23 @@ def union(copies: Sequence[Iterator[pa.RecordBatch]], names: Sequence[str]) -> I
             yield rows.slice(begin, MAX_ROWS)
 
 
-def _rows(reader: SegmentReader, part: ReadRange, copy: SegmentCopy, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """One copy's rows in a range."""
+def _rows_of_copy(
+    reader: SegmentReader, part: ReadRange, copy: SegmentCopy, names: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
     partition = copy.keys.partition
     for columns in reader.read(copy, part.start, part.end):
         yield to_arrow(columns, partition.topic, partition.partition, names)
 
 
 class _Source:
-    """One copy's rows, of which the first ones are taken."""
+    """One copy's rows; the first ones are removed step by step."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
         self._rows = pa.RecordBatch.from_pylist([])
 
     def fill(self) -> bool:
-        """Hold at least one row; False at the end."""
+        """Return whether there is a row; read the next batch if needed."""
         while not self._rows.num_rows:
             rows = next(self._batches, None)
             if rows is None:
@@ -105,11 +158,11 @@ class _Source:
 
     @property
     def last_offset(self) -> int:
-        """Of the rows held; the copy has come this far."""
+        """Return the last offset of the rows held."""
         return int(self._rows.column(_OFFSET)[-1].as_py())
 
     def take_to(self, bound: int) -> pa.RecordBatch:
-        """The rows up to an offset, which are then gone from here."""
+        """Remove and return the rows up to an offset."""
         rows = self._rows
         offsets: npt.NDArray[np.int64] = rows.column(_OFFSET).to_numpy()
         count = int(np.searchsorted(offsets, bound, side="right"))

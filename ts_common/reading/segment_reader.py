@@ -1,13 +1,12 @@
-"""Reading one range of a partition's offsets from the store, as columns.
+"""The one reader of segments: records of a copy in a range of offsets, as columns.
 
-A range that begins inside a segment begins at a place that the `.index` names; an index that lies costs time, never
-rows. Fetching ends as soon as the range does. Each batch's CRC is checked, and the object's where all of it is read
-(a batch's CRC leaves out its base offset, length and leader epoch). At the end the decoder must have come as far as the
-plan promised. Coverage may end beyond the last batch, where compaction removed the tail, and a truncated object looks
-the same: the object's CRC tells the two apart.
+If a range begins inside a segment, reading begins at a position from the `.index`. A wrong index costs time, never
+rows. Fetching ends with the range. The reader checks the CRC of each batch, and the object's CRC if it reads the whole
+object, because a batch's CRC does not cover base offset, length and leader epoch. At the end the decoder must have
+reached the offset that the plan promised. Coverage may end after the last batch, if compaction removed the tail. A
+truncated object looks the same, and only the object's CRC distinguishes the two.
 
-Where several copies answer for a range, none of them whole (compaction went further in one than in the other), they
-are read side by side and merged by offset.
+Damage ends the read, unless the reader has a `DamageMap`: then it reads the intact stretches of a copy.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -21,27 +20,34 @@ from ts_common.archive.segment_inspection import scan_object
 from ts_common.archive.segment_metadata import known_crc32c
 from ts_common.archive.stored_indexes import read_index
 from ts_common.decode.columns import BufferPool, Projection, RecordColumns
+from ts_common.decode.salvage import Damage, Stretch
 from ts_common.decode.segment_decoder import MAX_BYTES, MAX_ROWS, SegmentDecoder
 from ts_common.errors import BatchTooLarge, CorruptData
 from ts_common.log_format.framing import HEADER_SIZE, BatchHeader, Trailing, parse_header
 from ts_common.log_format.index_files import AbortedTransaction, position_for_offset, read_offset_index
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
+from ts_common.reading.damage_map import DamageMap, ObjectSource
 from ts_common.store.contract import ByteRange, ObjectStore
 
-_PARTIAL_CHUNK_BYTES = 1 << 20  # of a range that ends before its segment: the last chunk is mostly for nothing
+_PARTIAL_CHUNK_BYTES = 1 << 20  # of a range that ends before its segment: most of the last chunk is unused
 _LONG_BYTES = 16 << 20
 
 
+class UndecodableBatch(Exception):
+    """A batch with a correct CRC cannot be decoded; the `DamageMap` has it now."""
+
+
 class SegmentReader:
-    """Reads copies of segments of one store with one projection; not for several threads.
+    """Reads copies of segments of one store with one projection; not thread-safe.
 
     Args:
-        store: where they lie.
-        projection: the fields that are wanted.
-        aborted: transactions whose records are not shown.
-        max_rows: of what is handed out at once; fewer than a scan wants, where the caller may stop early.
-        way_out: a sentence for whoever meets a corrupt object: what the caller offers to read the rest.
-        limit: how much memory one record batch may take.
+        store: of the segments.
+        projection: the fields to decode.
+        aborted: transactions whose records are left out.
+        max_rows: of one result; fewer than a scan wants, if the caller may stop early.
+        way_out: a sentence for the error of a corrupt object: how to read the rest.
+        limit: of the memory that one record batch may use.
+        damage_map: of the copies; None if damage ends the read.
     """
 
     def __init__(
@@ -53,6 +59,7 @@ class SegmentReader:
         max_rows: int = MAX_ROWS,
         way_out: str = "",
         limit: BatchLimit = DEFAULT_LIMIT,
+        damage_map: DamageMap | None = None,
     ) -> None:
         self._limit = limit
         self._store = store
@@ -60,48 +67,80 @@ class SegmentReader:
         self._aborted = aborted
         self._max_rows = max_rows
         self._way_out = way_out
+        self._damage_map = damage_map
         self._pool = BufferPool(projection, max_rows, MAX_BYTES)
 
     def read(
         self, copy: SegmentCopy, start: int, end: int, *, chunk_bytes: int | None = None
     ) -> Iterator[RecordColumns]:
-        """The records of a copy in `[start, end)`.
+        """Yield the records of a copy in `[start, end)`; with a damage map, those of its intact stretches.
 
         Args:
             copy: of a segment.
             start: first offset.
             end: the offset after the last.
-            chunk_bytes: how much is fetched at a time, by a caller that may stop early; None for what suits a scan.
+            chunk_bytes: of one fetch, for a caller that may stop early; None for the size that suits a scan.
 
         Raises:
-            CorruptData: naming the object and the place.
-            BatchTooLarge: naming the same, and the option that allows more.
-            ObjectNotFound: retention took it since the query was planned.
-            StoreUnavailable, AccessDenied: the store's.
+            CorruptData: naming the object and the place; with a damage map only if the object was replaced meanwhile.
+            UndecodableBatch: only with a damage map.
+            BatchTooLarge: naming the object, the place and the option that allows more. A damage map never skips it.
+            ObjectNotFound: retention deleted the object since the query was planned.
+            StoreUnavailable, AccessDenied: from the store.
         """
         try:
             with explained_where_gone(self._store, copy.key):
-                yield from self._read(copy, start, end, chunk_bytes)
+                if self._damage_map is None:
+                    yield from self._read(copy, start, end, chunk_bytes)
+                else:
+                    for stretch in self._damage_map.stretches(copy, start, end):
+                        yield from self._read_stretch(self._damage_map, copy, stretch, start, end)
         except CorruptData as error:
-            told = f"{copy.keys.partition}: {copy.key} in {self._store.location}: {error}"
-            raise CorruptData(f"{told}. {self._way_out}" if self._way_out else told) from error
+            if self._damage_map is not None:
+                raise
+            where = f"{copy.keys.partition}: {copy.key} in {self._store.location}: {error}"
+            raise CorruptData(f"{where}. {self._way_out}" if self._way_out else where) from error
         except BatchTooLarge as error:
             raise BatchTooLarge(f"{copy.keys.partition}: {copy.key} in {self._store.location}: {error}") from error
 
-    def _read(self, copy: SegmentCopy, start: int, end: int, chunk_bytes: int | None) -> Iterator[RecordColumns]:
-        size = copy.segment.size
-        position = self._position(copy, start)
-        decoder = SegmentDecoder(
+    def _read_stretch(
+        self, damage_map: DamageMap, copy: SegmentCopy, stretch: Stretch, start: int, end: int
+    ) -> Iterator[RecordColumns]:
+        position = stretch.position_of(start)
+        decoder = self._decoder(start, end, stretch.end - position, position)
+        with ObjectSource(self._store, copy.key, stretch.end) as source:
+            try:
+                with closing(source.chunks(position)) as chunks:
+                    yield from decoder.decode(chunks)
+            except CorruptData as error:
+                if source.was_replaced:
+                    raise
+                place = decoder.valid_bytes
+                header = self._header(copy, place, stretch.end)
+                if header is None:  # the survey found a batch there
+                    raise
+                first = min(decoder.position, header.last_offset)
+                damage = Damage(place, place + header.size_in_bytes, first, header.last_offset + 1, str(error))
+                damage_map.add(copy, damage)
+                raise UndecodableBatch from error
+
+    def _decoder(self, start: int, end: int, size: int, first_position: int) -> SegmentDecoder:
+        return SegmentDecoder(
             self._projection,
             start,
             end,
             self._max_rows,
-            size=size - position,
-            first_position=position,
+            size=size,
+            first_position=first_position,
             pool=self._pool,
             aborted=self._aborted,
             limit=self._limit,
         )
+
+    def _read(self, copy: SegmentCopy, start: int, end: int, chunk_bytes: int | None) -> Iterator[RecordColumns]:
+        size = copy.segment.size
+        position = self._position(copy, start)
+        decoder = self._decoder(start, end, size - position, position)
         usual = CHUNK_BYTES if end >= copy.end else _PARTIAL_CHUNK_BYTES
         body = _Body(self._store, copy, position, chunk_bytes or usual)
         chunks_of = one_ahead(body.chunks()) if chunk_bytes is None and _is_long(copy, start, end) else body.chunks()
@@ -116,56 +155,59 @@ class SegmentReader:
                 if decoder.position < min(end, copy.end):
                     self._confirm_end(copy, decoder.valid_bytes)
                 return  # the end was reached, and the rest of the object is not wanted
-            for _ in chunks:  # what stands behind the last batch is part of the object's CRC too
+            for _ in chunks:  # the object's CRC covers the bytes after the last batch too
                 pass
         if body.position != size:
-            raise CorruptData(f"the object ends at byte {body.position}, its listing said {size}")
+            raise CorruptData(f"the object ends at byte {body.position}; its listed size is {size}")
         if decoder.trailing is Trailing.TORN and decoder.position < end:
             raise CorruptData(f"torn batch at position {decoder.valid_bytes}, offset {decoder.position}")
         expected = known_crc32c(copy.metadata)
         if expected is not None and position == 0 and body.crc32c != expected:
-            raise CorruptData(f"CRC-32C {body.crc32c:08x}, its metadata says {expected:08x}")
+            raise CorruptData(f"CRC-32C {body.crc32c:08x}; its metadata has {expected:08x}")
         if decoder.position < min(end, copy.end):
             self._explain_shortfall(copy, decoder, position)
 
     def _confirm_end(self, copy: SegmentCopy, position: int) -> None:
-        """The batch that ended a range lies behind offsets that compaction may have removed; or its base offset, which
-        its CRC leaves out, was changed. Then it ends above the coverage, or the next one does not follow it.
+        """Check the base offset of the batch that ended a range.
+
+        Compaction may have removed the offsets before it. Or its base offset, which its CRC does not cover, was
+        changed: then the batch ends above the coverage, or the next batch does not follow it.
         """
         size = copy.segment.size
-        here = self._header(copy, position)
+        here = self._header(copy, position, size)
         if here is None:
             return
-        behind = self._header(copy, position + here.size_in_bytes) if position + here.size_in_bytes < size else None
+        after = position + here.size_in_bytes
+        behind = self._header(copy, after, size) if after < size else None
         if here.last_offset >= copy.end or (behind is not None and behind.base_offset <= here.last_offset):
             raise CorruptData(
-                f"the batch at position {position} says that it begins at offset {here.base_offset}, and "
-                + (f"the next one at {behind.base_offset}" if behind else f"the segment ends at {copy.end}")
+                f"the batch at position {position} has base offset {here.base_offset}, and "
+                + (f"the next one has {behind.base_offset}" if behind else f"the segment ends at {copy.end}")
             )
 
-    def _header(self, copy: SegmentCopy, position: int) -> BatchHeader | None:
-        """The header at a position; None where no whole one is."""
-        remaining = copy.segment.size - position
-        if remaining < HEADER_SIZE:
+    def _header(self, copy: SegmentCopy, position: int, end: int) -> BatchHeader | None:
+        """Return the header at a position; None if no complete header is before `end`."""
+        remaining = end - position
+        if remaining < HEADER_SIZE and self._damage_map is None:
             return None
-        head, _ = self._store.get(copy.key, ByteRange(position, position + HEADER_SIZE))
+        head, _ = self._store.get(copy.key, ByteRange(position, min(position + HEADER_SIZE, end)))
         header = parse_header(head, 0, remaining, position)
         return header if isinstance(header, BatchHeader) else None
 
     def _explain_shortfall(self, copy: SegmentCopy, decoder: SegmentDecoder, position: int) -> None:
-        """Batches ended before coverage did: compaction took the tail, or the object lost it."""
+        """Raise unless compaction removed the tail: the batches end before the coverage."""
         expected = known_crc32c(copy.metadata)
-        if not copy.dense and expected is not None:  # of a segment that was read from its start, it was compared
+        if not copy.dense and expected is not None:  # if the segment was read from its start, it was compared already
             whole = position == 0 or scan_object(self._store, copy.key, copy.segment.size).crc32c == expected
             if whole:
                 return
         raise CorruptData(
-            f"its batches end at offset {decoder.position}, position {decoder.valid_bytes}; it answers for offsets "
+            f"its batches end at offset {decoder.position}, position {decoder.valid_bytes}; it covers offsets "
             f"up to {copy.end}"
         )
 
     def _position(self, copy: SegmentCopy, start: int) -> int:
-        """Where to begin: a batch at or before the one that holds `start`, as far as the index can be believed."""
+        """Return the position of a batch at or before `start`, from the index if its entry is valid; else 0."""
         if start <= copy.base or ".index" not in copy.segment.suffixes:
             return 0
         data = read_index(self._store, copy.keys, copy.segment.name, ".index")
@@ -175,22 +217,22 @@ class SegmentReader:
         if position <= 0:
             return 0
         try:
-            header = self._header(copy, position)
+            header = self._header(copy, position, copy.segment.size)
         except CorruptData:
             return 0
-        # A wrapper of an older magic names its last offset only, so what stands in it may begin before.
+        # A wrapper of magic 0 or 1 has its last offset only, so its records may begin before it.
         trusted = header is not None and header.magic >= 2 and copy.base < header.base_offset <= start
         return position if trusted else 0
 
 
 def _is_long(copy: SegmentCopy, start: int, end: int) -> bool:
-    """Whether a thread is worth its while, and a chunk that is fetched for nothing is little beside the range."""
+    """Return whether a thread pays, and one unused chunk is small against the range."""
     share = (min(end, copy.end) - max(start, copy.base)) / max(copy.end - copy.base, 1)
     return copy.segment.size * share >= _LONG_BYTES
 
 
 class _Body:
-    """The bytes of an object from a position on, counted and checksummed as they pass."""
+    """The bytes of an object from a position on; counts them and computes their checksum."""
 
     def __init__(self, store: ObjectStore, copy: SegmentCopy, position: int, chunk_bytes: int) -> None:
         self._store = store

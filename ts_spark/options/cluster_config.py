@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from ts_common.errors import ConfigurationError
 from ts_common.model import is_cluster_id
+from ts_common.query.query import Locations
 from ts_common.store.options import BY_ENVIRONMENT, Connection, Endpoint
 
 if TYPE_CHECKING:
     from ts_common.reading.cluster_file import ClusterFile
 
 OPTION: Final = "config"
-
-Locations = tuple[tuple[Endpoint, tuple[str, ...]], ...]
 
 _T = TypeVar("_T")
 

@@ -10,12 +10,15 @@ from typing import Final, TypeVar
 
 from ts_common.errors import ConfigurationError
 from ts_common.log_format.limits import MAX_BATCH_BYTES, BatchLimit
+from ts_common.query.policies import Mode, Tolerance, View
+from ts_common.query.query import Bound, Edge, Offsets, Query, SplitLimits, Subscription
 from ts_common.reading.incarnation_option import NEWEST, parse_incarnation
 from ts_spark.options import option_values as values
 from ts_spark.options.batch_limits import Rates, parse_duration
 from ts_spark.options.cluster_config import Place, completed
-from ts_spark.options.modes import CORRUPT_COLUMN, Mode, Tolerance, View, parse_corrupt_column, parse_mode, parse_view
-from ts_spark.options.query import Bound, Edge, Kind, Offsets, QueryOptions, SplitLimits, Subscription
+from ts_spark.options.modes import CORRUPT_COLUMN, parse_corrupt_column, parse_mode, parse_view
+from ts_spark.options.spark_query import Kind, SparkQuery
+from ts_spark.options.wording import SPARK
 
 SOURCE: Final = "options of kafka_segments"
 _SUBSCRIPTIONS: Final = ("subscribe", "subscribePattern", "assign")
@@ -42,7 +45,7 @@ _RATES: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDela
 _T = TypeVar("_T")
 
 
-def parse_options(given: Mapping[str, str], kind: Kind | None = Kind.BATCH) -> QueryOptions:
+def parse_options(given: Mapping[str, str], kind: Kind | None = Kind.BATCH) -> SparkQuery:
     """Check and read a query's options.
 
     Args:
@@ -110,7 +113,7 @@ def parse_options(given: Mapping[str, str], kind: Kind | None = Kind.BATCH) -> Q
         reader.problems += _latest_problems(reader, start, mode, kind)
     if reader.problems or place.location is None or place.cluster is None:
         raise ConfigurationError(SOURCE, reader.problems)
-    return QueryOptions(
+    query = Query(
         location=place.location,
         cluster=place.cluster,
         entropy_bits=place.entropy_bits,
@@ -118,20 +121,18 @@ def parse_options(given: Mapping[str, str], kind: Kind | None = Kind.BATCH) -> Q
         start=start or (Edge.LATEST if kind is Kind.STREAM else Edge.EARLIEST),
         end=end or Edge.LATEST,
         start_without_match=Edge.LATEST if strategy == "latest" else None,
-        include_headers=bool(include_headers),
         fail_on_data_loss=fail_on_data_loss is not False,
         read_committed=isolation == values.READ_COMMITTED,
         limits=limits,
         incarnation=incarnation or NEWEST,
-        push_down_predicate=bool(push_down),
         topics_elsewhere=place.topics_elsewhere,
         connection=place.connection,
-        rates=rates,
-        ignored=reader.ignored(kind),
         tolerance=Tolerance(mode, corrupt_column if mode is Mode.PERMISSIVE else None),
         view=view,
         limit=BatchLimit(MAX_BATCH_BYTES if most is None else most, _BATCH_BYTES),
+        wording=SPARK,
     )
+    return SparkQuery(query, bool(include_headers), bool(push_down), rates, reader.ignored(kind))
 
 
 class _Reader:

@@ -23,12 +23,12 @@ from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.view import PartitionView, open_view
 from ts_common.model import TopicPartition
+from ts_common.query.query import Query
+from ts_common.query.subscription import list_known, missing_partitions, unknown_topic, wanted_names
 from ts_common.reading.parallel import in_threads
 from ts_common.reading.topics import read_lives, read_topics
 from ts_common.reading.transactions import stable_end
 from ts_common.store.contract import ObjectStore
-from ts_spark.options.query import QueryOptions
-from ts_spark.planning.topics import asked_names, list_known, missing_partitions, unknown_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Observer:
         options: of the query, settled.
     """
 
-    def __init__(self, store: ObjectStore, options: QueryOptions) -> None:
+    def __init__(self, store: ObjectStore, options: Query) -> None:
         self._store = store
         self._options = options
         self._keys = options.keys
@@ -112,7 +112,7 @@ class Observer:
             StoreUnavailable, AccessDenied, BucketMissing: the store's.
         """
         known = list_known(self._store, self._options)
-        asked = asked_names(self._options, known)
+        asked = wanted_names(self._options, known)
 
         def one(name: str) -> TopicSnapshot | None:
             return self._topic(name, known.get(name, NO_DIRECTORIES), asked[name])
@@ -198,10 +198,10 @@ class Observer:
         return PartitionEnd(keys, view.end, shown, commit.epochs if isinstance(commit, Commit) else EpochHistory())
 
 
-def _check_assigned(options: QueryOptions, topics: Mapping[str, TopicSnapshot]) -> None:
+def _check_assigned(options: Query, topics: Mapping[str, TopicSnapshot]) -> None:
     """Assigned partitions are there, as far as their topic has any."""
     for name, numbers in (options.subscription.assigned or {}).items():
         held = {partition.partition for partition in topics[name].ends}
         missing = set(numbers) - held
         if held and missing:
-            raise missing_partitions(name, missing, held)
+            raise missing_partitions(name, missing, held, options)

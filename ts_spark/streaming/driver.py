@@ -23,16 +23,17 @@ from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.view import PartitionView
 from ts_common.errors import QueryError
 from ts_common.printable import printable
+from ts_common.query.bounds import check_named_partitions, find_bounds
+from ts_common.query.plan_query import PartitionPlan, check_losses, plan_partition, splits_of
+from ts_common.query.query import Edge, Offsets, Query, settled
+from ts_common.query.split import Split, bytes_of
+from ts_common.query.subscription import find_topics
 from ts_common.reading.parallel import in_threads
 from ts_common.reading.transactions import stable_end
 from ts_common.store.factory import open_store
 from ts_common.store.options import StorageOptions
 from ts_spark.options.batch_limits import MinOffsetsDelay, limited
-from ts_spark.options.query import Edge, Offsets, QueryOptions, settled
-from ts_spark.planning.bounds import check_named_partitions, find_bounds
-from ts_spark.planning.plan_query import PartitionPlan, check_losses, plan_partition, splits_of
-from ts_spark.planning.topics import find_topics
-from ts_spark.split import Split, bytes_of
+from ts_spark.options.spark_query import SparkQuery
 from ts_spark.streaming.commit_snapshot import CommitSnapshot, Observer
 from ts_spark.streaming.offset import StreamOffset, decode_offset
 from ts_spark.streaming.progress import advance, epochs_of, living_until, losses_between, was_created_again
@@ -57,33 +58,34 @@ class StreamDriver:
     """Offsets and plans of one stream; its methods are Spark's. Not for several threads.
 
     Args:
-        options: of the query.
+        asked: the query.
         clock: seconds, from anywhere.
         sleep: for so many seconds.
     """
 
     def __init__(
         self,
-        options: QueryOptions,
+        asked: SparkQuery,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._asked = options
+        self._rates = asked.rates
+        self._asked = asked.query
         self._clock = clock
         self._sleep = sleep
-        self._store = open_store(options.location, StorageOptions(options.connection))
-        self._patience = MinOffsetsDelay(options.rates)
+        self._store = open_store(self._asked.location, StorageOptions(self._asked.connection))
+        self._patience = MinOffsetsDelay(asked.rates)
         self._initial: StreamOffset | None = None
         self._position: StreamOffset | None = None  # the answer that Spark has, which it goes on from
         self._answered = False  # for the end, before Spark showed where the query stands
         self._last_look: CommitSnapshot | None = None
         self._idle_since: float | None = None  # when a look showed nothing new
         self._told: set[str] = set()
-        if options.ignored is not None:
-            self._warn(options.ignored)
+        if asked.ignored is not None:
+            self._warn(asked.ignored)
 
     @cached_property
-    def _options(self) -> QueryOptions:
+    def _options(self) -> Query:
         return settled(self._store, self._asked)
 
     @cached_property
@@ -102,7 +104,7 @@ class StreamDriver:
     @property
     def most_offsets(self) -> int | None:
         """Of one batch; None without a limit."""
-        return self._asked.rates.most_offsets
+        return self._rates.most_offsets
 
     def stop_where_it_is(self) -> None:
         """Go no further than the store has come by now, in as many batches as the limit makes of it.
@@ -266,7 +268,7 @@ class StreamDriver:
 
         With a limit the answer was counted from where a new query would begin, so the query would go back.
         """
-        rates = self._options.rates
+        rates = self._rates
         if not self._answered or not (rates.most_offsets or rates.least_offsets):
             return
         if self._position is not None and not self._position.stands_where(seen):

@@ -7,9 +7,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ts_common.errors import QueryError
+from ts_common.query.plan_query import QueryPlan, plan_query
 from ts_common.store.factory import open_store
 from ts_spark.options.parse import parse_options
-from ts_spark.planning.plan_query import QueryPlan, plan_query
 
 LOCATION = (Path(__file__).parents[2] / "data/java-uploader/bucket-archive/kafka").as_uri()
 
@@ -17,7 +17,7 @@ LOCATION = (Path(__file__).parents[2] / "data/java-uploader/bucket-archive/kafka
 def plan(**options: str) -> QueryPlan:
     given = {"path": LOCATION, "cluster": "my_test_kafka_cluster", "subscribe": "appendtime", **options}
     with open_store(LOCATION) as store:
-        return plan_query(store, parse_options(given))
+        return plan_query(store, parse_options(given).query)
 
 
 def rows(spark: SparkSession, **options: Any) -> list[Any]:

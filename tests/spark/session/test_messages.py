@@ -6,7 +6,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tests.spark.archives import Archive, batches
+from tests.made_archive import batches
+from tests.spark.archives import Archive
 
 
 @pytest.fixture

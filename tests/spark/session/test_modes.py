@@ -10,13 +10,14 @@ from structlog.testing import capture_logs
 
 from tests.common.log_format.build import batch, record
 from tests.common.log_format.legacy_messages import wrapper
-from tests.spark.archives import Archive, batches, steps
+from tests.made_archive import batches, steps
+from tests.spark.archives import Archive
 from tests.spark.made_segments import from_offset, index
 from tests.spark.streams import Query
 from ts_common.archive.object_keys import SegmentName
 from ts_common.errors import CorruptData, DataLoss
-from ts_spark.executor.tasks import RAW_BYTES
-from ts_spark.planning import splitting
+from ts_common.query import splitting
+from ts_common.query.read_split import RAW_BYTES
 
 LOG = batches(*steps(0, 50))
 BEGIN = len(batches((0, 10), (10, 20)))  # of the batch [20, 30)

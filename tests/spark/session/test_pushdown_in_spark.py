@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.spark.archives import CLUSTER, Archive, batches, steps
+from tests.made_archive import CLUSTER, batches, steps
+from tests.spark.archives import Archive
 from ts_spark.options.filters import OPTION, SETTING
 
 TIME = 1_700_000_000_000  # 2023-11-14 22:13:20 UTC; the record at offset `o` is `o` milliseconds later

@@ -16,7 +16,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tests.spark.archives import Archive, batches, oracle_records, steps
+from tests.made_archive import batches, steps
+from tests.spark.archives import Archive, oracle_records
 from tests.spark.session.conftest import CODECS, Shipped
 from ts_common.archive.catalog import read_catalog
 from ts_local.oracle import OracleRecord

@@ -6,17 +6,18 @@ from contextlib import AbstractContextManager
 import pytest
 from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
 
-from tests.spark.archives import Archive, batches, steps
+from tests.made_archive import batches, steps
+from tests.spark.archives import Archive
 from tests.spark.indexes import index_of
 from tests.spark.pushed import at, offsets, planned
 from tests.spark.session.conftest import Shipped
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.view import open_view
 from ts_common.errors import DataLoss
+from ts_common.query.subscription import find_topics
 from ts_common.store.contract import ByteRange, ObjectStream
 from ts_common.store.directory.driver import FileStore
 from ts_spark.options.parse import parse_options
-from ts_spark.planning.topics import find_topics
 
 RECORDS = 4000
 TIME = 10_000  # of the record at offset 0; each later one is a millisecond later
@@ -146,7 +147,7 @@ def relative(index: bytes, base: int) -> bytes:
 def test_real_brokers_time_indexes_are_named_and_lead_to_the_right_offsets(on_disk: Shipped) -> None:
     """Timestamps that go back now and then, five codecs: each partition begins at its first record so late."""
     archive = on_disk.archive
-    (topic,) = find_topics(archive.store, parse_options(archive.options(subscribe="fields")))
+    (topic,) = find_topics(archive.store, parse_options(archive.options(subscribe="fields")).query)
     copies = [copy for catalog in topic.partitions for copy in open_view(archive.store, catalog).copies]
     assert copies
     assert all(copy.metadata.timeindex is not None for copy in copies)

@@ -11,7 +11,8 @@ from typing import Any, Final
 import pytest
 
 from tests.common.log_format.build import TRANSACTIONAL, batch, marker, record
-from tests.spark.archives import Archive, batches, steps
+from tests.made_archive import batches, steps
+from tests.spark.archives import Archive
 from tests.spark.versions import process
 from ts_local.jars import BUILD, java
 

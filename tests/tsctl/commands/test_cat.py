@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.common.log_format.build import batch, record, sized, varint
-from tests.spark.archives import Archive, batches, steps
+from tests.made_archive import batches, steps
+from tests.spark.archives import Archive
 from tests.tsctl.conftest import CODECS, FIELDS, TRANSACTIONS, Shipped
 from tests.tsctl.running import PROGRAM, Run
 from ts_local.oracle import OracleRecord

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.spark.archives import Archive, batches
+from tests.made_archive import batches
+from tests.spark.archives import Archive
 from tests.tsctl.conftest import FIELDS, Shipped
 from tests.tsctl.running import Run
 from ts_common.archive.gap_records import Gap

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from awscrt.checksums import crc32c
 
-from tests.spark.archives import Archive, batches
+from tests.made_archive import batches
+from tests.spark.archives import Archive
 from tests.tsctl.conftest import FIELDS, TRANSACTIONS, Shipped
 from tests.tsctl.running import Run
 from ts_common.archive.object_keys import SegmentName

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.archives import Archive, batches
+from tests.made_archive import batches
+from tests.spark.archives import Archive
 from tests.tsctl.running import Run
 
 # Stops behind the first bytes of a segment for as long as nobody ends it.

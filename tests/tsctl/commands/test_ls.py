@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.archives import Archive, batches, steps
+from tests.made_archive import batches, steps
+from tests.spark.archives import Archive
 from tests.tsctl.conftest import CODECS, FIELDS, TRANSACTIONS, Shipped
 from tests.tsctl.running import Run
 from tests.uploader.beside import BUCKET

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.archives import Archive, batches
+from tests.made_archive import batches
+from tests.spark.archives import Archive
 from ts_common.archive.commit import encode_log_start
 from ts_common.archive.object_keys import SegmentName
 from ts_common.errors import AccessDenied

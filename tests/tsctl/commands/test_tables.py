@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.spark.archives import Archive, batches
+from tests.made_archive import batches
+from tests.spark.archives import Archive
 from tests.tsctl.running import Run
 from tsctl.output import Output
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.spark.archives import CLUSTER, Archive
+from tests.made_archive import CLUSTER
+from tests.spark.archives import Archive
 from tests.tsctl.running import Run
 from ts_common.archive.object_keys import SegmentName
 from ts_local.cluster import LocalCluster, Record

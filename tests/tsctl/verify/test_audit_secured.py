@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.archives import CLUSTER, Archive
+from tests.made_archive import CLUSTER
+from tests.spark.archives import Archive
 from tests.tsctl.running import Run
 from tests.uploader.leadership.secured_brokers import PASSWORD, make_certificates, secured
 from ts_local.cluster import LocalCluster, Record

@@ -7,7 +7,8 @@ from urllib.parse import urlparse
 
 import pytest
 
-from tests.spark.archives import Archive, batches, steps
+from tests.made_archive import batches, steps
+from tests.spark.archives import Archive
 from tests.tsctl.running import Run
 from tests.uploader.beside import PREFIX
 from ts_local.agent import write_config

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.archives import Archive, batches
+from tests.made_archive import batches
+from tests.spark.archives import Archive
 from tests.tsctl.verify.verified import codes, only, verify
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit, LogStart

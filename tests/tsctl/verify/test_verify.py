@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.common.log_format.build import batch, record
-from tests.spark.archives import CLUSTER, Archive, batches, steps
+from tests.made_archive import CLUSTER, batches, steps
+from tests.spark.archives import Archive
 from tests.tsctl.verify.verified import READING, codes, only, put, verify
 from ts_common.archive.gap_records import Gap
 from ts_common.archive.metadata_cache import CacheEntry, encode_cache_object

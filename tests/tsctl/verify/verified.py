@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from tests.spark.archives import Archive, batches, steps
+from tests.made_archive import batches, steps
+from tests.spark.archives import Archive
 from ts_common.archive.object_keys import ClusterKeys
 from tsctl.verify.findings import Finding
 from tsctl.verify.segment_check import Depth

@@ -9,7 +9,7 @@ import pytest
 from awscrt.checksums import crc32c
 
 from tests.faults.crashes import Moment, Step, Victim
-from tests.spark.archives import batches
+from tests.made_archive import batches
 from tests.uploader.conftest import ArchiveOf
 from tests.uploader.local_directory import KEYS
 from tests.uploader.produced import records

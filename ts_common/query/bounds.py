@@ -1,9 +1,9 @@
-"""Where a query begins and ends in each partition: from the words of its options to offsets.
+"""Where a query starts and ends in each partition: from its bounds to offsets.
 
 A timestamp means the first record, in the order of offsets, that has it or a later one.
 
-Offsets that were asked for and lie outside the view are data loss: below its start retention took them, beyond its end
-they were never shipped (or an election lost them).
+Offsets of the query outside the view are data loss. Below its start, retention removed them. Above its end they were
+never shipped, or an election lost them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from ts_common.archive.view import PartitionView
 from ts_common.errors import QueryError
 from ts_common.model import TopicPartition
+from ts_common.query.query import Bound, Edge, Offsets, Query, Timestamp, Timestamps
 from ts_common.reading.topics import Topic
 from ts_common.store.contract import ObjectStore
-from ts_spark.options.query import Bound, Edge, Offsets, QueryOptions, Timestamp, Timestamps
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Bounds:
     Attributes:
         start: first offset.
         end: the offset after the last, at least `start`.
-        lost: ranges `[from, to)` that were asked for and lie outside the view, each with the words that say so.
+        lost: ranges `[from, to)` of the query outside the view, each with the rest of a sentence about them.
     """
 
     start: int
@@ -32,95 +32,100 @@ class Bounds:
     lost: tuple[tuple[int, int, str], ...] = ()
 
 
-def check_named_partitions(options: QueryOptions, topics: Iterable[Topic]) -> None:
-    """JSON offsets name each partition of the query and none besides, as Spark's Kafka source asks.
+def check_named_partitions(query: Query, topics: Iterable[Topic]) -> None:
+    """Check that bounds by partition name each partition of the query and no other, as Spark's Kafka source requires.
 
-    How many partitions a topic without data has, nothing in the store says: any of them may be named.
+    The store does not hold the number of partitions of a topic without data, so any of them may be named.
 
     Raises:
-        QueryError: otherwise.
+        QueryError: a partition is missing, or does not belong to the query.
     """
     by_name = {topic.name: topic for topic in topics}
-    asked = {catalog.keys.partition for topic in by_name.values() for catalog in topic.partitions}
-    for side, bound in (("starting", options.start), ("ending", options.end)):
+    expected = {catalog.keys.partition for topic in by_name.values() for catalog in topic.partitions}
+    wording = query.wording
+    names = {
+        True: (wording.starting_offsets, wording.starting_timestamps, f"{wording.earliest} is earliest"),
+        False: (wording.ending_offsets, wording.ending_timestamps, f"{wording.latest} is latest"),
+    }
+    for is_start, bound in ((True, query.start), (False, query.end)):
         if not isinstance(bound, Offsets | Timestamps):
             continue
-        name = f"{side}Offsets" if isinstance(bound, Offsets) else f"{side}OffsetsByTimestamp"
+        offsets, timestamps, edge = names[is_start]
         named = {TopicPartition(topic, number) for topic, partitions in bound.by_topic.items() for number in partitions}
         problems = []
-        if missing := sorted(asked - named):
-            edge = "-2 is earliest" if side == "starting" else "-1 is latest"  # what a query of either kind may name
+        if missing := sorted(expected - named):
             hint = f" ({edge})" if isinstance(bound, Offsets) else ""
             problems.append(f"nothing for {', '.join(map(str, missing))}{hint}")
         empty = {name for name, topic in by_name.items() if not topic.partitions}
-        if foreign := sorted(other for other in named - asked if other.topic not in empty):
+        if foreign := sorted(other for other in named - expected if other.topic not in empty):
             problems.append(f"{', '.join(map(str, foreign))}, which this query does not read")
         if problems:
+            name = offsets if isinstance(bound, Offsets) else timestamps
             raise QueryError(f"{name}: {'; '.join(problems)}; it must name every partition of the query, and no other")
 
 
-def find_bounds(store: ObjectStore, view: PartitionView, options: QueryOptions) -> Bounds:
-    """The offsets that a query asks of a partition.
+def find_bounds(store: ObjectStore, view: PartitionView, query: Query) -> Bounds:
+    """Return the offsets of a partition that a query reads.
 
     Raises:
-        QueryError: the start is greater than the end; or no record at or after the starting timestamp, and no word on
-            what to do then.
+        QueryError: the start is greater than the end; or no record is at or after the starting timestamp, and the query
+            does not allow that.
         CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from reading timestamps.
     """
-    if view.start == view.end:  # nothing is shown, so no timestamp can be found in it
-        start, end = _offset(view, options.start), _offset(view, options.end)
+    if view.start == view.end:  # the view is empty, so no record has a timestamp
+        start, end = _offset(view, query.start), _offset(view, query.end)
     else:
-        start = _starting_offset(store, view, options)
-        end = _ending_offset(store, view, options)
-    if start > end and not _ends_at_latest(view, options.end):
+        start = _starting_offset(store, view, query)
+        end = _ending_offset(store, view, query)
+    if start > end and not _ends_at_latest(view, query.end):
         raise QueryError(
             f"{view.partition}: the query starts at offset {start}, which is greater than the offset {end} "
             "where it ends"
         )
-    return _inside(view, start, end, read_committed=options.read_committed)
+    return _inside(view, start, end, read_committed=query.read_committed)
 
 
 def _ends_at_latest(view: PartitionView, bound: Bound) -> bool:
-    """Whether a start beyond the end was not shipped yet, rather than asked for by mistake."""
+    """Return whether a start above the end may be an offset that is not shipped yet, and not a mistake."""
     if isinstance(bound, Offsets):
         return bound.by_topic[view.partition.topic][view.partition.partition] is Edge.LATEST
     return bound is Edge.LATEST
 
 
-def _starting_offset(store: ObjectStore, view: PartitionView, options: QueryOptions) -> int:
-    milliseconds = _milliseconds(view, options.start)
+def _starting_offset(store: ObjectStore, view: PartitionView, query: Query) -> int:
+    milliseconds = _milliseconds(view, query.start)
     if milliseconds is None:
-        return _offset(view, options.start)
-    found = _first_offset_at(store, view, milliseconds, options)
+        return _offset(view, query.start)
+    found = _first_offset_at(store, view, milliseconds, query)
     if found is not None:
         return found
-    if options.start_without_match is Edge.LATEST:
+    if query.start_without_match is Edge.LATEST:
         return view.end
     raise QueryError(
         f"starting at timestamp {milliseconds}: {view.partition} has no record at or after it in its offsets "
-        f"{view.start} to {view.end - 1}; with startingOffsetsByTimestampStrategy=latest such a partition gives no rows"
+        f"{view.start} to {view.end - 1}; with {query.wording.without_match} such a partition returns no rows"
     )
 
 
-def _ending_offset(store: ObjectStore, view: PartitionView, options: QueryOptions) -> int:
-    milliseconds = _milliseconds(view, options.end)
+def _ending_offset(store: ObjectStore, view: PartitionView, query: Query) -> int:
+    milliseconds = _milliseconds(view, query.end)
     if milliseconds is None:
-        return _offset(view, options.end)
-    found = _first_offset_at(store, view, milliseconds, options, after_hole=False)
+        return _offset(view, query.end)
+    found = _first_offset_at(store, view, milliseconds, query, after_hole=False)
     return view.end if found is None else found
 
 
 def _first_offset_at(
-    store: ObjectStore, view: PartitionView, milliseconds: int, options: QueryOptions, *, after_hole: bool = True
+    store: ObjectStore, view: PartitionView, milliseconds: int, query: Query, *, after_hole: bool = True
 ) -> int | None:
-    # It decodes, and numba takes 0.4 s to load: most queries name no timestamp.
-    from ts_spark.planning.offset_by_time import first_offset_of  # noqa: PLC0415
+    # Most queries have no timestamp, and numba, which decodes, takes 0.4 s to load.
+    from ts_common.query.offset_by_time import first_offset_of  # noqa: PLC0415
 
-    return first_offset_of(store, view, milliseconds, options.tolerance, options.limit, after_hole=after_hole)
+    return first_offset_of(store, view, milliseconds, query, after_hole=after_hole)
 
 
 def _milliseconds(view: PartitionView, bound: Bound) -> int | None:
-    """The timestamp that a bound names for a partition; None where it names an offset."""
+    """Return the timestamp of a bound for a partition; None if the bound is an offset."""
     if isinstance(bound, Timestamps):
         return bound.by_topic[view.partition.topic][view.partition.partition]
     return bound.milliseconds if isinstance(bound, Timestamp) else None

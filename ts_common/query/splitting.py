@@ -1,9 +1,9 @@
-"""From what is to be read to tasks: large segments are cut, small ones packed, as a query asks for it.
+"""From ranges to splits: large segments are cut, small ones packed, within the limits of a query.
 
-A task costs 0.2 s whatever it reads, and one that reads a gigabyte keeps the others waiting. Where to cut a segment its
-`.index` says: an offset at which a batch begins close by, so that no task reads through what another one is for. Of one
-without an index, reading begins at its first byte, so it is cut only where it is small. An index that lies moves the
-cuts and costs time, never rows: a cut is an offset, and both sides keep to it.
+A task costs 0.2 s whatever it reads, and a task that reads a gigabyte delays the others. The `.index` of a segment has
+the offsets of batches, so a cut at one of them lets no task read bytes of another one. A segment without an index is
+read from its first byte, so it is cut only if it is small. A wrong index moves the cuts and costs time, never rows: a
+cut is an offset, and both sides respect it.
 """
 
 import sys
@@ -14,20 +14,20 @@ from typing import Final
 from ts_common.archive.plan import ReadRange
 from ts_common.archive.stored_indexes import read_index
 from ts_common.log_format.index_files import AbortedTransaction, read_offset_index
+from ts_common.query.policies import STRICT, Tolerance, View
+from ts_common.query.query import SplitLimits
+from ts_common.query.split import Split, bytes_of
 from ts_common.reading.parallel import in_threads
 from ts_common.store.contract import ObjectStore
-from ts_spark.options.modes import STRICT, Tolerance, View
-from ts_spark.options.query import SplitLimits
-from ts_spark.split import Split, bytes_of
 
 # As Spark's own spark.sql.files.maxPartitionBytes.
 SPLIT_BYTES: Final = 128 << 20
-_CHEAP_BYTES: Final = 4 << 20  # to be read from the first byte for each piece, where no index tells a better place
+_CHEAP_BYTES: Final = 4 << 20  # without an index, each piece is read from the first byte
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRanges:
-    """What is to be read of one partition: ranges in order, and the transactions that are not shown."""
+    """What to read of one partition: ranges in order, and the transactions whose records are left out."""
 
     ranges: tuple[ReadRange, ...]
     aborted: tuple[AbortedTransaction, ...] = ()
@@ -39,14 +39,14 @@ def make_splits(
     limits: SplitLimits,
     tolerance: Tolerance = STRICT,
 ) -> tuple[Split, ...]:
-    """Tasks, each for one partition, in the order of their offsets.
+    """Return splits, each of one partition, in the order of offsets.
 
     Args:
-        store: where the segments lie.
-        partitions: what is to be read.
-        limits: how large a task may be.
-        tolerance: what is done with corrupt batches. In the modes that go on, segments are cut only where `limits` ask
-            for it: each of their tasks looks through the whole object.
+        store: of the segments.
+        partitions: what to read.
+        limits: of the splits.
+        tolerance: what corrupt batches do. A tolerant query cuts segments only if `limits` require it, because each of
+            its tasks checks the whole object.
 
     Raises:
         StoreUnavailable, AccessDenied: from reading indexes of segments that are cut.
@@ -76,7 +76,7 @@ def make_splits(
 def whole_partitions(
     store: ObjectStore, partitions: Iterable[PartitionRanges], tolerance: Tolerance = STRICT
 ) -> tuple[Split, ...]:
-    """One task for each partition that has anything to read, for the newest record of each key."""
+    """Return one split for each partition with ranges, for the newest record of each key."""
     return tuple(
         Split(store.location, partition.ranges, partition.aborted, tolerance, View.LATEST)
         for partition in partitions
@@ -85,7 +85,7 @@ def whole_partitions(
 
 
 def _places(store: ObjectStore, part: ReadRange) -> tuple[tuple[int, int], ...]:
-    """(offset, position) of places to cut at, ascending; none where the copy has no index."""
+    """Return (offset, position) of places to cut at, ascending; empty if the copy has no index."""
     copy = part.copies[0]
     if ".index" not in copy.segment.suffixes:
         return ()
@@ -100,7 +100,7 @@ def _places(store: ObjectStore, part: ReadRange) -> tuple[tuple[int, int], ...]:
 
 
 def _cut(part: ReadRange, limit: int, places: Sequence[tuple[int, int]]) -> Iterator[ReadRange]:
-    """Pieces of a larger range of about `limit` bytes each."""
+    """Yield pieces of a larger range of about `limit` bytes each."""
     count = round(bytes_of(part) / limit)
     if not places:
         small = sum(copy.segment.size for copy in part.copies) <= _CHEAP_BYTES
@@ -118,7 +118,7 @@ def _cut(part: ReadRange, limit: int, places: Sequence[tuple[int, int]]) -> Iter
 
 
 def _cut_evenly(part: ReadRange, most: int | None) -> Iterator[ReadRange]:
-    """Pieces of at most so many offsets, about equally many each."""
+    """Yield pieces of about equally many offsets, at most `most` each."""
     if most is None:
         yield part
         return
@@ -133,7 +133,7 @@ def _cut_evenly(part: ReadRange, most: int | None) -> Iterator[ReadRange]:
 def _pack(
     pieces: Iterable[tuple[ReadRange, int]], limit: int, most_offsets: int | None
 ) -> Iterator[tuple[ReadRange, ...]]:
-    """Neighbouring pieces, with their bytes, in one task as far as they fit; one that is larger stands alone."""
+    """Pack adjacent pieces, given with their bytes, into splits; a piece above the limit is a split of its own."""
     packed: list[ReadRange] = []
     size = offsets = 0
     for piece, weight in pieces:
@@ -148,6 +148,6 @@ def _pack(
 
 
 def _reaching(ranges: Sequence[ReadRange], aborted: Iterable[AbortedTransaction]) -> tuple[AbortedTransaction, ...]:
-    """Those of a partition's aborted transactions that reach into a task."""
+    """Return the aborted transactions that overlap a split."""
     start, end = ranges[0].start, ranges[-1].end
     return tuple(entry for entry in aborted if entry.first_offset < end and entry.last_offset >= start)

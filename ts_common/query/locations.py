@@ -1,23 +1,23 @@
-"""A query whose topics lie in several locations, as the file of `config` says: planned in each, read as one table."""
+"""A query of topics in several locations: the planner plans it in each, and the reader reads one table."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
+from ts_common.query.plan_query import QueryPlan, plan_query
+from ts_common.query.query import Bound, Offsets, Query, Timestamps
+from ts_common.query.wanted import EVERYTHING, Wanted
 from ts_common.store.factory import open_store
 from ts_common.store.options import Endpoint, StorageOptions
-from ts_spark.options.filters import Wanted
-from ts_spark.options.query import Bound, Offsets, QueryOptions, Timestamps
-from ts_spark.planning.plan_query import QueryPlan, plan_query
 
 _T = TypeVar("_T")
 
 
-def plan_everywhere(query: QueryOptions, wanted: Wanted) -> QueryPlan:
+def plan_everywhere(query: Query, wanted: Wanted = EVERYTHING) -> QueryPlan:
     """Plan a query in each of its locations.
 
     Raises:
-        TieredStorageError: as `plan_query`, of the first location that does.
+        TieredStorageError: as `plan_query`, of the first location that fails.
     """
     plans = []
     for part in by_location(query):
@@ -33,17 +33,17 @@ def plan_everywhere(query: QueryOptions, wanted: Wanted) -> QueryPlan:
     )
 
 
-def by_location(query: QueryOptions) -> Iterator[QueryOptions]:
-    """A query for each location, of the topics that lie there. What names other topics stays with the first."""
+def by_location(query: Query) -> Iterator[Query]:
+    """Yield a query for each location, of its topics. The first location gets all topics that no other one has."""
     elsewhere = {topic for _, topics in query.topics_elsewhere for topic in topics}
     first = Endpoint(query.location, StorageOptions(query.connection))
     for endpoint, topics in ((first, None), *query.topics_elsewhere):
 
-        def lies_here(topic: str, topics: tuple[str, ...] | None = topics) -> bool:
+        def is_here(topic: str, topics: tuple[str, ...] | None = topics) -> bool:
             return topic not in elsewhere if topics is None else topic in topics
 
         def here(by_topic: Mapping[str, _T]) -> dict[str, _T]:
-            return {topic: value for topic, value in by_topic.items() if lies_here(topic)}
+            return {topic: value for topic, value in by_topic.items() if is_here(topic)}
 
         def bound(whole: Bound) -> Bound:
             match whole:
@@ -62,7 +62,7 @@ def by_location(query: QueryOptions) -> Iterator[QueryOptions]:
             topics_elsewhere=(),
             subscription=replace(
                 asked,
-                topics=tuple(topic for topic in asked.topics if lies_here(topic)),
+                topics=tuple(topic for topic in asked.topics if is_here(topic)),
                 assigned=None if asked.assigned is None else here(asked.assigned),
             ),
             start=bound(query.start),

@@ -1,11 +1,11 @@
-"""`view=latest`: of each key the newest record below the range's end, unless that is a tombstone.
+"""The view `latest`: the newest record of each key below the range's end, unless that is a tombstone.
 
-That is what compaction would leave of a partition, had it come that far and no further. One task reads a partition
-twice: first keys and offsets, to find the newest offset of each key, then the rows at these offsets, in order. Segments
-without such a row are not read a second time.
+Compaction up to that end would leave the same records. The reader reads a partition twice: first keys and offsets, to
+find the newest offset of each key, then the rows at these offsets, in order. It does not read segments without such a
+row a second time.
 
-Keys are those of one partition: the same key in another one is another key to Kafka, too. Records without a key have no
-newest one: Kafka's cleaner removes them, and they are not shown here.
+A key belongs to one partition, as in Kafka: the same key in another partition is another key. A record without a key is
+left out, as Kafka's cleaner removes it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,34 +19,33 @@ import structlog
 
 from ts_common.archive.plan import ReadRange
 from ts_common.decode.segment_decoder import MAX_BYTES, MAX_ROWS
-from ts_spark.executor.newest_offsets import NewestOffsets
-from ts_spark.split import Split
+from ts_common.reading.newest_offsets import NewestOffsets
 
 _OFFSET: Final = "offset"
 _HEADERS: Final = "headers"
 _FIRST_PASS: Final = ("key", "value", _OFFSET)
 
-# Reads ranges with the named columns; the flag says that they were read before, so that no warning comes twice.
+# Reads ranges with the named columns; the flag is set for the second read, so that no warning is logged twice.
 Read = Callable[[Sequence[ReadRange], Sequence[str], bool], Iterator[pa.RecordBatch]]
 
 
-def read_latest(split: Split, names: Sequence[str], read: Read) -> Iterator[pa.RecordBatch]:
-    """The newest row of each key in a partition's ranges, in the order of offsets.
+def read_newest(ranges: Sequence[ReadRange], names: Sequence[str], read: Read) -> Iterator[pa.RecordBatch]:
+    """Yield the newest row of each key in a partition's ranges, in the order of offsets.
 
     Args:
-        split: all of a partition.
+        ranges: all of a partition.
         names: of the columns.
-        read: how ranges are read.
+        read: reads ranges.
 
     Raises:
         what `read` raises.
     """
-    log = structlog.get_logger("ts_spark")
-    partition = str(split.ranges[0].copies[0].keys.partition)
+    log = structlog.get_logger("ts_common")
+    partition = str(ranges[0].copies[0].keys.partition)
     newest, rows, without_key, first_without_key = NewestOffsets(), 0, 0, None
-    # Headers that cannot be decoded make a record that is not shown; an older one is the newest then.
-    looked_at = (*_FIRST_PASS, _HEADERS) if _HEADERS in names else _FIRST_PASS
-    for batch in read(split.ranges, looked_at, False):
+    # A record whose headers cannot be decoded is left out; then an older one is the newest.
+    first_pass = (*_FIRST_PASS, _HEADERS) if _HEADERS in names else _FIRST_PASS
+    for batch in read(ranges, first_pass, False):
         keys, values, offsets = batch.column("key"), batch.column("value"), batch.column(_OFFSET)
         rows += batch.num_rows
         if keys.null_count:
@@ -77,12 +76,12 @@ def read_latest(split: Split, names: Sequence[str], read: Read) -> Iterator[pa.R
         table_bytes=size,
     )
     wanted = list(names) if _OFFSET in names else [*names, _OFFSET]
-    again = [*_narrowed(split.ranges, kept)]
+    again = [*_narrowed(ranges, kept)]
     yield from _gathered(_only(batch, kept).select(list(names)) for batch in read(again, wanted, True))
 
 
 def _narrowed(ranges: Iterable[ReadRange], kept: npt.NDArray[np.int64]) -> Iterator[ReadRange]:
-    """The ranges that hold offsets which are kept, from the first to the last of them."""
+    """Yield the ranges with kept offsets, cut to the first and the last of them."""
     for part in ranges:
         first, behind = np.searchsorted(kept, (part.start, part.end)).tolist()
         if first < behind:
@@ -90,13 +89,13 @@ def _narrowed(ranges: Iterable[ReadRange], kept: npt.NDArray[np.int64]) -> Itera
 
 
 def _only(batch: pa.RecordBatch, kept: npt.NDArray[np.int64]) -> pa.RecordBatch:
-    """The rows whose offsets are kept; none is above the last of these."""
+    """Return the rows with kept offsets; no row is above the last kept offset."""
     offsets = batch.column(_OFFSET).to_numpy()
     return batch.filter(pa.array(kept[np.searchsorted(kept, offsets)] == offsets))
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches that are not small: each costs Spark as much as thousands of rows."""
+    """Yield the same rows in larger batches, because a batch costs Spark as much as thousands of rows."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ts_spark.executor.newest_offsets import NewestOffsets, siphash128
+from ts_common.reading.newest_offsets import NewestOffsets, siphash128
 
 # `vectors_sip128` of the reference implementation; the others by OpenSSL's SIPHASH, which has the same first ones.
 VECTORS = {

@@ -1,9 +1,10 @@
-"""Record times and what stands beside the records: which segments, and which beginnings of one, need no decoding.
+"""Pruning by record time: which segments, and which beginnings of a segment, need no decoding.
 
-Timestamps need not ascend, and a batch's base timestamp is no minimum, so only what was proved when a segment was
-shipped counts. A segment is left out where its greatest timestamp lies below what is wanted, or its least one above;
-the least is known only where each batch has one record, or the broker's time. Where anything in a segment could not be
-looked into (damage, compressed messages of magic 0 and 1, a Java uploader's segment), it is read.
+Timestamps need not ascend, and a batch's base timestamp is not a minimum. So only the metadata that the agent wrote
+when it shipped the segment counts. A segment is left out if its greatest timestamp is below the wanted ones, or its
+least one above them. The least one is in the metadata only if each batch has one record, or the broker's time. A
+segment is read if the agent could not scan all of it: damage, compressed messages of magic 0 and 1, a Java uploader's
+segment.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,22 +14,21 @@ from typing import Final
 from ts_common.archive.catalog import SegmentCopy
 from ts_common.archive.plan import ReadRange
 from ts_common.log_format.framing import NO_TIMESTAMP
+from ts_common.query.wanted import Ranges
 from ts_common.reading.time_index import first_that_may_reach
 from ts_common.store.contract import ObjectStore
-from ts_spark.options.filters import Ranges
 
-# A column of microseconds holds no later time; what comes of such a record is no time that a filter could be held to.
+# A column of microseconds cannot hold a later time, so no filter can be applied to such a record's time.
 _LATEST_MS: Final = ((1 << 63) - 1) // 1000
 
 
 def prune_by_time(store: ObjectStore, parts: Iterable[ReadRange], milliseconds: Ranges) -> Iterator[ReadRange]:
-    """The ranges that may hold records of these times, of each the copies that may, and of the first the end.
+    """Yield the ranges that may hold records of these times, with the copies that may.
 
-    A range that follows one that may not hold any is where records of these times can begin: there the `.timeindex` is
-    worth a request.
+    Records of these times can begin in a range after one that holds none: there a request for the `.timeindex` pays.
 
     Args:
-        store: where they lie.
+        store: of the segments.
         parts: of one partition, in order.
         milliseconds: since 1970.
 

@@ -1,28 +1,27 @@
-"""What stands between planning a query and reading it: values that Spark sends from the driver to its workers."""
+"""A split: the part of a query that one task reads. The planner makes it; it can be pickled."""
 
 from dataclasses import dataclass
-
-from pyspark.sql.datasource import InputPartition
 
 from ts_common.archive.plan import ReadRange
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
+from ts_common.query.policies import STRICT, Tolerance, View
 from ts_common.store.options import BY_ENVIRONMENT, Connection
-from ts_spark.options.modes import STRICT, Tolerance, View
 
 
-@dataclass(frozen=True)
-class Split(InputPartition):
-    """One task: ranges of one partition, in the order of their offsets.
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Ranges of one partition in the order of offsets, for one task.
 
     Attributes:
-        location: of the store that holds it, a URL.
+        location: of the store, a URL.
         ranges: never empty.
-        aborted: transactions whose records are not shown.
-        tolerance: what is done with corrupt batches.
-        view: which records are rows; of `LATEST` a split is a whole partition.
-        connection: how S3 is spoken to.
-        limit: how much memory one record batch may take.
+        aborted: transactions whose records are left out.
+        tolerance: what corrupt batches do.
+        view: which records are rows; with `LATEST` a split is a whole partition.
+        connection: of the location.
+        limit: of the memory that one record batch may use.
+        way_out: a sentence for the error of a corrupt object: how to read the rest.
     """
 
     location: str
@@ -32,10 +31,11 @@ class Split(InputPartition):
     view: View = View.LOG
     connection: Connection = BY_ENVIRONMENT
     limit: BatchLimit = DEFAULT_LIMIT
+    way_out: str = ""
 
 
 def bytes_of(part: ReadRange) -> int:
-    """How much is to be read for a range, by the share of its copies' offsets that it covers."""
+    """Estimate the bytes of a range by its share of the offsets of its copies."""
     length, total = part.end - part.start, 0
     for copy in part.copies:
         metadata, segment = copy.metadata, copy.segment

@@ -1,0 +1,181 @@
+"""The planner: from a query to topics, views, offsets, ranges and splits. It decodes nothing but timestamps.
+
+All offsets of the query that are lost are one `DataLoss`, or warnings if the query allows loss. Offsets that compaction
+removed are not lost, nor are offsets that filters exclude.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ts_common.archive.plan import Hole, with_spares
+from ts_common.archive.view import PartitionView, open_view
+from ts_common.errors import DataLoss
+from ts_common.query.bounds import check_named_partitions, find_bounds
+from ts_common.query.gc_tuning import collecting_less
+from ts_common.query.policies import View
+from ts_common.query.query import Query, settled
+from ts_common.query.split import Split, bytes_of
+from ts_common.query.splitting import PartitionRanges, make_splits, whole_partitions
+from ts_common.query.subscription import find_topics, where
+from ts_common.query.time_pruning import prune_by_time
+from ts_common.query.wanted import EVERYTHING, Wanted
+from ts_common.reading.parallel import in_threads
+from ts_common.reading.transactions import Hidden, find_hidden, stable_end
+from ts_common.store.contract import ObjectStore
+
+_MAX_LISTED_LOSSES: Final = 20
+_RECORDED: Final = "a gap is recorded there; an agent whose broker still holds them fills it"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPlan:
+    """What a query reads, with its warnings.
+
+    Attributes:
+        splits: by topic, partition and offset.
+        warnings: one sentence each.
+        segments: the number of `.log` objects to read.
+        all_segments: the number of committed `.log` objects of the topics.
+        bytes: the number of bytes to read at most.
+        all_bytes: the bytes of all committed `.log` objects of the topics.
+    """
+
+    splits: tuple[Split, ...]
+    warnings: tuple[str, ...]
+    segments: int
+    all_segments: int
+    bytes: int
+    all_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlan:
+    """What a query reads of one partition.
+
+    Attributes:
+        view: of the partition.
+        read: ranges of it.
+        losses: one sentence for each range of offsets of the query that is lost.
+    """
+
+    view: PartitionView
+    read: PartitionRanges
+    losses: tuple[str, ...]
+
+
+def plan_query(store: ObjectStore, query: Query, wanted: Wanted = EVERYTHING) -> QueryPlan:
+    """Plan a query on the store's current objects.
+
+    Args:
+        store: of its topics.
+        query: what to read.
+        wanted: what filters leave of it.
+
+    Raises:
+        QueryError: the store does not hold a topic, a partition or offsets of the query.
+        DataLoss: offsets of the query are lost, and it fails on data loss.
+        CorruptData, NewerFormat: an object is damaged, or a later release wrote it.
+        ObjectNotFound: retention deleted an object while the planner read it.
+        StoreUnavailable, AccessDenied, BucketMissing: from the store.
+    """
+    with collecting_less():
+        return _plan(store, settled(store, query), wanted)
+
+
+def _plan(store: ObjectStore, query: Query, wanted: Wanted) -> QueryPlan:
+    topics = find_topics(store, query)
+    check_named_partitions(query, topics)
+    if query.view is View.LATEST:  # filters of records apply after the newest record of each key is found
+        wanted = wanted.of_partitions
+    found = [catalog for topic in topics for catalog in topic.partitions]
+    catalogs = [catalog for catalog in found if wanted.has(catalog.keys.partition)]
+    damaged: list[str] | None = None if query.tolerance.fails else []
+    views = in_threads(
+        lambda catalog: open_view(store, catalog, damaged=damaged), catalogs, telling="metadata of segments"
+    )
+    plans = in_threads(lambda view: plan_partition(store, view, query, wanted), views, telling="offsets")
+    losses = [loss for plan in plans for loss in plan.losses]
+    check_losses(losses, query)
+    read = {copy.key: copy for plan in plans for part in plan.read.ranges for copy in part.copies}
+    held = [segment for catalog in found for segment in catalog.committed]
+    return QueryPlan(
+        splits=splits_of(store, [plan.read for plan in plans], query),
+        warnings=(
+            *([_no_match(query)] if not topics else []),
+            *(view.warning for view in views if view.warning),
+            *sorted(damaged or ()),
+            *losses,
+        ),
+        segments=len(read),
+        all_segments=len(held),
+        bytes=sum(bytes_of(part) for plan in plans for part in plan.read.ranges),
+        all_bytes=sum(segment.size for segment in held),
+    )
+
+
+def _no_match(query: Query) -> str:
+    pattern = query.subscription.pattern
+    return f"{query.wording.pattern}{'' if pattern is None else pattern.pattern}: no topic of {where(query)} matches"
+
+
+def check_losses(losses: Sequence[str], query: Query) -> None:
+    """Check that a query lost nothing, or allows loss.
+
+    Raises:
+        DataLoss: otherwise, with the losses.
+    """
+    if losses and query.fail_on_data_loss:
+        listed = "; ".join(losses[:_MAX_LISTED_LOSSES])
+        more = f"; and {len(losses) - _MAX_LISTED_LOSSES} more" if len(losses) > _MAX_LISTED_LOSSES else ""
+        raise DataLoss(f"{listed}{more}. {query.wording.despite_loss}")
+
+
+def splits_of(store: ObjectStore, partitions: Sequence[PartitionRanges], query: Query) -> tuple[Split, ...]:
+    """Return the splits of a query.
+
+    Raises:
+        StoreUnavailable, AccessDenied: from reading indexes of segments that are cut.
+    """
+    if query.view is View.LATEST:
+        splits = whole_partitions(store, partitions, query.tolerance)
+    else:
+        splits = make_splits(store, partitions, query.limits, query.tolerance)
+    way_out = query.wording.despite_corruption
+    return tuple(replace(split, connection=query.connection, limit=query.limit, way_out=way_out) for split in splits)
+
+
+def plan_partition(store: ObjectStore, view: PartitionView, query: Query, wanted: Wanted = EVERYTHING) -> PartitionPlan:
+    """Return what a query reads of a partition.
+
+    Raises:
+        QueryError: no record is at or after the starting timestamp, and the query does not allow that.
+        CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from reading indexes and timestamps.
+    """
+    shown: PartitionView = view
+    hidden = Hidden()
+    if query.read_committed:  # markers may follow the visible end
+        shown = replace(view, end=stable_end(store, view))
+    bounds = find_bounds(store, shown, query)
+    windows = wanted.windows(bounds.start, bounds.end)
+    if query.read_committed and windows:
+        hidden = find_hidden(store, view, windows[0][0], windows[-1][1])
+    losses = [
+        f"{view.partition}: offsets {low} to {high - 1} {what}"
+        for start, end, what in bounds.lost
+        for low, high in wanted.windows(start, end)
+    ]
+    ranges = []
+    for part in (part for low, high in windows for part in view.plan(low, high)):
+        if isinstance(part, Hole):
+            why = _RECORDED if part.recorded else "no object in the store holds them"
+            losses.append(f"{view.partition}: offsets {part.start} to {part.end - 1} are lost: {why}")
+        else:
+            ranges.append(part)
+    losses += [
+        f"{view.partition}: offsets {one.first} to {one.hole.start - 1} are {one.reason}" for one in hidden.cut_off
+    ]
+    timely = tuple(prune_by_time(store, ranges, wanted.milliseconds))
+    if not query.tolerance.fails:
+        timely = tuple(with_spares(timely, view.copies, view.epochs))
+    return PartitionPlan(view, PartitionRanges(timely, hidden.transactions), tuple(losses))

@@ -1,0 +1,141 @@
+"""What a query reads: a value that every reader makes from its own options, and that the planner reads."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from ts_common.archive.layout import keys_of
+from ts_common.archive.object_keys import ClusterKeys
+from ts_common.log_format.limits import DEFAULT_LIMIT, BatchLimit
+from ts_common.query.policies import STRICT, Tolerance, View
+from ts_common.query.wording import PYTHON, Wording
+from ts_common.reading.incarnation_option import NEWEST
+from ts_common.store.contract import ObjectStore
+from ts_common.store.options import BY_ENVIRONMENT, Connection, Endpoint
+
+Locations = tuple[tuple[Endpoint, tuple[str, ...]], ...]
+
+
+class Edge(Enum):
+    """An end of a partition."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """An offset or an edge for each partition of the query."""
+
+    by_topic: Mapping[str, Mapping[int, int | Edge]]
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamp:
+    """The first record with this timestamp (ms) or a later one."""
+
+    milliseconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamps:
+    """As `Timestamp`, for each partition of the query."""
+
+    by_topic: Mapping[str, Mapping[int, int]]
+
+
+Bound = Edge | Offsets | Timestamp | Timestamps
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """The topics and partitions of a query; exactly one of the three is given.
+
+    Attributes:
+        topics: whole topics by name.
+        pattern: whole topics by a regular expression that matches any part of the name.
+        assigned: single partitions by topic.
+    """
+
+    topics: tuple[str, ...] = ()
+    pattern: re.Pattern[str] | None = None
+    assigned: Mapping[str, tuple[int, ...]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SplitLimits:
+    """The size of splits.
+
+    Attributes:
+        least: the minimum number of splits, if there are enough offsets; None for no minimum.
+        most_offsets: the maximum number of offsets of one split; None for no maximum.
+    """
+
+    least: int | None = None
+    most_offsets: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query, validated.
+
+    Attributes:
+        location: of the store, a URL.
+        cluster: the cluster of the topics.
+        entropy_bits: of the store's keys; 0 for none; None: as the store's layout has it, see `settled`.
+        subscription: topics and partitions.
+        start: the first offset of each partition.
+        end: the offset after the last one of each partition.
+        start_without_match: where a partition starts that has no record at or after the starting timestamp; None makes
+            that an error.
+        fail_on_data_loss: whether lost offsets end the query.
+        read_committed: whether records of aborted and open transactions are left out.
+        limits: the size of splits.
+        incarnation: of each topic, as `ts_common.reading.incarnation_option.parse_incarnation` returns it.
+        topics_elsewhere: other endpoints and their topics; see `ts_common.query.locations`.
+        connection: of `location`.
+        tolerance: what corrupt batches do.
+        view: which records are rows.
+        limit: of the memory that one record batch may use.
+        wording: the names in messages.
+    """
+
+    location: str
+    cluster: str
+    entropy_bits: int | None
+    subscription: Subscription
+    start: Bound = Edge.EARLIEST
+    end: Bound = Edge.LATEST
+    start_without_match: Edge | None = None
+    fail_on_data_loss: bool = True
+    read_committed: bool = False
+    limits: SplitLimits = SplitLimits()
+    incarnation: str = NEWEST
+    topics_elsewhere: Locations = ()
+    connection: Connection = BY_ENVIRONMENT
+    tolerance: Tolerance = STRICT
+    view: View = View.LOG
+    limit: BatchLimit = DEFAULT_LIMIT
+    wording: Wording = PYTHON
+
+    @property
+    def keys(self) -> ClusterKeys:
+        """The cluster's keys; of a `settled` query."""
+        return ClusterKeys(self.cluster, self.entropy_bits or 0)
+
+
+def settled(store: ObjectStore, query: Query) -> Query:
+    """Return the query with its number of entropy bits; read the store's layout if the query lacks it.
+
+    Args:
+        store: of the query's topics.
+        query: any.
+
+    Raises:
+        CorruptData, NewerFormat: of the store's layout.
+        StoreUnavailable, AccessDenied, BucketMissing: from the store.
+    """
+    if query.entropy_bits is not None:
+        return query
+    return replace(query, entropy_bits=keys_of(store, query.cluster, None).entropy_bits)

@@ -1,0 +1,79 @@
+"""Reading a split: the rows of its ranges as Arrow batches, by its view and its tolerance of corrupt batches."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from ts_common.archive.plan import ReadRange
+from ts_common.decode.arrow import arrow_schema
+from ts_common.query.policies import View
+from ts_common.query.split import Split
+from ts_common.reading.damage_map import Corruption
+from ts_common.reading.newest_records import Read, read_newest
+from ts_common.reading.rows import read_intact_rows, read_ranges
+from ts_common.store.contract import ByteRange, ObjectStore
+
+# Of a corrupt place, in its row: enough to identify it; the object holds all of it.
+RAW_BYTES: Final = 64 << 10
+
+
+def read_split(store: ObjectStore, split: Split, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Return the rows of a split with the named columns, in the order of offsets.
+
+    Raises:
+        CorruptData: naming the object and the place; not from a tolerant query.
+        BatchTooLarge: naming the object, the place and the option.
+        ObjectNotFound: retention deleted an object since the query was planned.
+        StoreUnavailable, AccessDenied: from the store.
+    """
+    if split.view is View.LATEST:
+        return read_newest(split.ranges, names, _reader(store, split))
+    if split.tolerance.fails:
+        return read_ranges(store, split.ranges, names, split.aborted, way_out=split.way_out, limit=split.limit)
+    return _read_tolerantly(store, split, names)
+
+
+def _reader(store: ObjectStore, split: Split) -> Read:
+    """Return a function that reads ranges of a split without rows for corrupt batches."""
+
+    def read(ranges: Sequence[ReadRange], names: Sequence[str], again: bool) -> Iterator[pa.RecordBatch]:
+        if split.tolerance.fails:
+            yield from read_ranges(store, ranges, names, split.aborted, way_out=split.way_out, limit=split.limit)
+            return
+        found = read_intact_rows(store, ranges, names, split.aborted, silent=again, limit=split.limit)
+        yield from (rows for rows in found if isinstance(rows, pa.RecordBatch))
+
+    return read
+
+
+def _read_tolerantly(store: ObjectStore, split: Split, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    column = split.tolerance.column
+    plain = [name for name in names if name != column]
+    place = next((place for place, name in enumerate(names) if name == column), None)
+    for found in read_intact_rows(store, split.ranges, plain, split.aborted, limit=split.limit):
+        if isinstance(found, pa.RecordBatch):
+            yield found if place is None else _with(found, place, names, pa.nulls(found.num_rows, pa.binary()))
+        elif place is not None:
+            raw = pa.array([_raw(store, found)], pa.binary())
+            yield _with(_blank(found, plain), place, names, raw)
+
+
+def _blank(found: Corruption, names: Sequence[str]) -> pa.RecordBatch:
+    """Return a row with the place of a corruption: topic, partition and first offset."""
+    partition = found.copy.keys.partition
+    known = {"topic": partition.topic, "partition": partition.partition, "offset": found.start}
+    schema = arrow_schema(names)
+    return pa.RecordBatch.from_arrays(
+        [pa.array([known.get(field.name)], field.type) for field in schema], schema=schema
+    )
+
+
+def _with(rows: pa.RecordBatch, place: int, names: Sequence[str], column: pa.Array) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([*rows.columns[:place], column, *rows.columns[place:]], names=list(names))
+
+
+def _raw(store: ObjectStore, found: Corruption) -> bytes:
+    """Return the bytes of a corrupt place; empty if the object ends before it."""
+    end = min(found.end_position, found.position + RAW_BYTES)
+    return store.get(found.copy.key, ByteRange(found.position, end))[0] if end > found.position else b""

@@ -1,0 +1,40 @@
+"""The names that a query's messages use: options of Spark's source, or arguments of the Python reader."""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """How a user writes what a message names. The defaults are the arguments of the Python reader.
+
+    Attributes:
+        entropy_bits: the number of entropy bits, with the sign before its value.
+        pattern: the pattern of topics, with the sign before its value.
+        partitions: the choice of single partitions.
+        starting_offsets: offsets of each partition to start at.
+        ending_offsets: offsets of each partition to end before.
+        starting_timestamps: timestamps of each partition to start at.
+        ending_timestamps: timestamps of each partition to end before.
+        earliest: how a partition's first offset is written.
+        latest: how a partition's end is written.
+        without_match: what returns no rows of a partition without a record at or after the starting timestamp.
+        despite_loss: a sentence: how to read what is left, although offsets are lost.
+        despite_corruption: a sentence: how to read what is intact.
+    """
+
+    entropy_bits: str = "prefix_entropy_bits="
+    pattern: str = "topics="
+    partitions: str = "partitions"
+    starting_offsets: str = "starting_offsets"
+    ending_offsets: str = "ending_offsets"
+    starting_timestamps: str = "starting_timestamp"
+    ending_timestamps: str = "ending_timestamp"
+    earliest: str = '"earliest"'
+    latest: str = '"latest"'
+    without_match: str = 'starting_without_match="latest"'
+    despite_loss: str = "To read what is left, pass fail_on_data_loss=False"
+    despite_corruption: str = 'To read what is intact, pass mode="DROPMALFORMED"'
+
+
+PYTHON: Final = Wording()

@@ -1,1 +1,0 @@
-"""On the executors: from a split to Arrow batches."""

@@ -1,1 +1,0 @@
-"""On the driver: from a query to splits."""
