@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 
 FUZZ_SECONDS ?= 300
 
-.PHONY: demo test test-full fuzz mutants lint types imports check docs bench lock setup test-parts deploy-checks clean
+.PHONY: demo test test-full fuzz mutants lint types imports check docs bench lock setup test-parts deploy-checks dist clean
 
 demo: setup
 	$(BIN)/python -m ts_local.demo
@@ -60,6 +60,10 @@ docs: $(READY)
 	$(BIN)/python -m tsctl.verify.findings_page > docs/findings.md
 	$(BIN)/python -m tsctl.cli_page > docs/tsctl-cli.md
 
+# The release in dist/. WHEELS="agent tsctl" adds the dependencies of these extras, for hosts without an index.
+dist: $(READY)
+	$(BIN)/python -m ts_local.dist $(addprefix --wheels ,$(WHEELS))
+
 # All of them, also where one misses its goals.
 bench: setup
 	@missed=; for name in decode shipping page_cache rate spark worker_memory cold_start pruning planning verify latency takeover "takeover --mode kraft" beside many; do \
@@ -99,4 +103,4 @@ $(READY): requirements/dev.txt pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

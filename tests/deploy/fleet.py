@@ -35,7 +35,8 @@ _PROGRAMS = {
     "systemctl": 'echo "systemctl $*" >> "$TEST_ROOT/done"; '
     'if [[ $1 == restart ]]; then readlink "$TEST_ROOT/opt/ts-uploader/venv" > "$TEST_ROOT/running"; fi',
     "python3": '[[ "$1 $2" == "-m venv" ]] && mkdir -p "$3/bin" && cp "$TEST_ROOT/bin/venv-pip" "$3/bin/pip"',
-    "venv-pip": 'echo "pip $*" >> "$TEST_ROOT/done"; [[ -s requirements/agent.txt && -e pyproject.toml ]] || exit 1\n'
+    "venv-pip": 'echo "pip $*" >> "$TEST_ROOT/done"\n'
+    "[[ -s requirements/agent.txt && -s requirements/ts-uploader.txt ]] || exit 1\n"
     '[[ "$*" != *--no-deps* ]] || cp "$TEST_ROOT/bin/release" "$(dirname "$0")/ts-uploader"',
     "release": 'echo "ts-uploader $*" >> "$TEST_ROOT/done"; env > "$TEST_ROOT/environment"\n'
     'exit "$(cat "$TEST_ROOT/check")"',
@@ -115,7 +116,7 @@ class Fleet:
         self.list.write_text("# the first is the canary\n" + "".join(f"{name}  # broker\n\n" for name in hosts))
         self.release = directory / "release.tar.gz"
         unpacked = directory / "ts-uploader-0.2.0"
-        for name in ("requirements/agent.txt", "pyproject.toml"):
+        for name in ("requirements/agent.txt", "requirements/ts-uploader.txt"):
             (unpacked / name).parent.mkdir(parents=True, exist_ok=True)
             (unpacked / name).write_text("x\n")
         shutil.copytree(CHECKOUT / "deploy", unpacked / "deploy")

@@ -107,8 +107,7 @@ class Build:
         if words[0].startswith("--from="):
             source = self.root(words.pop(0).removeprefix("--from="))
         *names, target = words
-        for name in names:
-            taken = source / name.lstrip("/")
+        for taken in (found for name in names for found in sorted(source.glob(name.lstrip("/")))):
             into = root / target.lstrip("/") if target.startswith("/") else place / target
             if len(names) > 1 or target.endswith("/"):
                 into /= taken.name

@@ -7,10 +7,11 @@ import pytest
 
 from tests.deploy.fleet import WELL, Fleet
 
+INSTALLED = "pip install --require-hashes --no-deps --no-index --find-links . -r requirements/ts-uploader.txt"
 UPGRADED = [
     "pip install --require-hashes --no-build-isolation -r requirements/build.txt",
     "pip install --require-hashes --no-build-isolation -r requirements/agent.txt",
-    "pip install --no-deps --no-build-isolation .",
+    INSTALLED,
     "ts-uploader check /etc/ts-uploader/conf --server-properties /srv/kafka/server.properties --cluster-id prod",
     "systemctl daemon-reload",
     "systemctl restart ts-uploader",
@@ -139,7 +140,7 @@ def test_what_gets_tokens_and_logs_in_comes_along(
         f"pip install --require-hashes --no-build-isolation -r requirements/{name}.txt"
         for name in ("build", *installed)
     ]
-    assert host.done[: len(pip) + 1] == [*pip, "pip install --no-deps --no-build-isolation ."]
+    assert host.done[: len(pip) + 1] == [*pip, INSTALLED]
 
 
 def test_a_release_in_use_that_was_installed_by_hand_is_not_removed(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.image import Build, stages_of
+from ts_local.dist import build as build_release
 
 CHECKOUT = Path(__file__).parents[2]
 STAGES = stages_of((CHECKOUT / "deploy" / "Dockerfile").read_text())
@@ -28,7 +29,7 @@ import re, subprocess, sys
 from importlib import metadata
 from pathlib import Path
 words = sys.argv[1:]
-if "-r" in words:
+if "-r" in words and "--no-deps" not in words:
     assert "--require-hashes" in words
     lines = Path(words[words.index("-r") + 1]).read_text()
     pinned = re.findall(r"^([a-z][a-z0-9-]*)==(\\S+?)(?: ;.*)? \\\\$", lines, re.MULTILINE)
@@ -39,7 +40,8 @@ if "-r" in words:
     (site / "checkout.pth").write_text("{site}\\n")
 else:
     command = [{python!r}, "-m", "pip", "--disable-pip-version-check", "--python", "@VENV@/bin/python"]
-    sys.exit(subprocess.run([*command, *words]).returncode)
+    # The checkout is installed too: without the option pip would take it for the release.
+    sys.exit(subprocess.run([*command, *words, "--ignore-installed"]).returncode)
 """
 
 
@@ -48,6 +50,12 @@ def said(command: list[str], *arguments: str) -> str:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     ended = subprocess.run([*command, *arguments], cwd="/", env=environment, capture_output=True, text=True, check=True)
     return ended.stdout
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build a release of this checkout and return its directory."""
+    return build_release(tmp_path_factory.mktemp("release") / "dist")
 
 
 @pytest.fixture
@@ -66,9 +74,11 @@ def stand_ins(tmp_path: Path) -> str:
     return str(directory)
 
 
-def test_the_image_of_the_agent_is_built_from_what_is_copied_and_starts(tmp_path: Path, stand_ins: str) -> None:
+def test_the_image_of_the_agent_is_built_from_what_is_copied_and_starts(
+    tmp_path: Path, release: Path, stand_ins: str
+) -> None:
     """From the wheel and the locked requirements alone; no module comes from the checkout."""
-    build = Build(tmp_path, CHECKOUT, STAGES, stand_ins)
+    build = Build(tmp_path, release, STAGES, stand_ins)
     program = build.entry_point("agent")
     assert program[1:] == ["run", "/conf"]
     assert re.fullmatch(r"ts-uploader \d+\.\d+\.\d+\n", said(program[:1], "--version"))
@@ -84,7 +94,7 @@ def test_the_image_of_the_agent_is_built_from_what_is_copied_and_starts(tmp_path
     [("agent", "gcs", "agent"), ("agent", "azure", "sasl"), ("tsctl", "agent", "agent")],
 )
 def test_each_image_is_built_from_the_locked_requirements_alone(
-    tmp_path: Path, name: str, store: str, login: str
+    tmp_path: Path, release: Path, name: str, store: str, login: str
 ) -> None:
     """With a real pip and what it fetches; nothing of this checkout's own environment is in reach."""
     programs = tmp_path / "bin"
@@ -94,7 +104,7 @@ def test_each_image_is_built_from_the_locked_requirements_alone(
         (programs / program).write_text(f"#!/bin/bash\n{text}\n")
         (programs / program).chmod(0o755)
     subprocess.run([base, "-m", "venv", tmp_path / "build"], check=True)
-    build = Build(tmp_path, CHECKOUT, STAGES, str(programs), {"STORE": store, "LOGIN": login})
+    build = Build(tmp_path, release, STAGES, str(programs), {"STORE": store, "LOGIN": login})
     assert said(build.entry_point(name)[:1], "--version").strip()
 
 

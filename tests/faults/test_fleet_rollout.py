@@ -36,8 +36,9 @@ def test_a_rollout_replaces_an_agent_under_load(cluster: LocalCluster, archive_o
     host_list, release = tmp_path / "hosts", tmp_path / "release.tar.gz"
     host_list.write_text("broker-1\n")
     with tarfile.open(release, "w:gz") as file:
-        for name in ("requirements", "pyproject.toml", "deploy"):
+        for name in ("requirements", "deploy"):
             file.add(CHECKOUT / name, f"ts-uploader/{name}")
+        file.add(host_list, "ts-uploader/requirements/ts-uploader.txt")  # a stand-in, as pip is
     with Load(cluster, topic, 1) as load, host_beside(archive, tmp_path) as host:
         for name, text in {"ssh": _SSH.format(root=host.root), **_STAND_INS}.items():
             script(host.root / "bin" / name, text)

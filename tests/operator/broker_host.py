@@ -1,16 +1,15 @@
 """A broker's host as the pages see it: its directories, its shell, and systemd's word for what runs there.
 
 Blocks of a page run in bash as they stand, but that `/opt` and `/etc` are directories of the test. `python3 -m venv`
-makes a virtual environment whose `pip install .` installs this checkout, unless the host is to install for real;
-`systemctl` asks this process, which starts the agent by the unit that was installed. Nobody becomes another user: which
-rights an agent needs, `tests/uploader/log_dirs/test_guest.py` shows.
+makes a virtual environment whose `pip` installs this checkout as the release, unless the host installs for real.
+`systemctl` calls this process, which starts the agent by the installed unit. No program changes its user:
+`tests/uploader/log_dirs/test_guest.py` shows the rights that an agent needs.
 """
 
 import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -20,6 +19,7 @@ from typing import Self
 
 from tests.docs.commands import CHECKOUT, Block, CommandFailedError, Shell
 from ts_local.agent import AgentProcess
+from ts_local.dist import build
 from ts_local.prometheus import program
 from ts_uploader.cli import EXIT_REFUSED
 
@@ -34,8 +34,10 @@ _PIP = """\
 case "$*" in
   "install --require-hashes -r requirements/"*.txt) test -s "$4" ;;
   "install --require-hashes --no-build-isolation -r requirements/"*.txt) test -s "$5" ;;
-  "install --no-deps --no-build-isolation .") test -e pyproject.toml \
-    && cp "$TEST_PROGRAM" "$(dirname "$0")/ts-uploader" && cp "$TEST_PROGRAM.tsctl" "$(dirname "$0")/tsctl" ;;
+  "install --require-hashes --find-links . -r requirements/"*".txt -r requirements/ts-uploader.txt"\
+    | "install --require-hashes --no-deps --no-index --find-links . -r requirements/ts-uploader.txt") \
+    test -s requirements/ts-uploader.txt && cp "$TEST_PROGRAM" "$(dirname "$0")/ts-uploader" \
+    && cp "$TEST_PROGRAM.tsctl" "$(dirname "$0")/tsctl" ;;
   *) exit 64 ;;
 esac
 """
@@ -151,7 +153,7 @@ class Host:
         self.systemd = root / "etc" / "systemd" / "system"
         self.asked: list[str] = []  # of systemctl
         self._bin, self._release = root / "bin", root / "release"
-        for directory in (self._bin, self._release / "build" / "lib", self.systemd):
+        for directory in (self._bin, self._release, self.systemd):
             directory.mkdir(parents=True)
         scripts = {"systemctl": _SYSTEMCTL, "journalctl": _JOURNALCTL, "useradd": _USERADD, "runuser": _RUNUSER}
         scripts["install"] = _INSTALL.format(install=shutil.which("install"))
@@ -163,7 +165,7 @@ class Host:
             _script(self._bin / name, text)
         _script(root / "new", _program(arguments))
         _script(root / "new.tsctl", _TSCTL.format(checkout=CHECKOUT, program=_installed("tsctl")))
-        self._unpack(whole=for_real)
+        self._unpack(root, whole=for_real)
         (self._bin / "promtool").symlink_to(program("promtool"))
         self.agent = _Unit(self, logs, environment, None)
         if installed:
@@ -195,23 +197,15 @@ class Host:
             },
         )
 
-    def _unpack(self, *, whole: bool) -> None:
-        """The release: all of it, or what an installation that is a stand-in looks at."""
+    def _unpack(self, root: Path, *, whole: bool) -> None:
+        """Unpack the release: all of it, or the files that a stand-in of pip reads."""
         if whole:
-            listed = subprocess.run(
-                ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-                cwd=CHECKOUT,
-                capture_output=True,
-                text=True,
-                check=True,
-            ).stdout
-            for name in filter(None, listed.split("\0")):
-                (self._release / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(CHECKOUT / name, self._release / name)
+            self._release.rmdir()
+            build(root / "dist").rename(self._release)
             return
         for name in ("requirements", "conf", "deploy"):
             shutil.copytree(CHECKOUT / name, self._release / name)
-        shutil.copy(CHECKOUT / "pyproject.toml", self._release)
+        (self._release / "requirements/ts-uploader.txt").write_text("# a stand-in\n")
 
     def _install(self, server_properties: Path) -> None:
         for directory in (self.etc / "conf", self.opt / "0.1.0" / "bin"):

@@ -5,14 +5,13 @@ The agent runs by the unit's own command line, a real Prometheus by the page's f
 
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.docs.commands import CHECKOUT, Shell, commands
+from tests.docs.commands import Shell, commands
 from tests.faults.store_faults import ANY_TIMES
 from tests.monitoring.files import DASHBOARD, alert_names
 from tests.monitoring.receivers import graphite
@@ -22,6 +21,7 @@ from tests.uploader.beside import archives
 from tests.uploader.produced import records
 from ts_local.agent import AgentProcess
 from ts_local.cluster import wait_for
+from ts_local.dist import build as build_release
 from ts_local.ports import free_port
 from ts_local.proxy.actions import CutBefore, Hold
 from ts_local.proxy.rules import Rule
@@ -277,8 +277,7 @@ def test_an_analyst_reads_the_first_table(stage: Stage, tmp_path: Path) -> None:
     """The page's commands as they stand, in an environment of their own; then its Python, with this bucket's names."""
     stage.fill()
     end = stage.archive.wait_until_shipped()
-    left_out = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "tests")
-    release = shutil.copytree(CHECKOUT, tmp_path / "release", ignore=left_out)
+    release = build_release(tmp_path / "dist")
     (commands,) = section(PAGE, "An analyst")
     history = Shell(release, {"/opt/history": str(tmp_path / "history")})
     history.run(history.here(commands.text))

@@ -1,0 +1,74 @@
+"""Try the dependency ranges of `pyproject.toml`: `python -m ts_local.ranges oldest|newest [PYTEST ARGUMENTS]`.
+
+It builds the wheel and installs it with its extras into `build/ranges/<resolution>`, with the oldest or the newest
+version of every direct dependency that the ranges allow. Then it runs tests there: those that use the dependencies
+most.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+from ts_local import dist
+from ts_local.jars import BUILD
+
+EXTRAS = "agent,spark,tsctl,gcs,azure"
+RESOLUTIONS = {"oldest": "lowest-direct", "newest": "highest"}
+TESTS = ("tests/common", "tests/tsctl", "tests/spark", "tests/uploader/status", "tests/uploader/metrics")
+_LEFT_OUT = ("tests/spark/session", "tests/spark/versions", "tests/spark/against_kafka", "tests/tsctl/report")
+_NOT_TOOLS = re.compile(
+    r"ts-uploader|atheris|boto3-stubs|mypy|ruff|import-linter|hadolint|kubernetes|shellcheck|uv==|types-"
+)
+
+
+def tools() -> list[str]:
+    """Return the requirements of the test tools, with the exact versions of the extra `dev`."""
+    project = tomllib.loads((dist.CHECKOUT / "pyproject.toml").read_text())["project"]
+    return [each for each in project["optional-dependencies"]["dev"] if not _NOT_TOOLS.match(each)]
+
+
+def install(name: str) -> Path:
+    """Make a virtual environment with the wheel, its dependencies and the test tools, and return its `python`.
+
+    Args:
+        name: of a resolution: `oldest` or `newest`.
+
+    Raises:
+        subprocess.CalledProcessError: the versions conflict, or a package cannot be built; uv has printed why.
+    """
+    place = BUILD / "ranges" / name
+    shutil.rmtree(place, ignore_errors=True)
+    bundle = dist.build(place / "dist")
+    (wheel,) = bundle.glob("*.whl")
+    python = place / "venv" / "bin" / "python"
+    uv = [sys.executable, "-m", "uv"]
+    subprocess.run([*uv, "venv", "--quiet", "--python", sys.executable, str(python.parents[1])], check=True)
+    options = ["--quiet", "--python", str(python), "--resolution", RESOLUTIONS[name]]
+    subprocess.run([*uv, "pip", "install", *options, f"{wheel}[{EXTRAS}]", *tools()], check=True)
+    return python
+
+
+def main() -> int:
+    """Install one resolution, run the tests in it, and return pytest's status."""
+    parser = argparse.ArgumentParser(prog="python -m ts_local.ranges", description="Try the dependency ranges.")
+    parser.add_argument("name", choices=RESOLUTIONS)
+    options, arguments = parser.parse_known_args()
+    python = install(options.name)
+    subprocess.run([sys.executable, "-m", "uv", "pip", "list", "--python", str(python)], check=True)
+    command = [str(python), "-m", "pytest", "-q", "-m", "not full", "-n", "2", "--dist", "loadfile"]
+    ignored = [word for folder in _LEFT_OUT for word in ("--ignore", folder)]
+    chosen = [word for word in arguments if not word.startswith("-")] or TESTS
+    flags = [word for word in arguments if word.startswith("-")]
+    environment = {**os.environ, "PYTHONPATH": str(dist.CHECKOUT), "PATH": f"{python.parent}:{os.environ['PATH']}"}
+    return subprocess.run(
+        [*command, *ignored, *flags, *chosen], cwd=dist.CHECKOUT, env=environment, check=False
+    ).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
