@@ -28,6 +28,8 @@ test-full: test-parts
 	$(BIN)/pytest --ignore tests/soak -n 3 --dist loadfile --no-loadscope-reorder
 	$(BIN)/pytest tests/soak -m full
 	$(BIN)/python -m tests.fuzz --seconds 300
+	$(BIN)/python -m ts_local.ranges oldest
+	$(BIN)/python -m ts_local.ranges newest
 
 # Inputs that somebody made up, drawn anew each time; `make test` runs those that failed once (tests/fuzz/corpus).
 fuzz: $(READY)

@@ -1,15 +1,21 @@
-"""How kernels are compiled: numba, without the GIL, kept on disk where there is a place for it.
+"""Compiling kernels with numba: without the GIL, and cached on disk.
 
-A kernel's stored code is found again by its own file's time stamp. So a kernel calls only what stands in its file and
-here; after a change here, touch the kernels' files.
+Numba finds a kernel's cached code by the time stamp of the kernel's file. So a kernel calls only functions of its own
+file and of this one. After a change of this file, touch the kernels' files.
 """
 
+import os
+import stat
+import tempfile
 from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
 import numpy.typing as npt
+import structlog
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
@@ -19,11 +25,42 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def kernel(function: F) -> F:
-    """Compile at the first call, and keep the code beside the source or in the user's cache directory."""
+    """Return a function that numba compiles at its first call and caches.
+
+    Numba caches in `NUMBA_CACHE_DIR`, in the installation, or in the user's cache directory. If it can write to none of
+    them (a read-only installation, a user without a home), this module names a private directory below `TMPDIR`.
+    """
     try:
         return cast("F", numba.njit(nogil=True, cache=True)(function))
-    except RuntimeError:  # an executor whose directories are all read-only: compile in each process
-        return cast("F", numba.njit(nogil=True)(function))
+    except RuntimeError:  # numba found no directory
+        directory = _private_directory()
+        if directory is None:
+            return cast("F", numba.njit(nogil=True)(function))
+        config: Any = numba.config
+        config.CACHE_DIR = str(directory)
+        return cast("F", numba.njit(nogil=True, cache=True)(function))
+
+
+@lru_cache(maxsize=1)
+def _private_directory() -> Path | None:
+    """Return a directory below `TMPDIR` that only this user can write to; None if there is none.
+
+    Cached code is code: a directory of another user, or one that others can write to, is not used.
+    """
+    log = structlog.get_logger("ts_common")
+    way_out = "set NUMBA_CACHE_DIR to a directory that this user can write to"
+    directory = Path(tempfile.gettempdir(), f"ts-uploader-{os.getuid()}")
+    try:
+        directory.mkdir(mode=0o700, exist_ok=True)
+        found = directory.lstat()
+    except OSError as error:
+        log.warning("compiled_code_not_cached", directory=str(directory), reason=str(error), way_out=way_out)
+        return None
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        reason = "another user can write to it"
+        log.warning("compiled_code_not_cached", directory=str(directory), reason=reason, way_out=way_out)
+        return None
+    return directory
 
 
 def _copy_bytes(_typing: Any, target: Any, _target_position: Any, source: Any, _position: Any, _count: Any) -> Any:
