@@ -1,1 +1,1 @@
-"""The Spark data source over shipped segments; the only place that knows pyspark."""
+"""The Spark data source over shipped segments; the only package that imports pyspark."""

@@ -1,15 +1,16 @@
 """`spark.read.format("kafka_segments")`: what Spark calls, and when.
 
-1. `KafkaSegmentsSource(options)` and `schema()`, at `.load()`: options are checked, the store is not asked.
-   With a schema of the user's, which Spark takes unasked, they are checked in step 2, and so is what only a batch or
-   only a stream refuses. A query that writes is told so first.
+1. `KafkaSegmentsSource(options)` and `schema()`, at `.load()`: check the options without a request to the store. If the
+   user gives a schema, Spark does not call `schema()`, and step 2 checks the options. Step 2 also checks what only a
+   batch or only a stream rejects. A query that writes gets its error first.
 2. `reader(schema)` and `partitions()`, on the driver, when the query is planned: see `ts_common.query.plan_query`.
    Of a stream: `streamReader(schema)`, and its methods again and again, see `ts_spark.streaming.driver`.
 3. `read(split)`, in a Python worker of an executor: see `ts_common.query.read_split`.
 
-Each happens in a Python process of its own, with pickled copies of these objects; Spark loads this module whenever it
-looks for data sources, so what is heavy (numba, the store's SDK) is loaded where it is used. Filters come between
-`reader` and `partitions`, where the session hands them over and the query takes them: see `ts_spark.options.filters`.
+Each step runs in a Python process of its own, with pickled copies of these objects. Spark imports this module whenever
+it searches for data sources, so heavy modules (numba, the store's SDK) are imported where they are used. Between
+`reader` and `partitions` Spark pushes filters down, if the session and the query allow it: see
+`ts_spark.options.filters`.
 """
 
 import os
@@ -44,24 +45,24 @@ _READ_ONLY: Final = "kafka_segments is read only"
 
 
 class KafkaSegmentsSource(DataSource):
-    """Kafka topics from the segments that `ts-uploader` shipped."""
+    """Kafka topics, read from the segments that `ts-uploader` shipped."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = dict(options)
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the format's name."""
         return "kafka_segments"
 
     def schema(self) -> StructType:
-        """All columns."""
+        """Return all columns."""
         with _message_first():
             query = parse_options(self._options, kind=None)
         return full_schema(include_headers=query.include_headers, corrupt_column=query.query.tolerance.column)
 
     def reader(self, schema: StructType) -> "KafkaSegmentsReader":
-        """A reader of the columns in `schema`, which a user may have made narrower."""
+        """Return a reader of the columns in `schema`, which may be narrower than the table."""
         with _message_first():
             query = parse_options(self._options)
             column = query.query.tolerance.column
@@ -70,15 +71,15 @@ class KafkaSegmentsSource(DataSource):
         return (_FilteredReader if takes_filters else KafkaSegmentsReader)(query, names)
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002  (Spark's signature)
-        """Refused."""
+        """Reject a query that writes."""
         _refuse(_READ_ONLY)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002, N802  (as above)
-        """Refused."""
+        """Reject a query that writes."""
         _refuse(_READ_ONLY)
 
     def streamReader(self, schema: StructType) -> "KafkaSegmentsStreamReader":  # noqa: N802  (Spark's name)
-        """A stream of the columns in `schema`. What is wrong with the options it says when it is first used."""
+        """Return a stream of the columns in `schema`; its first use checks the options."""
         return KafkaSegmentsStreamReader(self._options, schema)
 
 
@@ -92,7 +93,7 @@ class KafkaSegmentsReader(DataSourceReader):
         self._wanted = EVERYTHING
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The splits; Spark reads nothing where there are none."""
+        """Return the splits; Spark reads nothing if the list is empty."""
         import structlog  # noqa: PLC0415  (heavy parts are loaded where they are used)
 
         from ts_common.query.locations import plan_everywhere  # noqa: PLC0415
@@ -117,15 +118,15 @@ class KafkaSegmentsReader(DataSourceReader):
         return [InputPartition(split) for split in plan.splits]
 
     def read(self, partition: InputPartition | None) -> "Iterator[pa.RecordBatch]":
-        """The rows of a split; Spark passes None where there was none."""
+        """Return the rows of a split; Spark passes None if there are no splits."""
         return _read(partition, self._names)
 
 
 class _FilteredReader(KafkaSegmentsReader):
-    """One that takes filters; Spark refuses it where its setting is off."""
+    """A reader that accepts filters; Spark rejects it if its setting is off."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  (Spark's name)
-        """Keep what the filters leave of the query; Spark applies all of them again."""
+        """Store what the filters leave of the query; Spark applies all of them again."""
         self._wanted = wanted_by(filters)
         return filters
 
@@ -145,9 +146,9 @@ class KafkaSegmentsStreamReader(DataSourceStreamReader, SupportsTriggerAvailable
     """Follows the commits on the driver, and reads each batch's splits in the executors; pickled before its first use.
 
     Args:
-        options: as Spark hands them over. They are checked at the first use: Spark 4.1 hides the message of an error
-            that comes while a stream's reader is made.
-        schema: the columns that are wanted.
+        options: as Spark passes them. The first use checks them, because Spark 4.1 hides the message of an error that a
+            constructor raises.
+        schema: the columns to read.
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
@@ -156,45 +157,45 @@ class KafkaSegmentsStreamReader(DataSourceStreamReader, SupportsTriggerAvailable
         self._driver: StreamDriver | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (as above)
-        """Where the first batch begins."""
+        """Return where the first batch starts."""
         with _message_first():
             return self._open().initial_offset()
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit = None) -> dict[str, Any]:  # noqa: N802  (as above)
-        """How far the next batch goes.
+        """Return where the next batch ends.
 
         Args:
-            start: where it begins; None before Spark 4.2.
-            limit: one that Spark made of `getDefaultReadLimit`, or none at all where the trigger lifts it.
+            start: where it starts; None before Spark 4.2.
+            limit: from `getDefaultReadLimit`, or no limit if the trigger lifts it.
         """
         with _message_first():
             return self._open().latest_offset(start, unlimited=isinstance(limit, ReadAllAvailable))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  (as above)
-        """The limit of one batch; asked by Spark 4.2 and later."""
+        """Return the limit of one batch; Spark 4.2 and later call it."""
         with _message_first():
             most = self._open().most_offsets
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  (as above)
-        """Note the end of a query with `Trigger.AvailableNow`; asked by Spark 4.2 and later."""
+        """Store the end of a query with `Trigger.AvailableNow`; Spark 4.2 and later call it."""
         with _message_first():
             self._open().stop_where_it_is()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The splits of a batch."""
+        """Return the splits of a batch."""
         with _message_first():
             return [InputPartition(split) for split in self._open().plan(start, end)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        """The rows of a split, as in a batch query; the options, and a file that they name, stay on the driver."""
+        """Return the rows of a split, as in a batch query; executors need neither options nor files."""
         return _read(partition, tuple(self._schema.fieldNames()))
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: the checkpoint is Spark's, and the store is not written."""
+        """Do nothing: the checkpoint is Spark's, and the store is read only."""
 
     def stop(self) -> None:
-        """The query ended."""
+        """Close the stream's connections."""
         if self._driver is not None:
             self._driver.stop()
 
@@ -216,10 +217,10 @@ def _refuse(message: str) -> NoReturn:
 
 @contextmanager
 def _message_first() -> Iterator[None]:
-    """Let our errors' text stand where a user looks.
+    """Make Spark show the message of an error first.
 
-    Spark puts a worker's traceback in front of it, unless this variable of the worker's environment is set; the
-    process ends with the error, so nothing else is affected.
+    Spark shows a worker's traceback before it, unless this variable of the worker's environment is set. The process
+    ends with the error, so nothing else is affected.
     """
     try:
         yield

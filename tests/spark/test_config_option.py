@@ -126,14 +126,14 @@ class ByTopic(EndpointProvider):
 def test_topics_of_several_locations_contradict_a_path(several: Path) -> None:
     """Whichever it is: it cannot stand for all of them."""
     assert problems(several, subscribe="t,pii,cards", path="s3://public") == (
-        f"path=s3://public: config={several} says s3://public for t, s3://private/base for pii and cards; "
+        f"path=s3://public: config={several} has s3://public for t, s3://private/base for pii and cards; "
         "drop one of the two",
     )
 
 
 def test_a_pattern_is_refused_where_it_could_find_topics_in_several_locations(several: Path) -> None:
     """Topics are known by their locations' listings, and not one by the other's."""
-    with pytest.raises(ConfigurationError, match=r"topics lie in s3://private/base, s3://public, and a pattern is"):
+    with pytest.raises(ConfigurationError, match=r"topics are in s3://private/base, s3://public, and a pattern is"):
         parse_options({"config": str(several), "subscribePattern": ".*"})
 
 
@@ -160,9 +160,9 @@ def test_what_options_and_file_both_say_must_agree(tmp_path: Path) -> None:
     same = {"path": "s3://bucket/base", "cluster": CLUSTER, "prefixEntropyBits": "5"}
     assert parsed(file, **same) == parsed(file)
     assert problems(file, path="s3://other", cluster="test", prefixEntropyBits="0") == (
-        f"path=s3://other: config={file} says s3://bucket/base; drop one of the two",
-        f"cluster=test: config={file} says {CLUSTER}; drop one of the two",
-        f"prefixEntropyBits=0: config={file} says 5; drop one of the two",
+        f"path=s3://other: config={file} has s3://bucket/base; drop one of the two",
+        f"cluster=test: config={file} has {CLUSTER}; drop one of the two",
+        f"prefixEntropyBits=0: config={file} has 5; drop one of the two",
     )
 
 
@@ -208,7 +208,7 @@ def test_a_stream_reads_one_location_and_the_newest_incarnation(several: Path) -
         parse_options({**given, "incarnation": "oldest"}, Kind.STREAM)
     assert caught.value.problems == (
         "incarnation: a stream follows the newest one; drop it, or use spark.read",
-        "config: a stream reads one location, and the topics lie in several (pii in s3://private/base): start one each",
+        "config: a stream reads one location, and the topics are in several (pii in s3://private/base): start one stream for each",
     )
     assert parse_options({**given, "subscribe": "pii,cards"}, Kind.STREAM).query.location == "s3://private/base"
 
@@ -233,7 +233,7 @@ def test_the_file_says_how_s3_is_spoken_to(tmp_path: Path) -> None:
     assert (both.connection, both.topics_elsewhere) == (spoken, ((Endpoint("s3://other"), ("t",)),))
     assert [part.connection for part in by_location(both)] == [spoken, Connection()]
     assert problems(file, subscribe="b", path="s3://elsewhere") == (
-        f"path=s3://elsewhere: config={file} says s3://archive; drop one of the two",
+        f"path=s3://elsewhere: config={file} has s3://archive; drop one of the two",
     )
 
 

@@ -76,7 +76,7 @@ def test_several_locations_are_one_problem_among_the_others() -> None:
     told = problems(path="absent", paths='["s3://a/b","s3://c/d"]', foo="1")
     assert [problem.partition(";")[0] for problem in told] == [
         "foo: unknown option",
-        "path: one location is read, and several are given",
+        "path: a query reads one location, and several are given",
     ]
 
 
@@ -103,8 +103,8 @@ def test_a_table_is_refused_with_one_problem() -> None:
         ({"maxRecordsPerPartition": "many"}, "a number above 0 is expected"),
         ({"path": "s3a://bucket/x"}, "write s3://bucket/x"),
         ({"path": "/data"}, "accepted are s3://bucket/base/prefix, gs://bucket/base/prefix, az://"),
-        ({"paths": '["s3://a/b","s3://c/d"]'}, "one location is read"),
-        ({"subscribe": "absent"}, "exactly one of subscribe, subscribePattern, assign is needed; none is given"),
+        ({"paths": '["s3://a/b","s3://c/d"]'}, "a query reads one location"),
+        ({"subscribe": "absent"}, "exactly one of subscribe, subscribePattern, assign is needed; nothing is given"),
         ({"assign": '{"t":[0]}'}, "subscribe and assign are given"),
         ({"subscribe": " , "}, "names of topics are expected"),
         ({"subscribe": "a b"}, "'a b' is no legal name of a topic"),
@@ -154,7 +154,7 @@ def test_a_schema_that_cannot_be_read_is_refused_with_every_reason() -> None:
     with pytest.raises(QueryError) as caught:
         wanted_columns(schema, include_headers=False)
     assert str(caught.value) == (
-        "kafka_segments: the schema cannot be read: Offset: no such column; did you mean offset?; "
+        "kafka_segments: the schema is not valid: Offset: no such column; did you mean offset?; "
         'value: string; it is binary: cast it in the query; headers: set option("includeHeaders", "true") to have '
         "this column"
     )

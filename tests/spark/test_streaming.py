@@ -266,7 +266,7 @@ def test_u26_what_an_election_took_back_is_data_loss(two: Archive, end: int) -> 
     query = Query(two, **EARLIEST)
     query.trigger()
     elected(two, end)
-    told = "t-0: offsets 60 to 99 are lost: an election took them back after they were read"
+    told = "t-0: offsets 60 to 99 are lost: an election removed them after they were read"
     with pytest.raises(DataLoss, match=told):
         query.trigger()
     with capture_logs() as logs:
@@ -297,7 +297,7 @@ def test_u26_an_election_before_a_batch_is_run_again_is_data_loss(two: Archive) 
     query = Query(two, **EARLIEST)
     query.trigger(dies=True)
     elected(two, 140)
-    with pytest.raises(DataLoss, match="t-0: offsets 60 to 99 are lost: an election took them back"):
+    with pytest.raises(DataLoss, match="t-0: offsets 60 to 99 are lost: an election removed them"):
         query.start(**EARLIEST)
     query.start(**LENIENT)
     for _ in range(3):
@@ -324,7 +324,7 @@ def test_u26_a_stream_follows_a_log_start_that_went_down(two: Archive, is_writte
     with capture_logs() as logs:
         query.trigger()
         query.trigger()
-    assert warnings_of(logs) == ["t-0: offsets 0 to 99 are lost: an election took them back after they were read"]
+    assert warnings_of(logs) == ["t-0: offsets 0 to 99 are lost: an election removed them after they were read"]
     assert query.offsets_of() == [*range(50, 100), *range(140)]
 
 
@@ -384,8 +384,8 @@ def test_u09_a_topic_that_is_created_again_is_not_read_from_the_middle(two: Arch
     query.trigger()
     created_again(two)
     told = (
-        f"topic t was deleted and created again (topic id {ID_ONE if id_known else 'none'}, now {ID_TWO}): what the "
-        "former one had from offset 100 of t-0 on is not read"
+        f"topic t was deleted and created again (topic id {ID_ONE if id_known else 'none'}, now {ID_TWO}): records of the "
+        "former one from offset 100 of t-0 on are not read"
     )
     with pytest.raises(DataLoss) as caught:
         query.trigger()
@@ -452,7 +452,7 @@ def test_u30_what_is_gone_is_told_and_never_read_twice(two: Archive, gone: str) 
     }[gone]
     held = [(key, *two.store.get(key)) for key in taken]
     two.store.delete(taken)
-    with pytest.raises(DataLoss, match=r"t(-0)?\b.* gone from the store"):
+    with pytest.raises(DataLoss, match=r"t(-0)?\b.* missing from the store"):
         query.trigger()
     query.start(**{**options, "failOnDataLoss": "false"})
     two.commit("other", 4)
@@ -523,7 +523,7 @@ def test_another_sources_checkpoint_is_refused(two: Archive, text: str) -> None:
     """With the way out."""
     query = Query(two, **EARLIEST)
     query.offsets = [text]
-    with pytest.raises(QueryError, match=r"the checkpoint holds no offset of kafka_segments .*; begin with another"):
+    with pytest.raises(QueryError, match=r"the checkpoint holds no offset of kafka_segments .*; start with another"):
         query.start(**EARLIEST)
 
 

@@ -14,8 +14,7 @@ from ts_common.store.contract import ObjectStore
 def first_offset_of(
     store: ObjectStore, view: PartitionView, milliseconds: int, query: Query, *, after_hole: bool = True
 ) -> int | None:
-    """Return what `first_offset_at` returns; a tolerant query skips corrupt batches and reads the copies in their
-    place.
+    """Return what `first_offset_at` returns; a tolerant query skips corrupt batches and reads other copies.
 
     Raises:
         CorruptData, BatchTooLarge, ObjectNotFound, StoreUnavailable, AccessDenied: from reading segments.

@@ -1,1 +1,1 @@
-"""What a query's options and filters ask for."""
+"""Spark's options and filters, as a query of the planner."""

@@ -1,4 +1,4 @@
-"""How much a stream's batch holds, in the words and by the rules of Spark's Kafka source.
+"""The size of a stream's batches, by the options and rules of Spark's Kafka source.
 
 Source of the rules: `KafkaMicroBatchStream.rateLimit` and `delayBatch` in Spark.
 """
@@ -23,7 +23,7 @@ class Rates:
     Attributes:
         most_offsets: of one batch over all partitions; None for no bound.
         least_offsets: for which a batch waits; None for no wait.
-        longest_wait_milliseconds: after which a batch comes with fewer.
+        longest_wait_milliseconds: after which a batch starts with fewer.
     """
 
     most_offsets: int | None = None
@@ -32,10 +32,10 @@ class Rates:
 
 
 def parse_duration(text: str) -> int:
-    """Milliseconds that a duration means in Spark's spelling: `500ms`, `30s`, `15m`, `2h`, `1d`, or a bare number.
+    """Return the milliseconds of a duration as Spark writes it: `500ms`, `30s`, `15m`, `2h`, `1d`, or a bare number.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not a duration.
     """
     match = _DURATION.fullmatch(text.lower())
     if match is None or match[2] not in _UNITS:
@@ -46,7 +46,7 @@ def parse_duration(text: str) -> int:
 def limited(
     most: int, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Ends at or below `end`, about `most` offsets from `start` on, shared out by how far each partition is behind.
+    """Return ends at or below `end`, about `most` offsets after `start`, in proportion to each partition's lag.
 
     A small partition gets one offset at least, so that it does not starve; the sum can be above `most` by that.
 
@@ -67,7 +67,7 @@ def limited(
 
 
 class MinOffsetsDelay:
-    """Whether a batch waits for more offsets; a stream's first one does not.
+    """Decides whether a batch waits for more offsets; a stream's first batch does not.
 
     Args:
         rates: the stream's.
@@ -78,7 +78,7 @@ class MinOffsetsDelay:
         self._last_milliseconds: float | None = None
 
     def waits(self, available: int, now_milliseconds: float) -> bool:
-        """Whether so many offsets are too few yet; if not, the wait begins anew."""
+        """Return whether so many offsets are still too few; if not, restart the wait."""
         least, last = self._rates.least_offsets, self._last_milliseconds
         if least is None:
             return False

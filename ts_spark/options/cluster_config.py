@@ -1,8 +1,8 @@
-"""The option `config`: a cluster's properties file, the agent's own, so that a query need not repeat what stands there.
+"""The option `config`: the agent's properties file of a cluster, so that a query need not repeat its settings.
 
-Read on the driver only, by the agent's parser: the cluster (the file's name), the entropy bits and, through the
-endpoint provider, where each topic lies and how S3 is spoken to there. Executors get the latter two alone; how objects
-are stored means nothing to readers.
+Only the driver reads it, with the agent's parser: the cluster (the file's name), the entropy bits, and through the
+endpoint provider the location of each topic and its connection options. Executors get location and connection only.
+Options for writing objects have no effect on readers.
 """
 
 from collections.abc import Iterable
@@ -25,14 +25,14 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a query's topics lie; None for what nothing says.
+    """Where a query's topics are; None for what no option specifies.
 
     Attributes:
         location: of the store, a URL.
         cluster: whose topics.
         entropy_bits: of the store's keys; 0 means none.
-        topics_elsewhere: other endpoints and the topics that lie there; the other topics lie in `location`.
-        connection: how S3 is spoken to for `location`.
+        topics_elsewhere: other endpoints and their topics; all other topics are in `location`.
+        connection: of `location`.
     """
 
     location: str | None
@@ -43,13 +43,13 @@ class Place:
 
 
 def completed(place: Place, file: str, topics: Iterable[str] | None, problems: list[str]) -> Place:
-    """What the options say of the place, and the file of `config` for the rest; they may not contradict.
+    """Return the place of the options, completed from the file of `config`; the two may not contradict.
 
     Args:
-        place: as the options `path`, `cluster` and `prefixEntropyBits` say.
+        place: from the options `path`, `cluster` and `prefixEntropyBits`.
         file: the value of `config`.
-        topics: that are asked for; None where a pattern asks for them, empty where nothing does.
-        problems: to which those of the file are added, and each contradiction.
+        topics: of the query; None for a pattern, empty without a subscription.
+        problems: receives the problems of the file, and each contradiction.
     """
     # pydantic: Spark loads the options for any source.
     from ts_common.reading.cluster_file import SUFFIX, read_cluster_file  # noqa: PLC0415
@@ -75,12 +75,12 @@ def completed(place: Place, file: str, topics: Iterable[str] | None, problems: l
 
     def agreed(name: str, said: _T | None, stated: _T | None) -> _T | None:
         if said is not None and stated is not None and said != stated:
-            problems.append(f"{name}={said}: {OPTION}={file} says {stated}; drop one of the two")
+            problems.append(f"{name}={said}: {OPTION}={file} has {stated}; drop one of the two")
         return said if stated is None else stated
 
     if place.location is not None and len(found) > 1:
         several = ", ".join(f"{endpoint.location} for {' and '.join(names)}" for endpoint, names in found)
-        problems.append(f"path={place.location}: {OPTION}={file} says {several}; drop one of the two")
+        problems.append(f"path={place.location}: {OPTION}={file} has {several}; drop one of the two")
     location = found[0][0].location if found else None
     return Place(
         location if len(found) > 1 else agreed("path", place.location, location),
@@ -92,17 +92,17 @@ def completed(place: Place, file: str, topics: Iterable[str] | None, problems: l
 
 
 def _locations(cluster: "ClusterFile", topics: Iterable[str] | None) -> Locations:
-    """The endpoints of the topics, each with those that lie there; none where no topic is named.
+    """Return the endpoints of the topics, each with its topics; empty if no topic is named.
 
     Raises:
-        ConfigurationError: a topic has no place, or a pattern could find topics in several.
+        ConfigurationError: a topic has no location, or a pattern could match topics in several locations.
     """
     if topics is None:
         known = set(cluster.endpoints())
         if len(known) == 1:
             return ((known.pop(), ()),)
         said = ", ".join(sorted(endpoint.location for endpoint in known))
-        told = f"topics lie in {said}, and a pattern is looked for in one location: use subscribe"
+        told = f"topics are in {said}, and a pattern is matched in one location only: use subscribe"
         raise ConfigurationError(str(cluster.path), [told])
     by_endpoint: dict[Endpoint, list[str]] = {}
     homeless: list[str] = []

@@ -1,4 +1,4 @@
-"""The text of each option, understood or refused: every function here raises ValueError with what is expected."""
+"""Parsers of the options' values: each raises ValueError with the expected form."""
 
 import json
 import re
@@ -19,7 +19,7 @@ _EDGES: Final = {-2: Edge.EARLIEST, -1: Edge.LATEST}
 
 
 def location(text: str) -> str:
-    """A URL of a store."""
+    """Return the URL of a store."""
     try:
         return str(parse_location(text))
     except ConfigurationError as error:
@@ -27,21 +27,21 @@ def location(text: str) -> str:
 
 
 def cluster(text: str) -> str:
-    """The cluster's part of the keys."""
+    """Return the cluster's part of the keys."""
     if not is_cluster_id(text):
         raise ValueError("a cluster's name is letters, digits, '.', '_' and '-', and does not begin with a dot")
     return text
 
 
 def entropy_bits(text: str) -> int:
-    """A width of the keys' entropy part."""
+    """Return a number of entropy bits."""
     if not text.isdecimal() or int(text) > MAX_ENTROPY_BITS:
         raise ValueError(f"a number from 0 to {MAX_ENTROPY_BITS} is expected")
     return int(text)
 
 
 def topics(text: str) -> tuple[str, ...]:
-    """Names with commas between them."""
+    """Return the names of a comma-separated list."""
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not names:
         raise ValueError("names of topics are expected, with commas between them")
@@ -56,7 +56,7 @@ def _check_topic(name: str) -> None:
 
 
 def pattern(text: str) -> re.Pattern[str]:
-    """A regular expression."""
+    """Return a compiled regular expression."""
     try:
         return re.compile(text)
     except re.error as error:
@@ -64,7 +64,7 @@ def pattern(text: str) -> re.Pattern[str]:
 
 
 def assignment(text: str) -> dict[str, tuple[int, ...]]:
-    """Partitions by topic."""
+    """Return partitions by topic."""
     shape = 'JSON like {"topic":[0,1]} is expected'
     assigned = {}
     for topic, partitions in _json_object(text, shape).items():
@@ -79,7 +79,7 @@ def assignment(text: str) -> dict[str, tuple[int, ...]]:
 
 
 def starting_offsets(text: str, kind: Kind | None) -> Edge | Offsets:
-    """Where a query begins."""
+    """Return where a query starts."""
     if kind is not Kind.BATCH:
         return _offsets(text, (Edge.EARLIEST, Edge.LATEST))
     if text.lower() == "latest":
@@ -88,14 +88,14 @@ def starting_offsets(text: str, kind: Kind | None) -> Edge | Offsets:
 
 
 def ending_offsets(text: str) -> Edge | Offsets:
-    """Where a query ends."""
+    """Return where a query ends."""
     if text.lower() == "earliest":
         raise ValueError("a batch query cannot end at earliest; use latest or JSON")
     return _offsets(text, (Edge.LATEST,), refused="earliest")
 
 
 def _offsets(text: str, accepted: Sequence[Edge], *, refused: str = "") -> Edge | Offsets:
-    """One of the accepted words, or JSON with them or offsets; `refused` says what another word would mean."""
+    """Return an accepted edge, or offsets from JSON; `refused` describes an edge that is not accepted."""
     words = {edge.value: edge for edge in accepted}
     if text.lower() in words:
         return words[text.lower()]
@@ -117,14 +117,14 @@ def _offsets(text: str, accepted: Sequence[Edge], *, refused: str = "") -> Edge 
 
 
 def timestamp(text: str) -> Timestamp:
-    """Milliseconds since 1970."""
+    """Return a timestamp from milliseconds since 1970."""
     if not text.isdecimal():
         raise ValueError("milliseconds since 1970 are expected")
     return Timestamp(int(text))
 
 
 def timestamps(text: str) -> Timestamps:
-    """The same for each partition."""
+    """Return a timestamp for each partition."""
     shape = 'JSON like {"topic":{"0":1700000000000}} is expected, milliseconds since 1970 for each partition'
     by_topic: dict[str, Mapping[int, int]] = {}
     for topic, partitions in _json_object(text, shape).items():
@@ -139,10 +139,10 @@ def timestamps(text: str) -> Timestamps:
 
 
 def batch_bytes(text: str) -> int:
-    """Bytes that a record batch may take, 1 MiB at least.
+    """Return the bytes that a record batch may use, at least 1 MiB.
 
     Raises:
-        ValueError: it is less, or no number.
+        ValueError: the number is less, or the text is no number.
     """
     most = positive(text)
     if most < _LEAST_BATCH_BYTES:
@@ -151,28 +151,28 @@ def batch_bytes(text: str) -> int:
 
 
 def positive(text: str) -> int:
-    """A number above 0."""
+    """Return a number above 0."""
     if not text.isdecimal() or int(text) < 1:
         raise ValueError("a number above 0 is expected")
     return int(text)
 
 
 def strategy(text: str) -> str:
-    """What to do without a match."""
+    """Return what happens to a partition without a match."""
     if text.lower() not in {"error", "latest"}:
         raise ValueError("error or latest is expected")
     return text.lower()
 
 
 def boolean(text: str) -> bool:
-    """True or false."""
+    """Return a truth value."""
     if text.lower() not in {"true", "false"}:
         raise ValueError("true or false is expected")
     return text.lower() == "true"
 
 
 def isolation(text: str) -> str:
-    """An isolation level."""
+    """Return an isolation level."""
     if text.lower() not in {READ_COMMITTED, "read_uncommitted"}:
         raise ValueError("read_committed or read_uncommitted is expected")
     return text.lower()

@@ -1,7 +1,7 @@
-"""The options of a query, in the words of Spark's own Kafka source.
+"""The options of a query, with the names of Spark's own Kafka source.
 
-Spark hands option names over in lower case, so they are compared without case and named in messages as documented.
-All problems of a query's options are told at once.
+Spark passes option names in lower case, so names are compared without case; messages use the documented spelling. One
+error lists all problems of a query's options.
 """
 
 import difflib
@@ -46,14 +46,14 @@ _T = TypeVar("_T")
 
 
 def parse_options(given: Mapping[str, str], kind: Kind | None = Kind.BATCH) -> SparkQuery:
-    """Check and read a query's options.
+    """Parse and check a query's options.
 
     Args:
-        given: as Spark hands them over.
-        kind: of the query; None where Spark has not said it yet: what only one kind refuses passes.
+        given: as Spark passes them.
+        kind: of the query; None while Spark has not decided it: options that only one kind rejects are accepted.
 
     Raises:
-        ConfigurationError: with every problem that they have.
+        ConfigurationError: with every problem.
     """
     if any(name.lower().startswith(_TABLE_OPTION) for name in given):
         raise ConfigurationError(SOURCE, [_NO_TABLE])
@@ -67,7 +67,7 @@ def parse_options(given: Mapping[str, str], kind: Kind | None = Kind.BATCH) -> S
     entropy_bits = reader.read("prefixEntropyBits", values.entropy_bits)
     chosen = [name for name in _SUBSCRIPTIONS if reader.given(name)]
     if len(chosen) != 1:
-        found = f"{' and '.join(chosen)} are given" if chosen else "none is given"
+        found = f"{' and '.join(chosen)} are given" if chosen else "nothing is given"
         reader.problems.append(f"exactly one of {', '.join(_SUBSCRIPTIONS)} is needed; {found}")
     topics = reader.read("subscribe", values.topics)
     pattern = reader.read("subscribePattern", values.pattern)
@@ -103,7 +103,7 @@ def parse_options(given: Mapping[str, str], kind: Kind | None = Kind.BATCH) -> S
     if kind is Kind.STREAM and place.topics_elsewhere:
         there = "; ".join(f"{', '.join(names)} in {endpoint.location}" for endpoint, names in place.topics_elsewhere)
         reader.problems.append(
-            f"config: a stream reads one location, and the topics lie in several ({there}): start one each"
+            f"config: a stream reads one location, and the topics are in several ({there}): start one stream for each"
         )
     mode = reader.read("mode", parse_mode) or Mode.FAILFAST
     corrupt_column = reader.read("columnNameOfCorruptRecord", parse_corrupt_column) or CORRUPT_COLUMN
@@ -136,17 +136,17 @@ def parse_options(given: Mapping[str, str], kind: Kind | None = Kind.BATCH) -> S
 
 
 class _Reader:
-    """Takes options one by one, and collects what is wrong with them."""
+    """Reads options one by one and collects their problems."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._values = {name.lower(): value for name, value in given.items()}
         known = {*_DOCUMENTED, *_PASSED_BY_SPARK, _SEVERAL_PATHS}
         self.problems = [_unknown(name) for name in self._values if name not in known and not _is_for_brokers(name)]
         if _SEVERAL_PATHS in self._values:
-            self.problems.append("path: one location is read, and several are given; union two queries")
+            self.problems.append("path: a query reads one location, and several are given; union two queries")
 
     def ignored(self, kind: Kind | None) -> str | None:
-        """One sentence for all options that have no effect; None where each has one."""
+        """Return one sentence about all options without effect; None if every option has an effect."""
         brokers = [_BROKERS.get(name, name) for name in self._values if _is_for_brokers(name)]
         reasons = [f"without a broker: {', '.join(brokers)}"] if brokers else []
         rates = [name for name in _RATES if self.given(name)] if kind is Kind.BATCH else []
@@ -157,7 +157,7 @@ class _Reader:
         return name.lower() in self._values
 
     def read(self, name: str, parse: Callable[[str], _T]) -> _T | None:
-        """The value of an option, or None where it is absent or wrong."""
+        """Return the value of an option; None if it is absent or wrong."""
         text = self._values.get(name.lower())
         if text is None:
             return None
@@ -169,7 +169,7 @@ class _Reader:
 
 
 def _is_for_brokers(name: str) -> bool:
-    """Whether an option of Spark's Kafka source says how to talk to brokers; one set of options serves both sources."""
+    """Return whether an option of Spark's Kafka source concerns brokers; the same options serve both sources."""
     return name in _BROKERS or (name.startswith(_CLIENT) and name != _ISOLATION)
 
 
@@ -189,20 +189,20 @@ def _rates(reader: _Reader) -> Rates:
 
 
 def _first(*bounds: Bound | None) -> Bound | None:
-    """The one that wins where several are given, as in Spark's Kafka source; all of them have been checked."""
+    """Return the bound with precedence, as in Spark's Kafka source; all bounds have been checked."""
     return next((bound for bound in bounds if bound is not None), None)
 
 
 def _latest_problems(reader: _Reader, start: Bound | None, mode: Mode, kind: Kind | None) -> list[str]:
-    """What does not go together with view=latest."""
+    """Return the options that conflict with view=latest."""
     if kind is Kind.STREAM:
-        return ["view=latest: it is as of an end, and a stream has none; use spark.read"]
+        return ["view=latest: it needs an end, and a stream has no end; use spark.read"]
     problems = []
     begins = start.by_topic.values() if isinstance(start, Offsets) else ()
     is_earliest = {edge for partitions in begins for edge in partitions.values()} == {Edge.EARLIEST}
     if start is not None and start is not Edge.EARLIEST and not is_earliest:
         problems.append(
-            "view=latest: it begins at earliest: a newest record may stand anywhere; drop the starting bound"
+            "view=latest: it starts at earliest, because a newest record may be anywhere; drop the starting bound"
         )
     problems += [
         f"view=latest: one task reads a partition; drop {name}"

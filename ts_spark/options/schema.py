@@ -1,8 +1,8 @@
-"""The table that a query sees: columns, types and order of Spark's own Kafka source.
+"""The table of a query: columns, types and order of Spark's own Kafka source.
 
-A narrower schema (`.schema("offset long, value binary")`) is the one way in which Spark tells a Python data source what
-it wants; only those columns are decoded. This module loads nothing heavy: Spark asks for it whenever it looks for data
-sources, whichever one a query wants.
+Spark passes a Python data source its columns only by a narrower schema (`.schema("offset long, value binary")`); only
+those columns are decoded. This module loads nothing heavy, because Spark imports it whenever it searches for data
+sources, for any query.
 """
 
 import difflib
@@ -38,16 +38,16 @@ COLUMNS: Final = tuple(_TYPES)
 
 
 def full_schema(*, include_headers: bool, corrupt_column: str | None = None) -> StructType:
-    """All columns; `headers` only when it was asked for, and last the one for corrupt batches, where it has a name."""
+    """Return all columns: `headers` if included, and last the column for corrupt batches if it has a name."""
     fields = [StructField(name, kind) for name, kind in _TYPES.items() if include_headers or name != HEADERS]
     return StructType([*fields, StructField(corrupt_column, BinaryType())] if corrupt_column else fields)
 
 
 def wanted_columns(schema: StructType, *, include_headers: bool, corrupt_column: str | None = None) -> tuple[str, ...]:
-    """The names of the columns that a query's schema wants, in its order.
+    """Return the names of the columns of a query's schema, in its order.
 
     Raises:
-        QueryError: a name or type that the source does not have; all of them at once.
+        QueryError: with every name and type that the source does not have.
     """
     types = {
         field.name: field.dataType.simpleString()
@@ -66,5 +66,5 @@ def wanted_columns(schema: StructType, *, include_headers: bool, corrupt_column:
         elif field.dataType.simpleString() != (expected := types[field.name]):
             problems.append(f"{field.name}: {field.dataType.simpleString()}; it is {expected}: cast it in the query")
     if problems:
-        raise QueryError(f"kafka_segments: the schema cannot be read: {'; '.join(problems)}")
+        raise QueryError(f"kafka_segments: the schema is not valid: {'; '.join(problems)}")
     return tuple(field.name for field in schema)

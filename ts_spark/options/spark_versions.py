@@ -40,7 +40,7 @@ else:
 if TYPE_CHECKING:
 
     class ReadAllAvailable:
-        """As in Spark: everything that there is."""
+        """As in Spark: everything that is available."""
 
     class ReadMaxRows:
         """As in Spark: at most so many rows."""
@@ -59,16 +59,16 @@ else:
     except ImportError:
 
         class ReadAllAvailable:
-            """No limit is handed over."""
+            """A stand-in: this Spark passes no limit."""
 
         class ReadMaxRows:
-            """Nor this one."""
+            """A stand-in for the same reason."""
 
             def __init__(self, max_rows: int) -> None:
                 self.max_rows = max_rows
 
         class SupportsTriggerAvailableNow:
-            """Spark takes one batch."""
+            """A stand-in: this Spark runs one batch."""
 
 
 ReadLimit = Any  # of Spark's; there is no such class before 4.2

@@ -1,1 +1,1 @@
-"""`spark.readStream.format("kafka_segments")`: a query that goes on as the commits move."""
+"""`spark.readStream.format("kafka_segments")`: a query that follows the commits."""

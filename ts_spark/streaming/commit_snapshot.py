@@ -1,8 +1,8 @@
-"""What the store shows of a stream's topics at one moment: how far each partition's commit has come.
+"""A snapshot of the commits of a stream's topics: the end of each partition at one moment.
 
-A stream looks again and again, so a look is cheap: the names of directories, and per partition its commit. The segments
-are listed when there is something to read. Only where a commit does not say its end or its last stable offset (a Java
-uploader's, or one after an election) is the partition's view opened, once for each commit.
+A stream makes many snapshots, so one is cheap: the names of directories, and the commit of each partition. Segments are
+listed when there is something to read. Some commits have no end or no last stable offset: a Java uploader's, or one
+after an election. Then the partition's view is opened, once for each commit.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,13 +33,13 @@ from ts_common.store.contract import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class PartitionEnd:
-    """How far one partition has come.
+    """The end of one partition.
 
     Attributes:
-        keys: where it lies.
-        next_offset: end of what is shipped.
-        shown: end of what the query may see: below `next_offset` where it is `read_committed`.
-        epochs: which epoch wrote which offset; empty where the commit does not say it.
+        keys: of its objects.
+        next_offset: the end of what is shipped.
+        shown: the end of what the query may read; `read_committed` may put it below `next_offset`.
+        epochs: which epoch wrote which offset; empty if the commit lacks it.
     """
 
     keys: PartitionKeys
@@ -53,7 +53,7 @@ class TopicSnapshot:
     """One topic, in its newest incarnation.
 
     Attributes:
-        topic_id: None where no id was ever seen.
+        topic_id: None if no id was ever seen.
         is_first: whether this incarnation is the topic's first, or the only one.
         ends: by partition, of those that have a commit.
     """
@@ -65,77 +65,77 @@ class TopicSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class CommitSnapshot:
-    """What was seen.
+    """The topics of a stream at one moment.
 
     Attributes:
-        topics: by name, those of the subscription that the store knows.
+        topics: of the subscription, as far as the store holds them, by name.
     """
 
     topics: Mapping[str, TopicSnapshot]
 
     @property
     def ends(self) -> dict[TopicPartition, PartitionEnd]:
-        """Of all topics."""
+        """The ends of all topics."""
         return {partition: end for topic in self.topics.values() for partition, end in topic.ends.items()}
 
     @property
     def topic_ids(self) -> dict[str, str]:
-        """Of the topics that have one."""
+        """The ids of the topics that have one."""
         return {name: topic.topic_id for name, topic in self.topics.items() if topic.topic_id is not None}
 
 
 class Observer:
-    """Looks at one query's topics, and remembers what need not be asked for twice; not for several threads.
+    """Makes snapshots of one query's topics, and caches what need not be read twice; not thread-safe.
 
     Args:
-        store: where they lie.
-        options: of the query, settled.
+        store: of the topics.
+        query: settled.
     """
 
-    def __init__(self, store: ObjectStore, options: Query) -> None:
+    def __init__(self, store: ObjectStore, query: Query) -> None:
         self._store = store
-        self._options = options
-        self._keys = options.keys
+        self._query = query
+        self._keys = query.keys
         self._copies: dict[str, dict[StoredSegment, SegmentCopy]] = {}  # by a partition's prefix
         self._damaged: list[str] = []
-        self._ends: dict[str, tuple[str | None, PartitionEnd]] = {}  # likewise, with the commit's etag
+        self._ends: dict[str, tuple[str | None, PartitionEnd]] = {}  # the same, with the commit's ETag
 
     def look(self, *, is_first: bool) -> CommitSnapshot:
-        """See how far the topics have come.
+        """Return a snapshot of the topics.
 
         Args:
-            is_first: whether the query begins: topics and partitions that it names must be there.
+            is_first: whether the query starts: topics and partitions that it names must exist.
 
         Raises:
-            QueryError: the store does not hold the cluster, or what a query names that begins.
-            CorruptData: a commit or a list of incarnations that is none.
-            StoreUnavailable, AccessDenied, BucketMissing: the store's.
+            QueryError: the store does not hold the cluster, or what a starting query names.
+            CorruptData: a commit or a list of incarnations cannot be parsed.
+            StoreUnavailable, AccessDenied, BucketMissing: from the store.
         """
-        known = list_known(self._store, self._options)
-        asked = wanted_names(self._options, known)
+        known = list_known(self._store, self._query)
+        asked = wanted_names(self._query, known)
 
         def one(name: str) -> TopicSnapshot | None:
             return self._topic(name, known.get(name, NO_DIRECTORIES), asked[name])
 
         topics: dict[str, TopicSnapshot] = {}
         for name, topic in zip(asked, in_threads(one, asked), strict=True):
-            if topic is None and is_first and self._options.subscription.pattern is None:
-                raise unknown_topic(name, self._options, known)
+            if topic is None and is_first and self._query.subscription.pattern is None:
+                raise unknown_topic(name, self._query, known)
             if topic is not None:
                 topics[name] = topic
         if is_first:
-            _check_assigned(self._options, topics)
+            _check_assigned(self._query, topics)
         return CommitSnapshot(topics)
 
     def keys_of(self, partitions: Sequence[TopicPartition], topic_id: str | None) -> list[PartitionKeys] | None:
-        """Where partitions of one topic lie in the incarnation with an id.
+        """Return the keys of partitions of one topic in the incarnation with an id.
 
         Args:
             partitions: at least one.
             topic_id: None for the first incarnation, or the only one.
 
         Returns:
-            Their keys; None where the store does not know the incarnation.
+            None if the store does not hold the incarnation.
         """
         directory = None
         if topic_id is not None:
@@ -146,7 +146,7 @@ class Observer:
         return [self._keys.partition(partition, directory) for partition in partitions]
 
     def view(self, keys: PartitionKeys) -> PartitionView:
-        """What readers see of a partition now.
+        """Return what readers see of a partition now.
 
         Raises:
             CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: as `open_view`.
@@ -154,15 +154,15 @@ class Observer:
         return self.open(read_catalog(self._store, keys))
 
     def open(self, catalog: PartitionCatalog) -> PartitionView:
-        """As `view`, of a snapshot."""
+        """Return the view of a catalog."""
         prefix = catalog.keys.prefix
-        damaged = None if self._options.tolerance.fails else self._damaged
+        damaged = None if self._query.tolerance.fails else self._damaged
         view = open_view(self._store, catalog, self._copies.get(prefix, NOTHING_KNOWN), damaged)
         self._copies[prefix] = {copy.segment: copy for copy in (*view.copies, *view.retired)}
         return view
 
     def take_damaged(self) -> list[str]:
-        """A sentence for each segment that was left out since the last call, in the modes that go on."""
+        """Return a sentence for each segment that a tolerant query left out since the last call."""
         taken, self._damaged = sorted(set(self._damaged)), []
         return taken
 
@@ -187,7 +187,7 @@ class Observer:
         return known
 
     def _describe(self, keys: PartitionKeys, commit: Commit | ForeignCommit) -> PartitionEnd:
-        committed_only = self._options.read_committed
+        committed_only = self._query.read_committed
         if isinstance(commit, Commit):
             end, stable = commit.next_offset, commit.last_stable_offset
             if not committed_only or stable is not None:
@@ -198,10 +198,10 @@ class Observer:
         return PartitionEnd(keys, view.end, shown, commit.epochs if isinstance(commit, Commit) else EpochHistory())
 
 
-def _check_assigned(options: Query, topics: Mapping[str, TopicSnapshot]) -> None:
-    """Assigned partitions are there, as far as their topic has any."""
-    for name, numbers in (options.subscription.assigned or {}).items():
+def _check_assigned(query: Query, topics: Mapping[str, TopicSnapshot]) -> None:
+    """Check that assigned partitions exist, unless their topic has none."""
+    for name, numbers in (query.subscription.assigned or {}).items():
         held = {partition.partition for partition in topics[name].ends}
         missing = set(numbers) - held
         if held and missing:
-            raise missing_partitions(name, missing, held, options)
+            raise missing_partitions(name, missing, held, query)

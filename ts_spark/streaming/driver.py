@@ -1,14 +1,14 @@
-"""A stream on the driver: one process for as long as the query runs, which Spark asks one thing after the other.
+"""A stream on the driver: one process for as long as the query runs. Spark calls its methods one after the other.
 
     a new query        latestOffset  initialOffset  partitions  (latestOffset  partitions  commit)...
     a restarted one    partitions(last, last)  [initialOffset]  [partitions: the last batch, again]  latestOffset ...
 
-Spark 4.0 and 4.1 tell a Python source neither where the query stands when they ask for the latest offset, nor a limit,
-nor the trigger. So the limits are kept here, and where the query stands is the last answer, or the checkpoint's last
-offset, which Spark shows to a restarted source as an empty range first. Spark 4.2 tells all three.
+For the latest offset, Spark 4.0 and 4.1 pass a Python source neither the query's position, nor a limit, nor the
+trigger. So this module applies the limits. The position is the last answer, or the checkpoint's last offset, which
+Spark passes to a restarted source as an empty range first. Spark 4.2 passes all three.
 
-Nothing is kept on disk: a batch that is run again is planned from its two offsets alone, and shows the same rows, since
-those below the next offset never change but by an unclean election.
+The source stores nothing on disk. A batch that runs again is planned from its two offsets alone. It has the same rows,
+because records below the next offset change only by an unclean election.
 """
 
 import time
@@ -38,7 +38,7 @@ from ts_spark.streaming.commit_snapshot import CommitSnapshot, Observer
 from ts_spark.streaming.offset import StreamOffset, decode_offset
 from ts_spark.streaming.progress import advance, epochs_of, living_until, losses_between, was_created_again
 
-# Spark asks again 10 ms after an answer without news, unless a trigger says otherwise; each look is some requests.
+# Without a trigger, Spark calls again 10 ms after an answer without new offsets; each look costs requests.
 _IDLE_SECONDS: Final = 1.0
 
 _log = structlog.get_logger("ts_spark")
@@ -46,7 +46,7 @@ _log = structlog.get_logger("ts_spark")
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """Offsets `[begin, stop)` of a partition; `epoch` wrote the last one, where that is known."""
+    """Offsets `[begin, stop)` of a partition; `epoch` wrote the last one, if known."""
 
     keys: PartitionKeys
     begin: int
@@ -55,34 +55,34 @@ class _Range:
 
 
 class StreamDriver:
-    """Offsets and plans of one stream; its methods are Spark's. Not for several threads.
+    """Offsets and plans of one stream; its methods are Spark's. Not thread-safe.
 
     Args:
-        asked: the query.
-        clock: seconds, from anywhere.
-        sleep: for so many seconds.
+        query: of the stream.
+        clock: monotonic seconds.
+        sleep: for a number of seconds.
     """
 
     def __init__(
         self,
-        asked: SparkQuery,
+        query: SparkQuery,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._rates = asked.rates
-        self._asked = asked.query
+        self._rates = query.rates
+        self._asked = query.query
         self._clock = clock
         self._sleep = sleep
         self._store = open_store(self._asked.location, StorageOptions(self._asked.connection))
-        self._patience = MinOffsetsDelay(asked.rates)
+        self._delay = MinOffsetsDelay(query.rates)
         self._initial: StreamOffset | None = None
-        self._position: StreamOffset | None = None  # the answer that Spark has, which it goes on from
-        self._answered = False  # for the end, before Spark showed where the query stands
+        self._position: StreamOffset | None = None  # the last answer, where Spark continues
+        self._answered = False  # for the end, before Spark passed the position
         self._last_look: CommitSnapshot | None = None
-        self._idle_since: float | None = None  # when a look showed nothing new
-        self._told: set[str] = set()
-        if asked.ignored is not None:
-            self._warn(asked.ignored)
+        self._idle_since: float | None = None  # since a look found nothing new
+        self._warned: set[str] = set()
+        if query.ignored is not None:
+            self._warn(query.ignored)
 
     @cached_property
     def _options(self) -> Query:
@@ -93,21 +93,21 @@ class StreamDriver:
         return Observer(self._store, self._options)
 
     def initial_offset(self) -> dict[str, Any]:
-        """Where the query's first batch begins; of a restarted query that runs its first batch again, where it began.
+        """Return where the query's first batch starts, or started if a restarted query runs it again.
 
         Raises:
-            QueryError, DataLoss, CorruptData, ObjectNotFound: what the options name is not there, or damaged.
-            StoreUnavailable, AccessDenied, BucketMissing: the store's, after its own retries.
+            QueryError, DataLoss, CorruptData, ObjectNotFound: an object of the query is missing or damaged.
+            StoreUnavailable, AccessDenied, BucketMissing: from the store, after its own retries.
         """
         return self._begin().encode()
 
     @property
     def most_offsets(self) -> int | None:
-        """Of one batch; None without a limit."""
+        """The maximum number of offsets of one batch; None without a limit."""
         return self._rates.most_offsets
 
     def stop_where_it_is(self) -> None:
-        """Go no further than the store has come by now, in as many batches as the limit makes of it.
+        """End the stream at the current commits, in as many batches as the limit requires.
 
         Raises:
             QueryError, CorruptData, StoreUnavailable, AccessDenied, BucketMissing: as `initial_offset`.
@@ -115,14 +115,14 @@ class StreamDriver:
         self._last_look = self._observer.look(is_first=False)
 
     def latest_offset(self, start: Mapping[str, Any] | None = None, *, unlimited: bool = False) -> dict[str, Any]:
-        """How far the next batch goes: never back, except where an election lost what was there.
+        """Return where the next batch ends; it moves back only if an election lost records.
 
         Args:
-            start: where it begins; None where Spark does not say it.
-            unlimited: whether the limits of the options are lifted.
+            start: where it starts; None if Spark does not pass it.
+            unlimited: whether the trigger lifts the limits of the options.
 
         Raises:
-            DataLoss: partitions, topics or offsets that the query has come to are gone, and `failOnDataLoss` is true.
+            DataLoss: partitions, topics or offsets of the query are lost, and `failOnDataLoss` is true.
             Others: as `initial_offset`.
         """
         self._pace()
@@ -132,19 +132,19 @@ class StreamDriver:
         stands = self._position or self._begin()
         look = self._observer.look(is_first=False) if self._last_look is None else self._last_look
         furthest, losses = advance(stands, look, lambda end: self._observer.view(end.keys).start)
-        self._tell([*losses, *losses_between(stands, furthest)])
+        self._report([*losses, *losses_between(stands, furthest)])
         begins = {**stands.positions, **furthest.began}
         available = sum(max(0, at - begins[partition]) for partition, at in furthest.positions.items())
-        if self._last_look is None and not unlimited and self._patience.waits(available, self._clock() * 1000):
+        if self._last_look is None and not unlimited and self._delay.waits(available, self._clock() * 1000):
             furthest = stands
         elif self.most_offsets is not None and not unlimited:
             positions = limited(self.most_offsets, begins, furthest.positions)
             furthest = replace(furthest, positions=positions)
         furthest = replace(furthest, epochs=epochs_of(stands, furthest, look))
-        if self._position is None:  # the checkpoint's first offset holds where the query began
+        if self._position is None:  # the checkpoint's first offset has the start of the query
             furthest = replace(furthest, began={**stands.positions, **furthest.began})
         self._answered = start is None
-        if self._position is not None and furthest.stands_where(self._position):
+        if self._position is not None and furthest.equals_in_position(self._position):
             self._idle_since = self._clock()
         else:
             self._idle_since = None
@@ -152,24 +152,24 @@ class StreamDriver:
         return self._position.encode()
 
     def plan(self, start_encoded: Mapping[str, Any], end_encoded: Mapping[str, Any]) -> Sequence[Split]:
-        """The tasks of a batch; of an empty one none, and the store is not asked.
+        """Return the splits of a batch; an empty batch has none and costs no request.
 
         Raises:
-            DataLoss: offsets of the batch are gone, and `failOnDataLoss` is true.
-            QueryError: an offset that is not one of this source's; or a trigger that cannot be combined with limits.
-            CorruptData, ObjectNotFound: what the store holds is damaged, or retention took it just now.
-            StoreUnavailable, AccessDenied, BucketMissing: the store's, after its own retries.
+            DataLoss: offsets of the batch are lost, and `failOnDataLoss` is true.
+            QueryError: an offset is not of this source; or a trigger cannot be combined with limits.
+            CorruptData, ObjectNotFound: an object is damaged, or retention deleted it meanwhile.
+            StoreUnavailable, AccessDenied, BucketMissing: from the store, after its own retries.
         """
         start, end = decode_offset(start_encoded), decode_offset(end_encoded)
         if start_encoded == end_encoded:
             self._check_wrapper(end)
         self._position = end
-        if start.stands_where(end):
+        if start.equals_in_position(end):
             return []
         ranges, losses = self._ranges(start, end)
         views = in_threads(lambda part: self._observer.view(part.keys), ranges)
         plans = in_threads(self._plan, zip(views, ranges, strict=True))
-        self._tell([*losses, *(loss for plan in plans for loss in plan.losses)])
+        self._report([*losses, *(loss for plan in plans for loss in plan.losses)])
         for plan in plans:
             if plan.view.warning:
                 self._warn(plan.view.warning)
@@ -188,21 +188,23 @@ class StreamDriver:
         return splits
 
     def stop(self) -> None:
-        """Give the store's connections back."""
+        """Close the store's connections."""
         self._store.close()
 
     def _begin(self) -> StreamOffset:
-        """Where the query begins: as the checkpoint says, where it has one, and decided once otherwise."""
+        """Return where the query starts: from the checkpoint if there is one, else decided once."""
         if self._initial is None and self._position is not None:
             self._initial = StreamOffset(self._position.began, self._position.topic_ids)
         elif self._initial is None:
             self._initial = self._find_beginning()
-            if self._last_look is not None:  # segments may have come since: the end is not to lie below the beginning
+            if (
+                self._last_look is not None
+            ):  # segments may have been committed since: the end may not be below the start
                 self.stop_where_it_is()
         return self._initial
 
     def _find_beginning(self) -> StreamOffset:
-        """Where the options say that the query begins; partitions without a commit come later, as new ones."""
+        """Return the start of the options; partitions without a commit are added later, as new ones."""
         look = self._observer.look(is_first=True)
         if self._options.start is Edge.LATEST:
             return StreamOffset({partition: end.shown for partition, end in look.ends.items()}, look.topic_ids)
@@ -213,7 +215,7 @@ class StreamDriver:
         if self._options.read_committed:
             views = [replace(view, end=stable_end(self._store, view)) for view in views]
         bounds = in_threads(lambda view: find_bounds(self._store, view, self._options), views)
-        self._tell(
+        self._report(
             [
                 f"{view.partition}: offsets {low} to {high - 1} {what}"
                 for view, bound in zip(views, bounds, strict=True)
@@ -224,7 +226,7 @@ class StreamDriver:
         return StreamOffset(positions, look.topic_ids)
 
     def _ranges(self, start: StreamOffset, end: StreamOffset) -> tuple[list[_Range], list[str]]:
-        """Where each partition with news lies, begins and ends; and the losses that are met on the way there."""
+        """Return the range of each partition with new offsets, and the losses between the two offsets."""
         ranges, losses = [], losses_between(start, end)
         for topic in sorted({partition.topic for partition in end.positions}):
             stood = {} if was_created_again(start, end, topic) else start.of_topic(topic)
@@ -238,8 +240,8 @@ class StreamDriver:
             keys = self._observer.keys_of([partition for partition, _, _ in news], end.topic_ids.get(topic))
             if keys is None:
                 losses += [
-                    f"{partition}: offsets {begin} to {stop - 1} are lost: the store does not know topic id "
-                    f"{end.topic_ids[topic]} any more"
+                    f"{partition}: offsets {begin} to {stop - 1} are lost: the store no longer holds topic id "
+                    f"{end.topic_ids[topic]}"
                     for partition, begin, stop in news
                 ]
                 continue
@@ -250,28 +252,29 @@ class StreamDriver:
         return ranges, losses
 
     def _plan(self, item: tuple[PartitionView, _Range]) -> PartitionPlan:
-        """As a batch query of these offsets."""
+        """Plan a batch query of these offsets."""
         view, part = item
         topic, number = view.partition.topic, view.partition.partition
         stop = living_until(part.stop, part.epoch, view.epochs, max(part.stop, view.end))
         lost = []
-        if stop < part.stop:  # since the batch was planned first; what stands there now comes with the next one
+        if stop < part.stop:  # since the batch was planned first; the next batch has the new records
             low = max(part.begin, stop)
-            lost.append(f"{view.partition}: offsets {low} to {part.stop - 1} are lost: an election took them back")
+            lost.append(f"{view.partition}: offsets {low} to {part.stop - 1} are lost: an election removed them")
         start = Offsets({topic: {number: min(part.begin, stop)}})
         asked = replace(self._options, start=start, end=Offsets({topic: {number: stop}}))
         plan = plan_partition(self._store, view, asked)
         return replace(plan, losses=(*lost, *plan.losses))
 
     def _check_wrapper(self, seen: StreamOffset) -> None:
-        """Spark's wrapper for Trigger.AvailableNow asks for the end of a restarted query before it shows where it is.
+        """Reject Spark's wrapper for Trigger.AvailableNow in a restarted query with limits.
 
-        With a limit the answer was counted from where a new query would begin, so the query would go back.
+        The wrapper requests the end before it passes the position. With a limit, that end was counted from the start of
+        a new query, so the query would move back.
         """
         rates = self._rates
         if not self._answered or not (rates.most_offsets or rates.least_offsets):
             return
-        if self._position is not None and not self._position.stands_where(seen):
+        if self._position is not None and not self._position.equals_in_position(seen):
             raise QueryError(
                 "maxOffsetsPerTrigger and minOffsetsPerTrigger cannot be combined with "
                 "spark.sql.streaming.triggerAvailableNowWrapper.enabled=true: drop the one or the other"
@@ -283,13 +286,13 @@ class StreamDriver:
             if remaining > 0:
                 self._sleep(remaining)
 
-    def _tell(self, losses: Sequence[str]) -> None:
-        """End the query with its losses, or warn of each once."""
+    def _report(self, losses: Sequence[str]) -> None:
+        """Raise for the losses of a query that fails on data loss; else warn about each once."""
         check_losses(losses, self._options)
         for loss in losses:
             self._warn(loss)
 
     def _warn(self, warning: str) -> None:
-        if warning not in self._told:
-            self._told.add(warning)
+        if warning not in self._warned:
+            self._warned.add(warning)
             _log.warning("query_warning", message=printable(warning))

@@ -1,22 +1,25 @@
-"""How far a stream has come: what Spark writes into the checkpoint.
+"""The offset of a stream, as Spark writes it into the checkpoint.
 
 ::
 
     {"clicks":{"0":23,"1":345},
      "~topicIds":{"clicks":"pQ1r..."},"~epochs":{"clicks":{"0":4,"1":4}},"~began":{"clicks":{"1":0}}}
 
-The next offset of each partition, as Spark's own Kafka source writes it. `~` is no legal character of a topic's name,
-so these are none:
+It has the next offset of each partition, as Spark's own Kafka source writes it. A topic's name cannot contain `~`, so
+these
+keys are not topics:
 
-- `~topicIds`: whose offsets these are, for topics that have an id. A topic that was deleted and created again begins
-  anew, and nothing of one life is taken for the other's.
-- `~epochs`: the leader epoch that wrote the offset before, where the commit says it. An election can take back what was
-  read, and by the next look the log may be longer than ever; that another epoch wrote this offset tells.
-- `~began`: where partitions begin that the offset before did not have. Spark keeps the ends of batches only, and asks a
-  restarted source anew where its first batch began; meanwhile `latest` has moved. So the first offset of a query holds
-  its beginning, and a batch that is run again reads the same rows.
+- `~topicIds`: the topic id of each topic that has one. If a topic is deleted and created again, the stream starts at
+its
+  beginning, and offsets of the two incarnations are never confused.
+- `~epochs`: the leader epoch that wrote the offset before each position, if the commit has it. An election can remove
+  records that were read, and the log may be longer at the next look. Then another epoch wrote that offset.
+- `~began`: the start of each partition that the offset before did not have. Spark stores the ends of batches only. It
+calls
+  a restarted source again for the start of its first batch, and `latest` has moved meanwhile. So the first offset of a
+  query contains its start, and a batch that runs again reads the same rows.
 
-Equal offsets have equal text: Spark compares them as text to see whether there is anything new.
+Equal offsets have equal text: Spark compares their text to find new data.
 """
 
 from collections.abc import Mapping
@@ -38,8 +41,8 @@ class StreamOffset:
     Attributes:
         positions: the next offset of each partition.
         topic_ids: of the topics whose id is known.
-        epochs: the leader epoch of the offset before each position, where it is known.
-        began: where partitions begin that the offset before this one did not have.
+        epochs: the leader epoch of the offset before each position, if known.
+        began: the start of each partition that the offset before this one did not have.
     """
 
     positions: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -47,16 +50,16 @@ class StreamOffset:
     epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
     began: Mapping[TopicPartition, int] = field(default_factory=dict)
 
-    def stands_where(self, other: "StreamOffset") -> bool:
-        """Whether nothing lies between the two."""
+    def equals_in_position(self, other: "StreamOffset") -> bool:
+        """Return whether no record is between the two."""
         return self.positions == other.positions and self.topic_ids == other.topic_ids
 
     def of_topic(self, topic: str) -> dict[TopicPartition, int]:
-        """The positions of one topic's partitions."""
+        """Return the positions of one topic's partitions."""
         return {partition: at for partition, at in self.positions.items() if partition.topic == topic}
 
     def encode(self) -> dict[str, Any]:
-        """As values that JSON has, in a fixed order."""
+        """Return JSON values in a fixed order."""
         encoded: dict[str, Any] = _by_topic(self.positions)
         if self.topic_ids:
             encoded[_TOPIC_IDS] = dict(sorted(self.topic_ids.items()))
@@ -68,10 +71,10 @@ class StreamOffset:
 
 
 def decode_offset(encoded: Mapping[str, Any]) -> StreamOffset:
-    """Read an offset; one that holds positions only is one, too.
+    """Return an offset from JSON values; positions are enough.
 
     Raises:
-        QueryError: it is no offset of this source.
+        QueryError: the values are not an offset of this source.
     """
     try:
         topics = {name: value for name, value in encoded.items() if name not in {_TOPIC_IDS, _EPOCHS, _BEGAN}}
@@ -83,7 +86,7 @@ def decode_offset(encoded: Mapping[str, Any]) -> StreamOffset:
         )
     except (ValueError, TypeError, AttributeError) as error:
         raise QueryError(
-            f"the checkpoint holds no offset of kafka_segments ({error}): {encoded}; begin with another checkpoint"
+            f"the checkpoint holds no offset of kafka_segments ({error}): {encoded}; start with another checkpoint"
         ) from error
 
 

@@ -1,7 +1,7 @@
-"""From where a stream stands and what the store shows to where it goes next, and what it lost on the way. Pure.
+"""The next offset of a stream, from its position and a snapshot of the commits, and the losses in between. Pure.
 
-What is new begins at its beginning: a partition, a topic that matches a pattern, a topic that was created again. What
-is gone keeps its position, so that nothing is read twice should it come back. Losses are told for `failOnDataLoss`.
+A new partition, a new topic that matches a pattern, and a topic that was created again start at their beginning. What
+is missing keeps its position, so that nothing is read twice if it returns. Losses are reported for `failOnDataLoss`.
 """
 
 from collections.abc import Callable
@@ -15,12 +15,12 @@ from ts_spark.streaming.offset import StreamOffset
 def advance(
     position: StreamOffset, look: CommitSnapshot, earliest: Callable[[PartitionEnd], int]
 ) -> tuple[StreamOffset, list[str]]:
-    """The furthest offset that the stream can go to, and one sentence for each loss that only a look shows.
+    """Return the furthest offset of the stream, and one sentence for each loss that only a snapshot shows.
 
     Args:
-        position: where it stands.
-        look: what the store shows.
-        earliest: asked for the first offset of each partition that is new.
+        position: of the stream.
+        look: the snapshot.
+        earliest: returns the first offset of a new partition.
     """
     losses: list[str] = []
     positions: dict[TopicPartition, int] = {}
@@ -30,14 +30,14 @@ def advance(
         topic, stood = look.topics.get(name), position.of_topic(name)
         if topic is None:
             losses.append(
-                f"topic {name} is gone from the store, or the subscription does not name it any more; the stream "
-                f"stands at {_places(stood)}"
+                f"topic {name} is missing from the store, or the subscription no longer names it; "
+                f"the stream is at {_places(stood)}"
             )
             positions |= stood
             continue
         if topic.topic_id is None and name in ids:
             losses.append(
-                f"topic {name}: its list of incarnations is gone from the store: whose offsets these are is open"
+                f"topic {name}: its list of incarnations is missing from the store: its offsets may be of another one"
             )
             positions |= stood
             continue
@@ -50,8 +50,8 @@ def advance(
             positions[partition] = at if end is None else _next(at, position.epochs.get(partition), end)
             if end is None:
                 losses.append(
-                    f"{partition}: the stream stands at offset {at}, and its commit is gone from the store, or the "
-                    "subscription does not name it any more"
+                    f"{partition}: the stream is at offset {at}, and its commit is missing from the store, or the "
+                    "subscription no longer names it"
                 )
         for partition in sorted(topic.ends.keys() - stood.keys()):
             began[partition] = earliest(topic.ends[partition])
@@ -60,7 +60,7 @@ def advance(
 
 
 def epochs_of(position: StreamOffset, offset: StreamOffset, look: CommitSnapshot) -> dict[TopicPartition, int]:
-    """Who wrote the offsets before those of `offset`, as the commits say, or as was known where nothing moved."""
+    """Return the epochs that wrote the offsets before those of `offset`: from the commits, or unchanged ones."""
     ends, epochs = look.ends, {}
     for partition, at in offset.positions.items():
         known = position.epochs.get(partition) if position.positions.get(partition) == at else None
@@ -71,15 +71,15 @@ def epochs_of(position: StreamOffset, offset: StreamOffset, look: CommitSnapshot
 
 
 def living_until(at: int, epoch: int | None, line: EpochHistory, end: int) -> int:
-    """Up to where a log is still the one that was read: `at`, or where an election cut it.
+    """Return the end of the log that was read: `at`, or where an election truncated it.
 
-    As a Kafka consumer validates its position (KIP-320). A commit that was lost and rebuilt may end below the position
-    for a while; where its list still gives the offset before the position the epoch that was read there, the leader
-    holds what was read, and it comes back as it was.
+    A Kafka consumer validates its position in the same way (KIP-320). A commit that was lost and rebuilt may end below
+    the position for some time. If its epochs still have the same epoch before the position, the leader holds what was
+    read.
 
     Args:
         at: the position.
-        epoch: that wrote the offset before it when it was read; None where that is not known.
+        epoch: that wrote the offset before it when it was read; None if unknown.
         line: which epoch wrote which offset now.
         end: of the log now.
     """
@@ -92,44 +92,44 @@ def living_until(at: int, epoch: int | None, line: EpochHistory, end: int) -> in
 
 
 def losses_between(start: StreamOffset, end: StreamOffset) -> list[str]:
-    """One sentence for each loss that the two offsets themselves show."""
+    """Return one sentence for each loss that the two offsets show."""
     losses = []
     for name in sorted({partition.topic for partition in start.positions}):
         stood = start.of_topic(name)
         if was_created_again(start, end, name):
             before, after = start.topic_ids.get(name, "none"), end.topic_ids.get(name, "none")
             losses.append(
-                f"topic {name} was deleted and created again (topic id {before}, now {after}): what the former one "
-                f"had from {_places(stood)} on is not read"
+                f"topic {name} was deleted and created again (topic id {before}, now {after}): records of the "
+                f"former one from {_places(stood)} on are not read"
             )
             continue
         for partition, at in stood.items():
             goes_on = end.positions.get(partition)
             if goes_on is None:
-                losses.append(f"{partition} is gone; the stream stands at offset {at}")
+                losses.append(f"{partition} is missing; the stream is at offset {at}")
             elif goes_on < at:
                 lost = f"{partition}: offsets {goes_on} to {at - 1} are lost"
-                losses.append(f"{lost}: an election took them back after they were read")
+                losses.append(f"{lost}: an election removed them after they were read")
     return losses
 
 
 def was_created_again(start: StreamOffset, end: StreamOffset, topic: str) -> bool:
-    """Whether a topic is another incarnation at the end than at the start."""
+    """Return whether a topic is another incarnation at the end than at the start."""
     before, after = start.topic_ids.get(topic), end.topic_ids.get(topic)
     if before is not None or after is None:
         return before != after
-    # No id was known before. The first one that is seen is that of the same incarnation; a later one begins anew.
+    # No id was known before. The first id belongs to the same incarnation; a later one starts at its beginning.
     return any(partition in end.began or partition not in end.positions for partition in start.of_topic(topic))
 
 
 def _is_same(position: StreamOffset, name: str, topic: TopicSnapshot) -> bool:
-    """Whether the positions are those of the incarnation that is seen. One without an id is the first."""
+    """Return whether the positions belong to the incarnation of the snapshot. One without an id is the first."""
     known = position.topic_ids.get(name)
     return topic.is_first if known is None else known == topic.topic_id
 
 
 def _next(at: int, epoch: int | None, end: PartitionEnd) -> int:
-    """Onwards, unless an election cut the log below: then there first, and onwards from there with the next batch."""
+    """Return the next position: forward, or to the place where an election truncated the log, for this batch."""
     living = living_until(at, epoch, end.epochs, end.next_offset)
     return living if living < at else max(at, end.shown)
 
