@@ -208,7 +208,8 @@ def test_a_stream_reads_one_location_and_the_newest_incarnation(several: Path) -
         parse_options({**given, "incarnation": "oldest"}, Kind.STREAM)
     assert caught.value.problems == (
         "incarnation: a stream follows the newest one; drop it, or use spark.read",
-        "config: a stream reads one location, and the topics are in several (pii in s3://private/base): start one stream for each",
+        "config: a stream reads one location, and the topics are in several (pii in s3://private/base): "
+        "start one stream for each",
     )
     assert parse_options({**given, "subscribe": "pii,cards"}, Kind.STREAM).query.location == "s3://private/base"
 

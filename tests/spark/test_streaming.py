@@ -384,8 +384,8 @@ def test_u09_a_topic_that_is_created_again_is_not_read_from_the_middle(two: Arch
     query.trigger()
     created_again(two)
     told = (
-        f"topic t was deleted and created again (topic id {ID_ONE if id_known else 'none'}, now {ID_TWO}): records of the "
-        "former one from offset 100 of t-0 on are not read"
+        f"topic t was deleted and created again (topic id {ID_ONE if id_known else 'none'}, now {ID_TWO}): records of "
+        "the former one from offset 100 of t-0 on are not read"
     )
     with pytest.raises(DataLoss) as caught:
         query.trigger()

@@ -151,7 +151,7 @@ def test_an_agent_whose_main_thread_does_not_come_round_is_not_healthy_and_says_
         page = asked(connection, "/")[1].decode()
     assert (code, json.loads(body)["status"], told["healthy"]) == (503, "failing", False)
     assert told["partitions"] == []
-    assert "does not come round" in page
+    assert "main thread does not answer" in page
 
 
 def test_readiness_waits_for_store_log_dirs_and_leadership_and_stays() -> None:

@@ -56,7 +56,7 @@ def test_the_page_fits_and_can_be_read(troubled: Status, tmp_path: Path, width: 
     assert (ink > ground) is dark
     assert abs(ink - ground) > 500
     text = seen["text"]
-    headings = [text.index(words) for words in ("Somebody should look.", "Last errors", "Totals", "Partitions (")]
+    headings = [text.index(words) for words in ("This agent needs attention.", "Last errors", "Totals", "Partitions (")]
     rows = [text.index(name, headings[-1]) for name in ("torn-3", "waits-9", "a.very-long")]
     assert headings + rows == sorted(headings + rows)
     assert "the worst 50 of 62" in text
