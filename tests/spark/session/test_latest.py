@@ -165,9 +165,9 @@ def test_r04_a_corrupt_batch_ends_it_or_is_passed_over(archive: Archive) -> None
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"startingOffsets": '{"t":{"0":5}}'}, "it begins at earliest"),
-        ({"startingTimestamp": "5"}, "it begins at earliest"),
-        ({"startingOffsetsByTimestamp": '{"t":{"0":5}}'}, "it begins at earliest"),
+        ({"startingOffsets": '{"t":{"0":5}}'}, "it starts at earliest"),
+        ({"startingTimestamp": "5"}, "it starts at earliest"),
+        ({"startingOffsetsByTimestamp": '{"t":{"0":5}}'}, "it starts at earliest"),
         ({"minPartitions": "4"}, "one task reads a partition; drop minPartitions"),
         ({"maxRecordsPerPartition": "4"}, "drop maxRecordsPerPartition"),
         ({"mode": "PERMISSIVE"}, "use mode FAILFAST or DROPMALFORMED"),
@@ -201,7 +201,7 @@ def test_filters_are_applied_to_the_newest_records(archive: Archive) -> None:
 
 def test_a_stream_has_no_moment(archive: Archive) -> None:
     """A snapshot is as of an end; a stream that asks for one is refused."""
-    with pytest.raises(ConfigurationError, match="a stream has none"):
+    with pytest.raises(ConfigurationError, match="a stream has no end"):
         parse_options(archive.options(**LATEST), Kind.STREAM)
 
 
