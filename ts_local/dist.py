@@ -61,7 +61,7 @@ def build_wheel(target: Path) -> Path:
     """
     with TemporaryDirectory() as directory:
         source = Path(directory)
-        for name in PACKAGES:
+        for name in (*PACKAGES, "man"):
             shutil.copytree(CHECKOUT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
         for name in ("pyproject.toml", "README.md", "LICENSE"):
             shutil.copy(CHECKOUT / name, source)

@@ -31,19 +31,17 @@ EXIT_BROKEN = 70  # EX_SOFTWARE: the supervisor should start the agent again
 EXIT_TRY_AGAIN = 75  # EX_TEMPFAIL: something outside is away; the supervisor should start the agent again
 
 log = structlog.get_logger()
-app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True)
+app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True)
 
 
 _ServerProperties = Annotated[
     Path | None,
-    typer.Option(help="The broker's own file: broker.id or node.id, log.dirs, zookeeper.connect or listeners."),
+    typer.Option(help="The broker's file, with broker.id or node.id, log.dirs, zookeeper.connect or listeners."),
 ]
 _ClusterId = Annotated[
-    str | None, typer.Option(help="Names the properties file and stands in every key; else from meta.properties.")
+    str | None, typer.Option(help="Name of the properties file and part of every key; default: from meta.properties.")
 ]
-_EnvironmentProvider = Annotated[
-    str | None, typer.Option(help="module:Class that tells the broker's surroundings instead.")
-]
+_EnvironmentProvider = Annotated[str | None, typer.Option(help="module:Class that describes the broker instead.")]
 
 
 def _say_version(asked: bool) -> None:
@@ -55,7 +53,7 @@ def _say_version(asked: bool) -> None:
 @app.callback()
 def _commands(
     version: Annotated[
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say the version and end.")
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Ships closed Kafka log segments to object storage."""
@@ -63,17 +61,17 @@ def _commands(
 
 @app.command()
 def run(
-    config_dir: Annotated[Path, typer.Argument(help="Holds <clusterId>.properties.", metavar="CONFIG_DIR")],
+    config_dir: Annotated[Path, typer.Argument(help="Directory of <clusterId>.properties.", metavar="CONFIG_DIR")],
     server_properties: _ServerProperties = None,
     cluster_id: _ClusterId = None,
     environment_provider: _EnvironmentProvider = None,
     http_address: Annotated[
         str, typer.Option(help="host:port of the status page, /status.json, /healthz, /readyz, /metrics.")
     ] = "127.0.0.1:9464",
-    log_format: Annotated[LogFormat, typer.Option(help="One event a line, as text or JSON.")] = LogFormat.TEXT,
-    log_level: Annotated[LogLevel, typer.Option(help="What is logged: this and what is worse.")] = LogLevel.INFO,
+    log_format: Annotated[LogFormat, typer.Option(help="One event per line, as text or JSON.")] = LogFormat.TEXT,
+    log_level: Annotated[LogLevel, typer.Option(help="Lowest level that is logged.")] = LogLevel.INFO,
 ) -> None:
-    """Run the agent beside a broker until SIGTERM; on SIGHUP its configuration is read again."""
+    """Run the agent beside a broker until SIGTERM; SIGHUP reloads its configuration."""
     bound_arenas()
     configure_logs(log_format, logging.getLevelNamesMapping()[log_level.upper()])
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what it asks for is about to be done
@@ -86,22 +84,22 @@ def run(
 
 @app.command()
 def check(
-    config_dir: Annotated[Path, typer.Argument(help="Holds <clusterId>.properties.", metavar="CONFIG_DIR")],
+    config_dir: Annotated[Path, typer.Argument(help="Directory of <clusterId>.properties.", metavar="CONFIG_DIR")],
     server_properties: _ServerProperties = None,
     cluster_id: _ClusterId = None,
     environment_provider: _EnvironmentProvider = None,
     environment_file: Annotated[
         Path | None,
         typer.Option(
-            help="The unit's environment file, - for standard input; its variables, and the options in "
-            "TS_UPLOADER_ARGUMENTS, count where the command line does not give them.  "
+            help="The unit's environment file, - for standard input; its variables and the options in "
+            "TS_UPLOADER_ARGUMENTS apply unless the command line gives them.  "
             f"[default: {DEFAULT}, if it can be read]"
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="End with 1 where there are warnings.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if there are warnings.")] = False,
 ) -> None:
-    """Look at everything that an agent needs, and tell all that is found at once; nothing is shipped."""
+    """Check everything that an agent needs and report all findings at once; ship nothing."""
     bound_arenas()
     configure_logs(LogFormat.TEXT, logging.CRITICAL)  # what is worth saying is among the findings
     unit = read_unit_environment(environment_file, _options_of_run())

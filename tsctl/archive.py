@@ -38,26 +38,26 @@ ConfigOption = Annotated[
     typer.Option("--config", help="The agents' <clusterId>.properties, or its directory.", metavar="FILE_OR_DIR"),
 ]
 UrlOption = Annotated[
-    str | None, typer.Option("--url", help="Location of the store instead, as in s3://bucket/base/prefix.")
+    str | None, typer.Option("--url", help="Location of the store, as in s3://bucket/base/prefix; instead of --config.")
 ]
 ClusterOption = Annotated[
-    str | None, typer.Option("--cluster", help="With --url, or a directory of several files: the cluster's id.")
+    str | None, typer.Option("--cluster", help="The cluster's id; with --url, or a directory of several files.")
 ]
 EntropyOption = Annotated[
     int | None,
     typer.Option(
         "--entropy-bits",
-        help="With --url: how many bits of MD5 stand in front of each key; absent: as the archive says.",
+        help="Number of entropy bits of the keys, with --url; default: from the archive.",
     ),
 ]
 TopicsArgument = Annotated[
-    list[str] | None, typer.Argument(help="Names, or regular expressions over whole names; absent: all topics.")
+    list[str] | None, typer.Argument(help="Names, or regular expressions of whole names; default: all topics.")
 ]
 PartitionsOption = Annotated[
-    str | None, typer.Option("--partition", "-p", help="Numbers and ranges, as in 0,3-5; absent: all.")
+    str | None, typer.Option("--partition", "-p", help="Numbers and ranges, as in 0,3-5; default: all.")
 ]
 IncarnationOption = Annotated[
-    str, typer.Option("--incarnation", help="Which life of a topic: newest, oldest, a number from 1, or a topic id.")
+    str, typer.Option("--incarnation", help="Incarnation of a topic: newest, oldest, a number from 1, or a topic id.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 

@@ -30,7 +30,7 @@ from tsctl.commands.verify import verify
 from tsctl.exit_codes import ExitCode
 from tsctl.output import ReaderGone, flush
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True)
+app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True)
 
 
 def _say_version(asked: bool) -> None:
@@ -42,10 +42,10 @@ def _say_version(asked: bool) -> None:
 @app.callback()
 def _commands(
     version: Annotated[
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say the version and end.")
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Looks into an archive of Kafka log segments, without a broker."""
+    """List, read and verify an archive of Kafka log segments, without a broker."""
 
 
 app.command()(ls)

@@ -1,28 +1,27 @@
-"""Writes the page of the command line from the command itself."""
+"""The reference page and the man page of `tsctl`, written from the command itself."""
 
-import typer.main
+import sys
 
+from ts_common.command_pages import man_page, reference
 from tsctl.cli import app
 from tsctl.exit_codes import MEANINGS
 
-_WIDTH = 100
-
 
 def reference_page() -> str:
-    """The command's own help as Markdown."""
-    command = typer.main.get_command(app)
-    lines = ["# The command `tsctl`", "", "Generated from `tsctl/cli.py`; `make docs` writes it anew."]
-    lines += ["What the commands do, with examples: [tsctl.md](tsctl.md).", ""]
-    with command.make_context("tsctl", [], resilient_parsing=True, max_content_width=_WIDTH) as context:
-        for name, inner in getattr(command, "commands", {}).items():
-            with inner.make_context(
-                name, [], parent=context, resilient_parsing=True, terminal_width=_WIDTH, max_content_width=_WIDTH
-            ) as inner_context:
-                lines += [f"## `tsctl {name}`", "", "```", inner.get_help(inner_context), "```", ""]
+    """Return the command's help as Markdown."""
+    lines = ["# The command `tsctl`", "", "Generated from `tsctl/cli.py` by `make docs`."]
+    lines += ["What the commands do, with examples: [tsctl.md](tsctl.md).", "", *reference(app, "tsctl")]
     lines += ["## Exit codes", "", "| code | meaning |", "| --- | --- |"]
     lines += [f"| {code.value} | {meaning} |" for code, meaning in MEANINGS.items()]
     return "\n".join(lines) + "\n"
 
 
+def manual() -> str:
+    """Return the man page."""
+    codes = {code.value: meaning for code, meaning in MEANINGS.items()}
+    summary = "list, read and verify an archive of Kafka segments"
+    return man_page(app, "tsctl", summary, codes, "ts-uploader(1), and docs/tsctl.md of the release.")
+
+
 if __name__ == "__main__":
-    print(reference_page(), end="")  # noqa: T201  (writing the page is this command's work)
+    sys.stdout.write(manual() if "--man" in sys.argv else reference_page())

@@ -17,9 +17,9 @@ class ExitCode(IntEnum):
 
 MEANINGS: Final = {
     ExitCode.FINE: "done, and nothing to report",
-    ExitCode.FOUND: "done, and something was found that should not be: a hole, damage, an agent that is not well",
-    ExitCode.REFUSED: "the user's mistake, or somebody must act: the message says on what; nothing was written",
+    ExitCode.FOUND: "done, with findings: a hole, damage, an unhealthy agent",
+    ExitCode.REFUSED: "a user's mistake, or the operator must act: the message names it; nothing was written",
     ExitCode.BROKEN: "an error of `tsctl` itself, with a traceback",
-    ExitCode.TRY_AGAIN: "the store or an agent did not answer, or retention took an object meanwhile: run it again",
+    ExitCode.TRY_AGAIN: "the store or an agent did not answer, or retention deleted an object meanwhile: run it again",
     ExitCode.INTERRUPTED: "interrupted with Ctrl-C, SIGTERM or SIGHUP",
 }

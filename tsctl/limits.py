@@ -30,6 +30,6 @@ MaxBatchBytesOption = Annotated[
         _OPTION,
         min=1 << 20,
         callback=_set,
-        help="Bytes that one record batch may take in memory, as stored and as decompressed.",
+        help="Maximum bytes of one record batch in memory, as stored and as decompressed.",
     ),
 ]

@@ -58,7 +58,7 @@ def keys() -> tuple[str, ...]:
 def options() -> frozenset[str]:
     """Of both commands, and what each command has."""
     told = cli_page.reference_page() + tsctl_cli_page.reference_page()
-    return frozenset(re.findall(r"(?<![\w-])--[a-z][a-z-]*", told)) | {"--help", "--version"}
+    return frozenset(re.findall(r"(?<![\w-])--[a-z][a-z-]*", told)) | {"--help", "--version", "--install-completion"}
 
 
 @cache

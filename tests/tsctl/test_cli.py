@@ -23,6 +23,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 def test_the_page_is_the_generated_one() -> None:
     """The page under docs never falls behind the command."""
     assert (DOCS / "tsctl-cli.md").read_text() == cli_page.reference_page()
+    assert (DOCS.parent / "man/tsctl.1").read_text() == cli_page.manual()
 
 
 def test_every_exit_code_has_its_meaning() -> None:

@@ -31,18 +31,18 @@ _MILLISECONDS = 1000
 
 
 def adopt_topic_id(
-    topic: Annotated[str, typer.Argument(help="Its name.")],
-    topic_id: Annotated[str, typer.Argument(help="The new id, as the agent's error and partition.metadata have it.")],
+    topic: Annotated[str, typer.Argument(help="Name of the topic.")],
+    topic_id: Annotated[str, typer.Argument(help="The new id, as in the agent's error and partition.metadata.")],
     config: ConfigOption = None,
     url: UrlOption = None,
     cluster: ClusterOption = None,
     entropy_bits: EntropyOption = None,
     separate: Annotated[
-        bool, typer.Option("--separate", help="The log is another one: the id begins a new life of the topic.")
+        bool, typer.Option("--separate", help="The log is another one: the id starts a new incarnation of the topic.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Let a topic id that replaced another one (KAFKA-14190) continue the topic's newest life."""
+    """Let a topic id that replaced another one (KAFKA-14190) continue the topic's newest incarnation."""
     output = Output(as_json)
     problems = [] if is_topic_name(topic) else [f"{topic}: no topic can have this name"]
     if not is_topic_id(topic_id):

@@ -18,11 +18,9 @@ from tsctl.limits import batch_limit
 
 FromOption = Annotated[
     str | None,
-    typer.Option(
-        "--from", help="First offset, or a time: 2026-11-22T06:00:00Z (UTC where no zone is said), @milliseconds."
-    ),
+    typer.Option("--from", help="First offset, or a time: 2026-11-22T06:00:00Z (UTC by default), @milliseconds."),
 ]
-ToOption = Annotated[str | None, typer.Option("--to", help="The offset after the last, or a time, likewise.")]
+ToOption = Annotated[str | None, typer.Option("--to", help="The offset after the last one, or a time.")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,18 +51,18 @@ class Isolation(StrEnum):
 
 
 def cat(
-    topic: Annotated[str, typer.Argument(help="Its name.")],
+    topic: Annotated[str, typer.Argument(help="Name of the topic.")],
     partition: PartitionsOption = None,
     start: FromOption = None,
     end: ToOption = None,
-    most: Annotated[int | None, typer.Option("--max", min=1, help="End after so many records.")] = None,
-    key: Annotated[Form, typer.Option("--key", help="What keys are decoded as.")] = Form.UTF8,
-    value: Annotated[Form, typer.Option("--value", help="What values are decoded as.")] = Form.UTF8,
-    header: Annotated[Form, typer.Option("--header", help="What the values of headers are decoded as.")] = Form.UTF8,
-    key_schema: Annotated[Path | None, typer.Option(help="File of the Avro schema of keys.")] = None,
-    value_schema: Annotated[Path | None, typer.Option(help="File of the Avro schema of values.")] = None,
+    most: Annotated[int | None, typer.Option("--max", min=1, help="Maximum number of records.")] = None,
+    key: Annotated[Form, typer.Option("--key", help="Format of keys.")] = Form.UTF8,
+    value: Annotated[Form, typer.Option("--value", help="Format of values.")] = Form.UTF8,
+    header: Annotated[Form, typer.Option("--header", help="Format of header values.")] = Form.UTF8,
+    key_schema: Annotated[Path | None, typer.Option(help="File with the Avro schema of keys.")] = None,
+    value_schema: Annotated[Path | None, typer.Option(help="File with the Avro schema of values.")] = None,
     isolation: Annotated[
-        Isolation, typer.Option(help="read_committed hides aborted transactions and what is not decided yet.")
+        Isolation, typer.Option(help="read_committed leaves out aborted and open transactions.")
     ] = Isolation.READ_UNCOMMITTED,
     incarnation: IncarnationOption = NEWEST,
     max_batch_bytes: MaxBatchBytesOption = MAX_BATCH_BYTES,  # noqa: ARG001  (its callback keeps it)
@@ -70,9 +70,9 @@ def cat(
     url: UrlOption = None,
     cluster: ClusterOption = None,
     entropy_bits: EntropyOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON lines, which is what it writes in any case.")] = True,  # noqa: ARG001
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines; this is always the format.")] = True,  # noqa: ARG001
 ) -> None:
-    """The records of a topic or a range of it, as JSON lines, partition after partition."""
+    """Print the records of a topic or a range of it as JSON lines, partition by partition."""
     problems: list[str] = []
     decoders = (
         decoder(key, key_schema, "--key", problems),

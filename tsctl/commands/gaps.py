@@ -62,9 +62,9 @@ class FailOn(StrEnum):
 def gaps(
     topics: TopicsArgument = None,
     partition: PartitionsOption = None,
-    fail_on: Annotated[FailOn, typer.Option(help="What makes the exit code 1.")] = FailOn.ANY,
+    fail_on: Annotated[FailOn, typer.Option(help="Which gaps end with code 1.")] = FailOn.ANY,
     every: Annotated[
-        bool, typer.Option("--all", help="Also records whose range was shipped or expired since.")
+        bool, typer.Option("--all", help="Also gap records whose range was shipped or expired since.")
     ] = False,
     incarnation: IncarnationOption = NEWEST,
     config: ConfigOption = None,
@@ -73,7 +73,7 @@ def gaps(
     entropy_bits: EntropyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Offsets between log start and next offset that nothing in the store answers for, and why."""
+    """List the offsets between log start and next offset that the store does not hold, and why."""
     output = Output(as_json)
     name, numbers = name_archive(config, url, cluster, entropy_bits), parse_partitions(partition)
     damaged: list[str] = []

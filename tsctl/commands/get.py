@@ -86,13 +86,15 @@ class Fetched:
 
 
 def get(
-    topic: Annotated[str, typer.Argument(help="Its name.")],
-    directory: Annotated[Path, typer.Argument(help="Takes a directory for each partition; made where it is absent.")],
+    topic: Annotated[str, typer.Argument(help="Name of the topic.")],
+    directory: Annotated[
+        Path, typer.Argument(help="Where to write a directory for each partition; created if missing.")
+    ],
     partition: PartitionsOption = None,
     start: FromOption = None,
     end: ToOption = None,
     keep_damaged: Annotated[
-        bool, typer.Option("--keep-damaged", help="Write objects with a wrong checksum too, with a warning.")
+        bool, typer.Option("--keep-damaged", help="Also write objects with a wrong checksum, with a warning.")
     ] = False,
     incarnation: IncarnationOption = NEWEST,
     max_batch_bytes: MaxBatchBytesOption = MAX_BATCH_BYTES,  # noqa: ARG001  (its callback keeps it)
@@ -102,7 +104,7 @@ def get(
     entropy_bits: EntropyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The segments of a topic or a range of it, as files that kafka-dump-log reads."""
+    """Write the segments of a topic or a range of it as files that kafka-dump-log reads."""
     problems: list[str] = []
     output, asked = Output(as_json), parse_range(start, end, problems)
     if problems:

@@ -61,7 +61,7 @@ def ls(
     partition: PartitionsOption = None,
     incarnation: IncarnationOption = NEWEST,
     all_incarnations: Annotated[
-        bool, typer.Option("--all-incarnations", help="Every life of each topic, oldest first.")
+        bool, typer.Option("--all-incarnations", help="Every incarnation of each topic, oldest first.")
     ] = False,
     config: ConfigOption = None,
     url: UrlOption = None,
@@ -69,7 +69,7 @@ def ls(
     entropy_bits: EntropyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What the archive holds: topics, partitions or segments."""
+    """List topics, partitions or segments of the archive."""
     output = Output(as_json)
     name, numbers = name_archive(config, url, cluster, entropy_bits), parse_partitions(partition)
     with open_archive(name, output.warn) as archive:

@@ -37,7 +37,7 @@ from tsctl.verify.segment_check import Depth
 
 
 def report(
-    file: Annotated[Path, typer.Option("--output", "-o", help="The file to write; one that is there is replaced.")],
+    file: Annotated[Path, typer.Option("--output", "-o", help="The file to write; an existing file is replaced.")],
     topics: TopicsArgument = None,
     depth: DepthOption = Depth.HEADERS,
     partition: PartitionsOption = None,
@@ -52,7 +52,7 @@ def report(
     entropy_bits: EntropyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Draw what the archive holds and lacks, with all findings of verify, into one HTML file."""
+    """Write the coverage of the archive and all findings of verify to one HTML file."""
     output = Output(as_json)
     name, numbers = name_archive(config, url, cluster, entropy_bits), parse_partitions(partition)
     if not file.absolute().parent.is_dir():

@@ -60,15 +60,15 @@ class Answer:
 def status(
     agents: Annotated[list[str] | None, typer.Argument(help="Addresses: host, host:port or http://host:port.")] = None,
     file: Annotated[
-        Path | None, typer.Option("--agents", help="A file of addresses, one on each line; # begins a comment.")
+        Path | None, typer.Option("--agents", help="File of addresses, one on each line; # starts a comment.")
     ] = None,
-    timeout: Annotated[float, typer.Option(min=0.1, max=600, help="Seconds that an agent may take.")] = 10.0,
+    timeout: Annotated[float, typer.Option(min=0.1, max=600, help="Timeout of one agent in seconds.")] = 10.0,
     partitions: Annotated[
-        bool, typer.Option("--partitions", help="A row for each partition that lags, has a hole or waits.")
+        bool, typer.Option("--partitions", help="Also a row for each partition that lags, has a hole or waits.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """What agents say of themselves: health, lag, what waits and why."""
+    """Show the state of agents: health, lag, what waits and why."""
     urls = _urls(agents or [], file)
     output = Output(as_json)
     with (

@@ -46,7 +46,7 @@ def verify(
     fail_on: Annotated[
         str,
         typer.Option(
-            "--fail-on", help="Least severity that ends with code 1: data-loss, damaged, suspicious, information."
+            "--fail-on", help="Lowest severity that ends with code 1: data-loss, damaged, suspicious, information."
         ),
     ] = Severity.SUSPICIOUS.label,
     in_flight_hours: InFlightOption = 24.0,
@@ -60,7 +60,7 @@ def verify(
     entropy_bits: EntropyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Is everything there? Names holes, damage, orphans, and what the cluster holds that the store does not."""
+    """Verify the archive: report holes, damage, orphans, and what the cluster holds that the store does not."""
     output = Output(as_json)
     least = parse_severity(fail_on)
     name, numbers = name_archive(config, url, cluster, entropy_bits), parse_partitions(partition)

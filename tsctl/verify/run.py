@@ -38,14 +38,16 @@ DepthOption = Annotated[
     ),
 ]
 InFlightOption = Annotated[
-    float, typer.Option("--in-flight-hours", min=0, help="What is younger may be an upload that is under way.")
+    float, typer.Option("--in-flight-hours", min=0, help="Younger objects may belong to an upload in progress.")
 ]
-RequestsOption = Annotated[int, typer.Option("--requests", min=1, max=256, help="Segments looked at at once.")]
+RequestsOption = Annotated[
+    int, typer.Option("--requests", min=1, max=256, help="Number of segments to check in parallel.")
+]
 BootstrapOption = Annotated[
-    str | None, typer.Option("--bootstrap-server", help="Brokers of the cluster: compare it with the store.")
+    str | None, typer.Option("--bootstrap-server", help="Brokers of the cluster, to compare it with the store.")
 ]
 CommandConfigOption = Annotated[
-    Path | None, typer.Option("--command-config", help="With --bootstrap-server: settings of librdkafka.")
+    Path | None, typer.Option("--command-config", help="File with settings of librdkafka, with --bootstrap-server.")
 ]
 
 _TOLD_EVERY_SECONDS: Final = 10.0
