@@ -23,8 +23,7 @@ from ts_uploader.tracking.stuck import SERIES, StuckPartitions
 from ts_uploader.work_queue import URGENT_BELOW
 
 _WHILE_UNKNOWN = (
-    "While that is not known (just after a start, or without an answer from the store) all that is closed counts: it "
-    "may be that nothing was shipped."
+    "While the next offset is unknown (after a start, or without an answer from the store), all closed segments count."
 )
 
 
@@ -86,53 +85,54 @@ def _aggregates(
     backlog: Mapping[TopicPartition, Backlog], oldest: Mapping[TopicPartition, Oldest], untold: int
 ) -> Iterator[GaugeMetricFamily]:
     urgent = [found.seconds_left for found in oldest.values() if found.retention_left < URGENT_BELOW]
-    yield _gauge("led_partitions", "Partitions that this broker leads, by the source of leadership.", len(backlog))
-    yield _gauge("unshipped_partitions", "Partitions led here of which a closed segment waits.", len(oldest))
+    yield _gauge("led_partitions", "Partitions that this broker leads.", len(backlog))
+    yield _gauge("unshipped_partitions", "Partitions led here with an unshipped closed segment.", len(oldest))
     yield _gauge(
         "unshipped_segments",
-        f"Closed segments that are not yet below the next offset. {_WHILE_UNKNOWN}",
+        f"Closed segments that are not below the next offset. {_WHILE_UNKNOWN}",
         sum(waiting.segments for waiting in backlog.values()),
     )
     yield _gauge(
         "unshipped_bytes",
-        "Bytes of the closed segments that are not yet below the next offset.",
+        "Bytes of closed segments that are not below the next offset.",
         sum(found.unshipped_bytes for found in oldest.values()),
     )
     yield _gauge(
         "oldest_unshipped_age_seconds",
-        "Seconds since the oldest closed segment that waits was written last; 0 where none waits.",
+        "Seconds since the last write to the oldest unshipped closed segment; 0 if there is none.",
         max((found.age_seconds for found in oldest.values()), default=0.0),
     )
     yield _gauge(
         "retention_left_ratio",
-        "Share of its retention that a closed segment that waits has left, the least of all: 1 new, 0 due to go.",
+        "Remaining share of the retention of unshipped closed segments, the minimum of all: 1 for a "
+        "new segment, 0 when Kafka may delete it.",
         min((found.retention_left for found in oldest.values()), default=1.0),
     )
     yield _gauge(
         "retention_left_seconds",
-        "Seconds until retention would delete something unshipped, the least of all; +Inf where nothing waits, or "
-        "nothing is deleted.",
+        "Seconds until retention deletes an unshipped segment, the minimum of all; +Inf if nothing "
+        "waits or nothing is deleted.",
         min((found.seconds_left for found in oldest.values()), default=math.inf),
     )
     yield _gauge(
         "urgent_retention_left_seconds",
-        "As retention_left_seconds, of urgent partitions only: what a topic that is kept for an hour has left is no "
-        "reason to worry before half of it is spent.",
+        "As retention_left_seconds, but of urgent partitions only, so that a topic kept for an hour "
+        "raises no alert before half of that has passed.",
         min(urgent, default=math.inf),
     )
     yield _gauge(
         "urgent_partitions",
-        "Partitions whose oldest waiting segment has spent more than half of its retention.",
+        "Partitions whose oldest unshipped segment has used more than half of its retention.",
         len(urgent),
     )
     yield _gauge(
         "lag_offsets",
-        "Offsets from the next offset to the high watermark, of all partitions, the active segments' included.",
+        "Offsets from the next offset to the high watermark of all partitions, active segments included.",
         sum(waiting.lag or 0 for waiting in backlog.values()),
     )
     yield _gauge(
         "position_unknown_partitions",
-        "Partitions whose next offset the store has not told yet.",
+        "Partitions whose next offset the agent has not read from the store yet.",
         sum(waiting.next_offset is None for waiting in backlog.values()),
     )
     waits = [waiting.wait for waiting in backlog.values() if waiting.wait is not None]
@@ -140,7 +140,7 @@ def _aggregates(
     reasons[WaitReason.LEADER] = untold
     family = GaugeMetricFamily(
         f"{PREFIX}_waiting_partitions",
-        "Partitions of which nothing can go now, by what they wait for.",
+        "Partitions that cannot ship now, by reason.",
         labels=["reason"],
     )
     for reason in WaitReason:
@@ -151,8 +151,7 @@ def _aggregates(
 def _stuck_families(stuck: StuckPartitions) -> Iterator[GaugeMetricFamily]:
     total = GaugeMetricFamily(
         f"{PREFIX}_stuck_partitions",
-        "Partitions of which something waits, and nothing was committed for `ts.segment.uploader.stuck.after.ms`, by "
-        "what they wait for.",
+        "Partitions without a commit for `ts.segment.uploader.stuck.after.ms` although something waits, by reason.",
         labels=["reason"],
     )
     for reason, count in stuck.counts().items():
@@ -160,8 +159,8 @@ def _stuck_families(stuck: StuckPartitions) -> Iterator[GaugeMetricFamily]:
     yield total
     each = GaugeMetricFamily(
         f"{PREFIX}_partition_stuck_seconds",
-        f"Seconds since a stuck partition was last seen to move; no series for one that is not stuck. At most {SERIES} "
-        "partitions have one, those that have been stuck for the longest time.",
+        f"Seconds since the last progress of a stuck partition; other partitions have no series. At most {SERIES} "
+        "partitions have one: those stuck for the longest time.",
         labels=["topic", "partition", "reason"],
     )
     for partition, one in stuck.longest():
@@ -178,28 +177,28 @@ _ValueOf = Callable[[Backlog, Oldest | None], float | None]
 _BY_PARTITION: tuple[tuple[str, str, _ValueOf], ...] = (
     (
         "partition_oldest_unshipped_age_seconds",
-        "Seconds since the oldest closed segment that is not yet below the next offset was written last. "
+        "Seconds since the last write to the oldest closed segment that is not below the next offset. "
         f"{_WHILE_UNKNOWN}",
         lambda _, oldest: 0.0 if oldest is None else oldest.age_seconds,
     ),
     (
         "partition_retention_left_ratio",
-        "Share of its retention that this segment has left: 1 new, 0 due to be deleted.",
+        "Remaining share of this segment's retention: 1 for a new segment, 0 when Kafka may delete it.",
         lambda _, oldest: 1.0 if oldest is None else oldest.retention_left,
     ),
     (
         "partition_retention_left_seconds",
-        "Seconds until retention would delete it; +Inf where nothing waits, or nothing is deleted.",
+        "Seconds until retention deletes it; +Inf if nothing waits or nothing is deleted.",
         lambda _, oldest: math.inf if oldest is None else oldest.seconds_left,
     ),
     (
         "partition_unshipped_bytes",
-        "Bytes of the closed segments that are not yet below the next offset.",
+        "Bytes of closed segments that are not below the next offset.",
         lambda _, oldest: 0 if oldest is None else oldest.unshipped_bytes,
     ),
     (
         "partition_unshipped_segments",
-        "Closed segments that are not yet below the next offset.",
+        "Closed segments that are not below the next offset.",
         lambda waiting, _: waiting.segments,
     ),
     (
@@ -209,17 +208,17 @@ _BY_PARTITION: tuple[tuple[str, str, _ValueOf], ...] = (
     ),
     (
         "partition_next_offset",
-        "The end of the run: readers see offsets below it.",
+        "The next offset: readers see the offsets below it.",
         lambda waiting, _: waiting.next_offset,
     ),
     (
         "partition_hole",
-        "1 where nothing that this broker still holds continues the run.",
+        "1 if the broker holds no segment that continues the shipped ones.",
         lambda waiting, _: waiting.hole,
     ),
     (
         "partition_waiting",
-        "1 where nothing can go now: see `ts_uploader_waiting_partitions`. The log says why.",
+        "1 if the partition cannot ship now: see `ts_uploader_waiting_partitions`. The log has the reason.",
         lambda waiting, _: waiting.waits_for is not None and not waiting.hole,
     ),
 )

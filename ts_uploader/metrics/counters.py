@@ -78,92 +78,93 @@ class Metrics:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each counter; no rule asks for it
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self.broker = Info(
-            f"{PREFIX}_broker", "The cluster and the broker beside which it runs.", registry=self.registry
-        )
-        build = Info(f"{PREFIX}_build", "The agent's release, and the Python that it runs on.", registry=self.registry)
+        self.broker = Info(f"{PREFIX}_broker", "The cluster and the broker of the agent.", registry=self.registry)
+        build = Info(f"{PREFIX}_build", "The versions of the agent and of Python.", registry=self.registry)
         build.info({"version": metadata.version("ts-uploader"), "python": platform.python_version()})
         self.bytes = self._counter("bytes", "Bytes sent to the store, indexes included.")
         self.files = self._counter("files", "Files sent to the store: `.log` files and their indexes.")
         self.segments = self._counter(
-            "segments", "Segments that are whole in the store: sent now, or found there.", "outcome"
+            "segments", "Segments complete in the store: sent by the agent, or found there.", "outcome"
         )
         for outcome in ("sent", "found"):
             self.segments.labels(outcome)
         self.upload_seconds = self._histogram(
-            "upload_seconds", "Seconds from taking a segment to its upload's end.", _UPLOAD_BUCKETS
+            "upload_seconds", "Seconds from the start of a segment's task to the end of its upload.", _UPLOAD_BUCKETS
         )
-        self.uploads_in_progress = self._gauge("uploads_in_progress", "Segments that are being read or sent now.")
+        self.uploads_in_progress = self._gauge("uploads_in_progress", "Segments that threads are reading or sending.")
         self.commit_lag_seconds = self._histogram(
             "commit_lag_seconds",
-            "Seconds from when the broker closed a segment to the commit that covers it; readers see it from then on.",
+            "Seconds from the close of a segment to the commit that covers it, when readers see it.",
             _COMMIT_LAG_BUCKETS,
         )
         self.commits = self._counter("commits", "Commits written.")
         self.commit_conflicts = self._counter(
             "commit_conflicts",
-            "Times that another agent had committed meanwhile: a commit was refused, or one of a later leader "
-            "epoch stood there. A few come with each change of leaders.",
+            "Conflicts with another agent's commit: the store rejected a commit, or held one of a "
+            "later leader epoch. A few are normal at each change of leader.",
         )
         self.errors = self._counter(
             "errors",
-            "Operations that failed and are tried again.",
+            "Operations that failed; the agent retries them.",
             "operation",
             "reason",
         )
         self.changed_segments = self._counter(
             "changed_segments",
-            "Uploads given up because the segment was renamed, rewritten or deleted meanwhile; its directory is looked "
-            "at again, which is the ordinary course of things.",
+            "Uploads cancelled because the segment was renamed, rewritten or deleted meanwhile. The "
+            "agent lists its directory again; this is normal.",
         )
-        self.fenced = self._counter("fenced", "Leaderships given up because the store shows a later leader epoch.")
+        self.fenced = self._counter(
+            "fenced", "Leaderships that the agent ended because the store holds a later leader epoch."
+        )
         self.lost_offsets = self._counter(
             "lost_offsets",
-            "Offsets that were committed and that an election lost: the commit went back to the new leader's log.",
+            "Committed offsets that an election lost: the agent moved the commit back to the new leader's log.",
         )
         self.legacy_rewinds = self._counter(
             "legacy_rewinds",
-            "Times that a commit went back over records of magic 0 or 1, which bear no leader epoch: readers may show "
-            "the lost records, and hide those of the new leader.",
+            "Commits moved back over records of magic 0 or 1, which have no leader epoch: readers may "
+            "return lost records and hide those of the new leader.",
         )
-        self.gaps = self._counter("gaps", "Ranges of offsets recorded to exist nowhere.", "reason")
+        self.gaps = self._counter(
+            "gaps", "Gap records: ranges of offsets that no broker and no object holds.", "reason"
+        )
         self.gap_offsets = self._counter(
-            "gap_offsets", "Offsets in the ranges that were recorded to exist nowhere.", "reason"
+            "gap_offsets", "Offsets in gap records: no broker and no object holds them.", "reason"
         )
         for reason in _GAP_REASONS:
             self.gaps.labels(reason)
             self.gap_offsets.labels(reason)
         self.corrupt_segments = self._counter(
-            "corrupt_segments", "Segments shipped as they are although part of them is no whole batch."
+            "corrupt_segments", "Segments shipped unchanged although a part of them is not a valid batch."
         )
         self.late_segments = self._counter(
             "late_segments",
-            "Segments of compacted topics shipped after delete.retention.ms: tombstones or transaction markers may be "
-            "missing in them.",
+            "Segments of compacted topics shipped after delete.retention.ms: they may lack tombstones "
+            "or transaction markers.",
         )
-        self.queue_length = self._gauge("queue_length", "Tasks that wait for a thread, or for their time.", "queue")
+        self.queue_length = self._gauge("queue_length", "Tasks that wait for a thread or for their time.", "queue")
         self.request_limit = self._gauge(
             "request_limit",
-            "Requests per second that the agent allows itself since a store refused some for being asked too fast; "
-            "+Inf while no store does.",
+            "Limit of the agent's requests per second after a store answered SlowDown; +Inf without a limit.",
         )
         self.upload_limit = self._gauge(
             "upload_limit_bytes_per_second",
-            "The most that the agent sends, as its configuration says; +Inf without a limit.",
+            "Configured limit of the agent's uploads; +Inf without a limit.",
         )
         self.leadership_connected = self._gauge(
             "leadership_connected",
-            "1 while the source of leadership is being watched, 0 while leadership is unknown.",
+            "1 while the agent is connected to the source of leadership, 0 while leadership is unknown.",
         )
         self.leadership_age = self._gauge(
             "leadership_age_seconds",
-            "Seconds since the source of leadership was last being watched, or since the agent's start; 0 while it is.",
+            "Seconds since the agent lost the source of leadership, or since its start; 0 while connected.",
         )
         self.watched_partitions = self._gauge(
-            "watched_partitions", "Partitions with a directory here whose topic is to be shipped, led here or not."
+            "watched_partitions", "Partitions of included topics with a directory here, led here or not."
         )
         self.scan_seconds = self._histogram(
-            "scan_seconds", "Seconds that a look at all log dirs took; there is one each half minute.", _SCAN_BUCKETS
+            "scan_seconds", "Seconds of one scan of all log dirs; the agent scans every half minute.", _SCAN_BUCKETS
         )
 
     def gap(self, reason: str, gaps: Iterable[tuple[int, int]]) -> None:
@@ -183,9 +184,9 @@ class Metrics:
 
 
 _COUNTED_ELSEWHERE = {
-    "throttled_requests": "Requests that a store refused because it was asked too fast (SlowDown); each is made again.",
-    "upload_waited_seconds": "Seconds that uploads waited because of the configured limit, all threads together.",
-    "inotify_overflows": "Times that the kernel's queue of events overflowed. What was missed is found by a scan.",
+    "throttled_requests": "Requests that a store rejected with SlowDown; the agent repeats each.",
+    "upload_waited_seconds": "Seconds that uploads waited for the configured limit, summed over all threads.",
+    "inotify_overflows": "Overflows of the kernel's inotify queue. A scan finds the missed changes.",
 }
 
 

@@ -34,7 +34,7 @@ def test_u38_an_agent_that_is_refused_at_its_start_waits_in_sight_and_goes_on(
     (error,) = agent.status()["last_errors"]
     assert error["operation"] == "CheckStores"
     assert "allow this identity s3:ListBucket" in error["message"]
-    assert "refuses this agent" in agent.page("/")
+    assert "rejects this agent" in agent.page("/")
     assert agent.log.read_text().count("store_access_denied") >= 2
 
     proxy.clear()
