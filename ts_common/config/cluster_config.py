@@ -106,21 +106,22 @@ class ClusterConfig(BaseModel):
     topics_include: Patterns = Field(
         (re.compile(".*"),),
         alias="ts.segment.uploader.kafka.topics.include",
-        description="Comma-separated regular expressions; a topic is shipped where one matches its whole name.",
+        description="Comma-separated regular expressions. A topic is shipped if one of them matches its whole name.",
         json_schema_extra=_CHANGEABLE,
     )
     topics_exclude: Patterns = Field(
         (),
         alias="ts.segment.uploader.kafka.topics.exclude",
-        description="Comma-separated regular expressions; a topic that one matches is not shipped, included or not.",
+        description="Comma-separated regular expressions. A topic that one of them matches is not shipped, even "
+        "if it is included.",
         json_schema_extra=_CHANGEABLE,
     )
     offset_reset: Annotated[OffsetReset, BeforeValidator(_upper)] = Field(
         OffsetReset.EARLIEST,
         alias="ts.segment.uploader.offset.reset.strategy",
         description=(
-            "Where a partition without a commit begins: EARLIEST, its lowest segment, or LATEST, the segment that is "
-            "active at first sight. Written once, as `log.start`."
+            "Where a partition without a commit starts: EARLIEST, its lowest segment; LATEST, its "
+            "active segment. The agent writes it once, as `log.start`."
         ),
     )
     upload_threads: int = Field(
@@ -128,23 +129,20 @@ class ClusterConfig(BaseModel):
         ge=1,
         le=64,
         alias="ts.segment.uploader.upload.thread.count",
-        description="How many segments are uploaded at once.",
+        description="Number of parallel uploads.",
     )
     upload_timeout_ms: int = Field(
         60_000,
         ge=100,
         alias="ts.segment.uploader.upload.timeout.ms",
-        description="Milliseconds without progress after which one upload is cut and tried again.",
+        description="Milliseconds without progress after which the agent aborts and retries an upload.",
         json_schema_extra={UNIT: "ms"},
     )
     upload_max_bytes_per_second: int | None = Field(
         None,
         ge=1024,
         alias="ts.segment.uploader.upload.max.bytes.per.second",
-        description=(
-            "The most that the whole agent sends, in bytes per second of what it uploads, over all threads and stores. "
-            "Absent: no limit."
-        ),
+        description=("Limit of all uploads of the agent together, in bytes per second. Default: no limit."),
         json_schema_extra={**_CHANGEABLE, UNIT: "bytes/s"},
     )
     nice: int = Field(
@@ -153,37 +151,35 @@ class ClusterConfig(BaseModel):
         le=19,
         alias="ts.segment.uploader.nice",
         description=(
-            "The nice value that the agent gives itself at its start, so that the broker goes first where both want "
-            "the CPU. Never lower than the one it is started with."
+            "Nice value that the agent sets at its start, so that the broker has priority. Never "
+            "lower than the value it is started with."
         ),
     )
     ionice: Annotated[str, BeforeValidator(_ionice)] = Field(
         "best-effort:7",
         alias="ts.segment.uploader.ionice.class",
         description=(
-            "The class of I/O that the agent gives itself at its start: best-effort:0 to best-effort:7 (the least), "
-            "idle (only while nobody else wants the disk: beside a broker that is always busy, shipping may never "
-            "catch up), or none (as it is started). Never one that goes before that."
+            "I/O scheduling class that the agent sets at its start: best-effort:0 to best-effort:7 "
+            "(lowest), idle, or none (unchanged). With idle, shipping may never catch up next to a "
+            "busy broker. Never a higher priority than the one it is started with."
         ),
     )
     entropy_bits: int = Field(
         -1,
         le=MAX_ENTROPY_BITS,
         alias=ENTROPY_BITS_KEY,
-        description="How many bits of MD5 stand in front of each key, to spread a bucket's load. Below 1: none.",
+        description="Number of MD5 bits at the start of each key, to spread the load of a bucket. Below 1: none.",
     )
     leadership: Annotated[str | None, BeforeValidator(_leadership)] = Field(
         None,
         alias="ts.segment.uploader.leadership.watcher.class",
-        description=(
-            "Where leadership is read: zookeeper, kraft, or module:Class; absent: as the broker's own file says."
-        ),
+        description=("Source of leadership: zookeeper, kraft, or module:Class. Default: from the broker's file."),
     )
     leadership_poll_seconds: float = Field(
         60.0,
         gt=0,
         alias="ts.segment.uploader.leadership.watcher.poll.interval.seconds",
-        description="Seconds between the safety re-reads of leadership beside the watches.",
+        description="Seconds between full reads of leadership, in addition to the watches.",
         json_schema_extra={UNIT: "s"},
     )
     kafka_client: dict[str, str] = Field(
@@ -191,8 +187,7 @@ class ClusterConfig(BaseModel):
         repr=False,  # passwords
         alias="ts.segment.uploader.kafka.client.*",
         description=(
-            "With leadership from kraft: settings of librdkafka, handed to it as they are, where those of the broker's "
-            "own file do not do."
+            "With kraft: settings of librdkafka, passed unchanged, if those of the broker's file are not enough."
         ),
     )
     # Below `ts_common.config.zookeeper_options.PREFIX`, by its names; passwords may be among them.
@@ -200,34 +195,36 @@ class ClusterConfig(BaseModel):
     endpoint_provider: str | None = Field(
         None,
         alias="storage.service.endpoint.provider.class",
-        description="Where each topic's objects go: url (the default), json, or a class of your own as module:Class.",
+        description="Provider of each topic's location: url (the default), json, or your class as module:Class.",
     )
     endpoint_url: str | None = Field(
         None,
         alias="storage.service.endpoint.url",
-        description="For the provider url: s3://bucket/base/prefix, gs://, az://, webhdfs://, file:/// for all topics.",
+        description="With the provider url: the location of all topics, s3://bucket/base/prefix, gs://, az://, "
+        "webhdfs:// or file:///.",
     )
     endpoint_json_path: str | None = Field(
         None,
         alias="storage.service.endpoint.json.path",
-        description="For the provider json: its file; absent: <clusterId>.endpoints.json beside this one.",
+        description="With the provider json: its file. Default: <clusterId>.endpoints.json in the directory of "
+        "this file.",
     )
 
     conditional_writes: bool = Field(
         True,
         alias="storage.service.conditional.writes",
         description=(
-            "false for a store that knows no conditional writes: two agents that believe to lead one partition can "
-            "then overwrite each other unnoticed."
+            "false for a store without conditional writes: two agents that both act as leader of a "
+            "partition can then overwrite each other's commits in silence."
         ),
     )
     http_allowed_hosts: Annotated[tuple[str, ...], BeforeValidator(_host_names)] = Field(
         (),
         alias=ALLOWED_HOSTS_KEY,
         description=(
-            "Comma-separated host names under which the status pages are served, besides IP addresses, localhost and "
-            "this host's own names; `.example.com` stands for every name below it. Name here what a proxy or an alias "
-            "in DNS uses. `/metrics`, `/healthz` and `/readyz` are served under any name."
+            "Comma-separated host names of the status pages, in addition to IP addresses, localhost "
+            "and this host's names; `.example.com` matches every name below it. Add the names of "
+            "proxies and DNS aliases. `/metrics`, `/healthz` and `/readyz` accept any name."
         ),
         json_schema_extra=_CHANGEABLE,
     )
@@ -236,8 +233,8 @@ class ClusterConfig(BaseModel):
         ge=1000,
         alias="ts.segment.uploader.stuck.after.ms",
         description=(
-            "Milliseconds after which a partition is stuck: something waits, closed segments for instance, and nothing "
-            "was committed. Its series, the log and the status page then name the reason."
+            "Milliseconds without a commit after which a partition with closed segments is stuck. "
+            "Metrics, log and status page then have the reason."
         ),
         json_schema_extra={**_CHANGEABLE, UNIT: "ms"},
     )
@@ -245,8 +242,9 @@ class ClusterConfig(BaseModel):
         False,
         alias="metrics.partitions",
         description=(
-            "Whether `/metrics` and reporters also tell of each partition by itself (`ts_uploader_partition_*`, nine "
-            "series each); sums, counts and worst values of the agent are always told, and suffice for the alerts."
+            "Whether `/metrics` and reporters have nine series for each partition "
+            "(`ts_uploader_partition_*`). The alerts need only the agent's sums, counts and worst "
+            "values, which are always there."
         ),
         json_schema_extra=_CHANGEABLE,
     )
@@ -254,19 +252,19 @@ class ClusterConfig(BaseModel):
         None,
         alias="metrics.reporter.class",
         description=(
-            "What sends the metrics to a server that does not ask for them: graphite, statsd, or a class of your own "
-            "as module:Class. Absent: nothing; `/metrics` is served in any case."
+            "Reporter that sends metrics to a server: graphite, statsd, or your class as "
+            "module:Class. Default: none. `/metrics` is always served."
         ),
     )
     reporter_host: str = Field(
-        "127.0.0.1", min_length=1, alias="metrics.reporter.host", description="The reporter's server."
+        "127.0.0.1", min_length=1, alias="metrics.reporter.host", description="Server of the reporter."
     )
     reporter_port: int | None = Field(
         None,
         ge=1,
         le=65_535,
         alias="metrics.reporter.port",
-        description="Its port; absent: 2003 for graphite, 8125 for statsd.",
+        description="Port of that server. Default: 2003 for graphite, 8125 for statsd.",
     )
     reporter_interval_seconds: float = Field(
         60.0, ge=1, le=86_400, alias="metrics.reporter.interval.seconds", description="Seconds between two reports."
@@ -274,18 +272,18 @@ class ClusterConfig(BaseModel):
     reporter_prefix: str | None = Field(
         None,
         alias="metrics.reporter.prefix",
-        description="Stands before each name; absent: `<clusterId>.<broker id>`. Empty: nothing does.",
+        description="Prefix of each name. Default: `<clusterId>.<broker id>`. Empty: no prefix.",
     )
     reporter_tags: bool = Field(
         False,
         alias="metrics.reporter.tags",
-        description="Whether labels are sent as tags (Graphite 1.1, DogStatsD) and not as parts of the name.",
+        description="Whether labels are sent as tags (Graphite 1.1, DogStatsD) instead of parts of the name.",
     )
     reporter_options: dict[str, str] = Field(
         {},
         repr=False,  # perhaps a token
         alias="metrics.reporter.*",
-        description="Further keys, for a class of your own; it is handed them without `metrics.reporter.`.",
+        description="Other keys, for your class; it gets them without `metrics.reporter.`.",
     )
     # Below `PREFIX`, as `ts_common.store.option_table` describes them; a proxy's password may be among them.
     storage: dict[str, str] = Field(default_factory=dict, repr=False)
@@ -331,7 +329,7 @@ class ForeignKey:
 
 _COLLECTION = "remote retention is not built yet: nothing is deleted from the store"
 JAVA_ONLY = (
-    ForeignKey(_UPLOADER + "upload.max.retries", "retrying ends only when the file is gone"),
+    ForeignKey(_UPLOADER + "upload.max.retries", "the agent retries until the file is deleted"),
     ForeignKey(
         _UPLOADER + "segment.manager.class",
         _COLLECTION,
@@ -341,13 +339,14 @@ JAVA_ONLY = (
     ForeignKey(_UPLOADER + "segment.manager.gc.*.retention.seconds", _COLLECTION),
     ForeignKey(_UPLOADER + "segment.manager.gc.retention.seconds", _COLLECTION),
     ForeignKey(
-        _UPLOADER + "dlq.*", "there is no dead-letter queue; a segment that cannot be shipped is retried and shown"
+        _UPLOADER + "dlq.*",
+        "there is no dead-letter queue: the agent retries a segment that it cannot ship, and reports it",
     ),
     ForeignKey(
         f"{REPORTER}class={_JAVA_PACKAGE}*",
         f"the Java uploader's class; {', '.join(REPORTERS)} and module:Class are the ones here, and /metrics is served",
     ),
-    ForeignKey("metrics.registry.manager.threadLocal", "the metrics registry is one for the process"),
+    ForeignKey("metrics.registry.manager.threadLocal", "the process has one metrics registry"),
 )
 
 KEYS: Mapping[str, str] = {info.alias: name for name, info in ClusterConfig.model_fields.items() if info.alias}
@@ -435,8 +434,8 @@ def reference_page() -> str:
         "",
         "Each cluster has one file, `<clusterId>.properties`, in the form of Java properties.",
         "An unknown key is an error. Credentials of S3 come from the ordinary AWS chain, never from this file.",
-        "On SIGHUP the agent reads the file again: what is changeable takes effect, what else differs is said in the",
-        "log as needing a restart, and a file with errors changes nothing.",
+        "On SIGHUP the agent reads the file again. Changeable keys take effect. The log lists other changes, which",
+        "need a restart. A file with errors changes nothing.",
         "",
         "| key | type | default | meaning |",
         "| --- | --- | --- | --- |",
@@ -456,9 +455,9 @@ def reference_page() -> str:
         lines.append(f"| `{info.alias}` | {type_of(info)} | {shown} | {info.description}{changeable} |")
     lines += [
         "",
-        "How S3 is spoken to, and how objects are stored there, for all topics; the file of the provider json may say",
-        "others for an endpoint or a topic (see [endpoints.md](endpoints.md)). What is absent is left to the AWS chain",
-        "and to the bucket. [store.md](store.md) says what each was checked against.",
+        "These keys configure S3 requests and stored objects, for all topics. The file of the provider `json` can",
+        "override them for an endpoint or a topic ([endpoints.md](endpoints.md)). Absent options are left to the AWS",
+        "configuration and to the bucket. [store.md](store.md) lists how each option was tested.",
         "",
         "| key | meaning |",
         "| --- | --- |",

@@ -50,7 +50,7 @@ OPTIONS = (
     ZookeeperOption("ssl.ocsp.enable", "Only false: the agent sends no OCSP requests."),
     ZookeeperOption(
         "jaas.file",
-        "The broker's JAAS file, as in its flag -Djava.security.auth.login.config; the agent logs in as it says.",
+        "The broker's JAAS file, as in its flag -Djava.security.auth.login.config.",
     ),
     ZookeeperOption("jaas.section", "The section of that file; absent: Client."),
     ZookeeperOption("sasl.mechanism", "DIGEST-MD5 or GSSAPI (Kerberos); absent: as the JAAS file says, or DIGEST-MD5."),
