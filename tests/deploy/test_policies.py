@@ -197,7 +197,7 @@ def test_a_collector_may_remove_segments_and_nothing_that_says_what_there_was(st
 
 
 class Aws:
-    """The AWS command line as far as the runbook needs it: `aws s3api OPERATION --MEMBER VALUE`, by the SDK's names."""
+    """The AWS command line as docs/repair.md uses it: `aws s3api OPERATION --MEMBER VALUE`, by the SDK's names."""
 
     def __init__(self, **variables: str) -> None:
         self._variables = variables
@@ -221,10 +221,10 @@ class Aws:
 def test_a_restorer_puts_back_what_was_deleted_or_overwritten_with_its_metadata(
     store_as: As, aws: MotoServer, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """By the runbook's commands: the marker goes, the right version is copied over, `tsctl verify` finds nothing."""
+    """The commands of docs/repair.md remove the marker and copy the right version; `tsctl verify` finds nothing."""
     listed, unmark, copy = (
         command
-        for block in blocks(DEPLOY.parent / "docs" / "runbook.md", "Putting an object back", language="sh")
+        for block in blocks(DEPLOY.parent / "docs" / "repair.md", "Putting an object back", language="sh")
         for command in commands(block)
         if command.startswith("aws ")
     )

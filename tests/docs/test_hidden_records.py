@@ -1,4 +1,4 @@
-"""docs/runbook.md, "Records hidden below log.start": its commands show the records again, and none that is dead.
+"""docs/repair.md, "Records hidden below log.start": its commands show the records again, and none that is dead.
 
 `aws s3 cp` is a copy between a directory and standard input or output: what counts are the bytes.
 """
@@ -17,7 +17,7 @@ from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.lineage import Lineage
 from tsctl.verify.segment_check import Depth
 
-PAGE = CHECKOUT / "docs" / "runbook.md"
+PAGE = CHECKOUT / "docs" / "repair.md"
 SECTION = "Records hidden below log.start"
 BUCKET = "s3://example-archive/base/prefix/10111/prod/clicks-0"
 LOOK, WRITE, CORRECT, _ = blocks(PAGE, SECTION, language="sh")

@@ -21,6 +21,7 @@ _RUN_BY = {
     "docs/deploy.md": "tests/operator/test_quick_start.py",
     "docs/examples.md": "tests/spark/test_examples.py",
     "docs/quick-start.md": "tests/operator",
+    "docs/repair.md": "tests/docs/test_runbook.py",
     "docs/runbook.md": "tests/docs/test_runbook.py",
     "docs/upgrade.md": "tests/faults/test_upgrade_page.py",
     "docs/verify.md": "tests/operator/test_broken_archives.py",

@@ -1,4 +1,4 @@
-"""docs/runbook.md, followed beside a live agent: its commands work, and what they look for is there to be found.
+"""docs/runbook.md and docs/repair.md next to a live agent: their commands work, and find what they look for.
 
 `journalctl` shows the agent's own log, and refuses to look for a priority, as no line of an agent's has one;
 `systemctl` does nothing, Kafka's tools are its classes, and what only an operator's host has (`dmesg`, `nc`, the
@@ -20,7 +20,7 @@ from tests.docs.conftest import TOPIC, Beside
 from ts_local.jvm import java_command
 from ts_uploader.metrics.metrics_page import families
 
-PAGE = CHECKOUT / "docs" / "runbook.md"
+PAGES = [CHECKOUT / "docs" / name for name in ("runbook.md", "repair.md")]
 # Kafka's scripts are one line each: the class that they run.
 _KAFKA = {
     "kafka-configs.sh": "kafka.admin.ConfigCommand",
@@ -41,7 +41,9 @@ configure_logs(LogFormat.JSON)
 for level in ("info", "warning", "error", "critical"):
     getattr(structlog.get_logger(), level)(f"of {level}", key="value")
 """
-COMMANDS = [re.sub(r" +# .*", "", line) for block in blocks(PAGE, language="sh") for line in commands(block)]
+COMMANDS = [
+    re.sub(r" +# .*", "", line) for page in PAGES for block in blocks(page, language="sh") for line in commands(block)
+]
 
 
 def takes_long(command: str) -> bool:
@@ -102,14 +104,14 @@ def test_the_page_sets_each_variable_that_it_uses() -> None:
             known.add(setting[1])
     assert re.findall(r"^([A-Z_]+)=\.\.\.", settings(), re.MULTILINE) == [
         "MORE",
-        "TOPIC_ID",
-        "OFFSET",
         "MARKER",
         "VERSION",
         "FIRST",
         "LINEAGE",
         "PAIR",
         "WHOLE",
+        "TOPIC_ID",
+        "OFFSET",
     ]
 
 
