@@ -22,6 +22,7 @@ from ts_local.proxy.s3 import S3FaultProxy
 
 PAGE = CHECKOUT / "docs" / "quick-start.md"
 DEPLOY = CHECKOUT / "docs" / "deploy.md"
+MONITORING = CHECKOUT / "docs" / "monitoring.md"
 RULES = "ts-uploader.yml"  # as the page names it
 TOPIC = "watched"
 SCRAPED = {"cluster": "prod"}  # as deploy/prometheus/scrape.yml says

@@ -15,7 +15,7 @@ from tests.docs.commands import Shell, commands
 from tests.faults.store_faults import ANY_TIMES
 from tests.monitoring.files import DASHBOARD, alert_names
 from tests.monitoring.receivers import graphite
-from tests.operator.stage import DEPLOY, PAGE, SCRAPED, TOPIC, Stage, host_of, section, stage_of
+from tests.operator.stage import DEPLOY, MONITORING, PAGE, SCRAPED, TOPIC, Stage, host_of, section, stage_of
 from tests.tsctl.running import Run, runner
 from tests.uploader.beside import archives
 from tests.uploader.produced import records
@@ -74,7 +74,7 @@ def test_prometheus_has_what_the_pages_name(stage: Stage) -> None:
     assert sorted(rule["name"] for rule in stage.prometheus.rules()) == sorted(alert_names())
     up = 'up{job="ts-uploader",cluster="prod"} == 1'
     wait_for(lambda: stage.prometheus.query(up), "the agent to be scraped", SECONDS, state=stage.prometheus.targets)
-    text = "".join(page.read_text() for page in (PAGE, DEPLOY))
+    text = "".join(page.read_text() for page in (PAGE, DEPLOY, MONITORING))
     named = {name for name in re.findall(r"\bts_uploader_\w+", text) if not name.endswith("_")}
     assert len(named) > 8
     missing = {name for name in named if not stage.prometheus.query(name)}
