@@ -146,10 +146,10 @@ def follow(stage: Stage) -> None:
     said, run = stage.said, stage.host.run
     (variables,) = section(PAGE, "An operator")
     check, start = section(PAGE, "Check, then start")
-    (install,), (configure,) = section(DEPLOY, "Install"), section(PAGE, "Say what goes where")
+    (install,), (configure,) = section(DEPLOY, "Install"), section(PAGE, "Configure it")
     said["check"] = run(variables, install, configure, check)
     said["start"] = run(variables, start)
-    rules, asked = section(PAGE, "Have it watched")
+    rules, asked = section(PAGE, "Monitor it")
     said["rules"] = run(rules)
     configure_prometheus(stage)
     said["watched"] = run(asked)
@@ -157,7 +157,7 @@ def follow(stage: Stage) -> None:
 
 def configure_prometheus(stage: Stage) -> None:
     """What the page has an operator write by hand; and its waiting times made short."""
-    (naming,) = section(PAGE, "Have it watched", "yaml")
+    (naming,) = section(PAGE, "Monitor it", "yaml")
     job = (CHECKOUT / "deploy" / "prometheus" / "scrape.yml").read_text()
     job, count = re.subn(_TARGETS, f"[{stage.agent.address}]", job)
     assert count == 1

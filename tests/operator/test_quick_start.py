@@ -260,7 +260,7 @@ def test_the_installation_fetches_and_builds_what_the_pages_say(stage: Stage, tm
     """With pip, hashes and the wheel of this checkout: what is installed so passes the check, runs and ships."""
     host = host_of(stage.archive, tmp_path / "host", stage.proxy.environment(), {}, {}, for_real=True)
     (variables,), (install,) = section(PAGE, "An operator"), section(DEPLOY, "Install")
-    (configure,), (check, start) = section(PAGE, "Say what goes where"), section(PAGE, "Check, then start")
+    (configure,), (check, start) = section(PAGE, "Configure it"), section(PAGE, "Check, then start")
     with host:
         said = host.run(variables, install, configure, check, STORE=f"{stage.archive.location}-for-real")
         assert re.findall(r"^ERROR.*", said, re.MULTILINE) == []
