@@ -46,7 +46,7 @@ def test_a_host_without_an_agent_gets_one(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path, {"broker-1": None})
     without = fleet.roll_out()
     assert (without.returncode, fleet.hosts["broker-1"].done) == (1, [])
-    assert "holds no file of a cluster: give it with --conf" in without.stderr
+    assert "has no file of a cluster: give it with --conf" in without.stderr
     conf = tmp_path / "conf"
     conf.mkdir()
     (conf / "prod.properties").write_text("a=b\n")
@@ -156,7 +156,7 @@ def test_a_release_in_use_that_was_installed_by_hand_is_not_removed(tmp_path: Pa
     (host.opt / "0.2.0" / ".complete").touch()
     (host.opt / "0.2.0" / "bin").mkdir()
     shutil.copy(host.root / "bin" / "release", host.opt / "0.2.0" / "bin" / "ts-uploader")
-    assert "it does not know who leads" in fleet.roll_out().stderr
+    assert "leadership is unknown" in fleet.roll_out().stderr
     assert host.done[0].startswith("ts-uploader check")
     assert (host.opt / "0.2.0" / "whole").exists()
 
@@ -177,7 +177,7 @@ def test_it_stops_at_the_canary_and_goes_on_when_run_again(tmp_path: Path) -> No
     assert {host.release for host in fleet.hosts.values()} == {"0.2.0"}
     before = [host.done for host in fleet.hosts.values()]
     again = fleet.roll_out("--parallel", "3", "--canary", "0")
-    assert again.stdout.count("0.2.0 runs already, and is well") == 3
+    assert again.stdout.count("0.2.0 runs already, and is healthy") == 3
     assert [host.done for host in fleet.hosts.values()] == before
 
 
@@ -196,7 +196,7 @@ def test_a_batch_ends_before_it_stops_and_the_next_does_not_begin(tmp_path: Path
     ("metrics", "said"),
     [
         (None, "the agent is not ready after 1 s"),
-        (WELL.replace("1.0", "0.0"), "it does not know who leads"),
+        (WELL.replace("1.0", "0.0"), "leadership is unknown"),
         (WELL + 'ts_uploader_waiting_partitions{reason="store"} 3.0\n', "partitions wait"),
     ],
 )
@@ -251,21 +251,21 @@ def test_a_release_is_taken_only_where_a_link_says_which_one_runs(tmp_path: Path
     link.mkdir()
     ended = fleet.roll_out()
     assert (ended.returncode, list(link.iterdir())) == (1, [])
-    assert "is no link: see docs/upgrade.md" in ended.stderr
+    assert "is not a link: see docs/upgrade.md" in ended.stderr
 
 
 @pytest.mark.parametrize(
     ("line", "version", "arguments", "said"),
     [
         ("broker-1", "../../etc", (), "--version '../../etc'"),
-        ("-oProxyCommand=true", "0.2.0", (), "is no host"),
-        ("broker-1;reboot", "0.2.0", (), "is no host"),
-        ("broker-1\nbroker-1", "0.2.0", (), "stands there twice"),
+        ("-oProxyCommand=true", "0.2.0", (), "is not a host name"),
+        ("broker-1;reboot", "0.2.0", (), "is not a host name"),
+        ("broker-1\nbroker-1", "0.2.0", (), "is listed twice"),
         ("# nobody", "0.2.0", (), "no hosts"),
         ("broker-1", "0.2.0", ("--paralel", "3"), "no such option: --paralel"),
         ("broker-1", "0.2.0", ("--parallel", "0"), "at least one"),
         ("broker-1", "0.2.0", ("--canary", "few"), "not a number"),
-        ("broker-1", "0.2.0", ("--conf", "/nowhere"), "holds no <clusterId>.properties"),
+        ("broker-1", "0.2.0", ("--conf", "/nowhere"), "has no <clusterId>.properties"),
         ("broker-1", "0.2.0", ("--logs",), "needs a value"),
         ("broker-1", "0.2.0", ("--store", "gcs;reboot"), "--store gcs;reboot: gcs, azure or agent"),
         ("broker-1", "0.2.0", ("--login", "sasl;reboot"), "--login sasl;reboot: sasl, kerberos or none"),
