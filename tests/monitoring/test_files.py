@@ -68,7 +68,7 @@ def test_each_alert_names_its_section_of_the_runbook() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [ALERTS, DASHBOARD, RUNBOOK, CHECKOUT / "docs" / "deploy.md"], ids=lambda path: path.name
+    "path", [ALERTS, DASHBOARD, RUNBOOK, CHECKOUT / "docs" / "monitoring.md"], ids=lambda path: path.name
 )
 def test_each_metric_that_is_named_is_one_that_the_agent_has(path: Path) -> None:
     """A rule about a metric that nobody tells never fires."""
