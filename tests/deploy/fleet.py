@@ -1,7 +1,7 @@
-"""Hosts for deploy/fleet/rollout: directories, and an `ssh` that runs in them as told, on their /opt and /etc
+"""Hosts for deploy/fleet/rollout: directories, and an `ssh` that runs commands on their /opt and /etc.
 
-What a host's programs do to the system is written down, not done: `systemctl` says which release "runs", `curl` answers
-for it. So nothing here needs root, and nothing is fetched.
+A host's programs record what they would do to the system: `systemctl` stores which release "runs", `curl` answers for
+it. So nothing here needs root, and nothing is downloaded.
 """
 
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 CHECKOUT = Path(__file__).parents[2]
 ROLLOUT = CHECKOUT / "deploy" / "fleet" / "rollout"
 WELL = "ts_uploader_leadership_connected 1.0\n"
-# The words behind the host are for the shell there, as with the real one.
+# The words after the host are for the shell there, as with the real ssh.
 _SSH = """\
 #!/bin/bash
 while [[ $1 == -* ]]; do shift 2; done
@@ -50,7 +50,7 @@ class FleetHost:
 
     Attributes:
         root: its directory.
-        opt: of the releases.
+        opt: directory of the releases.
     """
 
     def __init__(self, root: Path, release: str | None) -> None:
@@ -80,22 +80,22 @@ class FleetHost:
 
     @property
     def release(self) -> str | None:
-        """The one in use."""
+        """Return the release in use."""
         link = self.opt / "venv"
         return str(link.readlink()) if link.is_symlink() else None
 
     @property
     def done(self) -> list[str]:
-        """What was done to its system, in order, with paths as the host sees them."""
+        """Return the changes to the host's system in order, with its own paths."""
         path = self.root / "done"
         return path.read_text().replace(str(self.root), "").splitlines() if path.exists() else []
 
     @property
-    def was_asked(self) -> bool:
+    def was_contacted(self) -> bool:
         return (self.root / "asked").exists()
 
     def files(self) -> set[str]:
-        """All that is there, but what was asked."""
+        """Return all files but the list of requests."""
         return {str(path.relative_to(self.root)) for path in self.root.rglob("*") if path.name != "asked"}
 
 
@@ -103,8 +103,8 @@ class Fleet:
     """Hosts by name, and a release to roll out: 0.2.0.
 
     Args:
-        directory: of the test.
-        hosts: with the release that runs there; None where there never was an agent.
+        directory: a directory of the test.
+        hosts: the release that runs on each; None for a host that never had an agent.
     """
 
     def __init__(self, directory: Path, hosts: dict[str, str | None]) -> None:
@@ -124,7 +124,7 @@ class Fleet:
             archive.add(unpacked, unpacked.name)
 
     def roll_out(self, *arguments: str, version: str = "0.2.0") -> subprocess.CompletedProcess[str]:
-        """Run it with short times, where new files are closed to others than root."""
+        """Run `rollout` with short times, with a umask that hides new files from other users."""
         command = [
             *(str(ROLLOUT), "--hosts", str(self.list), "--release", str(self.release), "--version", version),
             *("--steady", "1", "--timeout", "1"),
@@ -143,6 +143,6 @@ class Fleet:
 
 
 def script(path: Path, text: str) -> None:
-    """A program for bash."""
+    """Write a program for bash."""
     path.write_text(f"#!/bin/bash\n{text}\n")
     path.chmod(0o755)

@@ -1,4 +1,4 @@
-"""deploy/fleet/rollout: the agent on many hosts, a few first, and no further than the first that is not well."""
+"""deploy/fleet/rollout: the agent on many hosts, a few first; it stops at the first unhealthy one."""
 
 import shutil
 from pathlib import Path
@@ -19,15 +19,15 @@ UPGRADED = [
 
 
 def conf_of(directory: Path) -> Path:
-    """A directory with the file of the cluster `prod`, other than hosts have it."""
+    """Write a file of the cluster `prod` that differs from the hosts' file, and return its directory."""
     conf = directory / "conf"
     conf.mkdir(exist_ok=True)
     (conf / "prod.properties").write_text("a=c\n")
     return conf
 
 
-def test_each_host_is_checked_before_it_takes_the_release(tmp_path: Path) -> None:
-    """With the release that comes, as the agent's user, with the unit's environment; the one before keeps its name."""
+def test_each_host_is_checked_before_it_switches_to_the_release(tmp_path: Path) -> None:
+    """By the new release, as the agent's user, with the unit's environment; the previous release is recorded."""
     fleet = Fleet(tmp_path, {"broker-1": "0.1.0", "broker-2": "0.1.0"})
     ended = fleet.roll_out()
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -42,11 +42,11 @@ def test_each_host_is_checked_before_it_takes_the_release(tmp_path: Path) -> Non
 
 
 def test_a_host_without_an_agent_gets_one(tmp_path: Path) -> None:
-    """User, unit, environment and the cluster's file, which only the agent's group may read; the rest its user may."""
+    """User, unit, environment, and the cluster's file, which only the agent's group may read."""
     fleet = Fleet(tmp_path, {"broker-1": None})
     without = fleet.roll_out()
     assert (without.returncode, fleet.hosts["broker-1"].done) == (1, [])
-    assert "holds no file of a cluster: give it with --conf" in without.stderr
+    assert "has no file of a cluster: give it with --conf" in without.stderr
     conf = tmp_path / "conf"
     conf.mkdir()
     (conf / "prod.properties").write_text("a=b\n")
@@ -71,7 +71,7 @@ def test_a_host_without_an_agent_gets_one(tmp_path: Path) -> None:
 
 
 def test_a_host_whose_broker_has_another_group_gets_an_agent_of_that_group(tmp_path: Path) -> None:
-    """By who owns the log dirs; a drop-in says so, which no later release replaces, and which counts from then on."""
+    """The owner of the log dirs decides; a drop-in keeps the group for later releases."""
     fleet = Fleet(tmp_path, {"broker-1": None})
     host = fleet.hosts["broker-1"]
     (host.root / "group").write_text("confluent\n")
@@ -90,8 +90,8 @@ def test_a_host_whose_broker_has_another_group_gets_an_agent_of_that_group(tmp_p
     assert [path.name for path in drop_in.parent.iterdir()] == ["operators.conf"]
 
 
-def test_configuration_that_the_check_refuses_goes_nowhere(tmp_path: Path) -> None:
-    """The agent that runs keeps its files, which a restart or a reload reads; mended, the new ones are taken."""
+def test_configuration_that_the_check_rejects_is_not_installed(tmp_path: Path) -> None:
+    """The running agent keeps its files, which a restart or reload reads; a corrected set replaces them."""
     fleet = Fleet(tmp_path, {"broker-1": "0.1.0"})
     host = fleet.hosts["broker-1"]
     conf = host.root / "etc" / "ts-uploader" / "conf"
@@ -126,10 +126,10 @@ def test_configuration_that_the_check_refuses_goes_nowhere(tmp_path: Path) -> No
         (("puresasl",), (), ["agent", "sasl"]),
     ],
 )
-def test_what_gets_tokens_and_logs_in_comes_along(
+def test_the_extras_for_tokens_and_logins_are_installed(
     tmp_path: Path, has: tuple[str, ...], asked: tuple[str, ...], installed: list[str]
 ) -> None:
-    """As asked, and as the release in use has it: without, the new one would be refused."""
+    """Those of the options and those of the release in use: without them the check would fail."""
     fleet = Fleet(tmp_path, {"broker-1": "0.1.0"})
     host = fleet.hosts["broker-1"]
     for name in has:
@@ -144,7 +144,7 @@ def test_what_gets_tokens_and_logs_in_comes_along(
 
 
 def test_a_release_in_use_that_was_installed_by_hand_is_not_removed(tmp_path: Path) -> None:
-    """Nothing tells it from one that was cut off but its mark, which only somebody who knows may set."""
+    """Only its mark distinguishes it from an interrupted installation, and only the operator may set that."""
     fleet = Fleet(tmp_path, {"broker-1": "0.2.0"})
     host = fleet.hosts["broker-1"]
     (host.opt / "0.2.0" / "whole").touch()
@@ -156,13 +156,13 @@ def test_a_release_in_use_that_was_installed_by_hand_is_not_removed(tmp_path: Pa
     (host.opt / "0.2.0" / ".complete").touch()
     (host.opt / "0.2.0" / "bin").mkdir()
     shutil.copy(host.root / "bin" / "release", host.opt / "0.2.0" / "bin" / "ts-uploader")
-    assert "it does not know who leads" in fleet.roll_out().stderr
+    assert "leadership is unknown" in fleet.roll_out().stderr
     assert host.done[0].startswith("ts-uploader check")
     assert (host.opt / "0.2.0" / "whole").exists()
 
 
-def test_it_stops_at_the_canary_and_goes_on_when_run_again(tmp_path: Path) -> None:
-    """The others are not even asked; then what is done already is passed over."""
+def test_it_stops_at_the_canary_and_continues_when_run_again(tmp_path: Path) -> None:
+    """It does not contact the other hosts; the second run skips finished ones."""
     fleet = Fleet(tmp_path, {"broker-1": "0.1.0", "broker-2": "0.1.0", "broker-3": "0.1.0"})
     canary = fleet.hosts["broker-1"]
     (canary.root / "check").write_text("2")
@@ -171,37 +171,37 @@ def test_it_stops_at_the_canary_and_goes_on_when_run_again(tmp_path: Path) -> No
     assert "broker-1: failed: ts-uploader check ended with 2" in ended.stderr
     assert "stopped at broker-1" in ended.stderr
     assert (canary.release, canary.done[-1][:17]) == ("0.1.0", "ts-uploader check")
-    assert not any(host.was_asked for name, host in fleet.hosts.items() if name != "broker-1")
+    assert not any(host.was_contacted for name, host in fleet.hosts.items() if name != "broker-1")
     (canary.root / "check").write_text("0")
     assert fleet.roll_out("--parallel", "2").returncode == 0
     assert {host.release for host in fleet.hosts.values()} == {"0.2.0"}
     before = [host.done for host in fleet.hosts.values()]
     again = fleet.roll_out("--parallel", "3", "--canary", "0")
-    assert again.stdout.count("0.2.0 runs already, and is well") == 3
+    assert again.stdout.count("0.2.0 runs already, and is healthy") == 3
     assert [host.done for host in fleet.hosts.values()] == before
 
 
 def test_a_batch_ends_before_it_stops_and_the_next_does_not_begin(tmp_path: Path) -> None:
-    """Two at once behind the canary; one cannot be reached, the other is finished."""
+    """Two at once after the canary: one cannot be reached, the other is finished."""
     fleet = Fleet(tmp_path, {f"broker-{number}": "0.1.0" for number in range(1, 6)})
     (fleet.hosts["broker-3"].root / "unreachable").touch()
     ended = fleet.roll_out("--parallel", "2")
     assert ended.returncode == 1
     assert "broker-3: ssh: no route to it" in ended.stderr
     assert [host.release for host in fleet.hosts.values()] == ["0.2.0", "0.2.0", "0.1.0", "0.1.0", "0.1.0"]
-    assert not fleet.hosts["broker-4"].was_asked
+    assert not fleet.hosts["broker-4"].was_contacted
 
 
 @pytest.mark.parametrize(
     ("metrics", "said"),
     [
         (None, "the agent is not ready after 1 s"),
-        (WELL.replace("1.0", "0.0"), "it does not know who leads"),
+        (WELL.replace("1.0", "0.0"), "leadership is unknown"),
         (WELL + 'ts_uploader_waiting_partitions{reason="store"} 3.0\n', "partitions wait"),
     ],
 )
-def test_an_agent_that_is_not_well_afterwards_stops_it(tmp_path: Path, metrics: str | None, said: str) -> None:
-    """Not ready, without leadership, or with partitions that wait; a hole is nothing that a release mends."""
+def test_an_unhealthy_agent_stops_it(tmp_path: Path, metrics: str | None, said: str) -> None:
+    """Not ready, without leadership, or with waiting partitions; a hole does not count, as no release mends it."""
     fleet = Fleet(tmp_path, {"broker-1": "0.1.0", "broker-2": "0.1.0"})
     host = fleet.hosts["broker-1"]
     if metrics is None:
@@ -212,14 +212,14 @@ def test_an_agent_that_is_not_well_afterwards_stops_it(tmp_path: Path, metrics: 
     assert ended.returncode == 1
     assert said in ended.stderr
     assert (host.release, (host.opt / "previous").read_text()) == ("0.2.0", "0.1.0\n")
-    assert not fleet.hosts["broker-2"].was_asked
+    assert not fleet.hosts["broker-2"].was_contacted
     (host.root / "bad-0.2.0").unlink(missing_ok=True)
     (host.root / "metrics").write_text(WELL + 'ts_uploader_waiting_partitions{reason="hole"} 3.0\n')
     assert fleet.roll_out().returncode == 0
 
 
-def test_a_dry_run_asks_and_changes_nothing(tmp_path: Path) -> None:
-    """Each host says what would be done; nothing is copied there."""
+def test_a_dry_run_reads_and_changes_nothing(tmp_path: Path) -> None:
+    """It prints the plan of each host, and copies nothing."""
     fleet = Fleet(tmp_path, {"broker-1": "0.1.0", "broker-2": "0.2.0", "broker-3": None})
     before = {name: host.files() for name, host in fleet.hosts.items()}
     ended = fleet.roll_out("--dry-run")
@@ -230,8 +230,8 @@ def test_a_dry_run_asks_and_changes_nothing(tmp_path: Path) -> None:
     assert {name: host.files() for name, host in fleet.hosts.items()} == before
 
 
-def test_an_attempt_that_was_cut_off_is_begun_anew(tmp_path: Path) -> None:
-    """Half an installed release, and half an unpacked one: neither is taken for whole."""
+def test_an_interrupted_attempt_is_repeated(tmp_path: Path) -> None:
+    """It replaces a release that was installed or unpacked in part."""
     fleet = Fleet(tmp_path, {"broker-1": "0.1.0"})
     host = fleet.hosts["broker-1"]
     (host.opt / "0.2.0" / "bin").mkdir(parents=True)
@@ -243,41 +243,41 @@ def test_an_attempt_that_was_cut_off_is_begun_anew(tmp_path: Path) -> None:
     assert not (host.opt / "releases" / "0.2.0" / "half").exists()
 
 
-def test_a_release_is_taken_only_where_a_link_says_which_one_runs(tmp_path: Path) -> None:
-    """A directory in its place is somebody's, and is not written into."""
+def test_a_release_replaces_only_a_link(tmp_path: Path) -> None:
+    """It does not write into a directory in the link's place."""
     fleet = Fleet(tmp_path, {"broker-1": "0.1.0"})
     link = fleet.hosts["broker-1"].opt / "venv"
     link.unlink()
     link.mkdir()
     ended = fleet.roll_out()
     assert (ended.returncode, list(link.iterdir())) == (1, [])
-    assert "is no link: see docs/upgrade.md" in ended.stderr
+    assert "is not a link: see docs/upgrade.md" in ended.stderr
 
 
 @pytest.mark.parametrize(
     ("line", "version", "arguments", "said"),
     [
         ("broker-1", "../../etc", (), "--version '../../etc'"),
-        ("-oProxyCommand=true", "0.2.0", (), "is no host"),
-        ("broker-1;reboot", "0.2.0", (), "is no host"),
-        ("broker-1\nbroker-1", "0.2.0", (), "stands there twice"),
-        ("# nobody", "0.2.0", (), "no hosts"),
+        ("-oProxyCommand=true", "0.2.0", (), "is not a host name"),
+        ("broker-1;reboot", "0.2.0", (), "is not a host name"),
+        ("broker-1\nbroker-1", "0.2.0", (), "is listed twice"),
+        ("# comment", "0.2.0", (), "no hosts"),
         ("broker-1", "0.2.0", ("--paralel", "3"), "no such option: --paralel"),
         ("broker-1", "0.2.0", ("--parallel", "0"), "at least one"),
         ("broker-1", "0.2.0", ("--canary", "few"), "not a number"),
-        ("broker-1", "0.2.0", ("--conf", "/nowhere"), "holds no <clusterId>.properties"),
+        ("broker-1", "0.2.0", ("--conf", "/nowhere"), "has no <clusterId>.properties"),
         ("broker-1", "0.2.0", ("--logs",), "needs a value"),
         ("broker-1", "0.2.0", ("--store", "gcs;reboot"), "--store gcs;reboot: gcs, azure or agent"),
         ("broker-1", "0.2.0", ("--login", "sasl;reboot"), "--login sasl;reboot: sasl, kerberos or none"),
     ],
 )
-def test_a_mistake_is_told_before_any_host_is_asked(
+def test_a_mistake_is_reported_before_any_host_is_contacted(
     tmp_path: Path, line: str, version: str, arguments: tuple[str, ...], said: str
 ) -> None:
-    """One message, code 2; a host or a version cannot smuggle an option, a command or a path in."""
+    """One message, code 2; a host or version cannot contain an option, a command or a path."""
     fleet = Fleet(tmp_path, {"broker-1": "0.1.0"})
     fleet.list.write_text(f"{line}\n")
     ended = fleet.roll_out(*arguments, version=version)
     assert ended.returncode == 2
     assert said in ended.stderr
-    assert not fleet.hosts["broker-1"].was_asked
+    assert not fleet.hosts["broker-1"].was_contacted

@@ -1,4 +1,4 @@
-"""deploy/kubernetes: valid by Kubernetes' schemas (`make deploy-checks`), and true of what the programs understand."""
+"""deploy/kubernetes: the programs accept its arguments and files. `make deploy-checks` validates the schemas."""
 
 import re
 import subprocess
@@ -26,7 +26,7 @@ Manifest = dict[str, Any]
 
 
 def manifests(name: str) -> dict[tuple[str, str], Manifest]:
-    """By kind and name."""
+    """Return the manifests of a file by kind and name."""
     documents = yaml.safe_load_all((KUBERNETES / name).read_text())
     return {(each["kind"], each["metadata"]["name"]): each for each in documents}
 
@@ -45,13 +45,13 @@ AGENT, TSCTL = container(POD, "ts-uploader"), container(JOB, "tsctl")
 
 
 def parsed(application: typer.Typer, name: str, arguments: list[str]) -> dict[str, Any]:
-    """The options of a command as its own parser reads them; one that it does not know is an error."""
+    """Return the options of a command as its own parser reads them; an unknown option is an error."""
     group: Any = typer.main.get_command(application)
     return dict(group.commands[name].make_context(name, list(arguments)).params)
 
 
 def written(data: dict[str, str], directory: Path) -> Path:
-    """A ConfigMap's files."""
+    """Write a ConfigMap's files."""
     directory.mkdir()
     for name, text in data.items():
         (directory / name).write_text(text)
@@ -62,8 +62,8 @@ def mounts(of: Manifest) -> dict[str, Manifest]:
     return {mount["name"]: mount for mount in of["volumeMounts"]}
 
 
-def test_the_agent_understands_its_arguments_and_its_file(tmp_path: Path) -> None:
-    """Behind the image's entry point; the file is the one that --cluster-id names, where the ConfigMap is mounted."""
+def test_the_agent_accepts_its_arguments_and_its_file(tmp_path: Path) -> None:
+    """After the image's entry point; --cluster-id names the file in the mounted ConfigMap."""
     words = [word.strip('", []') for word in IMAGE["agent"].last("ENTRYPOINT").split(",")]
     options = parsed(agent_cli, words[1], [*words[2:], *AGENT["args"]])
     assert options["log_format"] is LogFormat.JSON
@@ -76,8 +76,8 @@ def test_the_agent_understands_its_arguments_and_its_file(tmp_path: Path) -> Non
     assert options["server_properties"].parent == Path(mounts(AGENT)["broker-properties"]["mountPath"])
 
 
-def test_the_agent_understands_the_brokers_file_as_it_is_made_for_each_pod(tmp_path: Path) -> None:
-    """The init container's own command, run as the second pod; the log dir is one that is mounted for both."""
+def test_the_agent_accepts_the_brokers_file_of_each_pod(tmp_path: Path) -> None:
+    """The init container's own command, run as in the second pod; the log dir is mounted in both containers."""
     (made,) = POD["initContainers"]
     (line,) = (line for line in made["args"][0].splitlines() if line.startswith("sed "))
     template = written(BROKER["ConfigMap", "kafka"]["data"], tmp_path / "template")
@@ -98,8 +98,8 @@ def test_the_agent_understands_the_brokers_file_as_it_is_made_for_each_pod(tmp_p
         assert log_dir.startswith(mounts(each)["data"]["mountPath"] + "/")
 
 
-def test_the_agent_writes_nothing_and_is_nobody() -> None:
-    """Neither to the broker's volume nor to its own root; it reads the logs by the group of the volume."""
+def test_the_agent_writes_nothing_and_has_no_rights() -> None:
+    """It writes neither to the broker's volume nor to its own root, and reads the logs by the volume's group."""
     assert {name: mount.get("readOnly") for name, mount in mounts(AGENT).items()} == {
         "ts-uploader": True,
         "broker-properties": True,
@@ -119,7 +119,7 @@ def test_the_agent_writes_nothing_and_is_nobody() -> None:
 
 
 def test_the_node_reaches_the_agent_and_strangers_do_not() -> None:
-    """The probe's port is the one that the agent listens on, which no policy opens but for the monitoring."""
+    """The probe uses the agent's port, which the policy opens for the monitoring only."""
     options = parsed(agent_cli, "run", ["/conf", *AGENT["args"]])
     (port,) = AGENT["ports"]
     assert options["http_address"] == f"0.0.0.0:{port['containerPort']}"
@@ -135,22 +135,22 @@ def test_the_node_reaches_the_agent_and_strangers_do_not() -> None:
 
 
 def test_the_nightly_job_is_a_command_of_tsctl_with_the_agents_file() -> None:
-    """Each option exists and takes its value; what it reads is mounted; and it asks the service's brokers."""
+    """Each option exists and accepts its value; its file is mounted; the brokers are those of the service."""
     name, *arguments = TSCTL["args"]
     options = parsed(tsctl_cli, name, arguments)
     (file,) = BROKER["ConfigMap", "ts-uploader"]["data"]
     assert str(options["config"]) == f"{mounts(TSCTL)['ts-uploader']['mountPath']}/{file}"
     assert options["as_json"]
-    assert options["depth"] is Depth.LISTING  # what is asked of each segment grows with the archive
-    asked = options["bootstrap_server"].split(",")
+    assert options["depth"] is Depth.LISTING  # the requests for each segment grow with the archive
+    brokers = options["bootstrap_server"].split(",")
     service = BROKER["StatefulSet", "kafka"]["spec"]["serviceName"]
-    assert asked == [f"kafka-{number}.{service}:9092" for number in range(3)]
+    assert brokers == [f"kafka-{number}.{service}:9092" for number in range(3)]
     assert '"/opt/venv/bin/tsctl"' in IMAGE["tsctl"].last("ENTRYPOINT")
 
 
 @pytest.mark.parametrize(("pod", "names"), [(POD, BROKER), (JOB, {**VERIFY, **BROKER})])
-def test_every_name_in_a_pod_leads_somewhere(pod: Manifest, names: dict[tuple[str, str], Manifest]) -> None:
-    """Volumes, ConfigMaps and accounts: the schemas know nothing of these."""
+def test_every_name_in_a_pod_exists(pod: Manifest, names: dict[tuple[str, str], Manifest]) -> None:
+    """Volumes, ConfigMaps and accounts, which the schemas do not check."""
     claims = BROKER["StatefulSet", "kafka"]["spec"]["volumeClaimTemplates"]
     volumes = {each["name"]: each for each in [*pod["volumes"], *(claim["metadata"] for claim in claims)]}
     every = [*pod["containers"], *pod.get("initContainers", [])]
@@ -162,6 +162,6 @@ def test_every_name_in_a_pod_leads_somewhere(pod: Manifest, names: dict[tuple[st
 
 
 def placeholders() -> Iterator[str]:
-    """The registries that images of ours are taken from."""
+    """Yield the registries of the project's images."""
     for each in (AGENT, TSCTL):
         yield each["image"].partition("/")[0]

@@ -1,12 +1,12 @@
-"""The fenced blocks of a page, and how those for a shell are run: as they stand, in places of the test.
+"""The fenced blocks of a page, and a shell that runs them unchanged, in places of the test.
 
 install, start = blocks(PAGE, "Install", language="sh")      by the heading above; of one language, or of all
 commands(block)                                              the commands of a block, one by one
 shell = Shell(directory, {"/etc/kafka": str(tmp_path), "broker-1.example:9464": agent.address})
-shell.run(install, start, AGENT="http://127.0.0.1:1")        in one bash; what they printed, if they ended with 0
-shell.ends(1, verify)                                        where the page says that they end so
+shell.run(install, start, AGENT="http://127.0.0.1:1")        in one bash; returns their output if they end with 0
+shell.ends(1, verify)                                        if the page expects another exit code
 
-Nothing but the table of places, and the value of a variable that the page itself sets, is changed in a block.
+The shell changes only the names in the table of places, and values of variables that the page sets.
 """
 
 import os
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[2]
-_SECONDS = 800  # an installation takes half a minute on a quiet machine
+_SECONDS = 800  # an installation needs half a minute on a quiet machine
 _FENCE = re.compile(r"```(\w*)")
 _COMMENT = re.compile(r"(?:^\s*|\s{2,})#\s.*$")
 _HEADING = re.compile(r"#{2,6} (.*)")
@@ -30,10 +30,10 @@ class Block:
 
     Attributes:
         section: the heading above it, of the second level or below; empty before the first.
-        line: of the page where its fence stands.
-        language: what the fence says; empty where it says nothing.
-        text: what stands in it.
-        shown: the `text` block that comes next, before any other: what running it should print. Empty without one.
+        line: number of its fence's line in the page.
+        language: the language that the fence names; empty without one.
+        text: its content.
+        shown: its expected output: the next block, if that has the language `text`. Empty without one.
     """
 
     section: str
@@ -44,15 +44,15 @@ class Block:
 
 
 def blocks(page: Path, section: str | None = None, *, language: str | None = None) -> list[Block]:
-    """The blocks of a page in their order.
+    """Return the blocks of a page in their order.
 
     Args:
         page: a Markdown file.
         section: only those below this heading; empty for those before the first, None for all.
-        language: only those whose fence says so; None for all.
+        language: only those of this language; None for all.
 
     Raises:
-        ValueError: a fence has no end, or there is no such block: a page that lost one must not pass as run.
+        ValueError: a fence has no end, or no block is found: a page that lost its commands must not pass.
     """
     found = [
         block
@@ -88,32 +88,32 @@ def _parse(page: Path) -> list[Block]:
 
 
 def commands(block: Block) -> list[str]:
-    """The commands of a block that has nothing but commands: one a line, or on several that a backslash joins.
+    """Return the commands of a block without comments, so that a test can append options.
 
-    Without their comments, so that a test can give one a further option.
+    Each command is one line, or several that a backslash joins.
     """
     lines = block.text.replace("\\\n", "").splitlines()
     return [command for line in lines if (command := _COMMENT.sub("", line).rstrip())]
 
 
 def _literal(text: str) -> str:
-    """As a replacement of `re.sub` that stands for itself."""
+    """Return a replacement for `re.sub` that inserts `text` literally."""
     return text.replace("\\", "\\\\")
 
 
 class CommandFailedError(AssertionError):
-    """A page's commands ended otherwise than the page says."""
+    """A page's commands ended with an unexpected exit code."""
 
 
 class Shell:
     """Runs blocks of pages in bash.
 
     Args:
-        directory: where they run.
-        places: what stands in the pages, and what is there instead. A name is replaced where it begins: the entry
-            `/etc/kafka` changes `/etc/kafka/server.properties`, and leaves `/opt/etc/kafka` as it is.
-        programs: a directory of commands that go before the machine's own.
-        environment: variables added to ours; as an attribute, all of what runs here has.
+        directory: the working directory.
+        places: names of the pages and their replacements. A name is replaced only at its beginning: the entry
+            `/etc/kafka` changes `/etc/kafka/server.properties`, but not `/opt/etc/kafka`.
+        programs: a directory of commands that precedes the others on the PATH.
+        environment: additional variables; the attribute of this name has all variables.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Shell:
         self.environment = {**os.environ, "PATH": path, "no_proxy": "127.0.0.1", **(environment or {})}
 
     def here(self, text: str) -> str:
-        """A text of a page with this test's places."""
+        """Return a text of a page with this test's places."""
         if not self.places:
             return text
         longest_first = sorted(self.places, key=len, reverse=True)
@@ -137,26 +137,26 @@ class Shell:
         return re.sub(rf"(?:{named})(?!\w)", lambda match: self.places[match[0]], text)
 
     def run(self, *parts: Block | str, **variables: str) -> str:
-        """`ends` with 0."""
+        """Run blocks as `ends` does, with exit code 0."""
         return self.ends(0, *parts, **variables)
 
     def ends(self, code: int, /, *parts: Block | str, **variables: str) -> str:
-        """Run blocks in one shell, and give what they print on standard output.
+        """Run blocks in one shell and return their standard output.
 
         Args:
-            code: how the last of them has to end; one before it that fails ends them all.
-            parts: blocks, or commands of one.
-            variables: take the place of those that the blocks set, which is where a reader sets them.
+            code: the expected exit code of the last one; an earlier failure ends all.
+            parts: blocks, or single commands.
+            variables: values for variables that the blocks set, as a reader of the page would change them.
 
         Raises:
-            CommandFailedError: they end with another code.
-            ValueError: the blocks set no variable of that name.
+            CommandFailedError: the exit code differs.
+            ValueError: the blocks do not set such a variable exactly once.
         """
         script = self.here("\n".join(part.text if isinstance(part, Block) else part for part in parts))
         for name, value in variables.items():
             setting = re.compile(rf"^((?:export )?{name}=)\S+", re.MULTILINE)
             if len(setting.findall(script)) != 1:
-                raise ValueError(f"the page does not set {name}, or does it twice")
+                raise ValueError(f"the page does not set {name}, or sets it twice")
             script = setting.sub(rf"\g<1>{_literal(shlex.quote(value))}", script)
         ended = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script],

@@ -1,4 +1,4 @@
-"""Every page: what it links to and names of the code exists; what it shows as a command is run, or says why not."""
+"""Every page: its links and the names of code exist; its commands are run, or a reason is given here."""
 
 import re
 from functools import cache
@@ -16,32 +16,33 @@ DOCS = CHECKOUT / "docs"
 PAGES = sorted([CHECKOUT / "README.md", *DOCS.glob("*.md")])
 _ENDINGS = ("", "_total", "_info", "_bucket", "_sum", "_count")
 _RUNNABLE = {"sh", "bash", "python", "sql"}
-# Pages with blocks that a shell or an interpreter would take: by what they are run, or why they are not.
+# Pages with blocks for a shell or an interpreter: the test that runs them, or the reason why no test does.
 _RUN_BY = {
     "docs/deploy.md": "tests/operator/test_quick_start.py",
     "docs/examples.md": "tests/spark/test_examples.py",
     "docs/quick-start.md": "tests/operator",
+    "docs/repair.md": "tests/docs/test_runbook.py",
     "docs/runbook.md": "tests/docs/test_runbook.py",
     "docs/upgrade.md": "tests/faults/test_upgrade_page.py",
     "docs/verify.md": "tests/operator/test_broken_archives.py",
 }
 _NOT_RUN = {
-    "README.md": "the reader of docs/spark.md, with a bucket that nobody has; docs/examples.md runs the like",
+    "README.md": "the reader of docs/spark.md, with a bucket that does not exist; docs/examples.md runs similar ones",
     "docs/endpoints.md": "a class with a bucket of its own; tests/test_endpoints.py loads such a one",
     "docs/monitoring.md": "a class without a server to send to; tests/monitoring/test_reporters.py loads such a one",
     "docs/from-spark-kafka.md": "readers with buckets that do not exist; docs/examples.md runs the like",
-    "docs/spark.md": "readers with buckets that nobody has; docs/examples.md runs the like",
+    "docs/spark.md": "readers with buckets that do not exist; docs/examples.md runs similar ones",
 }
 
 
 def prose(page: Path) -> str:
-    """A page without its fenced blocks."""
+    """Return a page without its fenced blocks."""
     return re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
 @cache
 def names_of_tests() -> frozenset[str]:
-    """Names of test functions and of their files."""
+    """Return the names of test functions and of their files."""
     files = list((CHECKOUT / "tests").rglob("test_*.py"))
     functions = {name for file in files for name in re.findall(r"^ *def (test_\w+)", file.read_text(), re.MULTILINE)}
     return frozenset(functions | {file.name for file in files})
@@ -49,28 +50,28 @@ def names_of_tests() -> frozenset[str]:
 
 @cache
 def keys() -> tuple[str, ...]:
-    """A regular expression for each key of the configuration."""
+    """Return a regular expression for each key of the configuration."""
     told = re.findall(r"^\| `([^`=]+)", configuration_page(), re.MULTILINE)
     return tuple(re.escape(key).replace(r"\*", ".*") for key in told)
 
 
 @cache
 def options() -> frozenset[str]:
-    """Of both commands, and what each command has."""
+    """Return the options of both programs, and those that every command has."""
     told = cli_page.reference_page() + tsctl_cli_page.reference_page()
     return frozenset(re.findall(r"(?<![\w-])--[a-z][a-z-]*", told)) | {"--help", "--version", "--install-completion"}
 
 
 @cache
 def anchors(page: Path) -> frozenset[str]:
-    """What GitHub makes of a page's headings: lower case, without punctuation, blanks as dashes."""
+    """Return the anchors that GitHub makes of headings: lower case, without punctuation, blanks as dashes."""
     headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
     plain = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings]
     return frozenset(re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in plain)
 
 
 def ids(page: Path) -> str:
-    """As a checkout names a page."""
+    """Return the path of a page in the checkout."""
     return str(page.relative_to(CHECKOUT))
 
 
@@ -79,7 +80,7 @@ every_page = pytest.mark.parametrize("page", PAGES, ids=ids)
 
 @every_page
 def test_each_link_leads_somewhere(page: Path) -> None:
-    """Files, pictures and headings; addresses of the internet are not asked."""
+    """Files, pictures and headings; not addresses of the internet."""
     broken = []
     for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
         if target.startswith(("http://", "https://")):
@@ -93,7 +94,7 @@ def test_each_link_leads_somewhere(page: Path) -> None:
 
 @every_page
 def test_no_two_headings_of_a_page_have_one_name(page: Path) -> None:
-    """A link would lead to the first of them."""
+    """A link would lead to the first one."""
     headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
     assert len(anchors(page)) == len(headings), [one for one in headings if headings.count(one) > 1]
 
@@ -116,7 +117,7 @@ def test_each_test_that_is_named_exists(page: Path) -> None:
 
 @every_page
 def test_each_key_of_the_configuration_that_is_named_exists(page: Path) -> None:
-    """A key that the agent would refuse does not stand in its pages."""
+    """No page names a key that the agent would reject."""
     rooms = r"ts\.segment\.uploader|storage\.service|metrics\.reporter|metrics\.partitions"
     named = re.findall(rf"\b(?:{rooms})[a-z0-9.]*[a-z0-9](?:\.[<*])?", page.read_text())
     unknown = [
@@ -130,7 +131,7 @@ def test_each_key_of_the_configuration_that_is_named_exists(page: Path) -> None:
 
 @every_page
 def test_each_metric_that_is_named_exists(page: Path) -> None:
-    """Written whole, with its ending, or as the beginning of a family with a star."""
+    """In full with its ending, or as the beginning of several names with a star."""
     known = {family.name + ending for family in families() for ending in _ENDINGS}
     named = re.findall(r"\b(ts_uploader_[a-z_]*[a-z_])(\*?)", page.read_text())
     begun = {name for name, star in named if star or name.endswith("_")}
@@ -140,7 +141,7 @@ def test_each_metric_that_is_named_exists(page: Path) -> None:
 
 @every_page
 def test_each_option_of_ours_that_is_named_exists(page: Path) -> None:
-    """On lines that call `ts-uploader` or `tsctl`, and in backticks beside them."""
+    """On lines that call `ts-uploader` or `tsctl`."""
     joined = page.read_text().replace("\\\n", " ")
     lines = [line for line in joined.splitlines() if re.match(r"\s*(?:sudo -u \S+ )?\S*(?:ts-uploader|tsctl) ", line)]
     named = {option for line in lines for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", line.partition(" #")[0])}
@@ -148,8 +149,8 @@ def test_each_option_of_ours_that_is_named_exists(page: Path) -> None:
 
 
 @every_page
-def test_what_looks_like_a_command_is_run_or_says_why_not(page: Path) -> None:
-    """Blocks of a language that somebody would copy and run; those of Python at least compile."""
+def test_each_runnable_block_is_run_or_has_a_reason(page: Path) -> None:
+    """Blocks in a language that readers copy and run; those in Python at least compile."""
     runnable = [block for block in blocks(page) if block.language in _RUNNABLE] if "```" in page.read_text() else []
     if runnable and ids(page) not in _NOT_RUN:
         assert ids(page) in _RUN_BY
@@ -160,6 +161,6 @@ def test_what_looks_like_a_command_is_run_or_says_why_not(page: Path) -> None:
 
 
 def test_every_page_is_in_the_index() -> None:
-    """A page that no reader is led to is not read."""
+    """Readers find pages by the index."""
     led = set(re.findall(r"\]\(([\w-]+\.md)[)#]", (DOCS / "README.md").read_text()))
     assert {page.name for page in DOCS.glob("*.md")} - {"README.md"} == led

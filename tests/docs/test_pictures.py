@@ -1,4 +1,4 @@
-"""The drawn pictures: legible in light and dark, told in words too, and nothing of them cut off."""
+"""The pictures of the pages: legible in light and dark, described in words, and complete."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.docs.commands import CHECKOUT
 
 PICTURES = sorted((CHECKOUT / "docs").glob("*.svg"))
 _SVG = "{http://www.w3.org/2000/svg}"
-# A text that its browser draws beyond the picture says so in the page's own text, which `look` gives.
+# The script lists texts that the browser draws beyond the picture in the page's own text, which `look` returns.
 _CUT = """<script>addEventListener("load", function () {
   const whole = document.querySelector("svg").getBoundingClientRect();
   const cut = [...document.querySelectorAll("svg text")].filter(function (one) {
@@ -25,8 +25,8 @@ every_picture = pytest.mark.parametrize("picture", PICTURES, ids=lambda path: pa
 
 
 @every_picture
-def test_a_picture_is_told_in_words_and_knows_dark_pages(picture: Path) -> None:
-    """Title and description for those who do not see it; each colour of the light drawing has one for the dark."""
+def test_a_picture_has_a_description_and_dark_colours(picture: Path) -> None:
+    """Title and description for readers who do not see it; each light colour has a dark one."""
     root = ElementTree.parse(picture).getroot()
     assert all((root.findtext(_SVG + name) or "").strip() for name in ("title", "desc"))
     light, dark = (root.findtext(_SVG + "style") or "").split("@media (prefers-color-scheme: dark)")
@@ -37,6 +37,6 @@ def test_a_picture_is_told_in_words_and_knows_dark_pages(picture: Path) -> None:
 
 @every_picture
 def test_no_text_of_a_picture_is_cut_off(picture: Path, tmp_path: Path) -> None:
-    """Drawn by a browser, all of each text lies inside."""
+    """A browser draws each text completely inside the picture."""
     page = f"<!doctype html><body>{picture.read_text()}{_CUT}"
     assert "cut: ." in look(page, tmp_path, width=1000)["text"]

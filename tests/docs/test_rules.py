@@ -1,4 +1,4 @@
-"""The pages of the rules and the faults: what code, tests and pages cite exists, and each fault has its test."""
+"""The pages of rules and faults: each citation exists, and each fault has its test."""
 
 import re
 from functools import cache
@@ -14,19 +14,19 @@ _CITED = re.compile(r"\b(?:(protocol|reading|retention)[ -])?rules? (\d+(?:(?:, 
 
 @cache
 def texts() -> dict[str, str]:
-    """Code, tests and pages by their names in the checkout, a run of blanks and comment signs as one blank."""
+    """Return code, tests and pages by path; a run of blanks and comment signs is one blank."""
     files = [CHECKOUT / "README.md", *(file for room in _ROOMS for file in (CHECKOUT / room).rglob("*"))]
     kept = [file for file in files if file.suffix in {".py", ".md", ".yml", ".yaml"} and file != Path(__file__)]
     return {str(file.relative_to(CHECKOUT)): re.sub(r"\n[\s#]*", " ", file.read_text()) for file in kept}
 
 
 def faults() -> dict[str, str]:
-    """Each fault of the page with the rest of its row."""
+    """Return each fault of the page with the rest of its row."""
     return dict(re.findall(r"^\| ([A-Z]\d\d[a-z]?) \| (.*)$", FAULTS.read_text(), re.MULTILINE))
 
 
 def named_after_faults() -> dict[str, set[str]]:
-    """Each fault that the name of a test carries, with those tests as the page names them."""
+    """Return each fault that a test is named after, with these tests as the page names them."""
     found: dict[str, set[str]] = {}
     for file in (CHECKOUT / "tests").rglob("test_*.py"):
         for name in re.findall(r"^ *def (test_\w+)", file.read_text(), re.MULTILINE):

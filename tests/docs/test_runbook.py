@@ -1,9 +1,9 @@
-"""docs/runbook.md, followed beside a live agent: its commands work, and what they look for is there to be found.
+"""docs/runbook.md and docs/repair.md next to a live agent: their commands work, and find what they look for.
 
-`journalctl` shows the agent's own log, and refuses to look for a priority, as no line of an agent's has one;
-`systemctl` does nothing, Kafka's tools are its classes, and what only an operator's host has (`dmesg`, `nc`, the
-controller's log, an authorizer) is left out by name. What `aws` does there is tested in tests/deploy/test_policies.py,
-what is written by hand in tests/docs/test_hidden_records.py.
+Stand-ins: `journalctl` prints the agent's own log and rejects a priority, because no line of an agent has one;
+`systemctl` does nothing; Kafka's tools are its classes. Commands that need an operator's host (`dmesg`, `nc`, the
+controller's log, an authorizer) are excluded by name. tests/deploy/test_policies.py runs the `aws` commands,
+tests/docs/test_hidden_records.py the writes by hand.
 """
 
 import json
@@ -20,8 +20,8 @@ from tests.docs.conftest import TOPIC, Beside
 from ts_local.jvm import java_command
 from ts_uploader.metrics.metrics_page import families
 
-PAGE = CHECKOUT / "docs" / "runbook.md"
-# Kafka's scripts are one line each: the class that they run.
+PAGES = [CHECKOUT / "docs" / name for name in ("runbook.md", "repair.md")]
+# Each of Kafka's scripts runs one class.
 _KAFKA = {
     "kafka-configs.sh": "kafka.admin.ConfigCommand",
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
@@ -30,7 +30,7 @@ _KAFKA = {
     "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
 }
 _NOT_HERE = ("dmesg ", "nc ", "grep -i unclean /var/log/kafka/", "kafka-acls.sh ", "aws ", "sed ", "diff ")
-# Nothing that an agent writes has a priority, so `journalctl -p` would look well and find nothing.
+# No line of an agent has a priority, so `journalctl -p` would find nothing.
 _JOURNALCTL = """case " $* " in *" -p"* | *" --priority"*) echo "no priorities" >&2; exit 1 ;; esac
 cat {log}"""
 _SETTING = re.compile(r"([A-Z_]+)=\S+")
@@ -41,17 +41,19 @@ configure_logs(LogFormat.JSON)
 for level in ("info", "warning", "error", "critical"):
     getattr(structlog.get_logger(), level)(f"of {level}", key="value")
 """
-COMMANDS = [re.sub(r" +# .*", "", line) for block in blocks(PAGE, language="sh") for line in commands(block)]
+COMMANDS = [
+    re.sub(r" +# .*", "", line) for page in PAGES for block in blocks(page, language="sh") for line in commands(block)
+]
 
 
 def takes_long(command: str) -> bool:
-    """Whether it starts a JVM, or what decodes segments."""
+    """Return whether a command starts a JVM or decodes segments."""
     return "tsctl verify" in command or any(tool in command for tool in _KAFKA)
 
 
 @pytest.fixture(scope="module")
 def shell(beside: Beside, tmp_path_factory: pytest.TempPathFactory) -> Shell:
-    """The variables of the page, and a host's commands where this machine has none."""
+    """Return a shell with the page's places and stand-ins for a host's commands."""
     programs = tmp_path_factory.mktemp("programs")
     made = {
         "journalctl": _JOURNALCTL.format(log=beside.agent.log),
@@ -88,12 +90,12 @@ def write_program(path: Path, script: str) -> None:
 
 
 def settings() -> str:
-    """What the page sets, for the commands behind."""
+    """Return the page's assignments, for the commands after them."""
     return "\n".join(command for command in COMMANDS if _SETTING.fullmatch(command))
 
 
 def test_the_page_sets_each_variable_that_it_uses() -> None:
-    """Once, and before it is used; a value that only the reader knows is `...`, which no program takes."""
+    """Once, and before it is used; a value that only the reader has is `...`, which no program accepts."""
     known = set[str]()
     for command in COMMANDS:
         assert set(re.findall(r"\$\{?([A-Z_]+)", command)) <= known, command
@@ -102,19 +104,19 @@ def test_the_page_sets_each_variable_that_it_uses() -> None:
             known.add(setting[1])
     assert re.findall(r"^([A-Z_]+)=\.\.\.", settings(), re.MULTILINE) == [
         "MORE",
-        "TOPIC_ID",
-        "OFFSET",
         "MARKER",
         "VERSION",
         "FIRST",
         "LINEAGE",
         "PAIR",
         "WHOLE",
+        "TOPIC_ID",
+        "OFFSET",
     ]
 
 
-def test_each_command_that_asks_works(shell: Shell, values: dict[str, str]) -> None:
-    """Agent, log and store are asked as the page says, and answer; a `grep` may find nothing."""
+def test_each_read_only_command_works(shell: Shell, values: dict[str, str]) -> None:
+    """Agent, log and store answer the page's commands; a `grep` may find nothing."""
     asked = [c for c in COMMANDS if not takes_long(c) and not c.startswith(_NOT_HERE) and not _SETTING.fullmatch(c)]
     assert len(asked) > 15
     for command in asked:
@@ -122,7 +124,7 @@ def test_each_command_that_asks_works(shell: Shell, values: dict[str, str]) -> N
 
 
 def test_what_an_agent_warns_of_is_found_in_its_journal(tmp_path: Path) -> None:
-    """In lines as the unit has them written, each look for a level finds all that is worse than information."""
+    """In the unit's log format, each `grep` for levels finds all events above the level info."""
     lines = [sys.executable, "-c", _A_LINE_OF_EACH_LEVEL]
     write_program(tmp_path / "journalctl", _JOURNALCTL.format(log=f"<<'EOF'\n{_output(lines)}EOF"))
     looked = [command for command in COMMANDS if '"level"' in command]
@@ -136,7 +138,7 @@ def test_what_an_agent_warns_of_is_found_in_its_journal(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_each_command_of_kafka_and_each_look_at_everything_works(shell: Shell, values: dict[str, str]) -> None:
-    """Kafka's own tools take the options that the page gives them, and all is there."""
+    """Kafka's own tools accept the page's options, and `tsctl verify` finds nothing."""
     asked = [command for command in COMMANDS if takes_long(command)]
     assert {tool for tool in _KAFKA if any(tool in command for command in asked)} == set(_KAFKA)
     for command in asked:
@@ -144,8 +146,8 @@ def test_each_command_of_kafka_and_each_look_at_everything_works(shell: Shell, v
 
 
 @pytest.mark.full
-def test_more_retention_is_refused_until_it_is_said_how_much(shell: Shell, values: dict[str, str]) -> None:
-    """Copied as it stands, the command that buys time changes nothing; what was read stands there still."""
+def test_more_retention_needs_a_value(shell: Shell, values: dict[str, str]) -> None:
+    """Without a value, the command that buys time fails and changes nothing."""
     describe, alter = (command for command in COMMANDS if command.startswith("kafka-configs.sh"))
     before = shell.run(settings(), describe, **values)
     assert "retention.ms=" in before
@@ -155,8 +157,8 @@ def test_more_retention_is_refused_until_it_is_said_how_much(shell: Shell, value
     assert shell.run(settings(), describe, **values) == before
 
 
-def test_every_figure_that_is_looked_for_is_told() -> None:
-    """Each metric in a `grep` of the page, or what it begins with, is one that the agent tells."""
+def test_every_metric_that_a_command_selects_exists() -> None:
+    """Each metric in a `grep` of the page, or its prefix, is one of the agent's."""
     told = [family.name for family in families()]
     looked = [command for command in COMMANDS if "/metrics" in command and "grep" in command]
     assert len(looked) > 4
@@ -167,8 +169,8 @@ def test_every_figure_that_is_looked_for_is_told() -> None:
         assert [name for name in names if not any(one.startswith(name) for one in told)] == [], command
 
 
-def test_every_event_that_is_looked_for_is_one_of_the_agents() -> None:
-    """A `grep` for what nobody writes any more finds nothing, and looks like good news."""
+def test_every_event_that_a_command_selects_exists() -> None:
+    """A `grep` for an event that no longer exists finds nothing, which looks like good news."""
     sources = "".join(path.read_text() for path in (CHECKOUT / "ts_uploader").rglob("*.py"))
     looked = [c for c in COMMANDS if "journalctl" in c and "grep" in c and '"level"' not in c]
     assert len(looked) > 8
@@ -179,22 +181,22 @@ def test_every_event_that_is_looked_for_is_one_of_the_agents() -> None:
 
 
 def _output(command: list[str]) -> str:
-    """What a program writes to standard error."""
+    """Return what a program writes to standard error."""
     return subprocess.run(command, capture_output=True, text=True, check=True).stderr
 
 
 def _patterns(command: str) -> list[str]:
-    """What the `grep`s of a command look for."""
+    """Return the patterns of a command's `grep`s."""
     return [quoted or plain for quoted, plain in re.findall(r"grep (?:-[A-Za-z]+\d* )*(?:'([^']+)'|(\S+))", command)]
 
 
 def _alternatives(pattern: str) -> list[str]:
-    """`^a_(b|c)` as `^a_b` and `^a_c`."""
+    """Return `^a_b` and `^a_c` for `^a_(b|c)`."""
     if match := re.fullmatch(r"(.*)\((.*)\)", pattern):
         return [match[1] + one for one in match[2].split("|")]
     return pattern.split("|")
 
 
 def _without_grep(command: str) -> str:
-    """The same, where finding nothing is no failure."""
+    """Return the command with `grep`s that succeed without a match."""
     return re.sub(r"\bgrep (.*?)(?= \||$)", r"{ grep \1 || test $? = 1; }", command)

@@ -66,7 +66,7 @@ def test_a_rollout_replaces_an_agent_under_load(cluster: LocalCluster, archive_o
         assert "done: 0.2.0 instead of 0.1.0" in roll_out()
         wait_release(archive, later=True)
         assert host.asked == ["restart ts-uploader"]
-        assert "0.2.0 runs already, and is well" in roll_out()
+        assert "0.2.0 runs already, and is healthy" in roll_out()
         assert len(host.asked) == 1
         archive.wait_for_offset(archive.next_offset() + 1, seconds=PATIENCE)
     assert_shown(archive, load.acknowledged[0], archive.next_offset())

@@ -36,7 +36,7 @@ def test_the_page_upgrades_an_agent_and_its_broker_and_goes_back(
     cluster.create_topic(topic, assignment=[[1, 2]], config={"min.insync.replicas": "1"})
     install, check, take, look = blocks(PAGE, "The agent of one broker")
     (with_broker,) = blocks(PAGE, "With its broker")
-    (back,) = blocks(PAGE, "Back to the release before")
+    (back,) = blocks(PAGE, "Back to the previous release")
     broker = cluster.brokers[1]
     with Load(cluster, topic, 1) as load, host_beside(archive, tmp_path, kafka=lambda _: broker.restart()) as host:
         write_config(host.etc / "conf", cluster.cluster_id, archive.properties)
@@ -188,7 +188,6 @@ def test_the_page_tells_what_the_agent_logs() -> None:
         "upgrade this one",
         "run_walked",
         "committed",
-        "was written by somebody else",
         "segment_overwritten",
     ):
         assert f"`{said}`" in page

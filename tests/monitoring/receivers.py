@@ -1,4 +1,4 @@
-"""Servers that take metrics as Graphite and StatsD do: the lines that came, over real sockets."""
+"""Servers that receive metrics as Graphite and StatsD do, over real sockets."""
 
 import socket
 import socketserver
@@ -13,14 +13,14 @@ from ts_local.ports import LOOPBACK
 
 @contextmanager
 def graphite(port: int = 0) -> Iterator[tuple[int, list[str]]]:
-    """A port that takes lines over TCP, and the lines so far."""
+    """Yield a port that receives lines over TCP, and the lines so far."""
     lines: list[str] = []
 
-    class Take(socketserver.StreamRequestHandler):
+    class Receive(socketserver.StreamRequestHandler):
         def handle(self) -> None:
             lines.extend(self.rfile.read().decode().splitlines())
 
-    with socketserver.TCPServer((LOOPBACK, port), Take) as server:
+    with socketserver.TCPServer((LOOPBACK, port), Receive) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:
@@ -32,7 +32,7 @@ def graphite(port: int = 0) -> Iterator[tuple[int, list[str]]]:
 
 @contextmanager
 def hanging_up() -> Iterator[tuple[int, list[object]]]:
-    """A port that reads a byte of each connection and resets it, and the addresses of the clients so far."""
+    """Yield a port that reads a byte of each connection and resets it, and the clients' addresses so far."""
     clients: list[object] = []
 
     class HangUp(socketserver.BaseRequestHandler):
@@ -57,7 +57,7 @@ def hanging_up() -> Iterator[tuple[int, list[object]]]:
 
 @contextmanager
 def statsd(port: int = 0) -> Iterator[tuple[int, socket.socket]]:
-    """A port, and its socket to receive datagrams from."""
+    """Yield a port, and its socket to receive datagrams from."""
     with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as taken:
         taken.bind((LOOPBACK, port))
         taken.settimeout(60)
@@ -65,7 +65,7 @@ def statsd(port: int = 0) -> Iterator[tuple[int, socket.socket]]:
 
 
 def datagrams(taken: socket.socket, last: str) -> list[bytes]:
-    """Those that came, up to the one that holds a line that begins with `last`."""
+    """Return the received datagrams, up to one with a line that begins with `last`."""
     found: list[bytes] = []
     while not any(line.startswith(last) for datagram in found for line in datagram.decode().splitlines()):
         found.append(taken.recv(65_536))

@@ -1,6 +1,6 @@
-"""A broker's host as the pages see it: its directories, its shell, and systemd's word for what runs there.
+"""A broker's host for the commands of pages: its directories, its shell, and a stand-in for systemd.
 
-Blocks of a page run in bash as they stand, but that `/opt` and `/etc` are directories of the test. `python3 -m venv`
+Blocks of a page run in bash unchanged, except that `/opt` and `/etc` are directories of the test. `python3 -m venv`
 makes a virtual environment whose `pip` installs this checkout as the release, unless the host installs for real.
 `systemctl` calls this process, which starts the agent by the installed unit. No program changes its user:
 `tests/uploader/log_dirs/test_guest.py` shows the rights that an agent needs.
@@ -96,7 +96,7 @@ class _Unit(AgentProcess):
         self._host = host
 
     def command(self) -> list[str]:
-        """`ExecStart`, with the variables of the unit and of its environment file; the last word counts."""
+        """Return `ExecStart`, with the variables of the unit and of its environment file, which overrides it."""
         unit = (self._host.systemd / "ts-uploader.service").read_text().replace("\\\n", " ")
         said = {**dict(re.findall(r"^Environment=(\w+)=(.*)$", unit, re.MULTILINE)), **self._file()}
         (start,) = re.findall(r"^ExecStart=(.*)$", unit, re.MULTILINE)
@@ -107,11 +107,11 @@ class _Unit(AgentProcess):
 
     @property
     def refused(self) -> bool:
-        """Whether it ended with the one code after which the unit starts it no more."""
+        """Return whether it ended with the exit code that stops the unit from restarting it."""
         return self._process is not None and self._process.poll() == EXIT_REFUSED
 
     def variables(self) -> Mapping[str, str]:
-        """What the constructor was given, and the environment file."""
+        """Return the constructor's variables and those of the environment file."""
         return {**super().variables(), **self._file()}
 
     def _file(self) -> dict[str, str]:
@@ -128,10 +128,10 @@ class Host:
         environment: of the agent: endpoint and credentials of S3.
         server_properties: the broker's own file.
         arguments: of releases that are installed here, for `ts-uploader run`.
-        units: by name, what other units do where they are told a word of systemctl's.
-        installed: whether release 0.1.0 is there, with its unit and its environment file, as after docs/deploy.md.
-        for_real: whether an installation builds the wheel and fetches what the lock file names.
-        places: further ones of the test for what stands in the pages.
+        units: by name, what other units do on a command of systemctl.
+        installed: whether release 0.1.0 is installed as by docs/deploy.md, with unit and environment file.
+        for_real: whether an installation builds the wheel and downloads the locked packages.
+        places: further names of the pages and their replacements.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class Host:
         )
 
     def run(self, *parts: Block | str, **variables: str) -> str:
-        """`Shell.run`; a failure tells the agent's last words too."""
+        """Run blocks as `Shell.run` does; a failure also shows the end of the agent's log."""
         try:
             return self.shell.run(*parts, **variables)
         except CommandFailedError as error:
@@ -240,9 +240,9 @@ class Host:
             raise self._failed
 
     def _serve(self) -> None:
-        """Do what systemctl is told, one request at a time, until told to end."""
+        """Execute the requests of systemctl one at a time, until the request `end`."""
         while (request := self._requests.read_text().strip()) != "end":
-            if request == "is-failed -q ts-uploader":  # it changes nothing, and is asked again and again
+            if request == "is-failed -q ts-uploader":  # it changes nothing, and is repeated often
                 self._answers.write_text("0\n" if self.agent.refused else "1\n")
                 continue
             self.asked.append(request)
@@ -250,7 +250,7 @@ class Host:
             try:
                 self._units[words[-1]](words[0])
                 status = 0
-            except Exception as error:  # noqa: BLE001  (the shell is told, and whoever waits for the end)
+            except Exception as error:  # noqa: BLE001  (reported to the shell, and raised at the end)
                 self._failed, status = error, 1
             self._answers.write_text(f"{status}\n")
 

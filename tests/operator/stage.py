@@ -1,7 +1,7 @@
-"""One broker's host that docs/quick-start.md set up, with its Prometheus; a test looks at what came of it.
+"""One broker's host with Prometheus, set up by the commands of docs/quick-start.md.
 
 with stage_of(directory) as stage:
-    stage.said["Check, then start"]     what each section of the page printed
+    stage.output["check"]                 the output of a step of the page
     stage.prometheus.alerts()
 """
 
@@ -22,10 +22,11 @@ from ts_local.proxy.s3 import S3FaultProxy
 
 PAGE = CHECKOUT / "docs" / "quick-start.md"
 DEPLOY = CHECKOUT / "docs" / "deploy.md"
+MONITORING = CHECKOUT / "docs" / "monitoring.md"
 RULES = "ts-uploader.yml"  # as the page names it
 TOPIC = "watched"
-SCRAPED = {"cluster": "prod"}  # as deploy/prometheus/scrape.yml says
-# What stands in Prometheus' files for real fleets, and is too slow for a test: expressions in place of texts.
+SCRAPED = {"cluster": "prod"}  # the label in deploy/prometheus/scrape.yml
+# Intervals in Prometheus' files that are too slow for a test: patterns and their replacements.
 HURRIED = {
     r"\bscrape_interval: \w+": "scrape_interval: 1s",
     r"\bfor: \w+": "for: 1s",
@@ -34,16 +35,16 @@ _TARGETS = r"\[broker-1\.example:9464.*\]"
 
 
 def section(page: Path, name: str, language: str = "sh") -> list[Block]:
-    """The blocks of a section."""
+    """Return the blocks of a section."""
     return blocks(page, name, language=language)
 
 
 @dataclass
 class Stage:
-    """What the tests look at.
+    """The parts of the stage.
 
     Attributes:
-        said: what the commands of each section of the page printed.
+        output: the output of the page's commands, by step.
     """
 
     directory: Path
@@ -52,31 +53,32 @@ class Stage:
     archive: Archive
     host: Host
     prometheus: PrometheusServer
-    said: dict[str, str]
+    output: dict[str, str]
 
     @property
     def agent(self) -> AgentProcess:
-        """The one that the page's unit runs."""
+        """Return the agent that the page's unit runs."""
         return self.host.agent
 
     def fill(self) -> None:
-        """Some more closed segments."""
+        """Produce more closed segments."""
         self.cluster.produce(TOPIC, records(800), partition=0)
 
     def firing(self) -> set[str]:
-        """The alerts that fire, as Prometheus says."""
+        """Return the alerts that fire in Prometheus."""
         return {name for name, state in self.prometheus.alerts().items() if state == "firing"}
 
     def value(self, expression: str) -> float:
-        """Of the one series that a query answers with."""
+        """Return the value of a query's only series."""
         (series,) = self.prometheus.query(expression)
         return float(series["value"][1])
 
 
 @contextmanager
 def stage_of(directory: Path) -> Iterator[Stage]:
-    """An agent behind a proxy, a topic that is kept for six seconds by a broker that looks once an hour, and rules that
-    wait a second where they wait for minutes.
+    """Set up an agent behind a proxy, a topic with a retention of six seconds, and rules that wait for a second.
+
+    The broker enforces retention only once an hour.
     """
     properties = {
         "log.retention.check.interval.ms": "3600000",
@@ -106,7 +108,7 @@ def stage_of(directory: Path) -> Iterator[Stage]:
 
 
 def proxy_of(cluster: LocalCluster) -> S3FaultProxy:
-    """Between the agent and the cluster's store."""
+    """Return a proxy between the agent and the cluster's store."""
     assert cluster.s3 is not None
     return S3FaultProxy(cluster.s3)
 
@@ -120,7 +122,7 @@ def host_of(
     *,
     for_real: bool = False,
 ) -> Host:
-    """The host of broker 1, on which nothing of ours is installed."""
+    """Return the host of broker 1, without an installed agent."""
     broker = archive.cluster.brokers[1]
     return Host(
         root,
@@ -141,22 +143,22 @@ def host_of(
 
 
 def follow(stage: Stage) -> None:
-    """The page, from its top to what Prometheus says."""
-    said, run = stage.said, stage.host.run
+    """Run the page's commands, from its top to the query of Prometheus."""
+    output, run = stage.output, stage.host.run
     (variables,) = section(PAGE, "An operator")
     check, start = section(PAGE, "Check, then start")
-    (install,), (configure,) = section(DEPLOY, "Install"), section(PAGE, "Say what goes where")
-    said["check"] = run(variables, install, configure, check)
-    said["start"] = run(variables, start)
-    rules, asked = section(PAGE, "Have it watched")
-    said["rules"] = run(rules)
+    (install,), (configure,) = section(DEPLOY, "Install"), section(PAGE, "Configure it")
+    output["check"] = run(variables, install, configure, check)
+    output["start"] = run(variables, start)
+    rules, asked = section(PAGE, "Monitor it")
+    output["rules"] = run(rules)
     configure_prometheus(stage)
-    said["watched"] = run(asked)
+    output["watched"] = run(asked)
 
 
 def configure_prometheus(stage: Stage) -> None:
-    """What the page has an operator write by hand; and its waiting times made short."""
-    (naming,) = section(PAGE, "Have it watched", "yaml")
+    """Write what an operator writes by hand, with short intervals."""
+    (naming,) = section(PAGE, "Monitor it", "yaml")
     job = (CHECKOUT / "deploy" / "prometheus" / "scrape.yml").read_text()
     job, count = re.subn(_TARGETS, f"[{stage.agent.address}]", job)
     assert count == 1

@@ -1,6 +1,6 @@
-"""docs/quick-start.md and the installation of docs/deploy.md, followed beside a real broker, and what comes of it.
+"""docs/quick-start.md and the installation of docs/deploy.md, followed on the host of a real broker.
 
-The agent runs by the unit's own command line, a real Prometheus by the page's files.
+The agent runs with the unit's own command line, a real Prometheus with the page's files.
 """
 
 import json
@@ -15,7 +15,7 @@ from tests.docs.commands import Shell, commands
 from tests.faults.store_faults import ANY_TIMES
 from tests.monitoring.files import DASHBOARD, alert_names
 from tests.monitoring.receivers import graphite
-from tests.operator.stage import DEPLOY, PAGE, SCRAPED, TOPIC, Stage, host_of, section, stage_of
+from tests.operator.stage import DEPLOY, MONITORING, PAGE, SCRAPED, TOPIC, Stage, host_of, section, stage_of
 from tests.tsctl.running import Run, runner
 from tests.uploader.beside import archives
 from tests.uploader.produced import records
@@ -29,33 +29,33 @@ from ts_local.proxy.s3 import S3FaultProxy
 
 SECONDS = 120.0
 ALERT = "TsUploaderRetentionNear"
-# What Grafana puts in their place.
+# The values that Grafana inserts.
 VARIABLES = {"$cluster": ".+", "$instance": ".+", "$__rate_interval": "1m", "$__range": "1h"}
 
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """The host as the page leaves it."""
+    """Set up a host by the page."""
     with stage_of(tmp_path_factory.mktemp("operator")) as made:
         yield made
 
 
 @pytest.fixture
 def tsctl(capfd: pytest.CaptureFixture[str]) -> Run:
-    """Runs `tsctl` in this process."""
+    """Return a function that runs `tsctl` in this process."""
     return runner(capfd)
 
 
 def test_the_page_installs_checks_and_starts_the_agent(stage: Stage) -> None:
-    """The check finds nothing that somebody must do, and the agent is ready; systemd was told what the page says."""
-    assert re.findall(r"^ERROR.*", stage.said["check"], re.MULTILINE) == []
-    assert re.search(r"^OK .*readable, 1 partition to ship$", stage.said["check"], re.MULTILINE)
-    assert '{"status": "ready"' in stage.said["start"]
+    """The check has no error, the agent is ready, and systemd received the page's commands."""
+    assert re.findall(r"^ERROR.*", stage.output["check"], re.MULTILINE) == []
+    assert re.search(r"^OK .*readable, 1 partition to ship$", stage.output["check"], re.MULTILINE)
+    assert '{"status": "ready"' in stage.output["start"]
     assert (
         len(
             re.findall(
                 r"^ts_uploader_(?:leadership_connected|unshipped_segments|commits_total) ",
-                stage.said["start"],
+                stage.output["start"],
                 re.MULTILINE,
             )
         )
@@ -68,23 +68,23 @@ def test_the_page_installs_checks_and_starts_the_agent(stage: Stage) -> None:
 
 
 def test_prometheus_has_what_the_pages_name(stage: Stage) -> None:
-    """The target by its job and cluster, each rule, and each metric of the pages with a value."""
-    assert f"{len(alert_names())} rules found" in stage.said["rules"]
-    assert "SUCCESS" in stage.said["watched"]
+    """The target with its job and cluster, each rule, and each metric of the pages with a value."""
+    assert f"{len(alert_names())} rules found" in stage.output["rules"]
+    assert "SUCCESS" in stage.output["watched"]
     assert sorted(rule["name"] for rule in stage.prometheus.rules()) == sorted(alert_names())
     up = 'up{job="ts-uploader",cluster="prod"} == 1'
     wait_for(lambda: stage.prometheus.query(up), "the agent to be scraped", SECONDS, state=stage.prometheus.targets)
-    text = "".join(page.read_text() for page in (PAGE, DEPLOY))
+    text = "".join(page.read_text() for page in (PAGE, DEPLOY, MONITORING))
     named = {name for name in re.findall(r"\bts_uploader_\w+", text) if not name.endswith("_")}
     assert len(named) > 8
     missing = {name for name in named if not stage.prometheus.query(name)}
-    # The one has a reason as its label, and so no value before an error; the other none while nothing is stuck.
+    # The first has a label `reason`, and no series before an error; the second has no series while nothing is stuck.
     assert missing <= {"ts_uploader_errors_total", "ts_uploader_partition_stuck_seconds"}
     assert "# TYPE ts_uploader_errors_total counter" in stage.agent.page("/metrics")
 
 
 def test_the_alert_fires_while_the_store_is_cut_off_and_clears_when_it_is_back(stage: Stage) -> None:
-    """What is closed meanwhile spends its retention; then it is shipped, and nobody is woken any more."""
+    """Segments that close meanwhile use up their retention; then they are shipped, and the alert clears."""
     stage.fill()
     stage.archive.wait_until_shipped()
     state = stage.prometheus.alerts
@@ -110,8 +110,8 @@ def test_the_alert_fires_while_the_store_is_cut_off_and_clears_when_it_is_back(s
     assert [series["value"][1] for series in gaps] == ["0"] * 3
 
 
-def test_the_pages_commands_say_that_everything_is_there(stage: Stage, tmp_path: Path) -> None:
-    """`ls` has the topic, `verify` nothing, the report is written, and the agent is well."""
+def test_the_pages_commands_find_everything(stage: Stage, tmp_path: Path) -> None:
+    """`ls` lists the topic, `verify` finds nothing, the report is written, and the agent is healthy."""
     stage.fill()
     stage.archive.wait_until_shipped()
     install, look = section(PAGE, "See what is in the store")
@@ -127,8 +127,8 @@ def test_the_pages_commands_say_that_everything_is_there(stage: Stage, tmp_path:
     assert row[4:6] == ["yes", "yes"]
 
 
-def test_status_tells_agents_that_are_well_not_ready_and_silent_apart(stage: Stage, tmp_path: Path, tsctl: Run) -> None:
-    """A real agent's words, whatever its status; one whose store does not answer yet, with 1; nobody, with 75."""
+def test_status_distinguishes_healthy_starting_and_silent_agents(stage: Stage, tmp_path: Path, tsctl: Run) -> None:
+    """A real agent; one whose store does not answer yet, with code 1; no agent, with code 75."""
     ended = tsctl("status", stage.agent.address, "--json")
     assert ended.code == 0
     (agent,) = ended.document["agents"]
@@ -148,7 +148,7 @@ def test_status_tells_agents_that_are_well_not_ready_and_silent_apart(stage: Sta
 
 @contextmanager
 def starting_agent(stage: Stage, directory: Path) -> Iterator[str]:
-    """The address of a real agent whose store has not answered yet, and does so when the block ends."""
+    """Yield the address of a real agent whose store answers only when the block ends."""
     held = Hold()
     assert stage.cluster.s3 is not None
     with S3FaultProxy(stage.cluster.s3) as proxy:
@@ -175,8 +175,8 @@ def starting_agent(stage: Stage, directory: Path) -> Iterator[str]:
 
 
 @pytest.mark.full
-def test_the_agent_that_is_gone_raises_an_alert(stage: Stage) -> None:
-    """And one that is back ends it."""
+def test_a_killed_agent_raises_an_alert(stage: Stage) -> None:
+    """The alert clears when the agent is back."""
     wait_for(lambda: "TsUploaderAgentDown" not in stage.firing(), "the agent to be scraped", SECONDS)
     stage.agent.kill()
     try:
@@ -187,7 +187,7 @@ def test_the_agent_that_is_gone_raises_an_alert(stage: Stage) -> None:
 
 
 def queries() -> list[tuple[str, str]]:
-    """(title, expression) of each query of the dashboard, as Grafana would ask it."""
+    """Return (title, expression) of each query of the dashboard, with Grafana's values."""
     found = []
     for panel in json.loads(DASHBOARD.read_text())["panels"]:
         for target in panel.get("targets", ()):
@@ -199,7 +199,7 @@ def queries() -> list[tuple[str, str]]:
 
 
 def test_each_query_of_the_dashboard_finds_something(stage: Stage) -> None:
-    """Of an agent that has shipped, and met a store that did not answer: no panel stays empty."""
+    """For an agent that has shipped, and whose store did not answer for a while: no panel is empty."""
     stage.proxy.script(Rule(CutBefore(), times=3))
     stage.fill()
     stage.archive.wait_until_shipped()
@@ -214,12 +214,12 @@ def test_each_query_of_the_dashboard_finds_something(stage: Stage) -> None:
             found[title] = found.get(title, False) or bool(stage.prometheus.query(expression))
         return [title for title, _ in asked if not found[title]]
 
-    # A rate takes two scrapes after the first error.
+    # A rate needs two scrapes after the first error.
     wait_for(lambda: not empty(), "every query to find something", SECONDS, every=1.0, state=empty)
 
 
 def test_the_variables_of_the_dashboard_find_clusters_and_agents(stage: Stage) -> None:
-    """By what the targets are labelled with."""
+    """By the labels of the targets."""
     listed = json.loads(DASHBOARD.read_text())["templating"]["list"]
     asked = {variable["name"]: variable["definition"] for variable in listed if variable["type"] == "query"}
     wait_for(lambda: stage.prometheus.query("ts_uploader_broker_info"), "the agent to be scraped", SECONDS)
@@ -230,8 +230,8 @@ def test_the_variables_of_the_dashboard_find_clusters_and_agents(stage: Stage) -
         assert series["metric"][match[2]] == value
 
 
-def test_an_agent_whose_graphite_is_away_ships_and_reports_when_it_comes(stage: Stage) -> None:
-    """It is said once in the log, and what was shipped by then is told."""
+def test_an_agent_whose_graphite_is_down_ships_and_reports_later(stage: Stage) -> None:
+    """The log has one line, and the later report has what was shipped meanwhile."""
     port = free_port()
     properties = {
         "metrics.reporter.class": "graphite",
@@ -256,11 +256,11 @@ def test_an_agent_whose_graphite_is_away_ships_and_reports_when_it_comes(stage: 
 
 
 @pytest.mark.full
-def test_the_installation_fetches_and_builds_what_the_pages_say(stage: Stage, tmp_path: Path) -> None:
-    """With pip, hashes and the wheel of this checkout: what is installed so passes the check, runs and ships."""
+def test_the_installation_downloads_and_builds_what_the_pages_name(stage: Stage, tmp_path: Path) -> None:
+    """With pip, hashes and the wheel of this checkout: the installed agent passes the check, runs and ships."""
     host = host_of(stage.archive, tmp_path / "host", stage.proxy.environment(), {}, {}, for_real=True)
     (variables,), (install,) = section(PAGE, "An operator"), section(DEPLOY, "Install")
-    (configure,), (check, start) = section(PAGE, "Say what goes where"), section(PAGE, "Check, then start")
+    (configure,), (check, start) = section(PAGE, "Configure it"), section(PAGE, "Check, then start")
     with host:
         said = host.run(variables, install, configure, check, STORE=f"{stage.archive.location}-for-real")
         assert re.findall(r"^ERROR.*", said, re.MULTILINE) == []
@@ -274,7 +274,7 @@ def test_the_installation_fetches_and_builds_what_the_pages_say(stage: Stage, tm
 
 @pytest.mark.full
 def test_an_analyst_reads_the_first_table(stage: Stage, tmp_path: Path) -> None:
-    """The page's commands as they stand, in an environment of their own; then its Python, with this bucket's names."""
+    """The page's commands in their own environment; then its Python, with this bucket's names."""
     stage.fill()
     end = stage.archive.wait_until_shipped()
     release = build_release(tmp_path / "dist")

@@ -18,7 +18,7 @@ def reference_page() -> str:
         "# What `tsctl verify` can find",
         "",
         "Generated from `tsctl/verify/findings.py` by `make docs`. How to put an object back, and until when:",
-        "[runbook.md](runbook.md#putting-an-object-back).",
+        "[repair.md](repair.md#putting-an-object-back).",
         "",
     ]
     for severity in reversed(Severity):
