@@ -71,7 +71,7 @@ def test_the_agents_view_of_a_broker_is_on_disk(zookeeper_pair: LocalCluster) ->
     found = {broker.partition_directory("spread", partition).parent for partition in range(4)}
     assert found == set(broker.log_dirs)
     assert cluster.brokers[2].cluster_id() == cluster.cluster_id
-    with pytest.raises(FileNotFoundError, match="broker-2 holds no spread-0"):
+    with pytest.raises(FileNotFoundError, match="broker-2 has no spread-0"):
         cluster.brokers[2].partition_directory("spread", 0)
 
 

@@ -81,7 +81,7 @@ def test_an_agents_address_with_credentials_is_refused_without_them(run: Run) ->
     """It is no address, and the message says which one it was."""
     ended = run("status", f"http://{AWAY}:9464")
     assert ended.code == ExitCode.REFUSED
-    assert f"http://***@{LOOPBACK}:9464: no address" in ended.err
+    assert f"http://***@{LOOPBACK}:9464: not an address" in ended.err
     assert SECRET not in ended.err
 
 

@@ -171,9 +171,9 @@ def test_values_are_decoded_as_asked(
     [
         ("utf8", b"\xff", "utf-8"),
         ("json", b"{", "Expecting"),
-        ("json", b"[NaN, 1e999]", "NaN is no number"),
+        ("json", b"[NaN, 1e999]", "NaN is not a number"),
         ("json", b"[" * 100_000, "nested too deeply"),
-        ("int", b"12345", "5 bytes are no integer of 4"),
+        ("int", b"12345", "expected an integer of 4 bytes, found 5"),
     ],
 )
 def test_what_cannot_be_decoded_comes_as_base64(
@@ -218,6 +218,6 @@ def test_u21_all_mistakes_are_told_at_once(named: tuple[str, ...], run: Run, tmp
     )
     assert ended.code == 2
     assert "3 problems" in ended.err
-    for told in ("--from=yesterday", "--key-schema FILE", "is no Avro schema"):
+    for told in ("--from=yesterday", "--key-schema FILE", "not an Avro schema"):
         assert told in ended.err
     assert run("cat", "t", *named, "--from", "9", "--to", "3").code == 2

@@ -64,7 +64,7 @@ def test_the_exit_code_says_what_was_asked_for(holed: Archive, named: tuple[str,
     assert run("gaps", *named, "--fail-on", "unrecorded").code == 0
     assert run("gaps", *named).code == 1
     ended = run("gaps", "whole", *named, "--all")
-    assert (ended.code, ended.out) == (0, "no gaps; partitions looked at: 1\n")
+    assert (ended.code, ended.out) == (0, "no gaps; partitions checked: 1\n")
 
 
 def test_a_gap_record_that_is_none_is_named(holed: Archive, named: tuple[str, ...], run: Run) -> None:

@@ -66,12 +66,12 @@ def test_topics_are_named_or_matched(hand_made: Archive, named: tuple[str, ...],
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["tt"], "topic tt: cluster prod in .* has none; did you mean t[?]"),
-        (["x.*"], "topic x[.][*]: cluster prod in .* has none; it holds t"),
-        (["("], "is no regular expression"),
-        (["t", "-p", "1-x"], "--partition=1-x: numbers and ranges"),
-        (["t", "-p", "5-3"], "--partition=5-3: numbers and ranges"),
-        (["t", "-p", "0,7"], "no partition 7 of topic t, only 0"),
+        (["tt"], "topic tt: cluster prod in .* has no such topic; did you mean t[?]"),
+        (["x.*"], "topic x[.][*]: cluster prod in .* has no such topic; it holds t"),
+        (["("], "is not a regular expression"),
+        (["t", "-p", "1-x"], "--partition=1-x: expected numbers and ranges"),
+        (["t", "-p", "5-3"], "--partition=5-3: expected numbers and ranges"),
+        (["t", "-p", "0,7"], "no partition 7 of topic t; it has 0"),
         (["t", "--incarnation", "2"], "there is only 1"),
         (["t", "--incarnation", "last"], "--incarnation=last: newest, oldest, a number"),
         (["--entropy-bits", "5"], "it does with no --entropy-bits: set that"),
@@ -97,7 +97,7 @@ def test_u21_an_archive_that_is_not_named_is_told(run: Run, tmp_path: Path) -> N
     for told in ("s4", "--cluster is missing", "--entropy-bits=-1"):
         assert told in ended.err
     assert "give --config FILE_OR_DIR" in run("ls").err
-    assert "it holds none" in run("ls", "--config", tmp_path).err
+    assert "the directory has no such file" in run("ls", "--config", tmp_path).err
     assert "there is no such file" in run("ls", "--config", tmp_path / "prod.properties").err
     ended = run("ls", "--url", f"file://{tmp_path}/nowhere", "--cluster", "prod")
     assert (ended.code, "nowhere" in ended.err) == (2, True)
@@ -110,7 +110,7 @@ def test_a_directory_of_several_clusters_wants_one_named(hand_made: Archive, run
     for cluster in ("prod", "test"):
         write_config(tmp_path / "conf", cluster, {"storage.service.endpoint.url": hand_made.location})
     ended = run("ls", "--config", tmp_path / "conf")
-    assert (ended.code, "prod.properties, test.properties: choose with --cluster" in ended.err) == (2, True)
+    assert (ended.code, "prod.properties, test.properties: choose one with --cluster" in ended.err) == (2, True)
     assert run("ls", "--config", tmp_path / "conf", "--cluster", "prod").code == 0
     assert run("ls", "--config", tmp_path / "conf" / "prod.properties", "--cluster", "test").code == 2
 

@@ -100,8 +100,8 @@ def test_one_that_does_not_answer_makes_status_75(ill: str, run: Run) -> None:
     by_address = {agent["address"]: agent for agent in ended.document["agents"]}
     assert by_address[ill]["status"] == ILL
     assert "refused" in by_address[nobody]["problem"]
-    assert "answers what is no status" in by_address[other]["problem"]
-    assert "answers 404; is this an agent?" in by_address[wrong]["problem"]
+    assert "does not serve an agent's status" in by_address[other]["problem"]
+    assert "returned 404; is this an agent?" in by_address[wrong]["problem"]
     assert [by_address[address]["answered"] for address in (ill, nobody, other, wrong)] == [True, False, False, False]
     assert len(ended.err.splitlines()) == 3
 

@@ -42,7 +42,7 @@ def test_what_is_no_json_is_no_status(run: Run, body: bytes) -> None:
     with answering(200, body) as address:
         ended = run("status", address, "--json")
     assert ended.code == 75
-    assert "answers what is no status" in ended.document["agents"][0]["problem"]
+    assert "does not serve an agent's status" in ended.document["agents"][0]["problem"]
 
 
 def test_an_answer_that_leads_elsewhere_is_a_row_and_no_other_agent_loses_its_own(run: Run) -> None:
@@ -51,7 +51,7 @@ def test_an_answer_that_leads_elsewhere_is_a_row_and_no_other_agent_loses_its_ow
         ended = run("status", address, other, "--json")
     assert ended.code == 75
     assert [each["answered"] for each in ended.document["agents"]] == [False, True]
-    assert "answers 302" in ended.document["agents"][0]["problem"]
+    assert "returned 302" in ended.document["agents"][0]["problem"]
 
 
 @contextmanager
@@ -79,7 +79,7 @@ def pouring(head: bytes, piece: bytes, *, until: threading.Event) -> Iterator[st
             thread.join()
 
 
-@pytest.mark.parametrize(("piece", "told"), [(b" ", "took more than 1 s"), (b" " * 100_000, "answers more than")])
+@pytest.mark.parametrize(("piece", "told"), [(b" ", "no answer within 1 s"), (b" " * 100_000, "returned more than")])
 def test_an_answer_without_an_end_is_cut(run: Run, piece: bytes, told: str) -> None:
     """By the time that an agent may take, and by bytes."""
     with pouring(b"HTTP/1.1 200 OK\r\n\r\n", piece, until=threading.Event()) as address:

@@ -110,7 +110,7 @@ def test_u35_ls_warns_of_it_at_each_level(stuck: Archive, named: tuple[str, ...]
     ended = run("ls", *named, "--level", level)
     assert ended.code == 0
     assert "users-0: 3 segments from offset 200 on and the commit (next offset 200): nothing was committed" in ended.err
-    assert "readers are not shown them" in ended.err
+    assert "readers do not see them" in ended.err
 
 
 def test_u35_the_report_does_not_call_it_whole(

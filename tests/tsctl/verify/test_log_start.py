@@ -58,7 +58,7 @@ def test_u26_living_segments_below_log_start_are_found(archive: Archive, first: 
         found = verify(archive, depth)
         finding = next(one for one in found.all_findings if one.kind.code == "hidden-below-log-start")
         assert (finding.key, finding.start, finding.end) == (keys.log_start, 0, 12 if first == 0 else 6)
-        assert "of leader epoch 1, hold" in finding.detail
+        assert "of leader epoch 1 with live records" in finding.detail
         assert finding.kind.severity.label == "damaged"
 
 
