@@ -1,13 +1,13 @@
-"""`python -m bench.beside`: what shipping beside a broker costs a producer of that broker.
+"""`python -m bench.beside`: the cost of shipping for a producer of the same broker.
 
-A topic of cold segments, closed and in the page cache, and another topic that a producer writes to (values of 300
-bytes, acks=all). First the most that the producer reaches alone; then, at half of that, round by round: alone, while an
-agent ships the cold segments, and while bare boto3 ships the same files with the same number of threads
-(`bench.bare_boto3`), each to an empty prefix of the S3 server on the same machine. Counted is from the first file taken
-to the last object. A producer's loss is what it falls short of the rate that it was asked for.
+One topic has cold segments, closed and in the page cache; a producer writes to another topic (values of 300 bytes,
+acks=all). First the producer's maximum rate is measured alone. Then, at half of it, each round measures the producer
+alone, with an agent that ships the cold segments, and with bare boto3 that ships the same files with the same number of
+threads (`bench.bare_boto3`), each to an empty prefix of an S3 server on the same machine. Time counts from the first
+file to the last object. A producer's loss is the difference to the requested rate.
 
-The goal: beside the agent it loses under 5 percentage points more than beside bare boto3, in the median of the rounds.
-Exits with 1 where it is missed; `--no-gate` only prints.
+The goal: with the agent it loses less than 5 percentage points more than with bare boto3, in the median of the rounds.
+Exits with 1 if it is missed; `--no-gate` only prints.
 """
 
 import argparse
@@ -26,17 +26,17 @@ from ts_local.cluster import LocalCluster
 HOT = "hot"
 HOT_PARTITIONS = 3
 GOAL_POINTS = 5.0
-ALONE, AGENT, BARE = "alone", "beside the agent", "beside bare boto3"
+ALONE, AGENT, BARE = "alone", "with the agent", "with bare boto3"
 
 
 @dataclass(frozen=True)
 class Beside:
-    """What a producer reached in one window.
+    """The producer's results in one window.
 
     Attributes:
-        rate: records acknowledged a second.
-        p99: seconds from giving a record to the producer to its acknowledgement.
-        seconds: the window: how long shipping took.
+        rate: acknowledged records a second.
+        p99: seconds from a record's handover to the producer to its acknowledgement.
+        seconds: length of the window, which is the time of shipping.
     """
 
     rate: float
@@ -45,13 +45,13 @@ class Beside:
 
 
 def window(produced: Produced, began: float, ended: float) -> Beside:
-    """What it reached between two instants."""
+    """Return the results between two instants."""
     p99 = quantile(produced.latencies_between(began, ended), 0.99)
     return Beside(produced.rate_between(began, ended), p99, ended - began)
 
 
 class Producing:
-    """Producers of the hot topic, one after the other.
+    """Producers of the hot topic, one after another.
 
     Args:
         cluster: with the topic.
@@ -61,7 +61,7 @@ class Producing:
         self._bootstrap = cluster.bootstrap
 
     def alone(self, rate: float, seconds: float) -> Beside:
-        """Nothing ships."""
+        """Measure the producer without shipping."""
         with PacedProducer(self._bootstrap, HOT, HOT_PARTITIONS, rate) as producer:
             producer.wait_under_way()
             began = time.time()
@@ -70,7 +70,7 @@ class Producing:
             return window(producer.finish(), began, ended)
 
     def beside(self, rate: float, ship: Callable[[], Cost]) -> Beside:
-        """While something ships; what it needs to start is not counted."""
+        """Measure the producer during shipping, without the shipper's start-up."""
         with PacedProducer(self._bootstrap, HOT, HOT_PARTITIONS, rate) as producer:
             producer.wait_under_way()
             cost = ship()
@@ -78,12 +78,12 @@ class Producing:
 
 
 def losses(found: Sequence[Beside], asked: float) -> list[float]:
-    """What each fell short of the rate that was asked for, in percent of it; more than was asked is no loss."""
+    """Return how far each rate is below the requested one, in percent; 0 if it is not."""
     return [max(0.0, 100 * (1 - one.rate / asked)) for one in found]
 
 
 def report(found: Mapping[str, Sequence[Beside]], asked: float) -> int:
-    """Print the table and the goal; 1 where it was missed."""
+    """Print the table and the goal; return 1 if it was missed."""
     rows = []
     for name, windows in found.items():
         lost, seconds = losses(windows, asked), [one.seconds for one in windows]
@@ -104,7 +104,7 @@ def report(found: Mapping[str, Sequence[Beside]], asked: float) -> int:
     return print_goals(
         [
             Goal(
-                "loss beside the agent beyond that beside bare boto3",
+                "loss with the agent minus loss with bare boto3",
                 statistics.median(more),
                 GOAL_POINTS,
                 at_least=False,
@@ -115,7 +115,7 @@ def report(found: Mapping[str, Sequence[Beside]], asked: float) -> int:
 
 
 def main() -> int:
-    """Fill, find the most, produce at half of it in turn, report."""
+    """Fill, measure the maximum, produce at half of it in rounds, report."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--megabytes", type=int, default=800, help="of cold segments, about")
     arguments.add_argument("--threads", type=int, default=3, help="of each shipper")
@@ -127,14 +127,14 @@ def main() -> int:
         parts = fill(cluster, options.megabytes)
         if not any(part.logs for part in parts):
             raise SystemExit(f"--megabytes {options.megabytes} closes no segment; give 250 or more")
-        # What it writes is not to fill the disk.
+        # It must not fill the disk.
         settings = {"segment.bytes": str(64 << 20), "retention.bytes": str(128 << 20), "file.delete.delay.ms": "1000"}
         cluster.create_topic(HOT, partitions=HOT_PARTITIONS, config=settings)
         producing, shipping = Producing(cluster), Shipping(cluster, parts, options.threads)
         most = rounds({"most": lambda: producing.alone(0, options.seconds)}, 3, warm_up=1)["most"]
         asked = statistics.median(one.rate for one in most) / 2
         reached = ", ".join(f"{one.rate / 1000:.1f}" for one in most)
-        print(f"alone, without a limit: {reached} thousand records/s; asked for from here on: {asked / 1000:.1f}\n")
+        print(f"alone, without a limit: {reached} thousand records/s; requested from now on: {asked / 1000:.1f}\n")
         things: dict[str, Callable[[], Beside]] = {
             ALONE: lambda: producing.alone(asked, options.seconds),
             AGENT: lambda: producing.beside(asked, shipping.agent),

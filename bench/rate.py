@@ -1,10 +1,9 @@
-"""`python -m bench.rate`: how close the agent keeps to `upload.max.bytes.per.second`.
+"""`python -m bench.rate`: the accuracy of `upload.max.bytes.per.second`.
 
-An agent ships closed segments of a real broker to a real S3 server through a TCP link that counts what passes. For each
-limit it runs from a fresh start; once the first segment is taken, five seconds are let pass, and what the link carries
-in the next `--seconds` is compared with the limit. Counted is all that passes in both directions: request heads and
-answers too, which is why a limit below some hundred KB/s would look exceeded. The goal: within 5 % of each limit.
-Exits with 1 where it is missed; `--no-gate` only prints.
+An agent ships closed segments of a real broker to a real S3 server through a TCP link that counts bytes. For each limit
+it starts again. Five seconds after the first segment, the bytes of the next `--seconds` are compared with the limit.
+Both directions count, with headers and responses, so a limit below some hundred KB/s would seem exceeded. The goal:
+within 5 % of each limit. Exits with 1 if it is missed; `--no-gate` only prints.
 """
 
 import argparse
@@ -28,11 +27,11 @@ _KEY = "ts.segment.uploader.upload.max.bytes.per.second"
 
 @dataclass(frozen=True)
 class Kept:
-    """How a limit was kept.
+    """The result for one limit.
 
     Attributes:
         limit: bytes per second.
-        found: bytes per second that passed.
+        found: bytes per second on the link.
         least, most: of all seconds.
     """
 
@@ -43,7 +42,7 @@ class Kept:
 
 
 def measure(cluster: LocalCluster, limit: int, seconds: int, threads: int) -> Kept:
-    """One run of the agent under a limit."""
+    """Run the agent once with a limit."""
     if cluster.s3 is None:
         raise ValueError("a cluster without an S3 server")
     name = f"rate-{limit}"
@@ -68,7 +67,7 @@ def measure(cluster: LocalCluster, limit: int, seconds: int, threads: int) -> Ke
         try:
             agent.wait_ready()
             start = link.counters().moved
-            # Asking the store moves some KB; a first second's worth is segments.
+            # Reading positions moves some KB; a first second's worth is segments.
             wait_for(
                 lambda: link.counters().moved - start > limit, "the first bytes to pass", _SECONDS, state=agent.tail
             )
@@ -98,7 +97,7 @@ def main() -> int:
         fill(cluster, max(250, int(megabytes * 1.5)))
         found = [measure(cluster, limit, options.seconds, options.threads) for limit in LIMITS]
     rows = [(f"{kept.limit / 1e6:g}", kept.found / 1e6, kept.least / 1e6, kept.most / 1e6) for kept in found]
-    print_table(("MB/s asked", "found", "least second", "most"), rows)
+    print_table(("MB/s limit", "found", "least second", "most"), rows)
     print()
     missed = print_goals(
         [

@@ -1,10 +1,10 @@
-"""`python -m bench.shipping`: the agent beside bare boto3, over the same closed segments of a real broker.
+"""`python -m bench.shipping`: the agent and bare boto3, with the same closed segments of a real broker.
 
-Three partitions, uncompressed, lz4 and zstd, in segments of 64 MiB; producing has ended and the files are in the page
-cache. In each round a bare `put_object` on as many threads ships the files (`bench.bare_boto3`), and so does an agent
-of its own, each to an empty prefix of the same S3 server. Counted is from the first file taken to the last object; what
-a process uses to start, and the agent's wait for the broker's next checkpoint, is not. The goals are those of
-BASELINES: "Shipping". Exits with 1 where one is missed; `--no-gate` only prints.
+Three partitions, uncompressed, lz4 and zstd, in segments of 64 MiB; producing has ended, and the files are in the page
+cache. In each round, a bare `put_object` on several threads ships the files (`bench.bare_boto3`), and so does a fresh
+agent, each to an empty prefix of the same S3 server. Time counts from the first file to the last object. Start-up, and
+the agent's wait for the broker's next checkpoint, do not count. Exits with 1 if a goal is missed; `--no-gate` only
+prints.
 """
 
 import argparse
@@ -26,16 +26,16 @@ CPU_RATIO = 1.5
 PEAK_MIB = 120.0
 TOPIC = "bench"
 BUCKET = "bench"
-# 1.5 million records of each codec are about this much in the log.
+# 1.5 million records of each codec need about this much in the log.
 _RECORDS_PER_MB = 1_500_000 / 805
 
 
 class Shipping:
-    """The two shippers, over the same files.
+    """The two shippers, with the same files.
 
     Args:
         cluster: with the topic filled.
-        parts: what is closed.
+        parts: the closed segments.
         threads: of each shipper.
     """
 
@@ -49,9 +49,9 @@ class Shipping:
         self._runs = 0
 
     def bare(self, *, settled: bool = True, source: str = "files") -> Cost:
-        """Bare boto3, in a Python process of its own. Unless `settled`, the page cache is left as it is.
+        """Ship with bare boto3, in its own Python process. Unless `settled`, the page cache stays as it is.
 
-        From the source `memory` it sends as much without opening a file.
+        With the source `memory` it sends as many bytes without opening a file.
         """
         prefix = self._next_prefix("bare", settled=settled)
         script = Path(__file__).with_name("bare_boto3.py")
@@ -65,7 +65,7 @@ class Shipping:
         )
         with process, ProcessWatch(process.pid) as watch:
             if process.stdin is None or process.stdout is None:
-                raise RuntimeError("pipes were asked for")
+                raise RuntimeError("the process has no pipes")
             process.stdout.readline()
             process.stdin.write("go\n")
             process.stdin.flush()
@@ -73,11 +73,11 @@ class Shipping:
             if len(said) != 2:
                 raise RuntimeError(f"bare boto3 ended with status {process.wait()}")
             began, ended = map(float, said)
-            time.sleep(0.1)  # two samples more
+            time.sleep(0.1)  # two more samples
         return Cost(began, ended, watch.cpu_seconds(began, ended), watch.peak_mib)
 
     def agent(self, *, settled: bool = True) -> Cost:
-        """The agent, as it is installed. Unless `settled`, the page cache is left as it is."""
+        """Ship with the installed agent. Unless `settled`, the page cache stays as it is."""
         prefix = self._next_prefix("agent", settled=settled)
         return ship_with_agent(
             self._cluster,
@@ -90,7 +90,7 @@ class Shipping:
         )
 
     def _next_prefix(self, name: str, *, settled: bool) -> str:
-        """The next prefix; with files in the page cache, and nothing waiting to be written."""
+        """Return the next prefix; if `settled`, the files are in the page cache and nothing waits to be written."""
         if settled:
             for part in self._parts:
                 for file in part.files:
@@ -101,7 +101,7 @@ class Shipping:
 
 
 def fill(cluster: LocalCluster, megabytes: int) -> list[ClosedPart]:
-    """A partition for each codec; what is closed of it."""
+    """Fill a partition for each codec, and return the closed segments."""
     config = {"segment.bytes": str(SEGMENT_BYTES), "segment.ms": "604800000"}
     cluster.create_topic(TOPIC, partitions=len(CODECS), config=config)
     for partition, codec in enumerate(CODECS):
@@ -110,7 +110,7 @@ def fill(cluster: LocalCluster, megabytes: int) -> list[ClosedPart]:
 
 
 def disk_rate(directory: Path, megabytes: int) -> float:
-    """MB/s of `dd oflag=dsync`, in blocks of 1 MB."""
+    """Return MB/s of `dd oflag=dsync`, in blocks of 1 MB."""
     file = directory / "dd"
     command = ["dd", "if=/dev/zero", f"of={file}", "bs=1000000", f"count={megabytes}", "oflag=dsync", "status=none"]
     began = time.perf_counter()
@@ -121,7 +121,7 @@ def disk_rate(directory: Path, megabytes: int) -> float:
 
 
 def report(found: dict[str, list[Cost]], megabytes: float) -> int:
-    """Print the table and the goals; how many were missed."""
+    """Print the table and the goals; return how many were missed."""
     rows = [
         (
             name,
@@ -159,7 +159,7 @@ def report(found: dict[str, list[Cost]], megabytes: float) -> int:
 
 
 def main() -> int:
-    """Fill, ship in turn, report."""
+    """Fill, ship in rounds, report."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--megabytes", type=int, default=800, help="of closed segments, about")
     arguments.add_argument("--threads", type=int, default=3, help="of each shipper")

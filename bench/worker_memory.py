@@ -1,13 +1,13 @@
-"""`python -m bench.worker_memory`: the most memory that a Python worker of Spark held for one task.
+"""`python -m bench.worker_memory`: the peak memory of a Python worker of Spark for one task.
 
-Topics of one partition and one segment in an S3 bucket, all columns, local[1]; each is read by a Spark of its own,
-whose Python processes are watched (the kernel's own `VmHWM`):
+Topics of one partition and one segment in an S3 bucket, all columns, local[1]. Each is read by its own Spark, and the
+benchmark watches the `VmHWM` of its Python processes:
 
 - 1 GiB of batches of 16 KiB, uncompressed and zstd; the `.index` cuts it into tasks of 128 MiB;
 - the same without `.index`, so that one task reads all of it;
 - records of 1 MB, uncompressed and zstd, eight to a batch.
 
-Exits with 1 where a worker held 400 MB or more; `--no-gate` only prints.
+Exits with 1 if a worker held 400 MB or more; `--no-gate` only prints.
 """
 
 import argparse
@@ -48,13 +48,13 @@ _EVERY_SECONDS: Final = 0.02
 
 
 def large_records(codec: int) -> bytes:
-    """A batch of records of a megabyte, of which half is random."""
+    """Return a batch of records of a megabyte, half of it random."""
     generator = random.Random(7)
     return batch_of([generator.randbytes(LARGE_VALUE // 2) * 2 for _ in range(LARGE_A_BATCH)], codec)
 
 
 class WorkerWatch(threading.Thread):
-    """Samples every Python process below this one until `ended` is set; keeps the most that any of them held."""
+    """Samples every Python process below this one until `ended` is set; keeps the peak of any of them."""
 
     def __init__(self) -> None:
         super().__init__(name="worker-watch", daemon=True)
@@ -76,7 +76,7 @@ class WorkerWatch(threading.Thread):
 
 
 def read(topic: str, result: "multiprocessing.SimpleQueue[tuple[int, float, float]]") -> None:
-    """In a process of its own: records seen, seconds, and the workers' peak in MB."""
+    """Read a topic in this process; return records, seconds, and the workers' peak in MB."""
     with tempfile.TemporaryDirectory(prefix="bench-memory.") as directory:
         spark = session(Path(directory), master="local[1]")
         watch = WorkerWatch()

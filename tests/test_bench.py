@@ -102,8 +102,8 @@ def test_the_page_cache_that_a_shipper_leaves_is_measured() -> None:
     build = Path(__file__).parents[1] / "build"
     build.mkdir(exist_ok=True)
     with TemporaryDirectory(dir=build, prefix="bench-") as directory:
-        log, beside = Path(directory, "log"), Path(directory, "beside")
-        for path in (log, beside):
+        log, other = Path(directory, "log"), Path(directory, "other")
+        for path in (log, other):
             path.write_bytes(bytes(100 * PAGE_BYTES))
 
         def left(ship: Callable[[Path], None]) -> tuple[float, float, float]:
@@ -111,8 +111,8 @@ def test_the_page_cache_that_a_shipper_leaves_is_measured() -> None:
                 ship(log)
                 return 1.0
 
-            found = page_cache.measure(timed, [log], beside, 1)
-            return found.kept, found.pulled_in, found.beside
+            found = page_cache.measure(timed, [log], other, 1)
+            return found.kept, found.pulled_in, found.other
 
         assert left(lambda _: None) == pytest.approx((1.0, 0.0, 1.0), abs=0.1)  # the kernel may evict some pages itself
         assert left(lambda log: cache(log, 0, 25 * PAGE_BYTES)) == pytest.approx((1.0, 0.5, 1.0), abs=0.1)
