@@ -1,7 +1,7 @@
 """The ceiling of Spark's interface for Python data sources: ready batches, without any other work.
 
-Each Python worker builds one batch of 32,768 rows and yields it repeatedly. So a query measures the time that Spark needs
-to fetch Arrow batches from a Python worker and to process each row.
+Each Python worker builds one batch of 32,768 rows and yields it repeatedly. So a query measures the time that
+Spark needs to fetch Arrow batches from a Python worker and to process each row.
 """
 
 import random
