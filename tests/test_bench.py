@@ -11,10 +11,10 @@ import pytest
 
 from bench import made_archives, page_cache, pruning
 from bench.agent_runs import AgentLog
-from bench.beside import Beside, losses, window
 from bench.paced_producer import Produced
 from bench.pairs import Goal, median_ratio, print_goals, quantile, rounds
 from bench.processes import ProcessWatch
+from bench.producer_loss import ProducerWindow, losses, window
 from ts_common.store.factory import open_store
 from ts_local.cached_pages import PAGE_BYTES, cache, uncache
 
@@ -87,14 +87,14 @@ def test_a_producers_rate_and_latencies_are_those_inside_the_window() -> None:
     """What was acknowledged before and after does not count."""
     produced = Produced([0.0, 1.0, 2.0, 3.0, 4.0], [0, 500, 600, 800, 9000], [0.5, 1.5, 2.5, 3.5], [9.0, 0.1, 0.2, 9.0])
     assert produced.rate_between(0.9, 3.1) == 150.0
-    assert window(produced, 1.0, 3.0) == Beside(150.0, 0.2, 2.0)
+    assert window(produced, 1.0, 3.0) == ProducerWindow(150.0, 0.2, 2.0)
     with pytest.raises(ValueError, match="no two samples"):
         produced.rate_between(1.1, 2.1)
 
 
 def test_a_producer_that_catches_up_in_its_window_lost_nothing() -> None:
     """A loss is the shortfall against the requested rate, in percent of that rate."""
-    assert losses([Beside(rate, 0.0, 1.0) for rate in (75.0, 100.0, 130.0)], 100.0) == [25.0, 0.0, 0.0]
+    assert losses([ProducerWindow(rate, 0.0, 1.0) for rate in (75.0, 100.0, 130.0)], 100.0) == [25.0, 0.0, 0.0]
 
 
 def test_the_page_cache_that_a_shipper_leaves_is_measured() -> None:

@@ -1,7 +1,7 @@
-"""Hosts for deploy/fleet/rollout: directories, and an `ssh` that runs in them as told, on their /opt and /etc
+"""Hosts for deploy/fleet/rollout: directories, and an `ssh` that runs commands in them, on their own /opt and /etc.
 
-What a host's programs do to the system is written down, not done: `systemctl` says which release "runs", `curl` answers
-for it. So nothing here needs root, and nothing is fetched.
+The hosts' programs record what they would do to the system: `systemctl` records the release that "runs", and `curl`
+answers for it. So the tests need no root and no network.
 """
 
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 CHECKOUT = Path(__file__).parents[2]
 ROLLOUT = CHECKOUT / "deploy" / "fleet" / "rollout"
 WELL = "ts_uploader_leadership_connected 1.0\n"
-# The words behind the host are for the shell there, as with the real one.
+# As with the real ssh, a shell on the host parses the words after the host.
 _SSH = """\
 #!/bin/bash
 while [[ $1 == -* ]]; do shift 2; done
@@ -80,13 +80,13 @@ class FleetHost:
 
     @property
     def release(self) -> str | None:
-        """The one in use."""
+        """The release in use."""
         link = self.opt / "venv"
         return str(link.readlink()) if link.is_symlink() else None
 
     @property
     def done(self) -> list[str]:
-        """What was done to its system, in order, with paths as the host sees them."""
+        """The recorded actions, in order, with paths as on the host."""
         path = self.root / "done"
         return path.read_text().replace(str(self.root), "").splitlines() if path.exists() else []
 
@@ -95,7 +95,7 @@ class FleetHost:
         return (self.root / "asked").exists()
 
     def files(self) -> set[str]:
-        """All that is there, but what was asked."""
+        """All of its files, except the recorded actions."""
         return {str(path.relative_to(self.root)) for path in self.root.rglob("*") if path.name != "asked"}
 
 
@@ -104,7 +104,7 @@ class Fleet:
 
     Args:
         directory: of the test.
-        hosts: with the release that runs there; None where there never was an agent.
+        hosts: with the release that runs there; None for a host without an agent.
     """
 
     def __init__(self, directory: Path, hosts: dict[str, str | None]) -> None:
@@ -124,7 +124,7 @@ class Fleet:
             archive.add(unpacked, unpacked.name)
 
     def roll_out(self, *arguments: str, version: str = "0.2.0") -> subprocess.CompletedProcess[str]:
-        """Run it with short times, where new files are closed to others than root."""
+        """Run the rollout with short times, with a umask that closes new files to others."""
         command = [
             *(str(ROLLOUT), "--hosts", str(self.list), "--release", str(self.release), "--version", version),
             *("--steady", "1", "--timeout", "1"),
@@ -143,6 +143,6 @@ class Fleet:
 
 
 def script(path: Path, text: str) -> None:
-    """A program for bash."""
+    """Write a bash program."""
     path.write_text(f"#!/bin/bash\n{text}\n")
     path.chmod(0o755)

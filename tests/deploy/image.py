@@ -1,7 +1,7 @@
-"""A Dockerfile's stages, built without Docker: each in directories of its own, from what its COPY lines bring.
+"""Builds a Dockerfile's stages without Docker, each in its own directory, from its COPY lines.
 
-Paths of the image are below a root of the stage; RUN lines are run by bash as they stand, but for these paths. What the
-base image brings, a Python with pip, is on the PATH.
+Paths of the image are below a root of the stage. bash runs the RUN lines with these paths replaced. The base image's
+content, a Python with pip, is on the PATH.
 """
 
 import json
@@ -22,20 +22,20 @@ class Stage:
     """One stage.
 
     Attributes:
-        base: what it begins with.
-        steps: its other instructions, in order: the word, and what stands behind it.
+        base: its base image or stage.
+        steps: its other instructions in order: the word, and its arguments.
     """
 
     base: str
     steps: list[tuple[str, str]] = field(default_factory=list)
 
     def last(self, word: str) -> str:
-        """What stands behind the last instruction of a kind."""
+        """Return the arguments of the last instruction of a kind."""
         return [rest for name, rest in self.steps if name == word][-1]
 
 
 def stages_of(text: str) -> dict[str, Stage]:
-    """A Dockerfile's stages by their names, in order."""
+    """Return a Dockerfile's stages by their names, in order."""
     without_comments = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#"))
     found: dict[str, Stage] = {}
     current: Stage | None = None
@@ -53,11 +53,11 @@ class Build:
     """Builds stages below a directory.
 
     Args:
-        directory: takes a root for each.
-        context: where COPY takes files from.
+        directory: contains the root of each stage.
+        context: the source of COPY.
         stages: of the Dockerfile.
-        path: directories that come first on the PATH of RUN lines.
-        arguments: in place of the defaults of ARG.
+        path: directories before all others on the PATH of RUN lines.
+        arguments: instead of the defaults of ARG.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Build:
         self._built: set[str] = set()
 
     def root(self, name: str) -> Path:
-        """The root of a stage, built with those that it takes from if need be."""
+        """Return the root of a stage; build it, and the stages that it copies from, if needed."""
         root = self._directory / name
         if name in self._built:
             return root
@@ -98,7 +98,7 @@ class Build:
         return root
 
     def entry_point(self, name: str) -> list[str]:
-        """What a container of the stage begins with."""
+        """Return the command of a container of the stage."""
         words: list[str] = json.loads(self._stages[name].last("ENTRYPOINT"))
         return [here(word, self.root(name)) for word in words]
 
@@ -116,7 +116,7 @@ class Build:
                 shutil.copytree(taken, into, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
             else:
                 shutil.copy(taken, into)
-        # A virtual environment names its own place.
+        # A virtual environment contains its own path.
         for script in root.glob("opt/venv/bin/*"):
             if source != self._context and script.is_file() and not script.is_symlink():
                 script.write_text(script.read_text().replace(str(source), str(root)))
@@ -135,5 +135,5 @@ class Build:
 
 
 def here(text: str, root: Path) -> str:
-    """Text with paths of the image below a root."""
+    """Replace paths of the image by paths below a root."""
     return _PATHS.sub(shlex.quote(f"{root}/"), text)

@@ -1,14 +1,14 @@
-"""Runs a command as deploy/ts-uploader.service would, as far as that can be had without systemd as the first process.
+"""Runs a command as deploy/ts-uploader.service would, as far as possible without systemd as the first process.
 
     python -m tests.deploy.sandbox disks|calls UNIT COMMAND...
 
-disks   the whole tree read-only, in a mount namespace, as ProtectSystem=strict has it; for root
-calls   what the kernel does not do for it
+disks   the whole tree read-only, in a mount namespace, as ProtectSystem=strict; for root
+calls   the limits of system calls
 
 The unit's system calls, address families and namespaces become one seccomp filter, by libseccomp as in systemd itself
-(src/shared/seccomp-util.c), but that a forbidden call ends the process here: where the unit answers EPERM, a program
-may go on without what it asked for, and nobody sees it. MemoryDenyWriteExecute is the kernel's own prctl(PR_SET_MDWE),
-from Linux 6.3 on, which holds for ctypes and all else that maps memory.
+(src/shared/seccomp-util.c). One thing differs: a forbidden call ends the process. With the unit's EPERM, a program
+could continue without the call, and the test would not notice. MemoryDenyWriteExecute is the kernel's own
+prctl(PR_SET_MDWE), from Linux 6.3 on, which applies to ctypes and everything else that maps memory.
 """
 
 import ctypes
@@ -47,7 +47,7 @@ class _Comparison(ctypes.Structure):
 
 
 def settings(unit: Path) -> dict[str, list[str]]:
-    """What a unit's file says, each value by itself, in its order."""
+    """Return the settings of a unit's file, each value by itself, in order."""
     found: dict[str, list[str]] = {}
     for line in unit.read_text().replace("\\\n", " ").splitlines():
         name, equals, value = line.partition("=")
@@ -57,9 +57,9 @@ def settings(unit: Path) -> dict[str, list[str]]:
 
 
 def allowed_calls(filters: Iterable[str]) -> frozenset[str]:
-    """The system calls of a list of `SystemCallFilter=`: sets and names, and those behind `~` are taken away.
+    """Return the system calls that a list of `SystemCallFilter=` allows: sets and names, without those after `~`.
 
-    systemd.exec(5): the first line decides that it is a list of what is allowed.
+    systemd.exec(5): the first line decides that it is a list of allowed calls.
     """
     lines = list(filters)
     if not lines or lines[0].startswith("~"):
@@ -72,7 +72,7 @@ def allowed_calls(filters: Iterable[str]) -> frozenset[str]:
 
 
 def _members(word: str) -> frozenset[str]:
-    """The calls of a set, as this machine's systemd knows it."""
+    """Return the calls of a set of this machine's systemd."""
     if not word.startswith("@"):
         return frozenset({word})
     said = analyze("syscall-filter", word)
@@ -83,7 +83,7 @@ def _members(word: str) -> frozenset[str]:
 
 
 def read_only(unit: Path) -> None:
-    """Mount all that this process sees read-only, if the unit does."""
+    """Mount all file systems of this process read-only, if the unit does."""
     if settings(unit)["ProtectSystem"] != ["strict"]:
         raise ValueError("the unit leaves the disks as they are")
     libc = ctypes.CDLL(None, use_errno=True)
@@ -97,7 +97,7 @@ def read_only(unit: Path) -> None:
 
 
 def confine(unit: Path) -> None:
-    """Take away from this process what the unit takes from its own."""
+    """Apply the unit's limits to this process."""
     said = settings(unit)
     libc = ctypes.CDLL(None, use_errno=True)
     calls = allowed_calls(said["SystemCallFilter"])
@@ -116,13 +116,13 @@ def _filter(calls: Iterable[str], families: Iterable[str], restricts_namespaces:
         number = library.seccomp_syscall_resolve_name(name.encode())
         array = (_Comparison * max(1, len(comparisons)))(*comparisons)
         answer = library.seccomp_rule_add_array(context, ctypes.c_uint32(action), number, len(comparisons), array)
-        # Calls of other architectures have numbers below zero here, and need no rule.
+        # Calls of other architectures have negative numbers here, and need no rule.
         if answer not in {0, -errno.EDOM, -errno.EINVAL, -errno.EACCES}:
             raise OSError(-answer, f"{name}: {os.strerror(-answer)}")
 
     numbers = {getattr(socket, family) for family in families}
     for name in calls:
-        if name == "socket":  # what is refused here, glibc for one does without
+        if name == "socket":  # if it is denied, glibc continues without it
             for number in range(_FAMILIES):
                 action = _ALLOW if number in numbers else _ERRNO | errno.EAFNOSUPPORT
                 rule(action, name, _Comparison(0, _EQ, number, 0))
@@ -132,7 +132,7 @@ def _filter(calls: Iterable[str], families: Iterable[str], restricts_namespaces:
             rule(_ALLOW, name, _Comparison(0, _MASKED_EQ, _NAMESPACES, 0))
         else:
             rule(_ALLOW, name)
-    # As systemd: its flags lie in memory, where no filter can look, so a C library has to ask by `clone`.
+    # As systemd does: its flags are in memory, where no filter can read them, so a C library has to use `clone`.
     if restricts_namespaces:
         rule(_ERRNO | errno.ENOSYS, "clone3")
     _checked(library.seccomp_load(context), "seccomp_load")
@@ -146,7 +146,7 @@ def _checked(answer: int, what: str) -> None:
 
 
 def main() -> None:
-    """Confine this process and become the command."""
+    """Confine this process and execute the command."""
     kind, unit, *command = sys.argv[1:]
     {"disks": read_only, "calls": confine}[kind](Path(unit))
     os.execvp(command[0], command)

@@ -1,4 +1,4 @@
-"""deploy/fleet/rollout: the agent on many hosts, a few first, and no further than the first that is not well."""
+"""deploy/fleet/rollout: updates a few hosts first, and stops at the first unhealthy agent."""
 
 import shutil
 from pathlib import Path
@@ -19,7 +19,7 @@ UPGRADED = [
 
 
 def conf_of(directory: Path) -> Path:
-    """A directory with the file of the cluster `prod`, other than hosts have it."""
+    """Return a directory with a file of the cluster `prod` that differs from the hosts'."""
     conf = directory / "conf"
     conf.mkdir(exist_ok=True)
     (conf / "prod.properties").write_text("a=c\n")
@@ -27,7 +27,7 @@ def conf_of(directory: Path) -> Path:
 
 
 def test_each_host_is_checked_before_it_takes_the_release(tmp_path: Path) -> None:
-    """With the release that comes, as the agent's user, with the unit's environment; the one before keeps its name."""
+    """The new release runs the check as the agent's user, with the unit's environment; the previous one stays."""
     fleet = Fleet(tmp_path, {"broker-1": "0.1.0", "broker-2": "0.1.0"})
     ended = fleet.roll_out()
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -42,7 +42,7 @@ def test_each_host_is_checked_before_it_takes_the_release(tmp_path: Path) -> Non
 
 
 def test_a_host_without_an_agent_gets_one(tmp_path: Path) -> None:
-    """User, unit, environment and the cluster's file, which only the agent's group may read; the rest its user may."""
+    """It gets user, unit, environment and the cluster's file, which only the agent's group may read."""
     fleet = Fleet(tmp_path, {"broker-1": None})
     without = fleet.roll_out()
     assert (without.returncode, fleet.hosts["broker-1"].done) == (1, [])
@@ -71,7 +71,7 @@ def test_a_host_without_an_agent_gets_one(tmp_path: Path) -> None:
 
 
 def test_a_host_whose_broker_has_another_group_gets_an_agent_of_that_group(tmp_path: Path) -> None:
-    """By who owns the log dirs; a drop-in says so, which no later release replaces, and which counts from then on."""
+    """The owner of the log dirs decides; a drop-in sets the group, and later releases keep it."""
     fleet = Fleet(tmp_path, {"broker-1": None})
     host = fleet.hosts["broker-1"]
     (host.root / "group").write_text("confluent\n")
@@ -91,7 +91,7 @@ def test_a_host_whose_broker_has_another_group_gets_an_agent_of_that_group(tmp_p
 
 
 def test_configuration_that_the_check_refuses_goes_nowhere(tmp_path: Path) -> None:
-    """The agent that runs keeps its files, which a restart or a reload reads; mended, the new ones are taken."""
+    """The running agent keeps its files, which a restart would read; corrected ones are installed."""
     fleet = Fleet(tmp_path, {"broker-1": "0.1.0"})
     host = fleet.hosts["broker-1"]
     conf = host.root / "etc" / "ts-uploader" / "conf"
@@ -129,7 +129,7 @@ def test_configuration_that_the_check_refuses_goes_nowhere(tmp_path: Path) -> No
 def test_what_gets_tokens_and_logs_in_comes_along(
     tmp_path: Path, has: tuple[str, ...], asked: tuple[str, ...], installed: list[str]
 ) -> None:
-    """As asked, and as the release in use has it: without, the new one would be refused."""
+    """They are installed on request, and if the release in use has them: the check would fail without them."""
     fleet = Fleet(tmp_path, {"broker-1": "0.1.0"})
     host = fleet.hosts["broker-1"]
     for name in has:
@@ -144,7 +144,7 @@ def test_what_gets_tokens_and_logs_in_comes_along(
 
 
 def test_a_release_in_use_that_was_installed_by_hand_is_not_removed(tmp_path: Path) -> None:
-    """Nothing tells it from one that was cut off but its mark, which only somebody who knows may set."""
+    """Only its mark distinguishes it from an interrupted installation, and only an operator may set the mark."""
     fleet = Fleet(tmp_path, {"broker-1": "0.2.0"})
     host = fleet.hosts["broker-1"]
     (host.opt / "0.2.0" / "whole").touch()
@@ -162,7 +162,7 @@ def test_a_release_in_use_that_was_installed_by_hand_is_not_removed(tmp_path: Pa
 
 
 def test_it_stops_at_the_canary_and_goes_on_when_run_again(tmp_path: Path) -> None:
-    """The others are not even asked; then what is done already is passed over."""
+    """The other hosts receive no command; the next run skips what is done."""
     fleet = Fleet(tmp_path, {"broker-1": "0.1.0", "broker-2": "0.1.0", "broker-3": "0.1.0"})
     canary = fleet.hosts["broker-1"]
     (canary.root / "check").write_text("2")
@@ -182,7 +182,7 @@ def test_it_stops_at_the_canary_and_goes_on_when_run_again(tmp_path: Path) -> No
 
 
 def test_a_batch_ends_before_it_stops_and_the_next_does_not_begin(tmp_path: Path) -> None:
-    """Two at once behind the canary; one cannot be reached, the other is finished."""
+    """Two hosts at once follow the canary; one cannot be reached, and the other is completed."""
     fleet = Fleet(tmp_path, {f"broker-{number}": "0.1.0" for number in range(1, 6)})
     (fleet.hosts["broker-3"].root / "unreachable").touch()
     ended = fleet.roll_out("--parallel", "2")
@@ -201,7 +201,7 @@ def test_a_batch_ends_before_it_stops_and_the_next_does_not_begin(tmp_path: Path
     ],
 )
 def test_an_agent_that_is_not_well_afterwards_stops_it(tmp_path: Path, metrics: str | None, said: str) -> None:
-    """Not ready, without leadership, or with partitions that wait; a hole is nothing that a release mends."""
+    """It is not ready, has no leadership, or has stuck partitions; a release does not repair a hole."""
     fleet = Fleet(tmp_path, {"broker-1": "0.1.0", "broker-2": "0.1.0"})
     host = fleet.hosts["broker-1"]
     if metrics is None:
@@ -219,7 +219,7 @@ def test_an_agent_that_is_not_well_afterwards_stops_it(tmp_path: Path, metrics: 
 
 
 def test_a_dry_run_asks_and_changes_nothing(tmp_path: Path) -> None:
-    """Each host says what would be done; nothing is copied there."""
+    """Each host reports what would be done; nothing is copied."""
     fleet = Fleet(tmp_path, {"broker-1": "0.1.0", "broker-2": "0.2.0", "broker-3": None})
     before = {name: host.files() for name, host in fleet.hosts.items()}
     ended = fleet.roll_out("--dry-run")
@@ -231,7 +231,7 @@ def test_a_dry_run_asks_and_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_an_attempt_that_was_cut_off_is_begun_anew(tmp_path: Path) -> None:
-    """Half an installed release, and half an unpacked one: neither is taken for whole."""
+    """Neither a partly installed nor a partly unpacked release counts as complete."""
     fleet = Fleet(tmp_path, {"broker-1": "0.1.0"})
     host = fleet.hosts["broker-1"]
     (host.opt / "0.2.0" / "bin").mkdir(parents=True)
@@ -244,7 +244,7 @@ def test_an_attempt_that_was_cut_off_is_begun_anew(tmp_path: Path) -> None:
 
 
 def test_a_release_is_taken_only_where_a_link_says_which_one_runs(tmp_path: Path) -> None:
-    """A directory in its place is somebody's, and is not written into."""
+    """A directory instead of the link is an operator's, and is not changed."""
     fleet = Fleet(tmp_path, {"broker-1": "0.1.0"})
     link = fleet.hosts["broker-1"].opt / "venv"
     link.unlink()
@@ -274,7 +274,7 @@ def test_a_release_is_taken_only_where_a_link_says_which_one_runs(tmp_path: Path
 def test_a_mistake_is_told_before_any_host_is_asked(
     tmp_path: Path, line: str, version: str, arguments: tuple[str, ...], said: str
 ) -> None:
-    """One message, code 2; a host or a version cannot smuggle an option, a command or a path in."""
+    """One message, code 2; a host or a version cannot contain an option, a command or a path."""
     fleet = Fleet(tmp_path, {"broker-1": "0.1.0"})
     fleet.list.write_text(f"{line}\n")
     ended = fleet.roll_out(*arguments, version=version)

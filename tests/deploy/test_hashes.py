@@ -1,4 +1,4 @@
-"""Nothing is installed on a broker's host that no hash holds, what builds the release among it."""
+"""Nothing is installed on a broker's host without a hash, the build tools included."""
 
 import re
 import tomllib
@@ -19,7 +19,7 @@ _INSTALLS = re.compile(r"\bpip\S* (?:install|wheel) [^\n`|&;]*")
 
 @pytest.mark.parametrize("file", INSTALLING, ids=lambda file: file.name)
 def test_every_installation_is_held_by_hashes_or_fetches_nothing(file: Path) -> None:
-    """A build in isolation would fetch setuptools from the index, whatever it is by then."""
+    """A build in isolation would fetch the newest setuptools from the index."""
     for command in _INSTALLS.findall(file.read_text()):
         words = command.split()
         if "--require-hashes" in words or "'ts-uploader[" in command:
@@ -29,7 +29,7 @@ def test_every_installation_is_held_by_hashes_or_fetches_nothing(file: Path) -> 
 
 
 def test_what_builds_a_release_is_locked() -> None:
-    """What pyproject.toml names, with hashes, and nothing else."""
+    """The lock file has what pyproject.toml requires, with hashes, and nothing else."""
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
     locked = (CHECKOUT / "requirements" / "build.txt").read_text()
     assert re.findall(r"^(\S+==\S+)", locked, re.MULTILINE) == project["build-system"]["requires"]

@@ -1,4 +1,4 @@
-"""deploy/Dockerfile, built without Docker: what its COPY lines bring is enough for what its RUN lines do."""
+"""deploy/Dockerfile, built without Docker: its RUN lines need only what its COPY lines copy."""
 
 import os
 import re
@@ -14,8 +14,8 @@ from ts_local.dist import build as build_release
 CHECKOUT = Path(__file__).parents[2]
 STAGES = stages_of((CHECKOUT / "deploy" / "Dockerfile").read_text())
 AGENT = ("build-agent", "agent")
-# `-m venv` makes one without pip, which takes seconds. Its `pip` installs wheels; of a list of requirements it asks
-# whether they are what this checkout has, with a hash for each, and takes this checkout's.
+# `-m venv` makes an environment without pip, which would need seconds. The `pip` here installs wheels. For a list of
+# requirements it checks that they are those of this checkout, each with a hash, and uses the checkout's packages.
 _PYTHON = """\
 #!/bin/bash
 if [[ "$1 $2" != "-m venv" ]]; then exec {python} "$@"; fi
@@ -46,7 +46,7 @@ else:
 
 
 def said(command: list[str], *arguments: str) -> str:
-    """What a command prints, from elsewhere than this checkout."""
+    """Return the output of a command, run outside of this checkout."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     ended = subprocess.run([*command, *arguments], cwd="/", env=environment, capture_output=True, text=True, check=True)
     return ended.stdout
@@ -60,7 +60,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def stand_ins(tmp_path: Path) -> str:
-    """A directory with a `python` and a `pip` that fetch nothing."""
+    """Return a directory with a `python` and a `pip` that fetch nothing."""
     directory = tmp_path / "bin"
     directory.mkdir()
     (site,) = {path for path in sys.path if path.endswith("site-packages") and path.startswith(sys.prefix)}
@@ -77,7 +77,7 @@ def stand_ins(tmp_path: Path) -> str:
 def test_the_image_of_the_agent_is_built_from_what_is_copied_and_starts(
     tmp_path: Path, release: Path, stand_ins: str
 ) -> None:
-    """From the wheel and the locked requirements alone; no module comes from the checkout."""
+    """It needs only the wheel and the locked requirements; no module is imported from the checkout."""
     build = Build(tmp_path, release, STAGES, stand_ins)
     program = build.entry_point("agent")
     assert program[1:] == ["run", "/conf"]
@@ -96,7 +96,7 @@ def test_the_image_of_the_agent_is_built_from_what_is_copied_and_starts(
 def test_each_image_is_built_from_the_locked_requirements_alone(
     tmp_path: Path, release: Path, name: str, store: str, login: str
 ) -> None:
-    """With a real pip and what it fetches; nothing of this checkout's own environment is in reach."""
+    """A real pip fetches them; the checkout's own environment is not reachable."""
     programs = tmp_path / "bin"
     programs.mkdir()
     base = Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}"
@@ -109,7 +109,7 @@ def test_each_image_is_built_from_the_locked_requirements_alone(
 
 
 def test_no_container_runs_as_root_and_no_build_tools_are_in_it() -> None:
-    """A number, so that Kubernetes can tell that it is not root; and nothing is installed behind the build."""
+    """The user is a number, so that Kubernetes can check that it is not root; the build's tools stay in their stage."""
     assert list(STAGES)[-1] == "agent"
     for name in ("agent", "tsctl"):
         assert re.fullmatch(r"[1-9]\d+:[1-9]\d+", STAGES[name].last("USER"))

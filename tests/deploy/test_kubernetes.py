@@ -1,4 +1,4 @@
-"""deploy/kubernetes: valid by Kubernetes' schemas (`make deploy-checks`), and true of what the programs understand."""
+"""deploy/kubernetes: valid by Kubernetes' schemas (`make deploy-checks`), with arguments that the programs accept."""
 
 import re
 import subprocess
@@ -26,7 +26,7 @@ Manifest = dict[str, Any]
 
 
 def manifests(name: str) -> dict[tuple[str, str], Manifest]:
-    """By kind and name."""
+    """Return the objects of a file by kind and name."""
     documents = yaml.safe_load_all((KUBERNETES / name).read_text())
     return {(each["kind"], each["metadata"]["name"]): each for each in documents}
 
@@ -45,13 +45,13 @@ AGENT, TSCTL = container(POD, "ts-uploader"), container(JOB, "tsctl")
 
 
 def parsed(application: typer.Typer, name: str, arguments: list[str]) -> dict[str, Any]:
-    """The options of a command as its own parser reads them; one that it does not know is an error."""
+    """Parse arguments by a command's own parser; an unknown option is an error."""
     group: Any = typer.main.get_command(application)
     return dict(group.commands[name].make_context(name, list(arguments)).params)
 
 
 def written(data: dict[str, str], directory: Path) -> Path:
-    """A ConfigMap's files."""
+    """Write a ConfigMap's files."""
     directory.mkdir()
     for name, text in data.items():
         (directory / name).write_text(text)
@@ -63,7 +63,7 @@ def mounts(of: Manifest) -> dict[str, Manifest]:
 
 
 def test_the_agent_understands_its_arguments_and_its_file(tmp_path: Path) -> None:
-    """Behind the image's entry point; the file is the one that --cluster-id names, where the ConfigMap is mounted."""
+    """They follow the image's entry point; --cluster-id names the file where the ConfigMap is mounted."""
     words = [word.strip('", []') for word in IMAGE["agent"].last("ENTRYPOINT").split(",")]
     options = parsed(agent_cli, words[1], [*words[2:], *AGENT["args"]])
     assert options["log_format"] is LogFormat.JSON
@@ -77,7 +77,7 @@ def test_the_agent_understands_its_arguments_and_its_file(tmp_path: Path) -> Non
 
 
 def test_the_agent_understands_the_brokers_file_as_it_is_made_for_each_pod(tmp_path: Path) -> None:
-    """The init container's own command, run as the second pod; the log dir is one that is mounted for both."""
+    """The init container's own command runs as for the second pod; both containers mount the log dir."""
     (made,) = POD["initContainers"]
     (line,) = (line for line in made["args"][0].splitlines() if line.startswith("sed "))
     template = written(BROKER["ConfigMap", "kafka"]["data"], tmp_path / "template")
@@ -99,7 +99,7 @@ def test_the_agent_understands_the_brokers_file_as_it_is_made_for_each_pod(tmp_p
 
 
 def test_the_agent_writes_nothing_and_is_nobody() -> None:
-    """Neither to the broker's volume nor to its own root; it reads the logs by the group of the volume."""
+    """It writes neither to the broker's volume nor to its own root; the volume's group lets it read the logs."""
     assert {name: mount.get("readOnly") for name, mount in mounts(AGENT).items()} == {
         "ts-uploader": True,
         "broker-properties": True,
@@ -115,11 +115,11 @@ def test_the_agent_writes_nothing_and_is_nobody() -> None:
         assert each["resources"]["limits"].keys() == {"memory"}
     broker = container(POD, "kafka")["securityContext"]
     assert POD["securityContext"]["fsGroup"] == broker["runAsGroup"] != AGENT["securityContext"]["runAsGroup"]
-    assert AGENT["securityContext"]["runAsUser"] != broker["runAsUser"]  # or it could read the broker's memory
+    assert AGENT["securityContext"]["runAsUser"] != broker["runAsUser"]  # otherwise it could read the broker's memory
 
 
 def test_the_node_reaches_the_agent_and_strangers_do_not() -> None:
-    """The probe's port is the one that the agent listens on, which no policy opens but for the monitoring."""
+    """The probe's port is the one that the agent listens on; policies open it only for monitoring."""
     options = parsed(agent_cli, "run", ["/conf", *AGENT["args"]])
     (port,) = AGENT["ports"]
     assert options["http_address"] == f"0.0.0.0:{port['containerPort']}"
@@ -135,13 +135,13 @@ def test_the_node_reaches_the_agent_and_strangers_do_not() -> None:
 
 
 def test_the_nightly_job_is_a_command_of_tsctl_with_the_agents_file() -> None:
-    """Each option exists and takes its value; what it reads is mounted; and it asks the service's brokers."""
+    """Each option exists and accepts its value, its files are mounted, and it reads the service's brokers."""
     name, *arguments = TSCTL["args"]
     options = parsed(tsctl_cli, name, arguments)
     (file,) = BROKER["ConfigMap", "ts-uploader"]["data"]
     assert str(options["config"]) == f"{mounts(TSCTL)['ts-uploader']['mountPath']}/{file}"
     assert options["as_json"]
-    assert options["depth"] is Depth.LISTING  # what is asked of each segment grows with the archive
+    assert options["depth"] is Depth.LISTING  # requests for each segment would grow with the archive
     asked = options["bootstrap_server"].split(",")
     service = BROKER["StatefulSet", "kafka"]["spec"]["serviceName"]
     assert asked == [f"kafka-{number}.{service}:9092" for number in range(3)]
@@ -150,7 +150,7 @@ def test_the_nightly_job_is_a_command_of_tsctl_with_the_agents_file() -> None:
 
 @pytest.mark.parametrize(("pod", "names"), [(POD, BROKER), (JOB, {**VERIFY, **BROKER})])
 def test_every_name_in_a_pod_leads_somewhere(pod: Manifest, names: dict[tuple[str, str], Manifest]) -> None:
-    """Volumes, ConfigMaps and accounts: the schemas know nothing of these."""
+    """Volumes, ConfigMaps and accounts exist; the schemas do not check them."""
     claims = BROKER["StatefulSet", "kafka"]["spec"]["volumeClaimTemplates"]
     volumes = {each["name"]: each for each in [*pod["volumes"], *(claim["metadata"] for claim in claims)]}
     every = [*pod["containers"], *pod.get("initContainers", [])]
@@ -162,6 +162,6 @@ def test_every_name_in_a_pod_leads_somewhere(pod: Manifest, names: dict[tuple[st
 
 
 def placeholders() -> Iterator[str]:
-    """The registries that images of ours are taken from."""
+    """Yield the registries of the project's images."""
     for each in (AGENT, TSCTL):
         yield each["image"].partition("/")[0]

@@ -1,4 +1,4 @@
-"""The policies under deploy/iam and the settings under deploy/bucket, with moto, which looks at rights."""
+"""The policies in deploy/iam and the settings in deploy/bucket, with moto, which checks permissions."""
 
 import http.client
 import json
@@ -32,11 +32,11 @@ from tsctl.exit_codes import ExitCode
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 POLICIES = sorted(path.stem for path in (DEPLOY / "iam").glob("*.json"))
-# As the files name them.
+# The names in the files.
 BUCKET = "example-archive"
 LOCATION = f"s3://{BUCKET}/base/prefix"
 KEYS = ClusterKeys("prod", 5)
-# AWS asks s3:ListBucket for it, and knows no such action.
+# AWS checks s3:ListBucket for it, and has no such action.
 _HEAD_BUCKET = json.dumps(
     {"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "s3:HeadBucket", "Resource": "*"}}
 )
@@ -49,7 +49,7 @@ def document(name: str) -> str:
 
 @pytest.fixture(scope="module")
 def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MotoServer]:
-    """One of its own, since it looks at the rights of whoever asks; with the bucket, and a user for each policy."""
+    """Start a server of its own, because it checks permissions, with the bucket and a user for each policy."""
     directory = tmp_path_factory.mktemp("aws")
     server = MotoServer(directory, directory)
     server.start()
@@ -63,7 +63,7 @@ def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MotoServer]:
 
 
 def set_up(s3: object) -> None:
-    """The bucket, as docs/deploy.md has an operator do it with the AWS command line and the same files."""
+    """Set up the bucket as in docs/deploy.md, where an operator uses the AWS command line and the same files."""
     given = {path.stem: path.read_text() for path in (DEPLOY / "bucket").glob("*.json")}
     calls: Mapping[str, tuple[str, str]] = {
         "versioning": ("put_bucket_versioning", "VersioningConfiguration"),
@@ -78,7 +78,7 @@ def set_up(s3: object) -> None:
 
 @pytest.fixture(scope="module")
 def users(aws: MotoServer) -> dict[str, dict[str, str]]:
-    """The environment of a user of each policy."""
+    """Return the environment of a user of each policy."""
     found = {}
     with closing(aws.client("iam")) as iam:
         for name in POLICIES:
@@ -100,7 +100,7 @@ def users(aws: MotoServer) -> dict[str, dict[str, str]]:
 
 @pytest.fixture
 def store_as(users: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> Iterator[As]:
-    """The store as one of the users sees it; so does whatever else asks for it then."""
+    """Return the store with a user's permissions; the environment has that user's credentials too."""
     opened: list[ObjectStore] = []
 
     def store_of(name: str, location: str = LOCATION) -> ObjectStore:
@@ -115,8 +115,9 @@ def store_as(users: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch) 
 
 
 def removed(key: str) -> bool:
-    """Whether who the environment names may remove an object, asked for it alone: moto judges a DeleteObjects by the
-    bucket, and AWS by each key.
+    """Return whether the user of the environment may remove an object in a request of its own.
+
+    moto checks a DeleteObjects for the bucket, and AWS for each key.
     """
     with closing(boto3.Session().client("s3")) as s3:  # the default session would keep the first user's keys
         try:
@@ -129,7 +130,7 @@ def removed(key: str) -> bool:
 
 
 def archive_of_one_topic(topic: str = "clicks") -> Archive:
-    """With a commit and two segments, written by whoever the environment names."""
+    """Write an archive with a commit and two segments, as the user of the environment."""
     archive = Archive(LOCATION, KEYS.entropy_bits)
     for base in (0, 1):
         archive.put_segment(topic, base, batch(base, [record(0)]), index=b"", timeindex=b"")
@@ -138,7 +139,7 @@ def archive_of_one_topic(topic: str = "clicks") -> Archive:
 
 
 def test_an_uploader_may_do_what_an_agent_does_and_never_remove(store_as: As) -> None:
-    """The look at its start, `ts-uploader check`, conditional puts over and beside; no delete, and no other prefix."""
+    """These are the checks at its start, `ts-uploader check` and conditional puts; no delete and no other prefix."""
     store = store_as("uploader")
     endpoint = Endpoint(LOCATION, StorageOptions())
     assert problems_of(store, KEYS, endpoint, lambda _: store_as("uploader"), conditional=True) == []
@@ -162,7 +163,7 @@ def test_an_uploader_may_do_what_an_agent_does_and_never_remove(store_as: As) ->
 
 
 def test_a_reader_may_read_all_of_it_and_change_nothing(store_as: As, capfd: pytest.CaptureFixture[str]) -> None:
-    """`tsctl verify` asks all that readers ask; a put, over or beside, and a delete are refused."""
+    """`tsctl verify` sends all requests of readers; puts and deletes are denied."""
     store_as("uploader")
     archive_of_one_topic().store.close()
     store = store_as("reader")
@@ -178,7 +179,7 @@ def test_a_reader_may_read_all_of_it_and_change_nothing(store_as: As, capfd: pyt
 
 
 def test_a_collector_may_remove_segments_and_nothing_that_says_what_there_was(store_as: As) -> None:
-    """It moves `log.start`; the commit and the list of incarnations are out of its reach, and so is any other put."""
+    """It moves `log.start`; it may write neither the commit nor the list of incarnations."""
     store_as("uploader")
     archive = archive_of_one_topic()
     archive.put_incarnations("clicks", "an-id")
@@ -197,18 +198,18 @@ def test_a_collector_may_remove_segments_and_nothing_that_says_what_there_was(st
 
 
 class Aws:
-    """The AWS command line as far as the runbook needs it: `aws s3api OPERATION --MEMBER VALUE`, by the SDK's names."""
+    """The AWS commands of the runbook: `aws s3api OPERATION --MEMBER VALUE`, by the SDK's names."""
 
     def __init__(self, **variables: str) -> None:
         self._variables = variables
         self.client = boto3.Session().client("s3")
 
     def run(self, command: str) -> Any:
-        """What a command of the page gives back, with the page's variables as they are given here.
+        """Run a command of the page with these variables, and return its result.
 
         Raises:
             KeyError: the operation has no such option, or a variable has no value.
-            ClientError: it was refused.
+            ClientError: it was denied.
         """
         _aws, _s3api, operation, *options = shlex.split(Template(command).substitute(self._variables))
         model: Any = self.client.meta.service_model
@@ -221,7 +222,7 @@ class Aws:
 def test_a_restorer_puts_back_what_was_deleted_or_overwritten_with_its_metadata(
     store_as: As, aws: MotoServer, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """By the runbook's commands: the marker goes, the right version is copied over, `tsctl verify` finds nothing."""
+    """By the runbook's commands the marker is removed and the right version copied; `tsctl verify` finds nothing."""
     listed, unmark, copy = (
         command
         for block in blocks(DEPLOY.parent / "docs" / "runbook.md", "Putting an object back", language="sh")
@@ -247,14 +248,14 @@ def test_a_restorer_puts_back_what_was_deleted_or_overwritten_with_its_metadata(
     Aws(BUCKET=BUCKET, KEY=deleted, MARKER=marker["VersionId"]).run(unmark)
     (version,) = (each for each in Aws(BUCKET=BUCKET, KEY=overwritten).run(listed)["Versions"] if not each["IsLatest"])
     Aws(BUCKET=BUCKET, KEY=overwritten, VERSION=version["VersionId"]).run(copy)
-    assert not removed(keys.commit)  # a version may go, and no object may be deleted
+    assert not removed(keys.commit)  # a version may be removed, but no object may be deleted
     store = store_as("reader")
     assert store.head(keys.segment(SegmentName(1))).metadata == right != {}
     assert run_tsctl(verify) == ExitCode.FINE, capfd.readouterr()
 
 
 def test_no_policy_allows_more_than_it_names() -> None:
-    """No action by a pattern, nothing on every resource, and deletes in the collector's and of versions alone."""
+    """No statement has a pattern of actions or every resource; deletes are for the collector and for versions."""
     assert POLICIES == ["collector", "reader", "reader-kms", "restorer", "uploader", "uploader-kms"]
     for name in POLICIES:
         for statement in json.loads(document(f"iam/{name}.json"))["Statement"]:
@@ -269,7 +270,7 @@ def test_no_policy_allows_more_than_it_names() -> None:
 
 
 def test_the_policy_of_the_bucket_refuses_what_no_agent_does() -> None:
-    """A put of a `.log` without `If-None-Match`, and whatever comes without TLS; moto knows no such conditions."""
+    """It denies a put of a `.log` without `If-None-Match`, and requests without TLS; moto has no such conditions."""
     tls, overwritten = json.loads(document("bucket/policy.json"))["Statement"]
     assert {tls["Effect"], overwritten["Effect"]} == {"Deny"}
     assert tls["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}

@@ -1,4 +1,4 @@
-"""docs/security.md: what it leans on is there."""
+"""docs/security.md: the tests, files and options that it names exist."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ PAGE = (CHECKOUT / "docs" / "security.md").read_text()
 
 
 def test_each_test_and_file_that_the_page_names_exists() -> None:
-    """A claim whose proof went is noticed."""
+    """A claim without its proof fails."""
     named = set(re.findall(r"`((?:tests|deploy|docs)/[^`*]+)`", PAGE))
     assert len(named) > 15
     assert [name for name in named if not (CHECKOUT / name).exists()] == []
@@ -17,7 +17,7 @@ def test_each_test_and_file_that_the_page_names_exists() -> None:
 
 
 def test_the_page_names_the_options_as_they_are_called() -> None:
-    """Behind their common prefix."""
+    """They follow their common prefix."""
     configuration = (CHECKOUT / "docs" / "configuration.md").read_text()
     for option in re.findall(r"`(s3\.[a-z.]+)", PAGE):
         assert f"endpoint.{option}`" in configuration

@@ -12,7 +12,7 @@ _SCORE = re.compile(r"[Oo]verall exposure level[^:]*: ([0-9.]+)")
 
 
 def test_the_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:
-    """Every key is known and every value understood, and a mistake would be told."""
+    """Every key and every value is valid, and a mistake would be reported."""
     assert problems_of(UNIT) == ""
     wrong = tmp_path / UNIT.name
     wrong.write_text(UNIT.read_text().replace("ProtectClock=", "ProtectClocks="))
@@ -20,7 +20,7 @@ def test_the_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:
 
 
 def test_the_unit_is_as_closed_as_the_page_says() -> None:
-    """By the score of `systemd-analyze security`, from 0 (closed) to 10; it must not get worse unseen."""
+    """The score of `systemd-analyze security`, from 0 (closed) to 10, must not rise."""
     page = (CHECKOUT / "docs" / "deploy.md").read_text()
     (recorded,) = re.findall(r"`systemd-analyze security` gives it ([0-9.]+)", page)
     said = analyze("security", "--offline=yes", str(UNIT))
@@ -29,7 +29,7 @@ def test_the_unit_is_as_closed_as_the_page_says() -> None:
 
 
 def test_the_unit_allows_what_stepping_back_takes_and_nothing_that_needs_privileges() -> None:
-    """The order of its lines counts: what is taken away with a set is given back by name."""
+    """The order of its lines matters: what a set removes is added again by name."""
     calls = allowed_calls(settings(UNIT)["SystemCallFilter"])
     assert {"setpriority", "ioprio_set", "inotify_add_watch", "openat", "connect"} <= calls
     assert calls.isdisjoint(
@@ -38,14 +38,14 @@ def test_the_unit_allows_what_stepping_back_takes_and_nothing_that_needs_privile
 
 
 def test_the_kernel_takes_the_agent_before_the_broker() -> None:
-    """Where memory runs out; and the broker goes first on the CPU and the disks."""
+    """Out of memory, the kernel ends the agent first; the broker has priority on CPU and disks."""
     said = settings(UNIT)
     assert int(said["OOMScoreAdjust"][0]) > 0
     assert int(said["CPUWeight"][0]) < 100 > int(said["IOWeight"][0])
 
 
 def test_u38_the_agent_starts_once_the_clock_is_set_and_only_a_refused_configuration_ends_it() -> None:
-    """Stores refuse requests that are signed at another time; what passes by itself is tried again for ever."""
+    """Stores reject requests signed with a wrong time; after other failures systemd always restarts the agent."""
     said = settings(UNIT)
     for relation in ("After", "Wants"):
         assert {"network-online.target", "time-sync.target"} <= set(" ".join(said[relation]).split())

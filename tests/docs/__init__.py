@@ -1,1 +1,1 @@
-"""The pages, held to what they say."""
+"""Tests of the pages: their commands, links, numbers and rules."""

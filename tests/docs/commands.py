@@ -1,12 +1,12 @@
-"""The fenced blocks of a page, and how those for a shell are run: as they stand, in places of the test.
+"""The fenced blocks of a page, and a shell that runs them unchanged, with the test's own places.
 
 install, start = blocks(PAGE, "Install", language="sh")      by the heading above; of one language, or of all
 commands(block)                                              the commands of a block, one by one
 shell = Shell(directory, {"/etc/kafka": str(tmp_path), "broker-1.example:9464": agent.address})
-shell.run(install, start, AGENT="http://127.0.0.1:1")        in one bash; what they printed, if they ended with 0
-shell.ends(1, verify)                                        where the page says that they end so
+shell.run(install, start, AGENT="http://127.0.0.1:1")        in one bash; returns the output if they ended with 0
+shell.ends(1, verify)                                        if the page describes another exit code
 
-Nothing but the table of places, and the value of a variable that the page itself sets, is changed in a block.
+A block changes only by the table of places, and by the values of variables that the page itself sets.
 """
 
 import os
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[2]
-_SECONDS = 800  # an installation takes half a minute on a quiet machine
+_SECONDS = 800  # an installation needs half a minute on a quiet machine
 _FENCE = re.compile(r"```(\w*)")
 _COMMENT = re.compile(r"(?:^\s*|\s{2,})#\s.*$")
 _HEADING = re.compile(r"#{2,6} (.*)")
@@ -30,10 +30,10 @@ class Block:
 
     Attributes:
         section: the heading above it, of the second level or below; empty before the first.
-        line: of the page where its fence stands.
-        language: what the fence says; empty where it says nothing.
-        text: what stands in it.
-        shown: the `text` block that comes next, before any other: what running it should print. Empty without one.
+        line: the line of its fence in the page.
+        language: of the fence; empty without one.
+        text: its content.
+        shown: the next block, if that is a `text` block: the output that the page shows. Empty without one.
     """
 
     section: str
@@ -44,15 +44,15 @@ class Block:
 
 
 def blocks(page: Path, section: str | None = None, *, language: str | None = None) -> list[Block]:
-    """The blocks of a page in their order.
+    """Return the blocks of a page in order.
 
     Args:
         page: a Markdown file.
         section: only those below this heading; empty for those before the first, None for all.
-        language: only those whose fence says so; None for all.
+        language: only those with this language; None for all.
 
     Raises:
-        ValueError: a fence has no end, or there is no such block: a page that lost one must not pass as run.
+        ValueError: a fence has no end, or there is no such block; a test must not pass for a page that lost one.
     """
     found = [
         block
@@ -88,32 +88,32 @@ def _parse(page: Path) -> list[Block]:
 
 
 def commands(block: Block) -> list[str]:
-    """The commands of a block that has nothing but commands: one a line, or on several that a backslash joins.
+    """Return the commands of a block that has nothing but commands: one on a line, or on several joined by backslashes.
 
-    Without their comments, so that a test can give one a further option.
+    Their comments are removed, so that a test can append an option.
     """
     lines = block.text.replace("\\\n", "").splitlines()
     return [command for line in lines if (command := _COMMENT.sub("", line).rstrip())]
 
 
 def _literal(text: str) -> str:
-    """As a replacement of `re.sub` that stands for itself."""
+    """Return a replacement for `re.sub` without special characters."""
     return text.replace("\\", "\\\\")
 
 
 class CommandFailedError(AssertionError):
-    """A page's commands ended otherwise than the page says."""
+    """A page's commands ended with another exit code than the page describes."""
 
 
 class Shell:
     """Runs blocks of pages in bash.
 
     Args:
-        directory: where they run.
-        places: what stands in the pages, and what is there instead. A name is replaced where it begins: the entry
+        directory: their working directory.
+        places: names in the pages, and what replaces them. A name is replaced only at its beginning: the entry
             `/etc/kafka` changes `/etc/kafka/server.properties`, and leaves `/opt/etc/kafka` as it is.
-        programs: a directory of commands that go before the machine's own.
-        environment: variables added to ours; as an attribute, all of what runs here has.
+        programs: a directory of commands that override the machine's own.
+        environment: variables in addition to this process's; the attribute has all of them.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Shell:
         self.environment = {**os.environ, "PATH": path, "no_proxy": "127.0.0.1", **(environment or {})}
 
     def here(self, text: str) -> str:
-        """A text of a page with this test's places."""
+        """Return a text of a page with this test's places."""
         if not self.places:
             return text
         longest_first = sorted(self.places, key=len, reverse=True)
@@ -137,16 +137,16 @@ class Shell:
         return re.sub(rf"(?:{named})(?!\w)", lambda match: self.places[match[0]], text)
 
     def run(self, *parts: Block | str, **variables: str) -> str:
-        """`ends` with 0."""
+        """Run blocks that end with 0; see `ends`."""
         return self.ends(0, *parts, **variables)
 
     def ends(self, code: int, /, *parts: Block | str, **variables: str) -> str:
-        """Run blocks in one shell, and give what they print on standard output.
+        """Run blocks in one shell, and return their standard output.
 
         Args:
-            code: how the last of them has to end; one before it that fails ends them all.
+            code: the exit code of the last block; any failure before it ends the shell.
             parts: blocks, or commands of one.
-            variables: take the place of those that the blocks set, which is where a reader sets them.
+            variables: values that replace those of the blocks, which a reader of the page would edit.
 
         Raises:
             CommandFailedError: they end with another code.

@@ -1,4 +1,4 @@
-"""One broker with an S3 server for the folder, and an agent that shipped to it, as the pages suppose."""
+"""One broker with an S3 server for the folder, and an agent that has shipped to it, as the pages assume."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ SEGMENT_BYTES = 20_000
 
 @dataclass(frozen=True)
 class Beside:
-    """An agent beside a broker; it shipped the closed segments of the topic.
+    """An agent that has shipped the closed segments of its broker's topic.
 
     Attributes:
         archive: of `TOPIC`, on a broker with one partition of it.
-        agent: the one that ships.
-        proxy: through which it speaks to the store.
+        agent: the agent.
+        proxy: between the agent and the store.
         config: directory of its `prod.properties`.
     """
 
@@ -33,14 +33,14 @@ class Beside:
 
 
 def produce(archive: Archive, segments: int) -> None:
-    """Enough for so many closed segments, and one active."""
+    """Produce enough for this many closed segments, and an active one."""
     each = [Record(bytes(SEGMENT_BYTES // 2 - 200)) for _ in range(2 * segments)]
     archive.cluster.produce(archive.topic, each, partition=0, config={"batch.size": 1})
 
 
 @pytest.fixture(scope="package")
 def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Beside]:
-    """One for all pages."""
+    """Start one agent for all pages."""
     directory = tmp_path_factory.mktemp("pages")
     with LocalCluster(s3=True, buckets=[BUCKET], name="pages") as cluster, archives(cluster, directory) as archive_of:
         assert cluster.s3 is not None

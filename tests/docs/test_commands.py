@@ -1,4 +1,4 @@
-"""How blocks are taken from a page, and run: nothing of a page is passed over in silence."""
+"""Blocks are read from a page and run; no part of a page is skipped silently."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def page(tmp_path: Path) -> Path:
 
 
 def test_blocks_are_found_by_heading_and_language(page: Path) -> None:
-    """In their order, each with its line and with what it shows; a comment in one is no heading."""
+    """They are in order, each with its line and the output that the page shows; a comment in one is no heading."""
     found = [(block.section, block.line, block.language) for block in blocks(page)]
     assert found == [("", 3, "sh"), ("First", 9, "sh"), ("First", 15, "text"), ("Second", 21, "")]
     (first,) = blocks(page, "First", language="sh")
@@ -50,14 +50,14 @@ def test_blocks_are_found_by_heading_and_language(page: Path) -> None:
 
 
 def test_a_text_block_is_what_the_block_before_it_shows(page: Path) -> None:
-    """Blocks of another language between them, and text that follows one, show nothing of it."""
+    """A block of another language between them, or text after the block, prevents it."""
     other = "```sh\nls\n```\n```text\nfiles\n```\n"
     page.write_text(f"```python\nN = 1\n```\n{other}```python\nprint(N + 1)\n```\nso:\n```text\n3\n```\n")
     assert [(block.line, block.shown) for block in blocks(page, language="python")] == [(1, ""), (10, "3\n")]
 
 
 def test_a_section_that_is_gone_is_an_error(page: Path) -> None:
-    """A test of a page that lost its commands must not pass; nor one of a page that is broken."""
+    """A test of a page that lost its commands must not pass, nor one of a malformed page."""
     with pytest.raises(ValueError, match=r"page.md: no fenced block in 'Third'"):
         blocks(page, "Third")
     with pytest.raises(ValueError, match=r"page.md: no python block"):
@@ -68,13 +68,13 @@ def test_a_section_that_is_gone_is_an_error(page: Path) -> None:
 
 
 def test_commands_are_told_apart() -> None:
-    """Comments and empty lines are none; a backslash joins lines."""
+    """Comments and empty lines are not commands; a backslash joins lines."""
     block = Block("", 1, "sh", "# first\nls \\\n  -l   # long\n\n  # last\ncat a#b ${c# d}\n")
     assert commands(block) == ["ls   -l", "cat a#b ${c# d}"]
 
 
 def test_a_block_runs_in_the_tests_places(page: Path, tmp_path: Path) -> None:
-    """Only where a name begins, and with the value that the test has for what the page sets."""
+    """Names are replaced only at their beginning, and variables get the test's values."""
     (tmp_path / "a").write_text("the file\n")
     shell = Shell(tmp_path, {"/etc/kafka": str(tmp_path), "/etc/kafka/b": "/there", "h:9": "127.0.0.1:1"})
     assert shell.here("/etc/kafka/a x/etc/kafka /etc/kafkas") == f"{tmp_path}/a x/etc/kafka /etc/kafkas"
@@ -86,7 +86,7 @@ def test_a_block_runs_in_the_tests_places(page: Path, tmp_path: Path) -> None:
 
 
 def test_a_command_that_ends_otherwise_is_told(tmp_path: Path) -> None:
-    """With what it was and what it said; so is one in the middle, and one whose failure a pipe would hide."""
+    """The error has the command and its output, also for a command in the middle and a failure inside a pipe."""
     shell = Shell(tmp_path, {})
     assert shell.ends(3, "echo so; exit 3") == "so\n"
     for failing in ("echo why >&2; false", "false\ntrue", "false | true", "echo $NOT_SET_BY_ANYBODY"):

@@ -1,6 +1,6 @@
-"""docs/runbook.md, "Records hidden below log.start": its commands show the records again, and none that is dead.
+"""docs/runbook.md, "Records hidden below log.start": its commands make the records readable again, and no dead ones.
 
-`aws s3 cp` is a copy between a directory and standard input or output: what counts are the bytes.
+`aws s3 cp` copies between a directory and standard input or output here: only the bytes matter.
 """
 
 import os
@@ -30,7 +30,7 @@ cat "$(echo "$3" | sed "s|^-$|/dev/stdin|")" > "$(echo "$4" | sed "s|^-$|/dev/st
 
 
 def shell_at(directory: Path, tmp_path: Path) -> Shell:
-    """Runs the page's commands where its partition lies in this directory."""
+    """Return a shell for the page's commands, with this directory as the partition's place."""
     (tmp_path / "aws").write_text(f"#!/bin/sh\n{_AWS}")
     (tmp_path / "aws").chmod(0o755)
     return Shell(tmp_path, {BUCKET: str(directory)}, tmp_path)
@@ -38,7 +38,7 @@ def shell_at(directory: Path, tmp_path: Path) -> Shell:
 
 @pytest.mark.parametrize("lineage", [None, Lineage(5, 100, 250)])
 def test_the_runbook_takes_log_start_down_in_the_commits_lineage(lineage: Lineage | None, tmp_path: Path) -> None:
-    """The first command where the commit has no lineage, the second with the lineage that the page has read there."""
+    """The first command is for a commit without a lineage, the second writes the lineage that the page has read."""
     commit = Commit(150, 200, 5, EpochHistory(((4, 0), (5, 100))), None, None, 1, 0, "nonce", lineage=lineage)
     (tmp_path / "offset.wm").write_bytes(commit.encode())
     (tmp_path / "log.start").write_bytes(LogStart(180, lineage).encode())
@@ -55,7 +55,7 @@ def test_the_runbook_takes_log_start_down_in_the_commits_lineage(lineage: Lineag
 
 
 def hidden(archive: Archive, epochs: list[tuple[int, int]], below: list[tuple[int, int, int]]) -> Path:
-    """Where an archive lies that began at 12, and whose new leader's log begins at 0 again.
+    """Return the directory of an archive that began at 12, whose new leader's log begins at 0 again.
 
     Args:
         archive: an empty one.
@@ -83,7 +83,7 @@ def hidden(archive: Archive, epochs: list[tuple[int, int]], below: list[tuple[in
 def test_u36_what_an_agent_of_before_lineages_hid_is_shown_again(
     cut: list[tuple[int, int]], whole: list[tuple[int, int]], below: list[tuple[int, int, int]], tmp_path: Path
 ) -> None:
-    """An agent of this release cut the commit's epochs since; corrected, they show nothing that the election ended."""
+    """An agent of this release has cut the commit's epochs; corrected, they exclude what the election ended."""
     archive = Archive(tmp_path / "store")
     shell = shell_at(hidden(archive, cut, below), tmp_path)
     assert "hidden-below-log-start" in codes(verify(archive, Depth.HEADERS))
@@ -101,7 +101,7 @@ def test_u36_what_an_agent_of_before_lineages_hid_is_shown_again(
 
 
 def test_u36_any_later_write_of_log_start_ends_the_report(tmp_path: Path) -> None:
-    """So the page says to check by records: a wrong number looks as well as the right one."""
+    """So the page checks by reading records: a wrong number would end the report too."""
     archive = Archive(tmp_path / "store")
     shell = shell_at(hidden(archive, [(2, 0)], [(0, 9, 2), (9, 18, 2), (18, 30, 2)]), tmp_path)
     assert "hidden-below-log-start" in codes(verify(archive, Depth.HEADERS))

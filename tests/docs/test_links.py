@@ -1,4 +1,4 @@
-"""Every page: what it links to and names of the code exists; what it shows as a command is run, or says why not."""
+"""Every page: its links and the names of code in it exist, and its commands are run or have a reason not to be."""
 
 import re
 from functools import cache
@@ -16,7 +16,7 @@ DOCS = CHECKOUT / "docs"
 PAGES = sorted([CHECKOUT / "README.md", *DOCS.glob("*.md")])
 _ENDINGS = ("", "_total", "_info", "_bucket", "_sum", "_count")
 _RUNNABLE = {"sh", "bash", "python", "sql"}
-# Pages with blocks that a shell or an interpreter would take: by what they are run, or why they are not.
+# Pages with blocks for a shell or an interpreter: the test that runs them, or the reason for none.
 _RUN_BY = {
     "docs/deploy.md": "tests/operator/test_quick_start.py",
     "docs/examples.md": "tests/spark/test_examples.py",
@@ -35,13 +35,13 @@ _NOT_RUN = {
 
 
 def prose(page: Path) -> str:
-    """A page without its fenced blocks."""
+    """Return a page without its fenced blocks."""
     return re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
 @cache
 def names_of_tests() -> frozenset[str]:
-    """Names of test functions and of their files."""
+    """Return the names of test functions and of their files."""
     files = list((CHECKOUT / "tests").rglob("test_*.py"))
     functions = {name for file in files for name in re.findall(r"^ *def (test_\w+)", file.read_text(), re.MULTILINE)}
     return frozenset(functions | {file.name for file in files})
@@ -49,28 +49,28 @@ def names_of_tests() -> frozenset[str]:
 
 @cache
 def keys() -> tuple[str, ...]:
-    """A regular expression for each key of the configuration."""
+    """Return a regular expression for each key of the configuration."""
     told = re.findall(r"^\| `([^`=]+)", configuration_page(), re.MULTILINE)
     return tuple(re.escape(key).replace(r"\*", ".*") for key in told)
 
 
 @cache
 def options() -> frozenset[str]:
-    """Of both commands, and what each command has."""
+    """Return the options of both commands, and those of each subcommand."""
     told = cli_page.reference_page() + tsctl_cli_page.reference_page()
     return frozenset(re.findall(r"(?<![\w-])--[a-z][a-z-]*", told)) | {"--help", "--version", "--install-completion"}
 
 
 @cache
 def anchors(page: Path) -> frozenset[str]:
-    """What GitHub makes of a page's headings: lower case, without punctuation, blanks as dashes."""
+    """Return GitHub's anchors of a page's headings: lower case, without punctuation, blanks as dashes."""
     headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
     plain = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings]
     return frozenset(re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in plain)
 
 
 def ids(page: Path) -> str:
-    """As a checkout names a page."""
+    """Return a page's path in the checkout."""
     return str(page.relative_to(CHECKOUT))
 
 
@@ -79,7 +79,7 @@ every_page = pytest.mark.parametrize("page", PAGES, ids=ids)
 
 @every_page
 def test_each_link_leads_somewhere(page: Path) -> None:
-    """Files, pictures and headings; addresses of the internet are not asked."""
+    """Links are to files, pictures and headings; internet addresses are not checked."""
     broken = []
     for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
         if target.startswith(("http://", "https://")):
@@ -100,7 +100,7 @@ def test_no_two_headings_of_a_page_have_one_name(page: Path) -> None:
 
 @every_page
 def test_each_file_that_is_named_exists(page: Path) -> None:
-    """`tests/...`, `ts_uploader/...` and the like, in backticks."""
+    """These are `tests/...`, `ts_uploader/...` and others, in backticks."""
     rooms = "|".join(path.name for path in CHECKOUT.iterdir() if path.is_dir() and re.fullmatch(r"[a-z_]+", path.name))
     named = re.findall(rf"`((?:{rooms})/[\w./*-]*)", prose(page))
     assert [
@@ -110,13 +110,13 @@ def test_each_file_that_is_named_exists(page: Path) -> None:
 
 @every_page
 def test_each_test_that_is_named_exists(page: Path) -> None:
-    """`test_...`, of a function or a file."""
+    """It is `test_...`, of a function or a file."""
     assert set(re.findall(r"`(test_\w+(?:\.py)?)`", prose(page))) - names_of_tests() == set()
 
 
 @every_page
 def test_each_key_of_the_configuration_that_is_named_exists(page: Path) -> None:
-    """A key that the agent would refuse does not stand in its pages."""
+    """The agent would reject a key that does not exist."""
     rooms = r"ts\.segment\.uploader|storage\.service|metrics\.reporter|metrics\.partitions"
     named = re.findall(rf"\b(?:{rooms})[a-z0-9.]*[a-z0-9](?:\.[<*])?", page.read_text())
     unknown = [
@@ -130,7 +130,7 @@ def test_each_key_of_the_configuration_that_is_named_exists(page: Path) -> None:
 
 @every_page
 def test_each_metric_that_is_named_exists(page: Path) -> None:
-    """Written whole, with its ending, or as the beginning of a family with a star."""
+    """It is written whole, with its ending, or as the beginning of a family with a star."""
     known = {family.name + ending for family in families() for ending in _ENDINGS}
     named = re.findall(r"\b(ts_uploader_[a-z_]*[a-z_])(\*?)", page.read_text())
     begun = {name for name, star in named if star or name.endswith("_")}
@@ -140,7 +140,7 @@ def test_each_metric_that_is_named_exists(page: Path) -> None:
 
 @every_page
 def test_each_option_of_ours_that_is_named_exists(page: Path) -> None:
-    """On lines that call `ts-uploader` or `tsctl`, and in backticks beside them."""
+    """Options are in lines that call `ts-uploader` or `tsctl`, or in backticks next to them."""
     joined = page.read_text().replace("\\\n", " ")
     lines = [line for line in joined.splitlines() if re.match(r"\s*(?:sudo -u \S+ )?\S*(?:ts-uploader|tsctl) ", line)]
     named = {option for line in lines for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", line.partition(" #")[0])}
@@ -149,7 +149,7 @@ def test_each_option_of_ours_that_is_named_exists(page: Path) -> None:
 
 @every_page
 def test_what_looks_like_a_command_is_run_or_says_why_not(page: Path) -> None:
-    """Blocks of a language that somebody would copy and run; those of Python at least compile."""
+    """These are blocks of a language that a reader would copy and run; those of Python at least compile."""
     runnable = [block for block in blocks(page) if block.language in _RUNNABLE] if "```" in page.read_text() else []
     if runnable and ids(page) not in _NOT_RUN:
         assert ids(page) in _RUN_BY
@@ -160,6 +160,6 @@ def test_what_looks_like_a_command_is_run_or_says_why_not(page: Path) -> None:
 
 
 def test_every_page_is_in_the_index() -> None:
-    """A page that no reader is led to is not read."""
+    """Readers find a page only by the index."""
     led = set(re.findall(r"\]\(([\w-]+\.md)[)#]", (DOCS / "README.md").read_text()))
     assert {page.name for page in DOCS.glob("*.md")} - {"README.md"} == led

@@ -1,4 +1,4 @@
-"""The drawn pictures: legible in light and dark, told in words too, and nothing of them cut off."""
+"""The drawn pictures are legible in light and dark, have a description, and no text is cut off."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.docs.commands import CHECKOUT
 
 PICTURES = sorted((CHECKOUT / "docs").glob("*.svg"))
 _SVG = "{http://www.w3.org/2000/svg}"
-# A text that its browser draws beyond the picture says so in the page's own text, which `look` gives.
+# A script adds to the page each text that is outside of the picture; `look` returns it.
 _CUT = """<script>addEventListener("load", function () {
   const whole = document.querySelector("svg").getBoundingClientRect();
   const cut = [...document.querySelectorAll("svg text")].filter(function (one) {
@@ -26,7 +26,7 @@ every_picture = pytest.mark.parametrize("picture", PICTURES, ids=lambda path: pa
 
 @every_picture
 def test_a_picture_is_told_in_words_and_knows_dark_pages(picture: Path) -> None:
-    """Title and description for those who do not see it; each colour of the light drawing has one for the dark."""
+    """It has a title and a description for blind readers; each colour of the light drawing has a dark one."""
     root = ElementTree.parse(picture).getroot()
     assert all((root.findtext(_SVG + name) or "").strip() for name in ("title", "desc"))
     light, dark = (root.findtext(_SVG + "style") or "").split("@media (prefers-color-scheme: dark)")
@@ -37,6 +37,6 @@ def test_a_picture_is_told_in_words_and_knows_dark_pages(picture: Path) -> None:
 
 @every_picture
 def test_no_text_of_a_picture_is_cut_off(picture: Path, tmp_path: Path) -> None:
-    """Drawn by a browser, all of each text lies inside."""
+    """In a browser, each text is completely inside."""
     page = f"<!doctype html><body>{picture.read_text()}{_CUT}"
     assert "cut: ." in look(page, tmp_path, width=1000)["text"]

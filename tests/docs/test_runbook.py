@@ -1,9 +1,9 @@
-"""docs/runbook.md, followed beside a live agent: its commands work, and what they look for is there to be found.
+"""docs/runbook.md, followed with a live agent: its commands work, and what they search for exists.
 
-`journalctl` shows the agent's own log, and refuses to look for a priority, as no line of an agent's has one;
-`systemctl` does nothing, Kafka's tools are its classes, and what only an operator's host has (`dmesg`, `nc`, the
-controller's log, an authorizer) is left out by name. What `aws` does there is tested in tests/deploy/test_policies.py,
-what is written by hand in tests/docs/test_hidden_records.py.
+`journalctl` prints the agent's own log, and rejects a search by priority, because no line of an agent has one.
+`systemctl` does nothing. Kafka's tools are its classes. Commands of an operator's host (`dmesg`, `nc`, the controller's
+log, an authorizer) are left out by name. tests/deploy/test_policies.py tests the commands of `aws`, and
+tests/docs/test_hidden_records.py what is written by hand.
 """
 
 import json
@@ -30,7 +30,7 @@ _KAFKA = {
     "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
 }
 _NOT_HERE = ("dmesg ", "nc ", "grep -i unclean /var/log/kafka/", "kafka-acls.sh ", "aws ", "sed ", "diff ")
-# Nothing that an agent writes has a priority, so `journalctl -p` would look well and find nothing.
+# No line of an agent has a priority, so `journalctl -p` would find nothing.
 _JOURNALCTL = """case " $* " in *" -p"* | *" --priority"*) echo "no priorities" >&2; exit 1 ;; esac
 cat {log}"""
 _SETTING = re.compile(r"([A-Z_]+)=\S+")
@@ -45,13 +45,13 @@ COMMANDS = [re.sub(r" +# .*", "", line) for block in blocks(PAGE, language="sh")
 
 
 def takes_long(command: str) -> bool:
-    """Whether it starts a JVM, or what decodes segments."""
+    """Return whether it starts a JVM, or a decoder of segments."""
     return "tsctl verify" in command or any(tool in command for tool in _KAFKA)
 
 
 @pytest.fixture(scope="module")
 def shell(beside: Beside, tmp_path_factory: pytest.TempPathFactory) -> Shell:
-    """The variables of the page, and a host's commands where this machine has none."""
+    """Return a shell with the variables of the page, and replacements for a host's commands."""
     programs = tmp_path_factory.mktemp("programs")
     made = {
         "journalctl": _JOURNALCTL.format(log=beside.agent.log),
@@ -72,7 +72,7 @@ def shell(beside: Beside, tmp_path_factory: pytest.TempPathFactory) -> Shell:
 
 @pytest.fixture(scope="module")
 def values(beside: Beside) -> dict[str, str]:
-    """Of the variables that the page sets, those that are others here."""
+    """Return the values of the page's variables that differ here."""
     return {
         "BROKER": beside.archive.cluster.bootstrap,
         "TOPIC": TOPIC,
@@ -88,12 +88,12 @@ def write_program(path: Path, script: str) -> None:
 
 
 def settings() -> str:
-    """What the page sets, for the commands behind."""
+    """Return the page's settings, for the commands after them."""
     return "\n".join(command for command in COMMANDS if _SETTING.fullmatch(command))
 
 
 def test_the_page_sets_each_variable_that_it_uses() -> None:
-    """Once, and before it is used; a value that only the reader knows is `...`, which no program takes."""
+    """It sets each of them once, and before its use; a value that only the reader has is `...`."""
     known = set[str]()
     for command in COMMANDS:
         assert set(re.findall(r"\$\{?([A-Z_]+)", command)) <= known, command
@@ -114,7 +114,7 @@ def test_the_page_sets_each_variable_that_it_uses() -> None:
 
 
 def test_each_command_that_asks_works(shell: Shell, values: dict[str, str]) -> None:
-    """Agent, log and store are asked as the page says, and answer; a `grep` may find nothing."""
+    """Agent, log and store answer the commands of the page; a `grep` may find nothing."""
     asked = [c for c in COMMANDS if not takes_long(c) and not c.startswith(_NOT_HERE) and not _SETTING.fullmatch(c)]
     assert len(asked) > 15
     for command in asked:
@@ -122,7 +122,7 @@ def test_each_command_that_asks_works(shell: Shell, values: dict[str, str]) -> N
 
 
 def test_what_an_agent_warns_of_is_found_in_its_journal(tmp_path: Path) -> None:
-    """In lines as the unit has them written, each look for a level finds all that is worse than information."""
+    """In the unit's lines, each search for a level finds everything above information."""
     lines = [sys.executable, "-c", _A_LINE_OF_EACH_LEVEL]
     write_program(tmp_path / "journalctl", _JOURNALCTL.format(log=f"<<'EOF'\n{_output(lines)}EOF"))
     looked = [command for command in COMMANDS if '"level"' in command]
@@ -136,7 +136,7 @@ def test_what_an_agent_warns_of_is_found_in_its_journal(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_each_command_of_kafka_and_each_look_at_everything_works(shell: Shell, values: dict[str, str]) -> None:
-    """Kafka's own tools take the options that the page gives them, and all is there."""
+    """Kafka's own tools accept the options of the page."""
     asked = [command for command in COMMANDS if takes_long(command)]
     assert {tool for tool in _KAFKA if any(tool in command for command in asked)} == set(_KAFKA)
     for command in asked:
@@ -145,7 +145,7 @@ def test_each_command_of_kafka_and_each_look_at_everything_works(shell: Shell, v
 
 @pytest.mark.full
 def test_more_retention_is_refused_until_it_is_said_how_much(shell: Shell, values: dict[str, str]) -> None:
-    """Copied as it stands, the command that buys time changes nothing; what was read stands there still."""
+    """If it is copied unchanged, the command that increases retention changes nothing."""
     describe, alter = (command for command in COMMANDS if command.startswith("kafka-configs.sh"))
     before = shell.run(settings(), describe, **values)
     assert "retention.ms=" in before
@@ -156,7 +156,7 @@ def test_more_retention_is_refused_until_it_is_said_how_much(shell: Shell, value
 
 
 def test_every_figure_that_is_looked_for_is_told() -> None:
-    """Each metric in a `grep` of the page, or what it begins with, is one that the agent tells."""
+    """Each metric in a `grep` of the page, or its beginning, is one of the agent's."""
     told = [family.name for family in families()]
     looked = [command for command in COMMANDS if "/metrics" in command and "grep" in command]
     assert len(looked) > 4
@@ -168,7 +168,7 @@ def test_every_figure_that_is_looked_for_is_told() -> None:
 
 
 def test_every_event_that_is_looked_for_is_one_of_the_agents() -> None:
-    """A `grep` for what nobody writes any more finds nothing, and looks like good news."""
+    """A `grep` for an event that no agent writes finds nothing, which would look like good news."""
     sources = "".join(path.read_text() for path in (CHECKOUT / "ts_uploader").rglob("*.py"))
     looked = [c for c in COMMANDS if "journalctl" in c and "grep" in c and '"level"' not in c]
     assert len(looked) > 8
@@ -179,22 +179,22 @@ def test_every_event_that_is_looked_for_is_one_of_the_agents() -> None:
 
 
 def _output(command: list[str]) -> str:
-    """What a program writes to standard error."""
+    """Return the standard error of a program."""
     return subprocess.run(command, capture_output=True, text=True, check=True).stderr
 
 
 def _patterns(command: str) -> list[str]:
-    """What the `grep`s of a command look for."""
+    """Return the patterns of the `grep`s in a command."""
     return [quoted or plain for quoted, plain in re.findall(r"grep (?:-[A-Za-z]+\d* )*(?:'([^']+)'|(\S+))", command)]
 
 
 def _alternatives(pattern: str) -> list[str]:
-    """`^a_(b|c)` as `^a_b` and `^a_c`."""
+    """Split `^a_(b|c)` into `^a_b` and `^a_c`."""
     if match := re.fullmatch(r"(.*)\((.*)\)", pattern):
         return [match[1] + one for one in match[2].split("|")]
     return pattern.split("|")
 
 
 def _without_grep(command: str) -> str:
-    """The same, where finding nothing is no failure."""
+    """Return the command with a `grep` that may find nothing."""
     return re.sub(r"\bgrep (.*?)(?= \||$)", r"{ grep \1 || test $? = 1; }", command)

@@ -1,4 +1,4 @@
-"""docs/sizing.md: what its tables say of requests, counted at a real S3 server."""
+"""docs/sizing.md: the requests in its tables, counted at a real S3 server."""
 
 import re
 from collections import Counter
@@ -18,7 +18,7 @@ Counts = Counter[tuple[str, str]]
 
 
 def counted(requests: Sequence[Request]) -> Counts:
-    """How many there were of each method and kind of object, as the page writes them."""
+    """Count requests by method and kind of object, as the page does."""
     found: Counts = Counter()
     for request in requests:
         name = request.path.rpartition("/")[2]
@@ -32,7 +32,7 @@ def counted(requests: Sequence[Request]) -> Counts:
 
 
 def told(section: str) -> dict[tuple[str, str], float]:
-    """The table of a section: rows `| PUT | `.index` | 1 |`, each as often as its last column says."""
+    """Return the table of a section: rows `| PUT | `.index` | 1 |`, with the number of the last column."""
     (text,) = re.findall(rf"^## {section}$(.*?)(?=^## |\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     rows = re.findall(r"^\| (PUT|GET|HEAD|LIST) \| (?:`([^`]+)`)?[^|]*\| ([\d.]+) \|$", text, re.MULTILINE)
     found: dict[tuple[str, str], float] = {}
@@ -42,7 +42,7 @@ def told(section: str) -> dict[tuple[str, str], float]:
 
 
 def test_a_segment_costs_the_requests_that_the_page_says(beside: Beside) -> None:
-    """Segments that close one by one: objects and commits exactly, and no more cache objects and looks than it says."""
+    """Segments close one by one: objects and commits are exact, other requests are at most those of the page."""
     page = told("Requests of a segment")
     before = len(beside.proxy.requests())
     for _ in range(_SEGMENTS):
@@ -52,7 +52,7 @@ def test_a_segment_costs_the_requests_that_the_page_says(beside: Beside) -> None
     assert found.keys() <= page.keys()
     puts = {kind for kind in page if kind[0] == "PUT" and kind[1] != "cache object"}
     assert {kind: found[kind] for kind in puts} == {kind: _SEGMENTS * page[kind] for kind in puts}
-    # Cache objects have a thread of their own, which may still work off the three segments that were shipped before.
+    # Cache objects have their own thread, which may still write those of the three earlier segments.
     looks = page.keys() - puts
     assert [kind for kind in looks if found[kind] > (_SEGMENTS + 3) * page[kind] + 1] == []
     assert found["HEAD", ".log"] >= _SEGMENTS
@@ -61,7 +61,7 @@ def test_a_segment_costs_the_requests_that_the_page_says(beside: Beside) -> None
 
 
 def test_a_start_costs_the_requests_that_the_page_says(beside: Beside) -> None:
-    """Of a partition that has a commit, once more and not again."""
+    """A partition with a commit is counted at one more start."""
     page = told("Requests of a start")
     beside.agent.stop()
     before = len(beside.proxy.requests())

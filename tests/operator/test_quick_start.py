@@ -166,7 +166,10 @@ def starting_agent(stage: Stage, directory: Path) -> Iterator[str]:
         try:
             checking = "it still checks its stores"
             wait_for(
-                lambda: held.fired > 0 and agent.not_ready() == checking, "it to check its stores", SECONDS, state=agent.not_ready
+                lambda: held.fired > 0 and agent.not_ready() == checking,
+                "it to check its stores",
+                SECONDS,
+                state=agent.not_ready,
             )
             yield agent.address
         finally:

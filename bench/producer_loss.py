@@ -1,4 +1,4 @@
-"""`python -m bench.beside`: the cost of shipping for a producer of the same broker.
+"""`python -m bench.producer_loss`: the cost of shipping for a producer of the same broker.
 
 One topic has cold segments, closed and in the page cache; a producer writes to another topic (values of 300 bytes,
 acks=all). First the producer's maximum rate is measured alone. Then, at half of it, each round measures the producer
@@ -30,7 +30,7 @@ ALONE, AGENT, BARE = "alone", "with the agent", "with bare boto3"
 
 
 @dataclass(frozen=True)
-class Beside:
+class ProducerWindow:
     """The producer's results in one window.
 
     Attributes:
@@ -44,10 +44,10 @@ class Beside:
     seconds: float
 
 
-def window(produced: Produced, began: float, ended: float) -> Beside:
+def window(produced: Produced, began: float, ended: float) -> ProducerWindow:
     """Return the results between two instants."""
     p99 = quantile(produced.latencies_between(began, ended), 0.99)
-    return Beside(produced.rate_between(began, ended), p99, ended - began)
+    return ProducerWindow(produced.rate_between(began, ended), p99, ended - began)
 
 
 class Producing:
@@ -60,7 +60,7 @@ class Producing:
     def __init__(self, cluster: LocalCluster) -> None:
         self._bootstrap = cluster.bootstrap
 
-    def alone(self, rate: float, seconds: float) -> Beside:
+    def alone(self, rate: float, seconds: float) -> ProducerWindow:
         """Measure the producer without shipping."""
         with PacedProducer(self._bootstrap, HOT, HOT_PARTITIONS, rate) as producer:
             producer.wait_under_way()
@@ -69,7 +69,7 @@ class Producing:
             ended = time.time()
             return window(producer.finish(), began, ended)
 
-    def beside(self, rate: float, ship: Callable[[], Cost]) -> Beside:
+    def during(self, rate: float, ship: Callable[[], Cost]) -> ProducerWindow:
         """Measure the producer during shipping, without the shipper's start-up."""
         with PacedProducer(self._bootstrap, HOT, HOT_PARTITIONS, rate) as producer:
             producer.wait_under_way()
@@ -77,12 +77,12 @@ class Producing:
             return window(producer.finish(), cost.began, cost.ended)
 
 
-def losses(found: Sequence[Beside], asked: float) -> list[float]:
+def losses(found: Sequence[ProducerWindow], asked: float) -> list[float]:
     """Return how far each rate is below the requested one, in percent; 0 if it is not."""
     return [max(0.0, 100 * (1 - one.rate / asked)) for one in found]
 
 
-def report(found: Mapping[str, Sequence[Beside]], asked: float) -> int:
+def report(found: Mapping[str, Sequence[ProducerWindow]], asked: float) -> int:
     """Print the table and the goal; return 1 if it was missed."""
     rows = []
     for name, windows in found.items():
@@ -135,10 +135,10 @@ def main() -> int:
         asked = statistics.median(one.rate for one in most) / 2
         reached = ", ".join(f"{one.rate / 1000:.1f}" for one in most)
         print(f"alone, without a limit: {reached} thousand records/s; requested from now on: {asked / 1000:.1f}\n")
-        things: dict[str, Callable[[], Beside]] = {
+        things: dict[str, Callable[[], ProducerWindow]] = {
             ALONE: lambda: producing.alone(asked, options.seconds),
-            AGENT: lambda: producing.beside(asked, shipping.agent),
-            BARE: lambda: producing.beside(asked, shipping.bare),
+            AGENT: lambda: producing.during(asked, shipping.agent),
+            BARE: lambda: producing.during(asked, shipping.bare),
         }
         missed = report(rounds(things, options.repeat, warm_up=1), asked)
     return 1 if missed and not options.no_gate else 0
