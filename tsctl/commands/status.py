@@ -63,7 +63,7 @@ def status(
     ] = None,
     timeout: Annotated[float, typer.Option(min=0.1, max=600, help="Timeout of one agent in seconds.")] = 10.0,
     partitions: Annotated[
-        bool, typer.Option("--partitions", help="Also a row for each partition that lags, has a hole or waits.")
+        bool, typer.Option("--partitions", help="Rows of partitions that lag, have a hole or wait, instead of agents.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
