@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("old", type=Path, help="the other checkout")
     parser.add_argument("names", nargs="+", help='benchmarks, with their options: shipping, "takeover --mode kraft"')
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--percent", type=float, default=5.0, help="that a figure may be worse")
+    parser.add_argument("--percent", type=float, default=5.0, help="percentage that a figure may be worse")
     parser.add_argument("--print-only", nargs="*", default=[], metavar="NAME", help="benchmarks that may be worse")
     options = parser.parse_args(arguments)
     rows = [row for name in options.names for row in compare(options.old.resolve(), name, options.rounds)]

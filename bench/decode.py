@@ -6,7 +6,6 @@ cramjam) each batch into one buffer. The goals are ratios between medians of one
 `--no-gate` only prints.
 """
 
-import argparse
 import os
 import random
 import statistics
@@ -21,6 +20,7 @@ from aiokafka.record.memory_records import MemoryRecords as AiokafkaRecords
 from awscrt.checksums import crc32c
 from kafka.record.memory_records import MemoryRecords as KafkaPythonRecords
 
+from bench.pairs import exit_code, gate_parser
 from bench.records import json_value, key
 from ts_common.decode.codecs import Codec
 from ts_common.decode.columns import BufferPool, Projection
@@ -168,8 +168,7 @@ def measure(runs: dict[str, Callable[[], int]], repetitions: int) -> dict[str, f
 
 def main() -> int:
     """Print the table; return 1 if a goal is missed."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--no-gate", action="store_true", help="print only, never fail")
+    arguments = gate_parser(__doc__)
     arguments.add_argument("--repetitions", type=int, default=7)
     arguments.add_argument("--mib", type=int, default=SEGMENT_BYTES >> 20, help="size of the segment")
     options = arguments.parse_args()
@@ -203,7 +202,7 @@ def main() -> int:
                 missed += ratio < goal[name]
             records, size = segment.records / time_taken / 1e6, segment.uncompressed_bytes / time_taken / 1e9
             print(f"{codec.name.lower():8}{name:24}{records:12.2f}{size:10.2f}{shown}")
-    return 1 if missed and not options.no_gate else 0
+    return exit_code(missed, options)
 
 
 if __name__ == "__main__":

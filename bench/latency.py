@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.agent_runs import CLUSTER, AgentLog, bench_agent, wait_committed
-from bench.pairs import Goal, print_goals, print_table, quantile
+from bench.pairs import Goal, exit_code, gate_parser, print_goals, print_table, quantile
 from bench.records import json_value, key
 from bench.topics import closed_parts
 from ts_common.archive.commit import Commit, decode_commit
@@ -253,18 +253,17 @@ def report(rolls: Sequence[Roll], watching: Watching, options: argparse.Namespac
 
 def main() -> int:
     """Run and report."""
-    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments = gate_parser(__doc__)
     arguments.add_argument("--partitions", type=int, default=100)
     arguments.add_argument("--rolls", type=int, default=10, help="partitions that roll each second")
-    arguments.add_argument("--seconds", type=int, default=60, help="of producing, after the agent is warm")
-    arguments.add_argument("--threads", type=int, default=3, help="of uploads")
-    arguments.add_argument("--checkpoint-ms", type=int, default=CHECKPOINT_MS, help="the broker's interval")
-    arguments.add_argument("--no-gate", action="store_true", help="print only, never fail")
+    arguments.add_argument("--seconds", type=int, default=60, help="time of producing, after the agent is warm")
+    arguments.add_argument("--threads", type=int, default=3, help="upload threads")
+    arguments.add_argument("--checkpoint-ms", type=int, default=CHECKPOINT_MS, help="the broker's checkpoint interval")
     options = arguments.parse_args()
     properties = {"replica.high.watermark.checkpoint.interval.ms": str(options.checkpoint_ms)}
     with LocalCluster(s3=True, buckets=[BUCKET], properties=properties, name="bench") as cluster:
         missed = report(*run(cluster, options), options)
-    return 1 if missed and not options.no_gate else 0
+    return exit_code(missed, options)
 
 
 if __name__ == "__main__":

@@ -11,14 +11,13 @@ The goals: under 120 MiB with 3 partitions, under 160 MiB with 10,000. Exits wit
 prints.
 """
 
-import argparse
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.agent_runs import AgentLog, bench_agent, wait_committed
-from bench.pairs import Goal, print_goals, print_table
+from bench.pairs import Goal, exit_code, gate_parser, print_goals, print_table
 from bench.processes import ProcessWatch
 from bench.topics import CODECS, SEGMENT_BYTES, closed_parts, produce
 from ts_local.cluster import LocalCluster, wait_for
@@ -182,13 +181,12 @@ def report(found: Mapping[str, Run]) -> int:
 
 def main() -> int:
     """Fill, ship twice, report."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--partitions", type=int, default=10_000, help="a multiple of ten")
-    arguments.add_argument("--closed", type=int, default=1_000, help="of them have a closed segment")
-    arguments.add_argument("--megabytes", type=int, default=140, help="in each of the three partitions, about")
-    arguments.add_argument("--mode", choices=["zookeeper", "kraft"], default="zookeeper", help="of the cluster")
+    arguments = gate_parser(__doc__)
+    arguments.add_argument("--partitions", type=int, default=10_000, help="number of partitions, a multiple of ten")
+    arguments.add_argument("--closed", type=int, default=1_000, help="partitions with a closed segment")
+    arguments.add_argument("--megabytes", type=int, default=140, help="approximate size of each partition of `few`")
+    arguments.add_argument("--mode", choices=["zookeeper", "kraft"], default="zookeeper", help="mode of the cluster")
     arguments.add_argument("--each", action="store_true", help="metrics of each partition (metrics.partitions=true)")
-    arguments.add_argument("--no-gate", action="store_true", help="print only, never fail")
     options = arguments.parse_args()
     cluster = LocalCluster(mode=options.mode, s3=True, buckets=[BUCKET], name="bench")
     broker = cluster.brokers[1]
@@ -202,7 +200,7 @@ def main() -> int:
         partitions = options.partitions // TOPICS * TOPICS + len(CODECS)
         found[MANY] = ship(cluster, MANY, ".*", partitions, {**few, **many}, each=options.each)
         missed = report(found)
-    return 1 if missed and not options.no_gate else 0
+    return exit_code(missed, options)
 
 
 if __name__ == "__main__":

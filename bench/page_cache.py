@@ -11,13 +11,12 @@ The goals: of cached pages, at least 0.97 of the reference's share stay cached, 
 next to them; of other pages, at most 0.01 become cached. Exits with 1 if one is missed; `--no-gate` only prints.
 """
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.pairs import Goal, print_goals, print_table
+from bench.pairs import Goal, exit_code, gate_parser, print_goals, print_table
 from bench.shipping import BUCKET, Shipping, fill
 from ts_local.cached_pages import PAGE_BYTES, cache, cached_pages, uncache
 from ts_local.cluster import LocalCluster
@@ -74,11 +73,10 @@ def measure(ship: Callable[[], float], logs: Sequence[Path], other: Path, every:
 
 def main() -> int:
     """Fill, ship with each, report."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--megabytes", type=int, default=2300, help="of closed segments, about")
-    arguments.add_argument("--kept", type=int, default=3, help="of so many segments one is half cached before")
-    arguments.add_argument("--threads", type=int, default=3, help="of each shipper")
-    arguments.add_argument("--no-gate", action="store_true", help="print only, never fail")
+    arguments = gate_parser(__doc__)
+    arguments.add_argument("--megabytes", type=int, default=2300, help="approximate size of the closed segments")
+    arguments.add_argument("--kept", type=int, default=3, help="every KEPT-th segment is half cached before")
+    arguments.add_argument("--threads", type=int, default=3, help="threads of each shipper")
     options = arguments.parse_args()
     with LocalCluster(s3=True, buckets=[BUCKET], name="bench") as cluster:
         parts = fill(cluster, options.megabytes)
@@ -110,7 +108,7 @@ def main() -> int:
             Goal("the other file, agent / from memory", agent.other / closed.other, KEPT, at_least=True),
         ]
     )
-    return 1 if missed and not options.no_gate else 0
+    return exit_code(missed, options)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from bench.pairs import Goal, print_goals, print_table
+from bench.pairs import Goal, exit_code, gate_parser, print_goals, print_table
 from bench.processes import ProcessWatch
 from bench.raw_puts import RawPuts
 from ts_common.archive.commit import Commit, encode_log_start
@@ -226,11 +226,10 @@ def report(found: dict[str, Planned]) -> None:
 
 def main() -> int:
     """Fill, plan, report."""
-    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments = gate_parser(__doc__)
     arguments.add_argument("--partitions", type=int, default=1_000)
-    arguments.add_argument("--segments", type=int, default=100, help="of each partition, about")
-    arguments.add_argument("--repeat", type=int, default=3, help="plannings of everything; the median counts")
-    arguments.add_argument("--no-gate", action="store_true", help="print only, never fail")
+    arguments.add_argument("--segments", type=int, default=100, help="approximate segments of each partition")
+    arguments.add_argument("--repeat", type=int, default=3, help="number of plannings; the median counts")
     arguments.add_argument("--plan", metavar="URL", help=argparse.SUPPRESS)
     options = arguments.parse_args()
     if options.plan is not None:
@@ -264,7 +263,7 @@ def main() -> int:
         raise RuntimeError(f"{count} segments were put, and {found.segments} planned")
     report({f"{options.partitions} partitions": found, f"{tenth} without cache objects": bare})
     missed = print_goals([Goal(f"planning {count} segments", found.seconds, GOAL_SECONDS, False, " s")])
-    return 1 if missed and not options.no_gate else 0
+    return exit_code(missed, options)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ The goal: with the agent it loses less than 5 percentage points more than with b
 Exits with 1 if it is missed; `--no-gate` only prints.
 """
 
-import argparse
 import statistics
 import sys
 import time
@@ -19,7 +18,7 @@ from dataclasses import dataclass
 
 from bench.agent_runs import Cost
 from bench.paced_producer import PacedProducer, Produced
-from bench.pairs import Goal, print_goals, print_table, quantile, rounds
+from bench.pairs import Goal, exit_code, gate_parser, print_goals, print_table, quantile, rounds
 from bench.shipping import BUCKET, Shipping, fill
 from ts_local.cluster import LocalCluster
 
@@ -116,12 +115,11 @@ def report(found: Mapping[str, Sequence[ProducerWindow]], asked: float) -> int:
 
 def main() -> int:
     """Fill, measure the maximum, produce at half of it in rounds, report."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--megabytes", type=int, default=800, help="of cold segments, about")
-    arguments.add_argument("--threads", type=int, default=3, help="of each shipper")
-    arguments.add_argument("--seconds", type=int, default=10, help="of a window without shipping")
-    arguments.add_argument("--repeat", type=int, default=4, help="rounds, after one that warms up")
-    arguments.add_argument("--no-gate", action="store_true", help="print only, never fail")
+    arguments = gate_parser(__doc__)
+    arguments.add_argument("--megabytes", type=int, default=800, help="approximate size of the cold segments")
+    arguments.add_argument("--threads", type=int, default=3, help="threads of each shipper")
+    arguments.add_argument("--seconds", type=int, default=10, help="length of a window without shipping")
+    arguments.add_argument("--repeat", type=int, default=4, help="number of rounds, after a warm-up")
     options = arguments.parse_args()
     with LocalCluster(s3=True, buckets=[BUCKET], name="bench") as cluster:
         parts = fill(cluster, options.megabytes)
@@ -141,7 +139,7 @@ def main() -> int:
             BARE: lambda: producing.during(asked, shipping.bare),
         }
         missed = report(rounds(things, options.repeat, warm_up=1), asked)
-    return 1 if missed and not options.no_gate else 0
+    return exit_code(missed, options)
 
 
 if __name__ == "__main__":

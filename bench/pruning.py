@@ -13,7 +13,6 @@ timestamps prunes nothing in batches of many records: that figure is printed wit
 missed; `--no-gate` only prints.
 """
 
-import argparse
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +24,7 @@ from typing import Final
 from pyspark.sql.datasource import Filter, GreaterThanOrEqual, LessThan
 
 from bench.made_archives import CLUSTER, RECORDS_A_BATCH, TIME, ship, small_records, template_segment
-from bench.pairs import Goal, print_goals, print_table
+from bench.pairs import Goal, exit_code, gate_parser, print_goals, print_table
 from ts_common.query.plan_query import plan_query
 from ts_common.query.read_split import read_split
 from ts_common.store.contract import ByteRange, ObjectStore, ObjectStream
@@ -108,9 +107,8 @@ def between(start: int, end: int) -> tuple[Filter, Filter]:
 
 def main() -> int:
     """Fill, query, report."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--mebibytes", type=int, default=1024, help="of the large segment")
-    arguments.add_argument("--no-gate", action="store_true", help="exit with 0 also where a goal is missed")
+    arguments = gate_parser(__doc__)
+    arguments.add_argument("--mebibytes", type=int, default=1024, help="size of the large segment")
     options = arguments.parse_args()
     goals, rows = [], []
 
@@ -151,7 +149,7 @@ def main() -> int:
     print_table(("", "% of bytes", "rows read", "rows that match"), rows)
     print()
     missed = print_goals(goals)
-    return 1 if missed and not options.no_gate else 0
+    return exit_code(missed, options)
 
 
 if __name__ == "__main__":

@@ -6,14 +6,13 @@ Both directions count, with headers and responses, so a limit below some hundred
 within 5 % of each limit. Exits with 1 if it is missed; `--no-gate` only prints.
 """
 
-import argparse
 import sys
 import time
 from dataclasses import dataclass
 from itertools import pairwise
 
 from bench.agent_runs import AgentLog, bench_agent
-from bench.pairs import Goal, print_goals, print_table
+from bench.pairs import Goal, exit_code, gate_parser, print_goals, print_table
 from bench.shipping import BUCKET, TOPIC, fill
 from ts_local.cluster import LocalCluster, wait_for
 from ts_local.proxy.link import LinkProxy
@@ -87,10 +86,9 @@ def measure(cluster: LocalCluster, limit: int, seconds: int, threads: int) -> Ke
 
 def main() -> int:
     """Fill, ship under each limit, report."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--seconds", type=int, default=30, help="that are measured of each limit")
-    arguments.add_argument("--threads", type=int, default=3, help="of uploads")
-    arguments.add_argument("--no-gate", action="store_true", help="print only, never fail")
+    arguments = gate_parser(__doc__)
+    arguments.add_argument("--seconds", type=int, default=30, help="time of measurement of each limit")
+    arguments.add_argument("--threads", type=int, default=3, help="upload threads")
     options = arguments.parse_args()
     megabytes = int(max(LIMITS) * (options.seconds + 3 * _SETTLE_SECONDS) / 1e6)
     with LocalCluster(s3=True, buckets=[BUCKET], name="bench") as cluster:
@@ -105,7 +103,7 @@ def main() -> int:
             for kept in found
         ]
     )
-    return 1 if missed and not options.no_gate else 0
+    return exit_code(missed, options)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ the agent's wait for the broker's next checkpoint, do not count. Exits with 1 if
 prints.
 """
 
-import argparse
 import os
 import statistics
 import subprocess
@@ -16,7 +15,7 @@ import time
 from pathlib import Path
 
 from bench.agent_runs import Cost, ship_with_agent
-from bench.pairs import Goal, median_ratio, print_goals, print_table, rounds
+from bench.pairs import Goal, exit_code, gate_parser, median_ratio, print_goals, print_table, rounds
 from bench.processes import ProcessWatch
 from bench.topics import CODECS, SEGMENT_BYTES, ClosedPart, closed_parts, produce
 from ts_local.cluster import LocalCluster
@@ -160,11 +159,10 @@ def report(found: dict[str, list[Cost]], megabytes: float) -> int:
 
 def main() -> int:
     """Fill, ship in rounds, report."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--megabytes", type=int, default=800, help="of closed segments, about")
-    arguments.add_argument("--threads", type=int, default=3, help="of each shipper")
-    arguments.add_argument("--repeat", type=int, default=4, help="rounds, after one that warms up")
-    arguments.add_argument("--no-gate", action="store_true", help="print only, never fail")
+    arguments = gate_parser(__doc__)
+    arguments.add_argument("--megabytes", type=int, default=800, help="approximate size of the closed segments")
+    arguments.add_argument("--threads", type=int, default=3, help="threads of each shipper")
+    arguments.add_argument("--repeat", type=int, default=4, help="number of rounds, after a warm-up")
     options = arguments.parse_args()
     with LocalCluster(s3=True, buckets=[BUCKET], name="bench") as cluster:
         parts = fill(cluster, options.megabytes)
@@ -177,7 +175,7 @@ def main() -> int:
         shipping = Shipping(cluster, parts, options.threads)
         found = rounds({"bare boto3": shipping.bare, "agent": shipping.agent}, options.repeat, warm_up=1)
         missed = report(found, megabytes)
-    return 1 if missed and not options.no_gate else 0
+    return exit_code(missed, options)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ gzip and snappy have no goals. Ratios without the fixed time of a query are prin
 a goal is missed; `--no-gate` only prints.
 """
 
-import argparse
 import json
 import os
 import statistics
@@ -34,7 +33,7 @@ from pyspark.sql import functions as sql
 
 from bench.agent_runs import CLUSTER, ship_with_agent
 from bench.java_parts import JavaConsumer, spark_kafka_jars
-from bench.pairs import Goal, median_ratio, print_goals, print_table, rounds
+from bench.pairs import Goal, exit_code, gate_parser, median_ratio, print_goals, print_table, rounds
 from bench.ready_batches import ReadyBatches
 from bench.topics import SEGMENT_BYTES, ClosedPart, close_last, produce
 from ts_common.archive.object_keys import ClusterKeys
@@ -240,11 +239,10 @@ def report(codec: str, found: dict[str, list[Scan]], records: int) -> list[Goal]
 
 def main() -> int:
     """Fill, ship, scan in rounds, report."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--records", type=int, default=1_500_000, help="of each codec")
-    arguments.add_argument("--repeat", type=int, default=5, help="rounds, after two that warm up")
+    arguments = gate_parser(__doc__)
+    arguments.add_argument("--records", type=int, default=1_500_000, help="number of records of each codec")
+    arguments.add_argument("--repeat", type=int, default=5, help="number of rounds, after two for warm-up")
     arguments.add_argument("--codecs", nargs="+", default=CODECS, choices=CODECS)
-    arguments.add_argument("--no-gate", action="store_true", help="exit with 0 also where a goal is missed")
     options = arguments.parse_args()
     goals = []
     with ExitStack() as opened:
@@ -276,7 +274,7 @@ def main() -> int:
             check(found, parts[codec])
             goals += report(codec, found, sum(ends))
     missed = print_goals(goals)
-    return 1 if missed and not options.no_gate else 0
+    return exit_code(missed, options)
 
 
 if __name__ == "__main__":

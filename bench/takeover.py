@@ -15,7 +15,6 @@ The goals: under 2 s, in KRaft mode under 5 s; with 200 ms for p50 and maximum, 
 missed; `--no-gate` only prints.
 """
 
-import argparse
 import os
 import random
 import sys
@@ -27,7 +26,7 @@ from functools import partial
 from confluent_kafka import ElectionType, TopicPartition
 
 from bench.agent_runs import CLUSTER, AgentLog, bench_agent, wait_committed
-from bench.pairs import Goal, print_goals, print_table, quantile
+from bench.pairs import Goal, exit_code, gate_parser, print_goals, print_table, quantile
 from bench.topics import closed_parts
 from ts_common import model
 from ts_common.archive.catalog import read_commit
@@ -243,17 +242,16 @@ def report(interval_ms: int, moves: Sequence[Move], goal_seconds: float) -> list
 
 def main() -> int:
     """Measure both intervals, report."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--moves", type=int, default=12, help="with each interval")
-    arguments.add_argument("--mode", choices=list(GOAL_SECONDS), default="zookeeper", help="of the cluster")
-    arguments.add_argument("--no-gate", action="store_true", help="print only, never fail")
+    arguments = gate_parser(__doc__)
+    arguments.add_argument("--moves", type=int, default=12, help="number of moves with each interval")
+    arguments.add_argument("--mode", choices=list(GOAL_SECONDS), default="zookeeper", help="mode of the cluster")
     options = arguments.parse_args()
     goals: list[Goal] = []
     for interval_ms in (QUICK_MS, DEFAULT_MS):
         moves = measure(interval_ms, options.moves, options.mode)
         goals += report(interval_ms, moves, GOAL_SECONDS[options.mode])
     missed = print_goals(goals)
-    return 1 if missed and not options.no_gate else 0
+    return exit_code(missed, options)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from bench.pairs import Goal, median_ratio, print_goals, print_table, rounds
+from bench.pairs import Goal, exit_code, gate_parser, median_ratio, print_goals, print_table, rounds
 from bench.planning import CLUSTER, fill, write_cache_objects
 from bench.processes import ProcessWatch
 from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectStream
@@ -166,11 +166,10 @@ def report(found: Mapping[str, Sequence[Looked]]) -> None:
 
 def main() -> int:
     """Fill, run, report."""
-    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments = gate_parser(__doc__)
     arguments.add_argument("--partitions", type=int, default=100)
-    arguments.add_argument("--segments", type=int, default=1_000, help="of each partition, about")
+    arguments.add_argument("--segments", type=int, default=1_000, help="approximate segments of each partition")
     arguments.add_argument("--repeat", type=int, default=3)
-    arguments.add_argument("--no-gate", action="store_true", help="print only, never fail")
     arguments.add_argument("--look", metavar="URL", help=argparse.SUPPRESS)
     arguments.add_argument("--what", choices=(LISTING, VERIFY), help=argparse.SUPPRESS)
     options = arguments.parse_args()
@@ -196,7 +195,7 @@ def main() -> int:
         Goal(f"CPU: verify of {count} segments / a bare listing", ratio, GOAL_RATIO, at_least=False),
         Goal("memory", max(look.peak_mib for look in verify), GOAL_MIB, at_least=False, unit=" MiB"),
     ]
-    return 1 if print_goals(goals) and not options.no_gate else 0
+    return exit_code(print_goals(goals), options)
 
 
 if __name__ == "__main__":

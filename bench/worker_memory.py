@@ -10,7 +10,6 @@ benchmark watches the `VmHWM` of its Python processes:
 Exits with 1 if a worker held 400 MB or more; `--no-gate` only prints.
 """
 
-import argparse
 import multiprocessing
 import os
 import random
@@ -35,7 +34,7 @@ from bench.made_archives import (
     small_records,
     template_segment,
 )
-from bench.pairs import Goal, print_goals, print_table
+from bench.pairs import Goal, exit_code, gate_parser, print_goals, print_table
 from bench.spark import scan, session
 from ts_common.store.factory import open_store
 from ts_local.s3 import S3Server
@@ -91,9 +90,8 @@ def read(topic: str, result: "multiprocessing.SimpleQueue[tuple[int, float, floa
 
 def main() -> int:
     """Fill, read, report."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--mebibytes", type=int, default=1024, help="of each segment, as decoded")
-    arguments.add_argument("--no-gate", action="store_true", help="exit with 0 also where a goal is missed")
+    arguments = gate_parser(__doc__)
+    arguments.add_argument("--mebibytes", type=int, default=1024, help="size of each segment, uncompressed")
     options = arguments.parse_args()
     patterns: dict[str, tuple[Callable[[], bytes], int]] = {
         "small-none": (lambda: small_records(RECORDS_A_BATCH), RECORDS_A_BATCH),
@@ -132,7 +130,7 @@ def main() -> int:
     print_table(("one segment", "MiB", "records", "seconds", "peak MB"), rows)
     print()
     missed = print_goals(goals)
-    return 1 if missed and not options.no_gate else 0
+    return exit_code(missed, options)
 
 
 if __name__ == "__main__":

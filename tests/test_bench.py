@@ -12,7 +12,7 @@ import pytest
 from bench import made_archives, page_cache, pruning
 from bench.agent_runs import AgentLog
 from bench.paced_producer import Produced
-from bench.pairs import Goal, median_ratio, print_goals, quantile, rounds
+from bench.pairs import Goal, exit_code, gate_parser, median_ratio, print_goals, quantile, rounds
 from bench.processes import ProcessWatch
 from bench.producer_loss import ProducerWindow, losses, window
 from ts_common.store.factory import open_store
@@ -46,6 +46,12 @@ def test_goals_are_met_on_their_bound_and_counted_beyond_it(capsys: pytest.Captu
     ]
     assert print_goals(goals) == 1
     assert capsys.readouterr().out.count("MISSED") == 1
+
+
+@pytest.mark.parametrize(("missed", "arguments", "code"), [(0, [], 0), (2, [], 1), (2, ["--no-gate"], 0)])
+def test_a_missed_goal_fails_the_command(missed: int, arguments: list[str], code: int) -> None:
+    """With `--no-gate` the command only prints."""
+    assert exit_code(missed, gate_parser("").parse_args(arguments)) == code
 
 
 def test_a_watched_process_shows_the_cpu_between_two_instants_and_its_peak() -> None:
