@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ts_common.store.azure.account import API_VERSION, account_of
 from ts_common.store.http.client import Request
-from ts_local.jars import BUILD, PACKAGE, BuildFailedError, build_once, run
+from ts_local.jars import BUILD, PACKAGE, BuildFailedError, build_once, print_fetched, run
 from ts_local.loopback_http import ERRORS, request
 from ts_local.ports import LOOPBACK, free_port
 from ts_local.process import Server
@@ -113,12 +113,7 @@ class AzuriteServer(Server):
 
 def main() -> int:
     """Fetch Azurite and print its directory."""
-    try:
-        print(f"Azurite: {azurite()}")
-    except BuildFailedError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+    return print_fetched(("Azurite", azurite))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import urlencode
 
-from ts_local.jars import BuildFailedError, ToolMissingError, hadoop_jars, java
+from ts_local.jars import hadoop_jars, java, print_fetched
 from ts_local.jvm import FAST_START, temporary_files_in
 from ts_local.loopback_http import ERRORS, request
 from ts_local.ports import LOOPBACK, free_port
@@ -85,12 +85,7 @@ class HdfsServer(Server):
 
 def main() -> int:
     """Fetch the jars and print their directory."""
-    try:
-        print(f"HDFS: {hadoop_jars()}")
-    except (ToolMissingError, BuildFailedError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+    return print_fetched(("HDFS", hadoop_jars))
 
 
 if __name__ == "__main__":

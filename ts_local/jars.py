@@ -22,6 +22,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -185,17 +186,21 @@ def run(command: list[str]) -> None:
         raise BuildFailedError(f"{' '.join(command)}\nended with status {done.returncode}:\n{done.stdout[-4000:]}")
 
 
-def main() -> int:
-    """Fetch and build everything, and print the directories."""
+def print_fetched(*things: tuple[str, Callable[[], Path]]) -> int:
+    """Fetch each thing and print where it is; return the exit status, 1 after an error."""
     try:
-        for line in LINES:
-            print(f"Kafka {line}: {kafka_jars(line)}")
-        print(f"Avro for Spark: {spark_avro_jar()}")
-        print(f"oracle: {oracle_classes()}")
+        for name, fetched in things:
+            print(f"{name}: {fetched()}")
     except (ToolMissingError, BuildFailedError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0
+
+
+def main() -> int:
+    """Fetch and build everything, and print the directories."""
+    kafka = [(f"Kafka {line}", partial(kafka_jars, line)) for line in LINES]
+    return print_fetched(*kafka, ("Avro for Spark", spark_avro_jar), ("oracle", oracle_classes))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from ts_local.debian import unpacked
-from ts_local.jars import BuildFailedError, ToolMissingError
+from ts_local.jars import print_fetched
 from ts_local.loopback_http import ERRORS, request
 from ts_local.ports import LOOPBACK, free_port
 from ts_local.process import Server
@@ -101,12 +101,7 @@ class PrometheusServer(Server):
 
 def main() -> int:
     """Fetch it and print its path."""
-    try:
-        print(f"Prometheus: {program('prometheus')}")
-    except (ToolMissingError, BuildFailedError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+    return print_fetched(("Prometheus", lambda: Path(program("prometheus"))))
 
 
 if __name__ == "__main__":
