@@ -2,9 +2,9 @@
 
 One topic has cold segments, closed and in the page cache; a producer writes to another topic (values of 300 bytes,
 acks=all). First the producer's maximum rate is measured alone. Then, at half of it, each round measures the producer
-alone, with an agent that ships the cold segments, and with bare boto3 that ships the same files with the same number of
-threads (`bench.bare_boto3`), each to an empty prefix of an S3 server on the same machine. Time counts from the first
-file to the last object. A producer's loss is the difference to the requested rate.
+alone, with an agent that ships the cold segments, and with bare boto3 (`bench.bare_boto3`). Both shippers use the same
+files, as many threads, and an empty prefix of an S3 server on the same machine. Time counts from the first file to the
+last object. A producer's loss is the difference to the requested rate.
 
 The goal: with the agent it loses less than 5 percentage points more than with bare boto3, in the median of the rounds.
 Exits with 1 if it is missed; `--no-gate` only prints.

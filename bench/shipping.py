@@ -1,8 +1,8 @@
 """`python -m bench.shipping`: the agent and bare boto3, with the same closed segments of a real broker.
 
 Three partitions, uncompressed, lz4 and zstd, in segments of 64 MiB; producing has ended, and the files are in the page
-cache. In each round, a bare `put_object` on several threads ships the files (`bench.bare_boto3`), and so does a fresh
-agent, each to an empty prefix of the same S3 server. Time counts from the first file to the last object. Start-up, and
+cache. In each round, a bare `put_object` on several threads (`bench.bare_boto3`) and a fresh agent ship the files. Each
+has an empty prefix of the same S3 server. Time counts from the first file to the last object. Start-up, and
 the agent's wait for the broker's next checkpoint, do not count. Exits with 1 if a goal is missed; `--no-gate` only
 prints.
 """

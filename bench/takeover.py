@@ -7,8 +7,8 @@ object, by the log of the new leader's agent. It begins with the change of the p
 node's own time); with `--mode kraft` (Kafka 4 with a separate controller) with the request, so the election counts too.
 Afterwards the store is checked for the object and a commit of the new epoch.
 
-A high watermark counts only from the second checkpoint that the broker writes after the leadership began (protocol rule
-1), so up to two of the broker's intervals are part of that time. It is measured twice: with 200 ms between checkpoints,
+By protocol rule 1, a high watermark counts only from the second checkpoint after the leadership began. So up to two of
+the broker's intervals are part of that time. It is measured twice: with 200 ms between checkpoints,
 from the change; and with Kafka's default of 5 s, from the second checkpoint after the change.
 
 The goals: under 2 s, in KRaft mode under 5 s; with 200 ms for p50 and maximum, with 5 s for p50. Exits with 1 if one is

@@ -1,9 +1,9 @@
 """A KRaft controller without a broker, alone in its quorum, so that every broker can be killed.
 
 Controller             a Server (start, stop, kill, pause, resume, restart) and
-id, port             of its one listener, CONTROLLER
-properties           dict[str, str], rendered at the next start
-quorum()             the settings of a broker's file that name it
+  id, port             of its one listener, CONTROLLER
+  properties           dict[str, str], rendered at the next start
+  quorum()             the settings of a broker's file that name it
 """
 
 import socket
