@@ -12,14 +12,13 @@ FUZZ_SECONDS ?= 300
 demo: setup
 	$(BIN)/python -m ts_local.demo
 
-# Most tests wait for servers most of the time, so four at once suit two cores; which go together, and in which order, says
-# tests/conftest.py. The soak measures what the agents cost, so nothing runs beside it: a minute here, ten in `test-full`,
-# where new examples are drawn too.
+# Most tests wait for servers most of the time, so four processes suit two cores; tests/conftest.py sets their order. The soak
+# measures the agents' resources, so it runs alone: a minute here, ten in `test-full`, which also draws new examples.
 test: test-parts
 	$(BIN)/pytest --ignore tests/soak -m "not full" -n 4 --dist loadfile --no-loadscope-reorder --hypothesis-profile repeatable
 	$(BIN)/pytest tests/soak -m "not full"
 
-# Faults put into the agent on purpose, one by one: `tests/histories` has to notice each. A quarter of an hour.
+# Changes the agent's code in one place after another: `tests/histories` must fail for each. A quarter of an hour.
 mutants: $(READY)
 	$(BIN)/python -m tests.histories.mutants
 
@@ -31,7 +30,7 @@ test-full: test-parts
 	$(BIN)/python -m ts_local.ranges oldest
 	$(BIN)/python -m ts_local.ranges newest
 
-# Inputs that somebody made up, drawn anew each time; `make test` runs those that failed once (tests/fuzz/corpus).
+# Random hostile inputs, new in each run; `make test` repeats those that failed once (tests/fuzz/corpus).
 fuzz: $(READY)
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 
@@ -47,14 +46,14 @@ types: $(READY)
 imports: $(READY)
 	$(BIN)/lint-imports
 
-# What an operator takes as it is: scripts, the image, manifests, the unit. tests/deploy looks closer.
+# Files that an operator uses unchanged: scripts, the image, manifests, the unit. tests/deploy tests what they do.
 deploy-checks: $(READY)
 	$(BIN)/shellcheck .ci/run deploy/need-chromium deploy/need-java deploy/fleet/rollout deploy/fleet/on-host
 	$(BIN)/hadolint deploy/Dockerfile
 	$(BIN)/kubernetes-validate --strict --quiet deploy/kubernetes/*.yaml
 	$(BIN)/python -m ts_local.systemd deploy/ts-uploader.service
 
-# The reference pages are generated from the descriptions in the code; tests hold them to it.
+# The reference pages are generated from the descriptions in the code; tests compare them.
 docs: $(READY)
 	$(BIN)/python -m ts_common.config.cluster_config > docs/configuration.md
 	$(BIN)/python -m ts_uploader.metrics.metrics_page > docs/metrics.md
@@ -68,13 +67,13 @@ docs: $(READY)
 dist: $(READY)
 	$(BIN)/python -m ts_local.dist $(addprefix --wheels ,$(WHEELS))
 
-# All of them, also where one misses its goals.
+# All benchmarks run, even if one misses a goal; then the exit status is 1.
 bench: setup
-	@missed=; for name in decode shipping page_cache rate spark worker_memory cold_start pruning planning verify latency takeover "takeover --mode kraft" beside many; do \
+	@missed=; for name in decode shipping page_cache rate spark worker_memory cold_start pruning planning verify latency takeover "takeover --mode kraft" producer_loss many; do \
 	  echo "--- python -m bench.$$name"; $(BIN)/python -m bench.$$name || missed="$$missed $$name"; \
 	done; test -z "$$missed" || { echo "failed or missed goals:$$missed" >&2; exit 1; }
 
-# Lock files hold versions and hashes, and no index's address.
+# Lock files contain versions and hashes, but no address of an index.
 lock: $(READY)
 	for extra in agent pyspark spark tsctl azure gcs sasl kerberos dev; do \
 	  $(BIN)/uv pip compile -q pyproject.toml --extra $$extra --generate-hashes --no-emit-index-url \
@@ -88,7 +87,7 @@ setup: $(READY)
 	@deploy/need-java
 	@$(BIN)/python -m ts_local.jars
 
-# Stores that tests alone speak to, the browser that pages are looked at in, and the Prometheus that reads metrics.
+# Servers that only tests use: other stores, a browser for pages, a Prometheus for metrics.
 test-parts: setup
 	@deploy/need-chromium
 	@$(BIN)/python -m ts_local.hdfs

@@ -1,1 +1,1 @@
-"""Ratios between things measured in one run."""
+"""Benchmarks: ratios of things that are measured in one run."""

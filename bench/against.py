@@ -1,9 +1,8 @@
-"""`python -m bench.against OLD NAME...`: the figures of another checkout and of this one, side by side.
+"""`python -m bench.against OLD NAME...`: compare the figures of another checkout with this one's.
 
-Each benchmark is run in both checkouts, in turns and `--rounds` times. Each checkout has its own environment and code
-of the benchmark: run `make test-parts` in OLD first. The command compares the medians of the figures that the
-benchmarks hold to a bound. It exits with 1 if one is worse by more than `--percent`. A benchmark that `--print-only`
-names is printed only.
+Each benchmark runs in both checkouts, alternating, `--rounds` times, each in its own environment and with its own code:
+run `make test-parts` in OLD first. The command compares the medians of all figures that have a goal. It exits with 1 if
+one is worse by more than `--percent`. Benchmarks of `--print-only` are printed only.
 """
 
 import argparse
@@ -25,12 +24,12 @@ _HERE = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Figure:
-    """What a benchmark holds to a bound.
+    """A figure with a goal.
 
     Attributes:
         found: the figure.
         at_least: whether more is better.
-        unit: of it.
+        unit: its unit.
     """
 
     found: float
@@ -42,7 +41,7 @@ def figures(printed: str) -> dict[str, Figure]:
     """Parse the table that `bench.pairs.print_goals` prints, by name.
 
     Raises:
-        ValueError: there is no such table.
+        ValueError: the text contains no such table.
     """
     found = {
         match["what"]: Figure(float(match["found"]), match["bound"] == ">=", match["unit"].strip())
@@ -54,7 +53,7 @@ def figures(printed: str) -> dict[str, Figure]:
 
 
 def measure(checkout: Path, name: str) -> dict[str, Figure]:
-    """The figures of one run in a checkout; what it prints goes on to standard error.
+    """Return the figures of one run in a checkout; its output is printed to standard error.
 
     Raises:
         subprocess.CalledProcessError: the benchmark failed.
@@ -67,11 +66,11 @@ def measure(checkout: Path, name: str) -> dict[str, Figure]:
 
 
 def compare(old: Path, name: str, count: int) -> list[tuple[str, float, float, float, str]]:
-    """(figure, the other checkout's, this one's, how many times as bad, unit) of one benchmark."""
+    """Return (figure, the other checkout's, this one's, ratio of worse to better, unit) of one benchmark."""
     found = rounds({"old": lambda: measure(old, name), "new": lambda: measure(_HERE, name)}, count)
     rows = []
     for what, figure in found["new"][0].items():
-        if what not in found["old"][0]:  # it was measured otherwise there
+        if what not in found["old"][0]:  # the other checkout does not measure it
             continue
         before, now = (statistics.median(each[what].found for each in found[side]) for side in ("old", "new"))
         worse = before / now if figure.at_least else now / before
@@ -80,12 +79,12 @@ def compare(old: Path, name: str, count: int) -> list[tuple[str, float, float, f
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare; 1 where something became worse."""
+    """Compare the checkouts; return 1 if a figure is worse."""
     parser = argparse.ArgumentParser(prog="python -m bench.against", description=__doc__)
     parser.add_argument("old", type=Path, help="the other checkout")
     parser.add_argument("names", nargs="+", help='benchmarks, with their options: shipping, "takeover --mode kraft"')
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--percent", type=float, default=5.0, help="by which a figure may be worse")
+    parser.add_argument("--percent", type=float, default=5.0, help="percentage that a figure may be worse")
     parser.add_argument("--print-only", nargs="*", default=[], metavar="NAME", help="benchmarks that may be worse")
     options = parser.parse_args(arguments)
     rows = [row for name in options.names for row in compare(options.old.resolve(), name, options.rounds)]

@@ -1,8 +1,8 @@
-"""The agent beside a broker, and what its own log says of it.
+"""The agent in benchmarks, and the events of its log.
 
 bench_agent(...)      an agent for one broker of a local cluster, that logs JSON
-AgentLog              the events of its log, read as they come
-ship_with_agent(...)  one run over segments that are closed already, and its Cost
+AgentLog              the events of its log, read while it runs
+ship_with_agent(...)  one run over closed segments, and its Cost
 """
 
 import json
@@ -25,13 +25,13 @@ _SECONDS = 600.0
 
 @dataclass(frozen=True)
 class Cost:
-    """What shipping cost.
+    """The cost of shipping.
 
     Attributes:
-        began: when the first segment was taken, as `time.time()` tells it.
-        ended: when the last `.log` object was there.
-        cpu_seconds: of the process, from the first segment taken to the last commit.
-        peak_mib: most resident memory, start-up included.
+        began: when shipping of the first segment began, as `time.time()`.
+        ended: when the last `.log` object was complete.
+        cpu_seconds: of the process, from the first segment to the last commit.
+        peak_mib: peak resident memory, start-up included.
     """
 
     began: float
@@ -41,15 +41,15 @@ class Cost:
 
     @property
     def seconds(self) -> float:
-        """From the first segment taken to the last `.log` object."""
+        """The seconds from the first segment to the last `.log` object."""
         return self.ended - self.began
 
 
 class AgentLog:
-    """The events of an agent's log, read as far as they are written; each read goes on where the last one ended.
+    """The events of an agent's log so far; each read continues at the end of the previous one.
 
     Args:
-        path: of a log with one JSON object a line.
+        path: of a log with one JSON object on each line.
     """
 
     def __init__(self, path: Path) -> None:
@@ -58,12 +58,12 @@ class AgentLog:
         self._events: dict[str, list[dict[str, Any]]] = defaultdict(list)
 
     def events(self, name: str) -> list[dict[str, Any]]:
-        """All events of one name so far, with `at` as `time.time()` would tell it."""
+        """Return all events of one name so far, with `at` in seconds as `time.time()`."""
         if self._path.exists():
             with self._path.open("rb") as file:
                 file.seek(self._position)
                 written = file.read()
-            whole = written[: written.rfind(b"\n") + 1]  # the last line may still be being written
+            whole = written[: written.rfind(b"\n") + 1]  # the last line may be incomplete
             self._position += len(whole)
             for line in whole.splitlines():
                 if line.startswith(b"{"):
@@ -73,7 +73,7 @@ class AgentLog:
         return self._events[name]
 
     def next_offsets(self) -> dict[str, int]:
-        """How far each partition is committed, by its name."""
+        """Return the latest next offset of each partition, by its name."""
         return {event["partition"]: event["next_offset"] for event in self.events("committed")}
 
 
@@ -88,16 +88,16 @@ def bench_agent(
     environment: Mapping[str, str],
     properties: Mapping[str, str] | None = None,
 ) -> AgentProcess:
-    """An agent that was not started yet.
+    """Return an agent that is not started yet.
 
     Args:
         cluster: of the broker.
-        url: where to ship to.
-        topics: regular expressions of those that are shipped.
-        name: of the agent's log and directory; another for each.
-        broker: beside which it runs.
+        url: location of the store.
+        topics: regular expressions of the topics to ship.
+        name: of the agent's log and directory; unique.
+        broker: the broker that it ships for.
         threads: of uploads.
-        environment: S3's.
+        environment: credentials and endpoint of S3.
         properties: further ones of its configuration.
     """
     config_dir = cluster.directory / name / "conf"
@@ -126,7 +126,7 @@ def wait_committed(
     """Wait until an agent has committed each partition up to an offset.
 
     Raises:
-        WaitTimedOutError: it did not.
+        WaitTimedOutError: it has not in time.
         ServerDiedError: it ended first.
     """
 
@@ -150,22 +150,21 @@ def ship_with_agent(
     threads: int = 3,
     environment: Mapping[str, str],
 ) -> Cost:
-    """Start an agent on an empty place in the store, wait until all is committed, and end it.
+    """Start an agent with an empty prefix in the store, wait until all is committed, and stop it.
 
-    It waits for leadership and a high watermark checkpoint first; what it uses until it takes the first segment is not
-    counted.
+    It first waits for leadership and a high watermark checkpoint. Its resources before the first segment do not count.
 
     Args:
         cluster: its broker 1 has the files.
-        url: where to ship to.
-        topic: the only one that is shipped.
-        parts: what is closed.
-        name: of the agent's log and directory; another for each run.
+        url: location of the store.
+        topic: the only topic to ship.
+        parts: the closed segments.
+        name: of the agent's log and directory; unique.
         threads: of uploads.
-        environment: S3's.
+        environment: credentials and endpoint of S3.
 
     Raises:
-        WaitTimedOutError, ServerDiedError: the agent's.
+        WaitTimedOutError, ServerDiedError: the agent failed.
     """
     agent = bench_agent(cluster, url, topic, name=name, threads=threads, environment=environment)
     log = AgentLog(agent.log)

@@ -1,9 +1,9 @@
-"""The shipper to compare with: `put_object` of boto3 with its defaults, on some threads, and nothing else.
+"""The shipper to compare with: `put_object` of boto3 with its defaults, on several threads, and nothing else.
 
     python bare_boto3.py BUCKET PREFIX THREADS files|memory FILE...
 
-With `memory` it sends noise of each file's size and opens none: what the store alone does to the host.
-Waits for a line on standard input once it is ready, and prints when it began and when it ended (seconds since 1970).
+With `memory` it sends random bytes of each file's size and opens no file, to measure the effect of the store alone. It
+waits for a line on standard input when it is ready, and prints when it began and ended (seconds since 1970).
 """
 
 import os
@@ -41,7 +41,7 @@ def main() -> None:
         for _ in pool.map(put, files):
             pass
     print(began, time.time(), flush=True)
-    sys.stdin.readline()  # its memory and CPU are read before it ends
+    sys.stdin.readline()  # the caller reads its memory and CPU before it ends
 
 
 if __name__ == "__main__":

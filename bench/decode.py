@@ -1,12 +1,11 @@
-"""`python -m bench.decode`: how fast a segment in memory becomes columns, on one core.
+"""`python -m bench.decode`: the speed of decoding a segment in memory to columns, on one core.
 
-One 64 MiB segment per codec: 300-byte JSON-like values, 11-byte keys, batches of 16 KiB. Beside the decoder run, in the
-same repetitions, aiokafka and kafka-python over a part of the segment, and the bare decompressor: `decompress_into` of
-cramjam over each batch, into one buffer. The goals are ratios between medians of one run (BASELINES: "Decoding one
-64 MiB segment"). Exits with 1 where one is missed; `--no-gate` only prints.
+One segment of 64 MiB for each codec: 300-byte JSON-like values, 11-byte keys, batches of 16 KiB. In the same
+repetitions, aiokafka and kafka-python decode a part of the segment, and the bare decompressor (`decompress_into` of
+cramjam) each batch into one buffer. The goals are ratios between medians of one run. Exits with 1 if one is missed;
+`--no-gate` only prints.
 """
 
-import argparse
 import os
 import random
 import statistics
@@ -21,6 +20,7 @@ from aiokafka.record.memory_records import MemoryRecords as AiokafkaRecords
 from awscrt.checksums import crc32c
 from kafka.record.memory_records import MemoryRecords as KafkaPythonRecords
 
+from bench.pairs import exit_code, gate_parser
 from bench.records import json_value, key
 from ts_common.decode.codecs import Codec
 from ts_common.decode.columns import BufferPool, Projection
@@ -37,7 +37,7 @@ _BATCH_LENGTH = slice(8, 12)
 
 @dataclass
 class Segment:
-    """A segment and the parts of it that the others get."""
+    """A segment, and its parts for the other libraries."""
 
     data: bytes
     batches: list[memoryview]
@@ -46,7 +46,7 @@ class Segment:
 
 
 def build(codec: Codec, segment_bytes: int) -> Segment:
-    """A segment as a broker has it: base offsets ascend, codec and CRC are the producer's."""
+    """Return a segment as a broker stores it: base offsets ascend; codec and CRC are the producer's."""
     generator, data, sizes, records, uncompressed = random.Random(7), bytearray(), [], 0, 0
     values = [json_value(generator, number) for number in range(20_000)]
     while len(data) < segment_bytes:
@@ -82,7 +82,7 @@ def build(codec: Codec, segment_bytes: int) -> Segment:
 
 
 def compress(codec: Codec, data: bytes) -> bytes:
-    """As Kafka's Java clients write it: xerial's framing, LZ4 frames of independent blocks without checksums."""
+    """Compress as Kafka's Java clients do: xerial's framing, LZ4 frames of independent blocks without checksums."""
     if codec is Codec.GZIP:
         return bytes(cramjam.gzip.compress(data, 6))
     if codec is Codec.ZSTD:
@@ -101,7 +101,7 @@ def compress(codec: Codec, data: bytes) -> bytes:
 
 
 def decoder(segment: Segment) -> Callable[[], int]:
-    """Ours: chunks as a streaming GET hands them out, all columns, buffers reused."""
+    """Return a run of the project's decoder: chunks as in a streaming GET, all columns, buffers reused."""
     view = memoryview(segment.data)
     chunks = [view[start : start + CHUNK_BYTES] for start in range(0, len(view), CHUNK_BYTES)]
     projection = Projection()
@@ -115,7 +115,7 @@ def decoder(segment: Segment) -> Callable[[], int]:
 
 
 def bare(segment: Segment, codec: Codec) -> Callable[[], int]:
-    """The decompressor alone. Snappy's framing is taken off beforehand: it decodes bare blocks."""
+    """Return a run of the decompressor alone; snappy's framing is removed before, because it decodes bare blocks."""
     bodies = [batch[HEADER_SIZE:] for batch in segment.batches]
     if codec is Codec.SNAPPY:
         bodies = [body[20:] for body in bodies]
@@ -137,7 +137,7 @@ def bare(segment: Segment, codec: Codec) -> Callable[[], int]:
 
 
 def client(records_class: type, segment: Segment, batches: int) -> Callable[[], int]:
-    """A client library: CRC, records, and their keys and values as bytes."""
+    """Return a run of a client library: CRC, records, and their keys and values as bytes."""
     data = b"".join(segment.batches[:batches])
 
     def run() -> int:
@@ -155,7 +155,7 @@ def client(records_class: type, segment: Segment, batches: int) -> Callable[[], 
 
 
 def measure(runs: dict[str, Callable[[], int]], repetitions: int) -> dict[str, float]:
-    """Median seconds of each, one after the other in each repetition; the first repetition warms up."""
+    """Return the median seconds of each run; every repetition runs all, and the first warms up."""
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for repetition in range(repetitions + 1):
         for name, run in runs.items():
@@ -167,9 +167,8 @@ def measure(runs: dict[str, Callable[[], int]], repetitions: int) -> dict[str, f
 
 
 def main() -> int:
-    """Print the table; the number of goals missed decides the exit code."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--no-gate", action="store_true", help="print only, never fail")
+    """Print the table; return 1 if a goal is missed."""
+    arguments = gate_parser(__doc__)
     arguments.add_argument("--repetitions", type=int, default=7)
     arguments.add_argument("--mib", type=int, default=SEGMENT_BYTES >> 20, help="size of the segment")
     options = arguments.parse_args()
@@ -203,7 +202,7 @@ def main() -> int:
                 missed += ratio < goal[name]
             records, size = segment.records / time_taken / 1e6, segment.uncompressed_bytes / time_taken / 1e9
             print(f"{codec.name.lower():8}{name:24}{records:12.2f}{size:10.2f}{shown}")
-    return 1 if missed and not options.no_gate else 0
+    return exit_code(missed, options)
 
 
 if __name__ == "__main__":

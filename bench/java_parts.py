@@ -1,7 +1,7 @@
-"""What of the peers is Java: fetched and compiled once per checkout under `build/`, and the consumer as a process.
+"""Java parts of the peers, fetched and compiled once for a checkout under `build/`, and the consumer as a process.
 
 spark_kafka_jars()   Spark's own Kafka source, for `spark.jars`
-JavaConsumer         Kafka's consumer, reading a topic round after round in one JVM
+JavaConsumer         Kafka's consumer, reading a topic in rounds in one JVM
 """
 
 import subprocess
@@ -22,10 +22,10 @@ _PYSPARK_JARS = Path(pyspark.__file__).parent / "jars"
 
 
 def spark_kafka_jars() -> list[Path]:
-    """Spark's Kafka source, what it needs beyond pyspark's own jars, and the classes of `no-tokens`.
+    """Return Spark's Kafka source, its dependencies beyond pyspark's own jars, and the classes of `no-tokens`.
 
     Raises:
-        ToolMissingError, subprocess.CalledProcessError: no Java or Maven, or they failed; they say why on stderr.
+        ToolMissingError, subprocess.CalledProcessError: Java or Maven is missing or failed; stderr has the reason.
     """
     pom = _SPARK_KAFKA / "pom.xml"
     sources = sorted((_SPARK_KAFKA / "no-tokens").glob("*.java"))
@@ -50,13 +50,13 @@ def _compile(sources: Sequence[Path], class_path: str, directory: Path) -> None:
 
 @dataclass(frozen=True)
 class ConsumedRound:
-    """What one round of the consumer read.
+    """The result of one round of the consumer.
 
     Attributes:
-        records: how many.
+        records: number of records.
         size: bytes of keys and values.
         greatest_offset: of all partitions.
-        seconds: it took.
+        seconds: the time of the round.
     """
 
     records: int
@@ -81,7 +81,7 @@ class JavaConsumer:
             _compile([_CONSUMER], f"{jars}/*", directory)
 
         classes = build_once(BUILD / "consume-all", _CONSUMER.read_bytes(), build)
-        # Kafka's jars here bring a logger that writes to standard output unless it is told nothing.
+        # The logger in Kafka's jars writes to standard output by default.
         self._command = [
             *(java(), "-Xmx1g", "-Dlog4j.configuration=", "-cp", f"{classes}:{jars}/*", "ConsumeAll"),
             *(bootstrap, topic, ",".join(map(str, ends))),

@@ -1,13 +1,13 @@
-"""`python -m bench.latency`: how long after a segment is rolled its records are visible in the store.
+"""`python -m bench.latency`: the time from a segment's roll until its records are visible in the store.
 
 One broker in ZooKeeper mode with Kafka's default interval between high watermark checkpoints, 5 s, and a topic of 100
-partitions. Each second ten of them are sent as much as a segment holds, so that each rolls one. A segment is rolled
-when the next one's `.log` file is born (statx, asked at the end of the run); it is visible when the `offset.wm` that
-the store hands out says so. Partitions with something pending are asked every 0.2 s, by conditional GETs: times are
-late by that and a sweep's own time at most, never early. Shown beside the whole: the wait for the first checkpoint
-after the roll, and what the agent took from there on.
+partitions. Each second, ten of them receive as much as a segment contains, so that each rolls one. A segment is rolled
+when the next one's `.log` file is created (statx, read at the end of the run). It is visible when `offset.wm` in the
+store covers it. Commits of partitions with pending segments are read every 0.2 s by conditional GETs. So times are late
+by at most that interval and one sweep, and never early. The wait for the first checkpoint after the roll, and the
+agent's time after it, are printed too.
 
-The goal: p99 under the checkpoint interval plus 2 s. Exits with 1 where it is missed; `--no-gate` only prints.
+The goal: p99 below the checkpoint interval plus 2 s. Exits with 1 if it is missed; `--no-gate` only prints.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.agent_runs import CLUSTER, AgentLog, bench_agent, wait_committed
-from bench.pairs import Goal, print_goals, print_table, quantile
+from bench.pairs import Goal, exit_code, gate_parser, print_goals, print_table, quantile
 from bench.records import json_value, key
 from bench.topics import closed_parts
 from ts_common.archive.commit import Commit, decode_commit
@@ -37,7 +37,7 @@ PREFIX = "latency"
 BEYOND_SECONDS = 2.0
 CHECKPOINT_MS = 5_000  # Kafka's default
 SEGMENT_BYTES = 64 << 10
-RECORDS_A_TURN = 205  # of 300 bytes and what is around them: a segment of 64 KiB, four batches
+RECORDS_A_TURN = 205  # of 300 bytes and their overhead: a segment of 64 KiB, four batches
 SWEEP_SECONDS = 0.2
 _DRAIN_SECONDS = 60.0
 _CHECKPOINT = "replication-offset-checkpoint"
@@ -48,9 +48,9 @@ class Roll:
     """One closed segment.
 
     Attributes:
-        rolled: when the next segment's `.log` was born.
-        checkpoint: when the broker wrote the first checkpoint after that; None where none was seen.
-        visible: when the store's commit was seen to reach it.
+        rolled: when the next segment's `.log` was created.
+        checkpoint: when the broker wrote the first checkpoint after that; None if no checkpoint was seen.
+        visible: when the store's commit covered it.
     """
 
     rolled: float
@@ -59,11 +59,11 @@ class Roll:
 
 
 class CommitPoll:
-    """Asks the store for commits over one connection, each time only for what changed since.
+    """Reads commits over one connection, each with a condition on the last ETag.
 
     Args:
         s3: the server.
-        partitions: how many.
+        partitions: their number.
     """
 
     def __init__(self, s3: S3Server, partitions: int) -> None:
@@ -82,10 +82,10 @@ class CommitPoll:
         self.next_offsets = [0] * partitions
 
     def ask(self, partition: int) -> bool:
-        """Whether the commit moved; `next_offsets` then holds its next offset.
+        """Read a commit; return whether it changed. `next_offsets` then has its next offset.
 
         Raises:
-            RuntimeError: the store answers with an error, or with a commit that is none of ours.
+            RuntimeError: the store returned an error, or a commit that no agent wrote.
         """
         etag = self._etags.get(partition)
         headers = {} if etag is None else {"If-None-Match": etag}
@@ -95,10 +95,10 @@ class CommitPoll:
         if answer.status in {http.client.NOT_MODIFIED, http.client.NOT_FOUND}:
             return False
         if answer.status != http.client.OK:
-            raise RuntimeError(f"{self._keys[partition]}: the store answers {answer.status}: {body[:200]!r}")
+            raise RuntimeError(f"{self._keys[partition]}: the store returned {answer.status}: {body[:200]!r}")
         commit = decode_commit(body, self._keys[partition])
         if not isinstance(commit, Commit):
-            raise TypeError(f"{self._keys[partition]} is no commit of the agent")
+            raise TypeError(f"{self._keys[partition]} is not a commit of the agent")
         self._etags[partition] = answer.headers["ETag"]
         moved = commit.next_offset > self.next_offsets[partition]
         self.next_offsets[partition] = commit.next_offset
@@ -110,7 +110,7 @@ class CommitPoll:
 
 
 class Watching:
-    """What the log dir and the store showed over the run.
+    """The log dir and the store over the run.
 
     Args:
         cluster: its broker 1 is written to.
@@ -128,7 +128,7 @@ class Watching:
         self.sweeps: list[float] = []
 
     def sweep(self) -> int:
-        """Ask for every partition that has more closed than is committed; how many still have."""
+        """Read the commit of each partition with pending segments; return how many still have some."""
         began, pending = time.monotonic(), 0
         for partition, directory in enumerate(self._directories):
             active = max(int(path.stem) for path in directory.glob("*.log"))
@@ -141,10 +141,10 @@ class Watching:
         return pending
 
     def rolls(self, since: float) -> list[Roll]:
-        """Every segment that was rolled after an instant.
+        """Return every segment that was rolled after an instant.
 
         Raises:
-            LookupError: one never became visible.
+            LookupError: a segment never became visible.
         """
         births = born([path for directory in self._directories for path in directory.glob("*.log")])
         checkpoints = sorted(self.checkpoints)
@@ -155,7 +155,7 @@ class Watching:
                 continue
             visible = next((at for at, offset in self._seen[partition] if offset >= base), None)
             if visible is None:
-                raise LookupError(f"what lies below {path} never became visible")
+                raise LookupError(f"the segment before {path} never became visible")
             rolls.append(Roll(rolled, next((at for at in checkpoints if at > rolled), None), visible))
         return rolls
 
@@ -165,11 +165,11 @@ class Watching:
 
 
 def born(files: Sequence[Path]) -> Mapping[Path, float]:
-    """When each file came to be, by statx; Python 3.11 has no name for it.
+    """Return when each file was created, by statx, which Python 3.11 has no function for.
 
     Raises:
-        RuntimeError: the file system does not keep it.
-        subprocess.CalledProcessError: a file is gone.
+        RuntimeError: the file system does not store it.
+        subprocess.CalledProcessError: a file was removed.
     """
     birth: dict[Path, float] = {}
     for at in range(0, len(files), 1000):
@@ -178,12 +178,12 @@ def born(files: Sequence[Path]) -> Mapping[Path, float]:
             instant, _, name = line.partition(" ")
             birth[Path(name)] = float(instant)
     if not all(birth.values()):
-        raise RuntimeError("this file system does not keep when a file was made")
+        raise RuntimeError("this file system does not store when a file was created")
     return birth
 
 
 def run(cluster: LocalCluster, options: argparse.Namespace) -> tuple[list[Roll], Watching]:
-    """Produce in turns, look in between; the rolls after the warm-up."""
+    """Produce and read commits by turns; return the rolls after the warm-up."""
     if cluster.s3 is None:
         raise ValueError("a cluster without an S3 server")
     settings = {"segment.bytes": str(SEGMENT_BYTES), "segment.index.bytes": "4096"}
@@ -198,7 +198,7 @@ def run(cluster: LocalCluster, options: argparse.Namespace) -> tuple[list[Roll],
             for record in range(RECORDS_A_TURN):
                 producer.produce(TOPIC, values[record % len(values)], key(record), partition=partition)
 
-    # One segment of each is closed before the agent starts: then it is warm once these are there.
+    # One segment of each is closed before the agent starts; once they are shipped, the agent is warm.
     for number in range(2 * options.partitions // options.rolls):
         turn(number)
         producer.flush(30)
@@ -231,7 +231,7 @@ def run(cluster: LocalCluster, options: argparse.Namespace) -> tuple[list[Roll],
 
 
 def report(rolls: Sequence[Roll], watching: Watching, options: argparse.Namespace) -> int:
-    """Print the table and the goal; 1 where it was missed."""
+    """Print the table and the goal; return 1 if it was missed."""
     seen = [roll for roll in rolls if roll.checkpoint is not None]
     parts = {
         "rolled to visible": [roll.visible - roll.rolled for roll in rolls],
@@ -241,7 +241,7 @@ def report(rolls: Sequence[Roll], watching: Watching, options: argparse.Namespac
     print(
         f"{len(rolls)} segments rolled in {options.seconds} s by {options.rolls} of {options.partitions} partitions a "
         f"second; {options.threads} upload threads; {len(watching.checkpoints)} checkpoints seen;\n"
-        f"commits asked every {SWEEP_SECONDS} s, a sweep took {max(watching.sweeps):.2f} s at most"
+        f"commits read every {SWEEP_SECONDS} s, longest sweep {max(watching.sweeps):.2f} s"
     )
     rows = [(name, *(quantile(found, at) for at in (0.5, 0.9, 0.99)), max(found)) for name, found in parts.items()]
     print_table(("seconds", "p50", "p90", "p99", "max"), rows)
@@ -253,18 +253,17 @@ def report(rolls: Sequence[Roll], watching: Watching, options: argparse.Namespac
 
 def main() -> int:
     """Run and report."""
-    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments = gate_parser(__doc__)
     arguments.add_argument("--partitions", type=int, default=100)
     arguments.add_argument("--rolls", type=int, default=10, help="partitions that roll each second")
-    arguments.add_argument("--seconds", type=int, default=60, help="of producing, after the agent is warm")
-    arguments.add_argument("--threads", type=int, default=3, help="of uploads")
-    arguments.add_argument("--checkpoint-ms", type=int, default=CHECKPOINT_MS, help="the broker's interval")
-    arguments.add_argument("--no-gate", action="store_true", help="print only, never fail")
+    arguments.add_argument("--seconds", type=int, default=60, help="time of producing, after the agent is warm")
+    arguments.add_argument("--threads", type=int, default=3, help="upload threads")
+    arguments.add_argument("--checkpoint-ms", type=int, default=CHECKPOINT_MS, help="the broker's checkpoint interval")
     options = arguments.parse_args()
     properties = {"replica.high.watermark.checkpoint.interval.ms": str(options.checkpoint_ms)}
     with LocalCluster(s3=True, buckets=[BUCKET], properties=properties, name="bench") as cluster:
         missed = report(*run(cluster, options), options)
-    return 1 if missed and not options.no_gate else 0
+    return exit_code(missed, options)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Archives without a broker: segments of one batch again and again, as large as is asked for, with their indexes.
+"""Archives without a broker: segments of any size that repeat one batch, with their indexes.
 
-Batches are encoded by aiokafka; base offset, timestamps and CRC are set for each. Put there as the agent does it.
+aiokafka encodes the batch; base offset, timestamps and CRC are set for each. The objects are put as the agent does it.
 """
 
 import random
@@ -31,13 +31,13 @@ ZSTD: Final = 4  # Kafka's number of the codec
 
 
 def small_records(count: int, codec: int = NONE) -> bytes:
-    """A batch of records of 300 bytes, whose base offset and timestamps are still to be set."""
+    """Return a batch of records of 300 bytes, without base offset and timestamps."""
     generator = random.Random(7)
     return batch_of([json_value(generator, index) for index in range(count)], codec)
 
 
 def batch_of(values: Sequence[bytes], codec: int = NONE) -> bytes:
-    """A batch of these values, whose base offset and timestamps are still to be set."""
+    """Return a batch of these values, without base offset and timestamps."""
     builder = DefaultRecordBatchBuilder(2, codec, 0, -1, -1, -1, 1 << 30)
     for index, value in enumerate(values):
         builder.append(index, TIME + index, key(index), value, [])
@@ -47,7 +47,7 @@ def batch_of(values: Sequence[bytes], codec: int = NONE) -> bytes:
 def template_segment(
     pattern: bytes, base: int, records: int, batches: int, first_ms: int, batch_ms: int
 ) -> tuple[bytes, ...]:
-    """`.log`, `.index` and `.timeindex` of so many batches, one after the other in time."""
+    """Return `.log`, `.index` and `.timeindex` of this many batches, consecutive in time."""
     log, index, timeindex = bytearray(), bytearray(), bytearray()
     for number in range(batches):
         batch = bytearray(pattern)
@@ -64,7 +64,7 @@ def template_segment(
 
 
 def ship(store: ObjectStore, topic: str, segments: Sequence[tuple[int, tuple[bytes, ...]]], end: int) -> int:
-    """Put a partition there as the agent does; the bytes of its `.log` objects. An empty index is left out."""
+    """Put a partition as the agent does, and return the bytes of its `.log` objects. An empty index is omitted."""
     keys = ClusterKeys(CLUSTER).partition(TopicPartition(topic, 0))
     store.put(keys.log_start, encode_log_start(0))
 

@@ -1,4 +1,4 @@
-"""A producer that keeps to a rate, as a process of its own, and what it says of itself.
+"""A producer at a fixed rate, in its own process, and its statistics.
 
     with PacedProducer(bootstrap, topic, partitions, rate) as producer:
         producer.wait_under_way()
@@ -7,8 +7,8 @@
     produced.rate_between(began, ended)
 
 `python -m bench.paced_producer BOOTSTRAP TOPIC PARTITIONS RATE` is that process: confluent-kafka with acks=all, values
-of 300 bytes. Rate is records a second, 0 as many as it can. It falls behind where the broker does not keep up and then
-catches up, as far as its queue holds. It ends when its standard input does, and prints a `Produced` as JSON.
+of 300 bytes. The rate is in records a second; 0 is as many as possible. If the broker is too slow, it falls behind, and
+catches up later as far as its queue allows. It ends when standard input is closed, and prints a `Produced` as JSON.
 """
 
 import json
@@ -32,19 +32,19 @@ from bench.records import json_value, key
 _UNDER_WAY_SECONDS = 2.0
 _EVERY_SECONDS = 0.05
 _SLICE_SECONDS = 0.002
-_ONE_IN = 50  # records whose acknowledgement is timed: a Python call for each would be the limit
+_ONE_IN = 50  # records whose acknowledgement is timed: a Python call for each would limit the rate
 _DISTINCT_VALUES = 5_000
 
 
 @dataclass(frozen=True)
 class Produced:
-    """What a producer saw.
+    """The statistics of a producer.
 
     Attributes:
-        times: instants, as `time.time()` tells them, ascending.
-        acknowledged: records by then, at each.
+        times: instants, as `time.time()`, ascending.
+        acknowledged: number of acknowledged records at each instant.
         acknowledged_at: when each of some records was acknowledged, ascending.
-        latencies: seconds from giving each of these to the producer to its acknowledgement.
+        latencies: seconds from the handover of each of these to the producer to its acknowledgement.
     """
 
     times: Sequence[float]
@@ -53,10 +53,10 @@ class Produced:
     latencies: Sequence[float]
 
     def rate_between(self, begin: float, end: float) -> float:
-        """Records acknowledged a second between two instants; the samples nearest inside count.
+        """Return acknowledged records a second between two instants, by the samples nearest inside.
 
         Raises:
-            ValueError: fewer than two samples lie between them.
+            ValueError: fewer than two samples are between them.
         """
         first, last = bisect_left(self.times, begin), bisect_right(self.times, end) - 1
         if last <= first:
@@ -64,18 +64,18 @@ class Produced:
         return (self.acknowledged[last] - self.acknowledged[first]) / (self.times[last] - self.times[first])
 
     def latencies_between(self, begin: float, end: float) -> Sequence[float]:
-        """Of the records that were acknowledged between two instants."""
+        """Return the latencies of records that were acknowledged between two instants."""
         return self.latencies[bisect_left(self.acknowledged_at, begin) : bisect_right(self.acknowledged_at, end)]
 
 
 class PacedProducer:
-    """The process.
+    """The process of a producer.
 
     Args:
         bootstrap: of the brokers.
-        topic: to produce to.
-        partitions: of it, in turn.
-        rate: records a second; 0 as many as it can.
+        topic: the topic.
+        partitions: their number; used in turn.
+        rate: records a second; 0: as many as possible.
     """
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, rate: float) -> None:
@@ -100,7 +100,7 @@ class PacedProducer:
             self._process.communicate()
 
     def wait_under_way(self) -> None:
-        """Until it has kept on for two seconds.
+        """Wait until the producer has run for two seconds.
 
         Raises:
             RuntimeError: it has ended.
@@ -110,7 +110,7 @@ class PacedProducer:
             raise RuntimeError(f"the producer ended with status {process.wait()}")
 
     def finish(self) -> Produced:
-        """End it.
+        """End the producer, and return its statistics.
 
         Raises:
             RuntimeError: it failed.
@@ -128,10 +128,10 @@ class PacedProducer:
 
 
 def produce(producer: Producer, topic: str, partitions: int, rate: float, ended: threading.Event) -> Produced:
-    """Produce until `ended`.
+    """Produce until `ended` is set.
 
     Raises:
-        RuntimeError: a record was refused.
+        RuntimeError: a record was rejected.
     """
     generator = random.Random(7)
     values = [json_value(generator, number) for number in range(_DISTINCT_VALUES)]

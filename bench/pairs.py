@@ -1,9 +1,10 @@
-"""Things measured side by side in one run, and what is said of them.
+"""Measures things in one run, and prints their ratios and goals.
 
-The machine is noisy, so a figure alone says little: each round measures everything once, in an order that turns from
-round to round, and what counts is the median of each round's ratio.
+The machine is noisy, so a single figure has little meaning. Each round measures everything once, in alternating order,
+and the result is the median of the rounds' ratios.
 """
 
+import argparse
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -15,13 +16,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Goal:
-    """A figure that was measured, and the bound it is held to.
+    """A figure and its bound.
 
     Attributes:
-        what: is measured.
+        what: the name of the figure.
         found: the figure.
-        bound: what it should reach.
-        at_least: whether the bound is the least that will do; else it is the most.
+        bound: its bound.
+        at_least: whether the bound is a minimum; otherwise it is a maximum.
         unit: of both.
     """
 
@@ -38,9 +39,9 @@ class Goal:
 
 
 def rounds(things: Mapping[str, Callable[[], T]], count: int, warm_up: int = 0) -> dict[str, list[T]]:
-    """What each thing gave in each round; the first `warm_up` rounds are run and not kept.
+    """Return the results of each thing in each round; the first `warm_up` rounds are dropped.
 
-    Every second round goes through the things backwards, so that nothing always follows the same neighbour.
+    Every second round runs the things in reverse order, so that none always follows the same one.
     """
     found: dict[str, list[T]] = {name: [] for name in things}
     for number in range(-warm_up, count):
@@ -53,12 +54,12 @@ def rounds(things: Mapping[str, Callable[[], T]], count: int, warm_up: int = 0) 
 
 
 def median_ratio(above: Sequence[float], below: Sequence[float]) -> float:
-    """The median of the rounds' ratios."""
+    """Return the median of the rounds' ratios."""
     return statistics.median(one / other for one, other in zip(above, below, strict=True))
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The least value that at least `share` of the values (0 to 1) do not exceed.
+    """Return the least value that at least `share` of the values (0 to 1) do not exceed.
 
     Raises:
         ValueError: no values.
@@ -69,7 +70,7 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Columns as wide as they need; the first to the left, the others to the right, floats with two decimals."""
+    """Print columns: the first left-aligned, the others right-aligned, floats with two decimals."""
     shown = [list(head), *([f"{cell:.2f}" if isinstance(cell, float) else str(cell) for cell in row] for row in rows)]
     widths = [max(len(row[column]) for row in shown) for column in range(len(head))]
     for row in shown:
@@ -81,7 +82,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
 
 
 def print_goals(goals: Sequence[Goal]) -> int:
-    """A line for each goal; how many were missed."""
+    """Print a line for each goal; return how many were missed."""
     rows = [
         (
             goal.what,
@@ -93,3 +94,15 @@ def print_goals(goals: Sequence[Goal]) -> int:
     ]
     print_table(("goal", "found", "bound", ""), rows)
     return sum(not goal.met for goal in goals)
+
+
+def gate_parser(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser with the option that all benchmarks have, `--no-gate`."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--no-gate", action="store_true", help="exit with 0 even if a goal is missed")
+    return parser
+
+
+def exit_code(missed: int, options: argparse.Namespace) -> int:
+    """Return 1 if goals were missed, unless `--no-gate` is set."""
+    return 1 if missed and not options.no_gate else 0

@@ -1,14 +1,14 @@
 """`python -m bench.planning`: planning a query on 100,000 segments of 1,000 partitions, from S3.
 
-The segments really are there: a `.log` of one batch with the metadata that the agent writes, `.index` and `.timeindex`
-beside it, `offset.wm` and `log.start`, and cache objects written by the agent's own code at the commits at which an
-agent would. Partitions have 99 to 106 segments, so that of half of them the last one stands in no cache object yet.
-Then a fresh process plans a query on all of it; the same without cache objects for a tenth of the partitions.
+The segments exist: a `.log` of one batch with the agent's metadata, `.index`, `.timeindex`, `offset.wm` and
+`log.start`. The agent's own code writes the cache objects, at the commits where an agent would. Partitions have 99 to
+106 segments, so half of them have a last segment that no cache object contains yet. Then a fresh process plans a query
+on all of it; the same without cache objects for a tenth of the partitions.
 
-Measured is `plan_query` alone, in seconds and CPU seconds of planner and server, with its requests by kind; what the
-process takes to load the data source before that is printed beside it.
+It measures `plan_query` alone: seconds, CPU seconds of planner and server, and requests by kind. The time to load the
+data source before that is printed too.
 
-The goal: under 10 s. Exits with 1 where it is missed; `--no-gate` only prints.
+The goal: under 10 s. Exits with 1 if it is missed; `--no-gate` only prints.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from bench.pairs import Goal, print_goals, print_table
+from bench.pairs import Goal, exit_code, gate_parser, print_goals, print_table
 from bench.processes import ProcessWatch
 from bench.raw_puts import RawPuts
 from ts_common.archive.commit import Commit, encode_log_start
@@ -51,7 +51,7 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Planned:
-    """What one planning cost.
+    """The cost of one planning.
 
     Attributes:
         loading: seconds to load the data source.
@@ -60,8 +60,8 @@ class Planned:
         requests: by kind.
         segments: of the plan.
         splits: of the plan.
-        peak_mib: most memory of the process.
-        server_cpu: CPU seconds of the S3 server meanwhile; all its other work is over.
+        peak_mib: peak memory of the process.
+        server_cpu: CPU seconds of the S3 server during the planning.
     """
 
     loading: float
@@ -75,12 +75,12 @@ class Planned:
 
 
 def segments_of(partition: int, segments: int) -> int:
-    """How many segments a partition has; `segments` and a bit more on average."""
+    """Return the number of segments of a partition: `segments`, and a few more on average."""
     return segments - 1 + partition % _SPREAD
 
 
 def tiny_segments(count: int) -> list[tuple[bytes, dict[str, str]]]:
-    """Logs of one batch each, one after the other, with the metadata that the agent gives them."""
+    """Return consecutive logs of one batch each, with the agent's metadata."""
     builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 20)
     for number in range(RECORDS):
         builder.append(number, 1_700_000_000_000 + number, b"key", b"value", [])
@@ -94,14 +94,14 @@ def tiny_segments(count: int) -> list[tuple[bytes, dict[str, str]]]:
 
 
 class Puts(Protocol):
-    """What takes an object for a store that is being filled."""
+    """A store that accepts objects."""
 
     def put(self, key: str, body: bytes, metadata: Mapping[str, str] = ...) -> None:
-        """One object with its metadata."""
+        """Put one object with its metadata."""
 
 
 def fill(puts: Puts, prefix: str, partitions: int, segments: int) -> int:
-    """Put everything but cache objects; how many segments there are."""
+    """Put everything but cache objects; return the number of segments."""
     keys = ClusterKeys(CLUSTER)
     made = tiny_segments(segments_of(_SPREAD - 1, segments))
 
@@ -124,11 +124,11 @@ def fill(puts: Puts, prefix: str, partitions: int, segments: int) -> int:
 
 
 def write_cache_objects(url: str, partitions: int, segments: int) -> None:
-    """As an agent that committed each segment by itself: the last write comes with the last whole number of them.
+    """Write cache objects as an agent that committed each segment by itself, with the agent's own code.
 
-    The agent's own code writes them; only what it asks each object is answered here, which saves minutes.
+    Only its HEAD requests are answered here, which saves minutes.
     """
-    # The SDK is loaded by those who use it.
+    # The SDK is imported only by its users.
     from ts_common.archive.metadata_cache import CACHE_OBJECT_SEGMENTS  # noqa: PLC0415
     from ts_common.store.contract import ObjectInfo  # noqa: PLC0415
     from ts_common.store.factory import open_store  # noqa: PLC0415
@@ -142,7 +142,7 @@ def write_cache_objects(url: str, partitions: int, segments: int) -> None:
 
     class Known(WrappedStore):
         def head(self, key: str) -> ObjectInfo:
-            """Without asking."""
+            """Return it without a request."""
             return ObjectInfo(key, 0, "", 0.0, metadata[key.rpartition("/")[2]])
 
     def write(number: int) -> None:
@@ -156,7 +156,7 @@ def write_cache_objects(url: str, partitions: int, segments: int) -> None:
 
 
 def plan_here(url: str) -> Planned:
-    """Plan a query on everything, in this process, which has done nothing else."""
+    """Plan a query on everything in this fresh process."""
     began = time.perf_counter()
     from ts_common.query.plan_query import plan_query  # noqa: PLC0415
     from ts_common.store.s3.driver import S3Store  # noqa: PLC0415
@@ -166,10 +166,10 @@ def plan_here(url: str) -> Planned:
     requests: Counter[str] = Counter()
 
     class CountingStore(S3Store):
-        """Counts what is sent, repetitions too."""
+        """Counts requests, retries too."""
 
         def count(self) -> None:
-            """From now on."""
+            """Count from now on."""
             self._reads.meta.events.register("before-send.s3", self._one)
 
         @staticmethod
@@ -190,7 +190,7 @@ def plan_here(url: str) -> Planned:
 
 
 def plan_apart(url: str, server: S3Server) -> Planned:
-    """`plan_here` in a fresh process, and what it cost the server."""
+    """Run `plan_here` in a fresh process, and add the server's cost."""
     with ProcessWatch(server.pid) as watch:
         began = time.time()
         answer = subprocess.run(
@@ -226,11 +226,10 @@ def report(found: dict[str, Planned]) -> None:
 
 def main() -> int:
     """Fill, plan, report."""
-    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments = gate_parser(__doc__)
     arguments.add_argument("--partitions", type=int, default=1_000)
-    arguments.add_argument("--segments", type=int, default=100, help="of each partition, about")
-    arguments.add_argument("--repeat", type=int, default=3, help="plannings of everything; the median counts")
-    arguments.add_argument("--no-gate", action="store_true", help="print only, never fail")
+    arguments.add_argument("--segments", type=int, default=100, help="approximate segments of each partition")
+    arguments.add_argument("--repeat", type=int, default=3, help="number of plannings; the median counts")
     arguments.add_argument("--plan", metavar="URL", help=argparse.SUPPRESS)
     options = arguments.parse_args()
     if options.plan is not None:
@@ -264,7 +263,7 @@ def main() -> int:
         raise RuntimeError(f"{count} segments were put, and {found.segments} planned")
     report({f"{options.partitions} partitions": found, f"{tenth} without cache objects": bare})
     missed = print_goals([Goal(f"planning {count} segments", found.seconds, GOAL_SECONDS, False, " s")])
-    return 1 if missed and not options.no_gate else 0
+    return exit_code(missed, options)
 
 
 if __name__ == "__main__":

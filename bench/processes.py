@@ -1,4 +1,4 @@
-"""What a process costs: its CPU seconds between two instants, and the most memory, threads, descriptors it held."""
+"""The cost of a process: CPU seconds between two instants, and peak memory, threads and descriptors."""
 
 import threading
 import time
@@ -13,7 +13,7 @@ _EVERY_SECONDS = 0.02
 
 
 class ProcessWatch:
-    """Samples a process while the block runs, so that what it cost between two instants can be asked afterwards.
+    """Samples a process during the block, so that its cost between two instants is available afterwards.
 
     Args:
         pid: of the process.
@@ -41,22 +41,22 @@ class ProcessWatch:
         self._thread.join()
 
     def cpu_seconds(self, begin: float, end: float) -> float:
-        """User and system seconds between two instants of `time.time()`, all threads together."""
+        """Return user and system seconds between two instants of `time.time()`, all threads together."""
         return self._at(end) - self._at(begin)
 
     @property
     def peak_mib(self) -> float:
-        """The most resident memory, as the kernel noted it, in MiB."""
+        """Peak resident memory by the kernel's count, in MiB."""
         return self._peak_kib / 1024
 
     @property
     def peak_threads(self) -> int:
-        """The most threads that a sample saw."""
+        """The maximum number of threads in a sample."""
         return self._peak_threads
 
     @property
     def peak_descriptors(self) -> int:
-        """The most open descriptors that a sample saw."""
+        """The maximum number of open descriptors in a sample."""
         return self._peak_descriptors
 
     def _at(self, instant: float) -> float:

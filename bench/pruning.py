@@ -1,18 +1,18 @@
-"""`python -m bench.pruning`: how much of an archive is fetched for a small range of it.
+"""`python -m bench.pruning`: the share of an archive that a query on a small range of it fetches.
 
-No clock: what counts is bytes, of `.log` objects and indexes, by planning and by reading together, as a share of the
-topic's `.log` bytes. Two topics in a directory, batches of 16 KiB with an index entry each, as a broker writes them:
+It measures bytes, not time: those of `.log` objects and indexes that planning and reading fetch, as a share of the
+topic's `.log` bytes. Two topics in a directory have batches of 16 KiB with an index entry each, as a broker writes
+them:
 
-- `day`: 1,440 segments of one minute; asked for is one minute in the middle;
-- `large`: one segment; asked for is 1 % of it in the middle.
+- `day`: 1,440 segments of one minute; the query is for one minute in the middle;
+- `large`: one segment; the query is for 1 % of it in the middle.
 
-Both are asked for by options (timestamps, offsets) and by filters as Spark hands them over. Records may go back in
-time, and only batches of one record (or of the broker's time) prove their least timestamp. So where batches have many,
-nothing proves what follows the end of a filter on timestamps to be late: that is shown, and held to no goal.
-Exits with 1 where a goal is missed; `--no-gate` only prints.
+Both queries use options (timestamps, offsets), and filters as Spark passes them. Timestamps may go back, and only
+batches of one record (or of the broker's time) prove their least timestamp. So the upper bound of a filter on
+timestamps prunes nothing in batches of many records: that figure is printed without a goal. Exits with 1 if a goal is
+missed; `--no-gate` only prints.
 """
 
-import argparse
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ from typing import Final
 from pyspark.sql.datasource import Filter, GreaterThanOrEqual, LessThan
 
 from bench.made_archives import CLUSTER, RECORDS_A_BATCH, TIME, ship, small_records, template_segment
-from bench.pairs import Goal, print_goals, print_table
+from bench.pairs import Goal, exit_code, gate_parser, print_goals, print_table
 from ts_common.query.plan_query import plan_query
 from ts_common.query.read_split import read_split
 from ts_common.store.contract import ByteRange, ObjectStore, ObjectStream
@@ -55,7 +55,7 @@ class CountingStore(WrappedStore):
             yield _CountingStream(self, stream)
 
     def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
-        """As the inner store."""
+        """Open as the inner store."""
         return self._counted(self._inner.open(key, byte_range))
 
 
@@ -75,7 +75,7 @@ class _CountingStream:
 
 
 def day(store: ObjectStore, topic: str, records: int) -> int:
-    """A segment for each minute."""
+    """Put a segment for each minute."""
     pattern, offsets = small_records(records), records * BATCHES_A_MINUTE
     segments = [
         (
@@ -90,7 +90,7 @@ def day(store: ObjectStore, topic: str, records: int) -> int:
 def share(
     store: CountingStore, topic: str, total: int, options: Mapping[str, int], filters: Sequence[Filter] = ()
 ) -> tuple[float, int]:
-    """Percent of the topic's bytes that one query fetches, and its rows that the filters leave or not."""
+    """Return the percentage of the topic's bytes that one query fetches, and the number of rows before the filters."""
     store.fetched = 0
     given = {"path": store.location, "cluster": CLUSTER, "subscribe": topic}
     query = parse_options({**given, **{name: str(value) for name, value in options.items()}}).query
@@ -100,16 +100,15 @@ def share(
 
 
 def between(start: int, end: int) -> tuple[Filter, Filter]:
-    """A filter on timestamps, as Spark hands it over."""
+    """Return a filter on timestamps, as Spark passes it."""
     at = [_EPOCH + timedelta(milliseconds=ms) for ms in (start, end)]
     return GreaterThanOrEqual(("timestamp",), at[0]), LessThan(("timestamp",), at[1])
 
 
 def main() -> int:
-    """Fill, ask, report."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--mebibytes", type=int, default=1024, help="of the large segment")
-    arguments.add_argument("--no-gate", action="store_true", help="exit with 0 also where a goal is missed")
+    """Fill, query, report."""
+    arguments = gate_parser(__doc__)
+    arguments.add_argument("--mebibytes", type=int, default=1024, help="size of the large segment")
     options = arguments.parse_args()
     goals, rows = [], []
 
@@ -150,7 +149,7 @@ def main() -> int:
     print_table(("", "% of bytes", "rows read", "rows that match"), rows)
     print()
     missed = print_goals(goals)
-    return 1 if missed and not options.no_gate else 0
+    return exit_code(missed, options)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Filling an S3 server with many small objects: signed PUTs over kept connections, without an SDK.
+"""Fills an S3 server with many small objects: signed PUTs over persistent connections, without an SDK.
 
-What boto3 does for one PUT takes as long as a local server needs to store a small object. The signature is AWS's
-Signature Version 4, with the body unsigned, over http to a server of one's own.
+boto3 needs as long for one PUT as a local server needs to store a small object. The signature is AWS's Signature
+Version 4 with an unsigned body, over http to a local server.
 """
 
 import hashlib
@@ -22,12 +22,12 @@ _NO_METADATA: Mapping[str, str] = {}
 
 
 class RawPuts:
-    """Puts objects into a bucket; each thread has a connection of its own.
+    """Puts objects into a bucket; each thread has its own connection.
 
     Args:
         endpoint: `http://host:port`.
-        identity: who asks.
-        bucket: its name; keys are of letters, digits and `-./`, which need no quoting.
+        identity: the key for the signatures.
+        bucket: its name; keys have only letters, digits and `-./`, which need no quoting.
     """
 
     def __init__(self, endpoint: str, identity: Identity, bucket: str) -> None:
@@ -39,10 +39,10 @@ class RawPuts:
         self._local = threading.local()
 
     def put(self, key: str, body: bytes, metadata: Mapping[str, str] = _NO_METADATA) -> None:
-        """One object with its metadata.
+        """Put one object with its metadata.
 
         Raises:
-            RuntimeError: the server refuses it.
+            RuntimeError: the server rejected it.
         """
         connection: socket.socket | None = getattr(self._local, "connection", None)
         if connection is None:

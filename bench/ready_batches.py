@@ -1,7 +1,7 @@
-"""The ceiling of Spark's interface for Python data sources: batches that are ready, and nothing else to do.
+"""The ceiling of Spark's interface for Python data sources: ready batches, without any other work.
 
-One batch of 32,768 rows is built per Python worker and yielded again and again, so what a query takes is what Spark
-takes to fetch Arrow batches from a Python worker and to look at each row.
+Each Python worker builds one batch of 32,768 rows and yields it repeatedly. So a query measures the time that
+Spark needs to fetch Arrow batches from a Python worker and to process each row.
 """
 
 import random
@@ -23,11 +23,11 @@ ROWS = 32_768
 
 @dataclass(frozen=True)
 class Share(InputPartition):
-    """What one task yields.
+    """The rows of one task.
 
     Attributes:
         partition: its number.
-        rows: how many.
+        rows: their number.
     """
 
     partition: int
@@ -39,20 +39,20 @@ class ReadyBatches(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the format's name."""
         return "ready_batches"
 
     def schema(self) -> StructType:
-        """As the Kafka source's."""
+        """Return the schema of the Kafka source."""
         return full_schema(include_headers=False)
 
     def reader(self, schema: StructType) -> "ReadyBatchesReader":
-        """The reader of the columns that are asked for."""
+        """Return the reader of the requested columns."""
         return ReadyBatchesReader(int(self.options["partitions"]), int(self.options["rows"]), schema.fieldNames())
 
 
 class ReadyBatchesReader(DataSourceReader):
-    """Yields the batch as often as it takes."""
+    """Yields the batch until the number of rows is reached."""
 
     def __init__(self, partitions: int, rows: int, names: Sequence[str]) -> None:
         self._partitions = partitions
@@ -60,12 +60,12 @@ class ReadyBatchesReader(DataSourceReader):
         self._names = tuple(names)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """As many rows for each, give or take one."""
+        """Return tasks of equal size, within one row."""
         each, more = divmod(self._rows, self._partitions)
         return [Share(number, each + (number < more)) for number in range(self._partitions)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The rows of a task."""
+        """Yield the rows of a task."""
         if not isinstance(partition, Share):
             return
         batch = _batch(partition.partition).select(list(self._names))

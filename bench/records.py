@@ -1,4 +1,4 @@
-"""What is measured with: values of about 300 bytes that look like JSON, keys of 11 bytes."""
+"""The records of the benchmarks: values of about 300 bytes in the form of JSON, keys of 11 bytes."""
 
 import random
 
@@ -7,7 +7,7 @@ KEY_BYTES = 11
 
 
 def json_value(generator: random.Random, number: int) -> bytes:
-    """About 300 bytes of an event, about half of them random."""
+    """Return about 300 bytes of an event, about half of them random."""
     text = (
         f'{{"id":{number},"user":"user-{generator.randrange(100_000):06d}","event":"'
         f'{generator.choice(("view", "click", "purchase", "scroll"))}","url":"https://shop.example.com/product/'
@@ -20,5 +20,5 @@ def json_value(generator: random.Random, number: int) -> bytes:
 
 
 def key(number: int) -> bytes:
-    """The key of record `number`."""
+    """Return the key of record `number`."""
     return f"key{number:08d}".encode()

@@ -1,13 +1,12 @@
-"""`python -m bench.shipping`: the agent beside bare boto3, over the same closed segments of a real broker.
+"""`python -m bench.shipping`: the agent and bare boto3, with the same closed segments of a real broker.
 
-Three partitions, uncompressed, lz4 and zstd, in segments of 64 MiB; producing has ended and the files are in the page
-cache. In each round a bare `put_object` on as many threads ships the files (`bench.bare_boto3`), and so does an agent
-of its own, each to an empty prefix of the same S3 server. Counted is from the first file taken to the last object; what
-a process uses to start, and the agent's wait for the broker's next checkpoint, is not. The goals are those of
-BASELINES: "Shipping". Exits with 1 where one is missed; `--no-gate` only prints.
+Three partitions, uncompressed, lz4 and zstd, in segments of 64 MiB; producing has ended, and the files are in the page
+cache. In each round, a bare `put_object` on several threads (`bench.bare_boto3`) and a fresh agent ship the files. Each
+has an empty prefix of the same S3 server. Time counts from the first file to the last object. Start-up, and
+the agent's wait for the broker's next checkpoint, do not count. Exits with 1 if a goal is missed; `--no-gate` only
+prints.
 """
 
-import argparse
 import os
 import statistics
 import subprocess
@@ -16,7 +15,7 @@ import time
 from pathlib import Path
 
 from bench.agent_runs import Cost, ship_with_agent
-from bench.pairs import Goal, median_ratio, print_goals, print_table, rounds
+from bench.pairs import Goal, exit_code, gate_parser, median_ratio, print_goals, print_table, rounds
 from bench.processes import ProcessWatch
 from bench.topics import CODECS, SEGMENT_BYTES, ClosedPart, closed_parts, produce
 from ts_local.cluster import LocalCluster
@@ -26,16 +25,16 @@ CPU_RATIO = 1.5
 PEAK_MIB = 120.0
 TOPIC = "bench"
 BUCKET = "bench"
-# 1.5 million records of each codec are about this much in the log.
+# 1.5 million records of each codec need about this much in the log.
 _RECORDS_PER_MB = 1_500_000 / 805
 
 
 class Shipping:
-    """The two shippers, over the same files.
+    """The two shippers, with the same files.
 
     Args:
         cluster: with the topic filled.
-        parts: what is closed.
+        parts: the closed segments.
         threads: of each shipper.
     """
 
@@ -49,9 +48,9 @@ class Shipping:
         self._runs = 0
 
     def bare(self, *, settled: bool = True, source: str = "files") -> Cost:
-        """Bare boto3, in a Python process of its own. Unless `settled`, the page cache is left as it is.
+        """Ship with bare boto3, in its own Python process. Unless `settled`, the page cache stays as it is.
 
-        From the source `memory` it sends as much without opening a file.
+        With the source `memory` it sends as many bytes without opening a file.
         """
         prefix = self._next_prefix("bare", settled=settled)
         script = Path(__file__).with_name("bare_boto3.py")
@@ -65,7 +64,7 @@ class Shipping:
         )
         with process, ProcessWatch(process.pid) as watch:
             if process.stdin is None or process.stdout is None:
-                raise RuntimeError("pipes were asked for")
+                raise RuntimeError("the process has no pipes")
             process.stdout.readline()
             process.stdin.write("go\n")
             process.stdin.flush()
@@ -73,11 +72,11 @@ class Shipping:
             if len(said) != 2:
                 raise RuntimeError(f"bare boto3 ended with status {process.wait()}")
             began, ended = map(float, said)
-            time.sleep(0.1)  # two samples more
+            time.sleep(0.1)  # two more samples
         return Cost(began, ended, watch.cpu_seconds(began, ended), watch.peak_mib)
 
     def agent(self, *, settled: bool = True) -> Cost:
-        """The agent, as it is installed. Unless `settled`, the page cache is left as it is."""
+        """Ship with the installed agent. Unless `settled`, the page cache stays as it is."""
         prefix = self._next_prefix("agent", settled=settled)
         return ship_with_agent(
             self._cluster,
@@ -90,7 +89,7 @@ class Shipping:
         )
 
     def _next_prefix(self, name: str, *, settled: bool) -> str:
-        """The next prefix; with files in the page cache, and nothing waiting to be written."""
+        """Return the next prefix; if `settled`, the files are in the page cache and nothing waits to be written."""
         if settled:
             for part in self._parts:
                 for file in part.files:
@@ -101,7 +100,7 @@ class Shipping:
 
 
 def fill(cluster: LocalCluster, megabytes: int) -> list[ClosedPart]:
-    """A partition for each codec; what is closed of it."""
+    """Fill a partition for each codec, and return the closed segments."""
     config = {"segment.bytes": str(SEGMENT_BYTES), "segment.ms": "604800000"}
     cluster.create_topic(TOPIC, partitions=len(CODECS), config=config)
     for partition, codec in enumerate(CODECS):
@@ -110,7 +109,7 @@ def fill(cluster: LocalCluster, megabytes: int) -> list[ClosedPart]:
 
 
 def disk_rate(directory: Path, megabytes: int) -> float:
-    """MB/s of `dd oflag=dsync`, in blocks of 1 MB."""
+    """Return MB/s of `dd oflag=dsync`, in blocks of 1 MB."""
     file = directory / "dd"
     command = ["dd", "if=/dev/zero", f"of={file}", "bs=1000000", f"count={megabytes}", "oflag=dsync", "status=none"]
     began = time.perf_counter()
@@ -121,7 +120,7 @@ def disk_rate(directory: Path, megabytes: int) -> float:
 
 
 def report(found: dict[str, list[Cost]], megabytes: float) -> int:
-    """Print the table and the goals; how many were missed."""
+    """Print the table and the goals; return how many were missed."""
     rows = [
         (
             name,
@@ -159,12 +158,11 @@ def report(found: dict[str, list[Cost]], megabytes: float) -> int:
 
 
 def main() -> int:
-    """Fill, ship in turn, report."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--megabytes", type=int, default=800, help="of closed segments, about")
-    arguments.add_argument("--threads", type=int, default=3, help="of each shipper")
-    arguments.add_argument("--repeat", type=int, default=4, help="rounds, after one that warms up")
-    arguments.add_argument("--no-gate", action="store_true", help="print only, never fail")
+    """Fill, ship in rounds, report."""
+    arguments = gate_parser(__doc__)
+    arguments.add_argument("--megabytes", type=int, default=800, help="approximate size of the closed segments")
+    arguments.add_argument("--threads", type=int, default=3, help="threads of each shipper")
+    arguments.add_argument("--repeat", type=int, default=4, help="number of rounds, after a warm-up")
     options = arguments.parse_args()
     with LocalCluster(s3=True, buckets=[BUCKET], name="bench") as cluster:
         parts = fill(cluster, options.megabytes)
@@ -177,7 +175,7 @@ def main() -> int:
         shipping = Shipping(cluster, parts, options.threads)
         found = rounds({"bare boto3": shipping.bare, "agent": shipping.agent}, options.repeat, warm_up=1)
         missed = report(found, megabytes)
-    return 1 if missed and not options.no_gate else 0
+    return exit_code(missed, options)
 
 
 if __name__ == "__main__":

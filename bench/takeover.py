@@ -1,21 +1,20 @@
-"""`python -m bench.takeover`: leadership changes, and the new leader's agent ships what the former's did not.
+"""`python -m bench.takeover`: the time until a new leader's agent ships what the former one's did not.
 
-Two brokers with a replica each, an agent beside both. Broker 1 leads every partition, its agent has shipped and
-committed. Then, partition by partition, at random points between two checkpoints: that agent is paused, a segment is
-closed on both brokers, and the controller is told to make the preferred replica, broker 2, the leader. Counted is to
-the segment's `.log` object, by the log of the new leader's agent, from the change of the partition's `state` in
-ZooKeeper (the node's own time); with `--mode kraft` (Kafka 4, its controller apart) from the request, so the election
-counts too. The store is asked afterwards whether it holds the object, and a commit of the new epoch.
+Two brokers with a replica and an agent each. Broker 1 leads every partition, and its agent has shipped and committed.
+Then, for one partition after another, at random points between two checkpoints: that agent is paused, a segment is
+closed on both brokers, and the controller elects the preferred replica, broker 2. Time ends with the segment's `.log`
+object, by the log of the new leader's agent. It begins with the change of the partition's `state` in ZooKeeper (the
+node's own time); with `--mode kraft` (Kafka 4 with a separate controller) with the request, so the election counts too.
+Afterwards the store is checked for the object and a commit of the new epoch.
 
-A high watermark counts only from the second checkpoint that the broker writes after the leadership began (protocol
-rule 1), so up to two of the broker's intervals are part of that time. It is measured twice: with 200 ms between
-checkpoints, from the change; and with Kafka's default of 5 s, from the second checkpoint after the change.
+By protocol rule 1, a high watermark counts only from the second checkpoint after the leadership began. So up to two of
+the broker's intervals are part of that time. It is measured twice: with 200 ms between checkpoints,
+from the change; and with Kafka's default of 5 s, from the second checkpoint after the change.
 
-The goals, with 200 ms p50 and maximum, with 5 s p50: under 2 s, in KRaft mode under 5 s. Exits with 1 where one is
+The goals: under 2 s, in KRaft mode under 5 s; with 200 ms for p50 and maximum, with 5 s for p50. Exits with 1 if one is
 missed; `--no-gate` only prints.
 """
 
-import argparse
 import os
 import random
 import sys
@@ -27,7 +26,7 @@ from functools import partial
 from confluent_kafka import ElectionType, TopicPartition
 
 from bench.agent_runs import CLUSTER, AgentLog, bench_agent, wait_committed
-from bench.pairs import Goal, print_goals, print_table, quantile
+from bench.pairs import Goal, exit_code, gate_parser, print_goals, print_table, quantile
 from bench.topics import closed_parts
 from ts_common import model
 from ts_common.archive.catalog import read_commit
@@ -54,11 +53,11 @@ _CHECKPOINT = "replication-offset-checkpoint"
 
 @dataclass(frozen=True)
 class Move:
-    """One change of leadership; instants as `time.time()` tells them.
+    """One change of leadership; instants as `time.time()`.
 
     Attributes:
         changed: the partition's state in ZooKeeper, or the request.
-        checkpoint: the second that the new leader's broker wrote after that, which is the first to count.
+        checkpoint: the second one that the new leader's broker wrote after that, which is the first to count.
         shipped: the `.log` object of the first segment.
         committed: `offset.wm` of the new epoch.
     """
@@ -70,10 +69,10 @@ class Move:
 
 
 class Takeover:
-    """Two brokers, an agent beside each.
+    """Two brokers with an agent each.
 
     Args:
-        cluster: up, with an S3 server.
+        cluster: running, with an S3 server.
         partitions: each moves once.
         interval_seconds: between the brokers' checkpoints.
     """
@@ -94,7 +93,7 @@ class Takeover:
         self._logs = {broker: AgentLog(agent.log) for broker, agent in self._agents.items()}
 
     def settle(self) -> None:
-        """Broker 1 leads everything, broker 2 is preferred; a segment of each partition is shipped and committed."""
+        """Make broker 1 the leader and broker 2 the preferred one; ship and commit a segment of each partition."""
         cluster = self._cluster
         settings = {"segment.bytes": str(SEGMENT_BYTES), "segment.index.bytes": "4096"}
         cluster.create_topic(TOPIC, config=settings, assignment=[[NEW, FORMER] for _ in self._partitions])
@@ -119,7 +118,7 @@ class Takeover:
         """Produce to a partition until both brokers rolled one more segment."""
         directories = [broker.partition_directory(TOPIC, number) for broker in self._cluster.brokers.values()]
         before = max(len(list(directory.glob("*.log"))) for directory in directories)
-        # As much as a segment holds, and a batch more: it rolls once.
+        # As much as a segment contains, and one more batch: it rolls once.
         records = [Record(_VALUE, key=b"key") for _ in range(SEGMENT_BYTES // 310 + _RECORDS_A_BATCH)]
         self._cluster.produce(TOPIC, records, partition=number)
         wait_for(
@@ -132,9 +131,9 @@ class Takeover:
         """Move one partition's leadership.
 
         Raises:
-            RuntimeError: the new leader's agent says what the store does not hold.
+            RuntimeError: the store does not contain what the new leader's agent reported.
         """
-        # A move ends soon after a checkpoint: without this all of them would begin at one point of the interval.
+        # A move ends soon after a checkpoint: without this wait, all moves would begin at one point of the interval.
         time.sleep(self._generator.uniform(0, self._interval_seconds))
         self._agents[FORMER].pause()
         self.close_segment(number)
@@ -163,7 +162,7 @@ class Takeover:
         store.head(f"{keys.prefix}{base:020d}.log")
         commit, _ = read_commit(store, keys)
         if not isinstance(commit, Commit) or commit.epoch != after or commit.next_offset <= base:
-            raise RuntimeError(f"{keys.commit} holds {commit}, not a commit of epoch {after}")
+            raise RuntimeError(f"{keys.commit} is {commit}, not a commit of epoch {after}")
         self._agents[FORMER].resume()
         _, counts, *_ = sorted(at for at in written if at > changed)
         return Move(changed, counts, shipped, committed)
@@ -189,7 +188,7 @@ class Takeover:
         return float(stat.last_modified)
 
     def _epoch(self, number: int, broker: int) -> int:
-        """The last leader epoch on a broker's disk; a leader writes it there."""
+        """Return the last leader epoch on a broker's disk, where a leader writes it."""
         epochs = local_epochs(self._cluster.brokers[broker].partition_directory(TOPIC, number))
         return epochs.pairs[-1][0] if epochs is not None and epochs.pairs else -1
 
@@ -202,7 +201,7 @@ class Takeover:
 
 
 def measure(interval_ms: int, moves: int, mode: Mode) -> list[Move]:
-    """A cluster of its own, and the moves on it."""
+    """Run the moves on a new cluster."""
     properties = {
         "replica.high.watermark.checkpoint.interval.ms": str(interval_ms),
         "auto.leader.rebalance.enable": "false",
@@ -220,7 +219,7 @@ def measure(interval_ms: int, moves: int, mode: Mode) -> list[Move]:
 
 
 def report(interval_ms: int, moves: Sequence[Move], goal_seconds: float) -> list[Goal]:
-    """Print the table of one interval; its goals."""
+    """Print the table of one interval; return its goals."""
     counted = {
         "change to second checkpoint": [move.checkpoint - move.changed for move in moves],
         "change to first shipped": [move.shipped - move.changed for move in moves],
@@ -243,17 +242,16 @@ def report(interval_ms: int, moves: Sequence[Move], goal_seconds: float) -> list
 
 def main() -> int:
     """Measure both intervals, report."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--moves", type=int, default=12, help="with each interval")
-    arguments.add_argument("--mode", choices=list(GOAL_SECONDS), default="zookeeper", help="of the cluster")
-    arguments.add_argument("--no-gate", action="store_true", help="print only, never fail")
+    arguments = gate_parser(__doc__)
+    arguments.add_argument("--moves", type=int, default=12, help="number of moves with each interval")
+    arguments.add_argument("--mode", choices=list(GOAL_SECONDS), default="zookeeper", help="mode of the cluster")
     options = arguments.parse_args()
     goals: list[Goal] = []
     for interval_ms in (QUICK_MS, DEFAULT_MS):
         moves = measure(interval_ms, options.moves, options.mode)
         goals += report(interval_ms, moves, GOAL_SECONDS[options.mode])
     missed = print_goals(goals)
-    return 1 if missed and not options.no_gate else 0
+    return exit_code(missed, options)
 
 
 if __name__ == "__main__":

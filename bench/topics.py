@@ -1,4 +1,4 @@
-"""A topic on a real broker: filled, closed, and its files."""
+"""Fills a topic on a real broker, closes its segments and lists their files."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ class ClosedPart:
     Attributes:
         partition: its number.
         logs: the `.log` files.
-        end: base offset of the active segment: what is closed lies below.
+        end: base offset of the active segment; all lower offsets are closed.
     """
 
     partition: int
@@ -30,7 +30,7 @@ class ClosedPart:
 
     @property
     def files(self) -> list[Path]:
-        """The `.log` files, and the indexes beside them."""
+        """The `.log` files and their indexes."""
         return [
             beside
             for log in self.logs
@@ -40,7 +40,7 @@ class ClosedPart:
 
 
 def produce(cluster: LocalCluster, topic: str, partition: int, codec: str, records: int) -> None:
-    """Append records with batches of 16 KiB, as a producer with that codec sends them.
+    """Append records in batches of 16 KiB, as a producer with that codec sends them.
 
     Raises:
         RuntimeError: a record was not acknowledged.
@@ -60,7 +60,7 @@ def produce(cluster: LocalCluster, topic: str, partition: int, codec: str, recor
 
 
 def closed_parts(cluster: LocalCluster, topic: str, partitions: Iterable[int]) -> list[ClosedPart]:
-    """What is closed by now, on broker 1."""
+    """Return the closed segments on broker 1."""
     parts = []
     for partition in partitions:
         logs = sorted(cluster.brokers[1].partition_directory(topic, partition).glob("*.log"))
@@ -69,7 +69,7 @@ def closed_parts(cluster: LocalCluster, topic: str, partitions: Iterable[int]) -
 
 
 def close_last(cluster: LocalCluster, topic: str, partitions: Sequence[int]) -> list[ClosedPart]:
-    """Close the active segments: a record that comes after `segment.ms` goes to the next one, and alone into it."""
+    """Close the active segments: a record after `segment.ms` is written to the next segment, alone."""
     ends = {partition: cluster.latest(topic, partition) for partition in partitions}
     cluster.alter_config(topic, {"segment.ms": str(_ROLL_MS)})
 

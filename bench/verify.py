@@ -1,14 +1,13 @@
-"""`python -m bench.verify`: verifying 100,000 segments of 100 partitions by their names, beside a bare listing.
+"""`python -m bench.verify`: verifying 100,000 segments of 100 partitions by their names, and a bare listing.
 
-The store is a directory, filled as `bench.planning` fills S3: a `.log` of one batch with the metadata that the agent
-writes, `.index` and `.timeindex` beside it, commits, `log.start` and cache objects. In each round a fresh process lists
-every key and throws it away, and another one does what `tsctl verify --depth listing` does.
+The store is a directory, filled as `bench.planning` fills S3: a `.log` of one batch with the agent's metadata,
+`.index`, `.timeindex`, commits, `log.start` and cache objects. In each round a fresh process lists every key and drops
+it, and another one does what `tsctl verify --depth listing` does.
 
-Measured are seconds and CPU seconds of the work alone, without what the process takes to load; what is asked of the
-store, by kind; the most memory.
+It measures seconds and CPU seconds of the work alone, without loading the process; requests by kind; peak memory.
 
-The goals: at most five times a bare listing's CPU seconds, and under 300 MiB. Exits with 1 where one is missed;
-`--no-gate` only prints. CPU, because a directory makes nobody wait, and the clock tells what else the machine does.
+The goals: at most five times the CPU seconds of a bare listing, and under 300 MiB. Exits with 1 if one is missed;
+`--no-gate` only prints. CPU, because a directory has no latency, and the clock also measures other work of the machine.
 """
 
 import argparse
@@ -26,7 +25,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from bench.pairs import Goal, median_ratio, print_goals, print_table, rounds
+from bench.pairs import Goal, exit_code, gate_parser, median_ratio, print_goals, print_table, rounds
 from bench.planning import CLUSTER, fill, write_cache_objects
 from bench.processes import ProcessWatch
 from ts_common.store.contract import ByteRange, ObjectInfo, ObjectStore, ObjectStream
@@ -39,16 +38,16 @@ LISTING, VERIFY = "bare listing", "verify --depth listing"
 
 @dataclass(frozen=True)
 class Looked:
-    """What one look cost.
+    """The cost of one run.
 
     Attributes:
         seconds: of the work.
         cpu: its CPU seconds, all threads.
         keys: that were listed.
         segments: that were verified; 0 for a bare listing.
-        findings: likewise.
-        asked: of the store, by kind.
-        peak_mib: most memory of the process.
+        findings: their number; 0 for a bare listing.
+        requests: requests to the store, by kind.
+        peak_mib: peak memory of the process.
     """
 
     seconds: float
@@ -56,7 +55,7 @@ class Looked:
     keys: int
     segments: int
     findings: int
-    asked: dict[str, int]
+    requests: dict[str, int]
     peak_mib: float
 
 
@@ -71,7 +70,7 @@ class Files:
         self._root = root
 
     def put(self, key: str, body: bytes, metadata: Mapping[str, str] | None = None) -> None:
-        """One object, as `ts_common.store.directory.driver` lays it out."""
+        """Put one object, with the files of `ts_common.store.directory.driver`."""
         path = self._root / key
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(body)
@@ -82,39 +81,39 @@ class Files:
 
 
 class Counting(WrappedStore):
-    """Counts what is asked of a store, and the keys that it lists."""
+    """Counts the requests to a store, and the keys that it lists."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner, threads=1)
-        self.asked: Counter[str] = Counter()
+        self.requests: Counter[str] = Counter()
         self.keys = 0
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """As the inner store."""
-        self.asked["listings"] += 1
+        """List as the inner store."""
+        self.requests["listings"] += 1
         for info in super().list(prefix, start_after=start_after):
             self.keys += 1
             yield info
 
     def list_directories(self, prefix: str = "") -> Iterator[str]:
-        """As the inner store."""
-        self.asked["listings of directories"] += 1
+        """List as the inner store."""
+        self.requests["listings of directories"] += 1
         return super().list_directories(prefix)
 
     def head(self, key: str) -> ObjectInfo:
-        """As the inner store."""
-        self.asked["heads"] += 1
+        """Read as the inner store."""
+        self.requests["heads"] += 1
         return super().head(key)
 
     def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
-        """As the inner store."""
-        self.asked["reads of " + ("cache objects" if "/segment-metadata/" in key else key.rpartition("/")[2])] += 1
+        """Open as the inner store."""
+        self.requests["reads of " + ("cache objects" if "/segment-metadata/" in key else key.rpartition("/")[2])] += 1
         return super().open(key, byte_range)
 
 
 def look_here(url: str, what: str) -> Looked:
-    """Look once, in this process, which has done nothing else."""
-    # Loading is no part of what is measured, and a bare listing needs less of it.
+    """Run once, in this fresh process."""
+    # Loading does not count, and a bare listing needs less of it.
     from ts_common.archive.object_keys import ClusterKeys  # noqa: PLC0415
     from ts_common.store.factory import open_store  # noqa: PLC0415
 
@@ -135,11 +134,11 @@ def look_here(url: str, what: str) -> Looked:
             segments = sum(coverage.segments for coverage in found.coverages)
             findings = len(found.all_findings)
         seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
-    return Looked(seconds, cpu, store.keys, segments, findings, dict(store.asked), watch.peak_mib)
+    return Looked(seconds, cpu, store.keys, segments, findings, dict(store.requests), watch.peak_mib)
 
 
 def look_apart(url: str, what: str) -> Looked:
-    """`look_here` in a fresh process."""
+    """Run `look_here` in a fresh process."""
     answer = subprocess.run(
         [sys.executable, "-m", "bench.verify", "--look", url, "--what", what],
         cwd=Path(__file__).parents[1],
@@ -150,28 +149,27 @@ def look_apart(url: str, what: str) -> Looked:
 
 
 def report(found: Mapping[str, Sequence[Looked]]) -> None:
-    """Print a column for each kind of look."""
+    """Print a column for each kind of run."""
     last = {name: looks[-1] for name, looks in found.items()}
-    kinds = sorted({kind for look in last.values() for kind in look.asked})
+    kinds = sorted({kind for look in last.values() for kind in look.requests})
     rows: list[Sequence[object]] = [
         ("seconds, median", *(statistics.median(look.seconds for look in looks) for looks in found.values())),
         ("CPU seconds, median", *(statistics.median(look.cpu for look in looks) for looks in found.values())),
         ("peak RSS, MiB", *(f"{max(look.peak_mib for look in looks):.0f}" for looks in found.values())),
         ("keys", *(look.keys for look in last.values())),
         ("segments", *(look.segments for look in last.values())),
-        *((kind, *(look.asked.get(kind, 0) for look in last.values())) for kind in kinds),
+        *((kind, *(look.requests.get(kind, 0) for look in last.values())) for kind in kinds),
     ]
     print_table(("", *found), rows)
     print(flush=True)
 
 
 def main() -> int:
-    """Fill, look, report."""
-    arguments = argparse.ArgumentParser(description=__doc__)
+    """Fill, run, report."""
+    arguments = gate_parser(__doc__)
     arguments.add_argument("--partitions", type=int, default=100)
-    arguments.add_argument("--segments", type=int, default=1_000, help="of each partition, about")
+    arguments.add_argument("--segments", type=int, default=1_000, help="approximate segments of each partition")
     arguments.add_argument("--repeat", type=int, default=3)
-    arguments.add_argument("--no-gate", action="store_true", help="print only, never fail")
     arguments.add_argument("--look", metavar="URL", help=argparse.SUPPRESS)
     arguments.add_argument("--what", choices=(LISTING, VERIFY), help=argparse.SUPPRESS)
     options = arguments.parse_args()
@@ -189,7 +187,7 @@ def main() -> int:
         things = {what: partial(look_apart, root.as_uri(), what) for what in (LISTING, VERIFY)}
         found = rounds(things, options.repeat)
     if any((look.segments, look.findings) != (count, 0) for look in found[VERIFY]):
-        raise RuntimeError(f"{count} segments without a fault were put; verify says {found[VERIFY]}")
+        raise RuntimeError(f"{count} segments without a fault were put; verify reports {found[VERIFY]}")
     report(found)
     listing, verify = found[LISTING], found[VERIFY]
     ratio = median_ratio([look.cpu for look in verify], [look.cpu for look in listing])
@@ -197,7 +195,7 @@ def main() -> int:
         Goal(f"CPU: verify of {count} segments / a bare listing", ratio, GOAL_RATIO, at_least=False),
         Goal("memory", max(look.peak_mib for look in verify), GOAL_MIB, at_least=False, unit=" MiB"),
     ]
-    return 1 if print_goals(goals) and not options.no_gate else 0
+    return exit_code(print_goals(goals), options)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,15 @@
-"""`python -m bench.worker_memory`: the most memory that a Python worker of Spark held for one task.
+"""`python -m bench.worker_memory`: the peak memory of a Python worker of Spark for one task.
 
-Topics of one partition and one segment in an S3 bucket, all columns, local[1]; each is read by a Spark of its own,
-whose Python processes are watched (the kernel's own `VmHWM`):
+Topics of one partition and one segment in an S3 bucket, all columns, local[1]. Each is read by its own Spark, and the
+benchmark watches the `VmHWM` of its Python processes:
 
 - 1 GiB of batches of 16 KiB, uncompressed and zstd; the `.index` cuts it into tasks of 128 MiB;
 - the same without `.index`, so that one task reads all of it;
 - records of 1 MB, uncompressed and zstd, eight to a batch.
 
-Exits with 1 where a worker held 400 MB or more; `--no-gate` only prints.
+Exits with 1 if a worker held 400 MB or more; `--no-gate` only prints.
 """
 
-import argparse
 import multiprocessing
 import os
 import random
@@ -35,7 +34,7 @@ from bench.made_archives import (
     small_records,
     template_segment,
 )
-from bench.pairs import Goal, print_goals, print_table
+from bench.pairs import Goal, exit_code, gate_parser, print_goals, print_table
 from bench.spark import scan, session
 from ts_common.store.factory import open_store
 from ts_local.s3 import S3Server
@@ -48,13 +47,13 @@ _EVERY_SECONDS: Final = 0.02
 
 
 def large_records(codec: int) -> bytes:
-    """A batch of records of a megabyte, of which half is random."""
+    """Return a batch of records of a megabyte, half of it random."""
     generator = random.Random(7)
     return batch_of([generator.randbytes(LARGE_VALUE // 2) * 2 for _ in range(LARGE_A_BATCH)], codec)
 
 
 class WorkerWatch(threading.Thread):
-    """Samples every Python process below this one until `ended` is set; keeps the most that any of them held."""
+    """Samples every Python process below this one until `ended` is set; keeps the peak of any of them."""
 
     def __init__(self) -> None:
         super().__init__(name="worker-watch", daemon=True)
@@ -76,7 +75,7 @@ class WorkerWatch(threading.Thread):
 
 
 def read(topic: str, result: "multiprocessing.SimpleQueue[tuple[int, float, float]]") -> None:
-    """In a process of its own: records seen, seconds, and the workers' peak in MB."""
+    """Read a topic in this process; return records, seconds, and the workers' peak in MB."""
     with tempfile.TemporaryDirectory(prefix="bench-memory.") as directory:
         spark = session(Path(directory), master="local[1]")
         watch = WorkerWatch()
@@ -91,9 +90,8 @@ def read(topic: str, result: "multiprocessing.SimpleQueue[tuple[int, float, floa
 
 def main() -> int:
     """Fill, read, report."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--mebibytes", type=int, default=1024, help="of each segment, as decoded")
-    arguments.add_argument("--no-gate", action="store_true", help="exit with 0 also where a goal is missed")
+    arguments = gate_parser(__doc__)
+    arguments.add_argument("--mebibytes", type=int, default=1024, help="size of each segment, uncompressed")
     options = arguments.parse_args()
     patterns: dict[str, tuple[Callable[[], bytes], int]] = {
         "small-none": (lambda: small_records(RECORDS_A_BATCH), RECORDS_A_BATCH),
@@ -132,7 +130,7 @@ def main() -> int:
     print_table(("one segment", "MiB", "records", "seconds", "peak MB"), rows)
     print()
     missed = print_goals(goals)
-    return 1 if missed and not options.no_gate else 0
+    return exit_code(missed, options)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""The suite, after behaviours and named faults."""
+"""The test suite, organised by behaviour and by named fault."""

@@ -1,4 +1,4 @@
-"""Reading an archive back by way of ts_common's rooms, in the words of the oracle, so that the two can be compared."""
+"""Reads an archive with ts_common as the oracle's records, so that the two can be compared."""
 
 from datetime import UTC, datetime
 
@@ -17,7 +17,7 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 def read_archive(store: ObjectStore, keys: ClusterKeys, partition: TopicPartition) -> list[OracleRecord]:
-    """Every record of one partition that readers see, in order; a hole fails the test."""
+    """Return every record of one partition that readers see, in order; a hole fails the test."""
     incarnations, _ = read_incarnations(store, keys, partition.topic)
     catalog = read_catalog(store, keys.partition(partition, incarnations.newest_directory))
     view = open_view(store, catalog)

@@ -1,4 +1,4 @@
-"""A real browser for tests of pages: Debian's Chromium without a window (`deploy/need-chromium` brings it).
+"""A real browser for tests of pages: Debian's Chromium without a window (`deploy/need-chromium` installs it).
 
 screen = look(html, directory, width=390, dark=True)
 screen["scrollWidth"]        what a script in the page would measure

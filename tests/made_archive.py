@@ -26,7 +26,7 @@ CLUSTER = "prod"
 
 
 class MadeArchive:
-    """One store's objects of the cluster `prod`, put there step by step.
+    """The objects of the cluster `prod` in one store, put there step by step.
 
     Args:
         location: of the store; a directory is created.
@@ -58,9 +58,9 @@ class MadeArchive:
         txnindex: bytes | None = None,
         late: bool = False,
     ) -> None:
-        """A segment with the metadata of `log`; `body` is what the object then really holds.
+        """Put a segment with the metadata of `log`; `body` is the object's real content.
 
-        With `late` it was shipped when markers may have been gone; `txnindex` is complete otherwise.
+        With `late` it was shipped when markers may have been compacted; otherwise `txnindex` is complete.
         """
         scan = scan_segment(BytesReader(log), len(log), None if timeindex is None else TimeIndex(base, timeindex))
         metadata = metadata_of(scan, base, "hand-made")
@@ -92,7 +92,7 @@ class MadeArchive:
         log_start: int | None = 0,
         last_stable_offset: int | None = None,
     ) -> None:
-        """`log.start`, then `offset.wm`."""
+        """Write `log.start`, then `offset.wm`."""
         keys = self.partition(topic, partition)
         if log_start is not None:
             self.store.put(keys.log_start, encode_log_start(log_start))
@@ -101,18 +101,18 @@ class MadeArchive:
         self.store.put(keys.commit, commit.encode())
 
     def put_incarnations(self, topic: str, *topic_ids: str) -> None:
-        """The list of a topic's incarnations."""
+        """Write the list of a topic's incarnations."""
         incarnations = Incarnations(topic)
         for number, topic_id in enumerate(topic_ids):
             incarnations = incarnations.opened(topic_id, number, self.keys)
         self.store.put(self.keys.incarnations(topic), incarnations.encode())
 
     def ship(self, directory: Path, txnindex: TxnIndexState = TxnIndexState.COMPLETE) -> int:
-        """What the agent would ship of a broker's partition directory; returns the next offset.
+        """Put what the agent would ship of a broker's partition directory; return the next offset.
 
         Args:
             directory: of the partition.
-            txnindex: what metadata says of each `.txnindex`.
+            txnindex: the state of each `.txnindex` in the metadata.
         """
         found = TopicPartition.parse(directory.name)
         assert found is not None
@@ -144,7 +144,7 @@ class MadeArchive:
         return bases[-1]
 
     def ship_as_java(self, directory: Path) -> int:
-        """What a Java uploader leaves of it: no metadata, no `.txnindex`, a commit of one line; its end."""
+        """Put what a Java uploader ships: no metadata, no `.txnindex`, a commit of one line; return its end."""
         found = TopicPartition.parse(directory.name)
         assert found is not None
         keys = self.keys.partition(found)
@@ -158,7 +158,7 @@ class MadeArchive:
 
 
 def batches(*ranges: tuple[int, int], epoch: int = 0, value: bytes = b"v", time: int = 1000) -> bytes:
-    """A segment of one batch for each `[start, end)`; the record at offset `o` has the timestamp `time + o`."""
+    """Return a segment of one batch for each `[start, end)`; the record at offset `o` has the timestamp `time + o`."""
     return b"".join(
         batch(
             start,
@@ -172,7 +172,7 @@ def batches(*ranges: tuple[int, int], epoch: int = 0, value: bytes = b"v", time:
 
 
 def steps(start: int, end: int, step: int = 10) -> Iterable[tuple[int, int]]:
-    """Ranges of `step` offsets, one after the other."""
+    """Return consecutive ranges of `step` offsets."""
     return [(low, min(low + step, end)) for low in range(start, end, step)]
 
 

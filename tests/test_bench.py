@@ -11,10 +11,10 @@ import pytest
 
 from bench import made_archives, page_cache, pruning
 from bench.agent_runs import AgentLog
-from bench.beside import Beside, losses, window
 from bench.paced_producer import Produced
-from bench.pairs import Goal, median_ratio, print_goals, quantile, rounds
+from bench.pairs import Goal, exit_code, gate_parser, median_ratio, print_goals, quantile, rounds
 from bench.processes import ProcessWatch
+from bench.producer_loss import ProducerWindow, losses, window
 from ts_common.store.factory import open_store
 from ts_local.cached_pages import PAGE_BYTES, cache, uncache
 
@@ -46,6 +46,12 @@ def test_goals_are_met_on_their_bound_and_counted_beyond_it(capsys: pytest.Captu
     ]
     assert print_goals(goals) == 1
     assert capsys.readouterr().out.count("MISSED") == 1
+
+
+@pytest.mark.parametrize(("missed", "arguments", "code"), [(0, [], 0), (2, [], 1), (2, ["--no-gate"], 0)])
+def test_a_missed_goal_fails_the_command(missed: int, arguments: list[str], code: int) -> None:
+    """With `--no-gate` the command only prints."""
+    assert exit_code(missed, gate_parser("").parse_args(arguments)) == code
 
 
 def test_a_watched_process_shows_the_cpu_between_two_instants_and_its_peak() -> None:
@@ -87,14 +93,14 @@ def test_a_producers_rate_and_latencies_are_those_inside_the_window() -> None:
     """What was acknowledged before and after does not count."""
     produced = Produced([0.0, 1.0, 2.0, 3.0, 4.0], [0, 500, 600, 800, 9000], [0.5, 1.5, 2.5, 3.5], [9.0, 0.1, 0.2, 9.0])
     assert produced.rate_between(0.9, 3.1) == 150.0
-    assert window(produced, 1.0, 3.0) == Beside(150.0, 0.2, 2.0)
+    assert window(produced, 1.0, 3.0) == ProducerWindow(150.0, 0.2, 2.0)
     with pytest.raises(ValueError, match="no two samples"):
         produced.rate_between(1.1, 2.1)
 
 
 def test_a_producer_that_catches_up_in_its_window_lost_nothing() -> None:
     """A loss is the shortfall against the requested rate, in percent of that rate."""
-    assert losses([Beside(rate, 0.0, 1.0) for rate in (75.0, 100.0, 130.0)], 100.0) == [25.0, 0.0, 0.0]
+    assert losses([ProducerWindow(rate, 0.0, 1.0) for rate in (75.0, 100.0, 130.0)], 100.0) == [25.0, 0.0, 0.0]
 
 
 def test_the_page_cache_that_a_shipper_leaves_is_measured() -> None:
@@ -102,8 +108,8 @@ def test_the_page_cache_that_a_shipper_leaves_is_measured() -> None:
     build = Path(__file__).parents[1] / "build"
     build.mkdir(exist_ok=True)
     with TemporaryDirectory(dir=build, prefix="bench-") as directory:
-        log, beside = Path(directory, "log"), Path(directory, "beside")
-        for path in (log, beside):
+        log, other = Path(directory, "log"), Path(directory, "other")
+        for path in (log, other):
             path.write_bytes(bytes(100 * PAGE_BYTES))
 
         def left(ship: Callable[[Path], None]) -> tuple[float, float, float]:
@@ -111,8 +117,8 @@ def test_the_page_cache_that_a_shipper_leaves_is_measured() -> None:
                 ship(log)
                 return 1.0
 
-            found = page_cache.measure(timed, [log], beside, 1)
-            return found.kept, found.pulled_in, found.beside
+            found = page_cache.measure(timed, [log], other, 1)
+            return found.kept, found.pulled_in, found.other
 
         assert left(lambda _: None) == pytest.approx((1.0, 0.0, 1.0), abs=0.1)  # the kernel may evict some pages itself
         assert left(lambda log: cache(log, 0, 25 * PAGE_BYTES)) == pytest.approx((1.0, 0.5, 1.0), abs=0.1)

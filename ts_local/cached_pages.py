@@ -1,8 +1,8 @@
-"""Which pages of a file are in the page cache, by `mincore(2)`: for tests and benchmarks, which own the files.
+"""Reads and changes a file's pages in the page cache (`mincore(2)`), for tests and benchmarks that own the file.
 
-cached_pages(path)         a byte for each page: 1 where it is cached
-cache(path, start, end)    have these bytes read, and nothing around them
-uncache(path)              drop what is not dirty
+cached_pages(path)         a byte for each page: 1 if it is cached
+cache(path, start, end)    read these bytes, without read-ahead
+uncache(path)              drop clean pages
 """
 
 import ctypes
@@ -20,11 +20,11 @@ _libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
 
 
 def cached_pages(path: Path) -> bytes:
-    """A byte for each page of a file, 1 where it is cached. Mapping a file reads none of it.
+    """Return a byte for each page of a file, 1 if it is cached. Mapping a file reads no page.
 
     Raises:
-        OSError: it cannot be opened or mapped.
-        PermissionError: it is somebody else's; the kernel would call all of it cached.
+        OSError: the file cannot be opened or mapped.
+        PermissionError: the file has another owner; the kernel would report all its pages as cached.
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -40,7 +40,7 @@ def cached_pages(path: Path) -> bytes:
             found = (ctypes.c_ubyte * -(-status.st_size // PAGE_BYTES))()
             if _libc.mincore(address, status.st_size, found):
                 raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(path))
-            return bytes(page & 1 for page in found)  # the other bits mean nothing yet
+            return bytes(page & 1 for page in found)  # the other bits have no meaning
         finally:
             _libc.munmap(address, status.st_size)
     finally:
@@ -48,7 +48,7 @@ def cached_pages(path: Path) -> bytes:
 
 
 def cache(path: Path, start: int, end: int) -> None:
-    """Read the bytes `[start, end)` of a file, with nothing read ahead."""
+    """Read the bytes `[start, end)` of a file, without read-ahead."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)

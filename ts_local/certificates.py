@@ -1,6 +1,6 @@
-"""An authority of one's own, a certificate of it for servers on the loopback, and one for their clients, as PEM files.
+"""A private certificate authority with certificates for loopback servers and their clients, as PEM files.
 
-Certificates(directory).authority     what `ca.bundle` names; .server, .server_key, .client, .client_key
+Certificates(directory).authority     the file for `ca.bundle`; .server, .server_key, .client, .client_key
 """
 
 import datetime
@@ -18,17 +18,17 @@ _LIFETIME = datetime.timedelta(days=2)
 
 
 class Certificates:
-    """Written once, at construction.
+    """Certificates that are written at construction.
 
     Attributes:
         authority: PEM file of the authority's own certificate.
-        server, server_key: for a server on the loopback.
-        client, client_key: for whoever talks to it.
+        server, server_key: of a server on loopback.
+        client, client_key: of its client.
 
     Args:
-        directory: where the files go; it exists.
-        server_hosts: DNS names that the server's certificate has; None: those of the loopback, and its address.
-        server_expired: whether the server's certificate was valid until yesterday.
+        directory: an existing directory for the files.
+        server_hosts: DNS names in the server's certificate; None: the names and address of loopback.
+        server_expired: whether the server's certificate expired yesterday.
     """
 
     def __init__(

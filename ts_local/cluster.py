@@ -1,4 +1,4 @@
-"""A whole cluster on loopback: the local servers' one way in.
+"""A whole cluster on loopback, the entry to the local servers.
 
     with LocalCluster(brokers=2, s3=True) as cluster:
         cluster.create_topic("t", partitions=3, replication=2, config={"segment.bytes": "100000"})
@@ -6,19 +6,19 @@
         cluster.brokers[1].kill()
         wait_for(lambda: cluster.leader("t", 0) == 2, "broker 2 leads t-0")
 
-LocalCluster, beside the topic helpers of `ts_local.topics.Topics`
+LocalCluster, with the topic helpers of `ts_local.topics.Topics`
     brokers               dict[int, Broker] by id, from 1; each a Server: start, stop, kill, pause, resume, restart
     zookeeper             ZooKeeper, or None in KRaft mode
-    controller            Controller, where it was asked for; else None, and in KRaft mode broker 1 is it
-    s3                    S3Server, or None unless asked for
-    servers               all of them; those that others need come first
-    links                 where proxied: LinkProxy by name, "broker-1:zookeeper" and "broker-1", to cut, stall and heal
-    agent_surroundings(broker)  a server.properties for an agent whose way to ZooKeeper is a link, "agent-1:zookeeper"
+    controller            Controller with `own_controller`; otherwise None, and in KRaft mode broker 1 is the controller
+    s3                    S3Server with `s3`, or None
+    servers               all servers; those that others need are first
+    links                 with `proxied`: LinkProxy by name, "broker-1:zookeeper" and "broker-1", to cut, stall and heal
+    agent_surroundings(broker)  a server.properties for an agent that reaches ZooKeeper by a link, "agent-1:zookeeper"
     bootstrap             "127.0.0.1:p1,127.0.0.1:p2"
     cluster_id            Kafka's
     admin()               a confluent_kafka AdminClient
-    directory, logs       data, gone at the end; one log file per server, kept where the block ends with an error
-    tail_of_logs()        for a failed test's report; running_clusters() lists the clusters to ask
+    directory, logs       data, deleted at the end; one log file for each server, kept after an error
+    tail_of_logs()        the ends of all logs, for a failed test's report; see also running_clusters()
 """
 
 import os
@@ -54,37 +54,37 @@ _running: "weakref.WeakSet[LocalCluster]" = weakref.WeakSet()
 
 
 def running_clusters() -> "list[LocalCluster]":
-    """The clusters of this process that are up, for a test's report."""
+    """Return the running clusters of this process, for a test's report."""
     return list(_running)
 
 
 class LocalCluster(Topics):
-    """Real servers on loopback, from `with` to its end.
+    """Real servers on loopback, from the start of a `with` block to its end.
 
-    At the end all servers are killed and their data is deleted, also on an error and on Ctrl-C. Where an error passes
-    through, the logs stay under `build/logs` and their ends are noted on the error. A kill -9 of this process ends the
-    servers too; the next cluster of this checkout deletes the data directory that is then left under `build/tmp`.
+    At the end all servers are killed and their data is deleted, also after an error or Ctrl-C. After an error the logs
+    stay in `build/logs`, and the error has notes with their ends. A kill -9 of this process ends the servers too; its
+    data directory in `build/tmp` is deleted by the next cluster of this checkout.
 
     Args:
-        brokers: how many; their ids are 1, 2, ...
-        mode: "zookeeper" is Kafka 3.9 with ZooKeeper; "kraft" is Kafka 4, whose broker 1 is the controller too.
-        line: of Kafka in KRaft mode.
-        own_controller: in KRaft mode, the controller is a process of its own and no broker.
+        brokers: number of brokers; their ids are 1, 2, ...
+        mode: "zookeeper" is Kafka 3.9 with ZooKeeper; "kraft" is Kafka 4, and broker 1 is the controller too.
+        line: version line of Kafka in KRaft mode.
+        own_controller: in KRaft mode, whether the controller is a process of its own.
         s3: whether to start an S3 server.
-        buckets: created at start, where there is an S3 server.
-        properties: for every broker; they win over `ts_local.kafka.DEFAULTS`.
-        topic_config: for every topic that is created; a topic's own win.
-        broker_properties: for single brokers, by id; they win over `properties`.
-        log_dirs: how many log directories each broker has.
-        proxied: put a link that can be cut before ZooKeeper and before each broker, for every broker of its own; see
+        buckets: created at the start, if there is an S3 server.
+        properties: of every broker; they override `ts_local.kafka.DEFAULTS`.
+        topic_config: of every topic; a topic's own settings override it.
+        broker_properties: of single brokers, by id; they override `properties`.
+        log_dirs: number of log directories of each broker.
+        proxied: whether each broker's connections to ZooKeeper and to each other pass a link that can be cut; see
             `ts_local.proxy.cluster_links`. With ZooKeeper only.
-        zookeeper_security: of ZooKeeper; brokers come in without TLS unless their properties say otherwise.
-        name: begins the names of the directories.
+        zookeeper_security: of ZooKeeper; brokers connect without TLS unless their properties set it.
+        name: the beginning of the directories' names.
 
     Raises:
         ValueError: `proxied` in KRaft mode.
         ToolMissingError, BuildFailedError: as `ts_local.jars.kafka_jars`; from `__enter__`, as the following.
-        ServerDiedError, WaitTimedOutError: a server did not come up; its log's tail is in the message.
+        ServerDiedError, WaitTimedOutError: a server did not start; the message has the end of its log.
     """
 
     def __init__(
@@ -136,17 +136,17 @@ class LocalCluster(Topics):
 
     @property
     def servers(self) -> list[Server]:
-        """Every server; those that others need come first."""
+        """All servers; those that others need are first."""
         others = (self.s3, self.zookeeper, self.controller)
         return [server for server in (*others, *self.brokers.values()) if server is not None]
 
     @property
     def cluster_id(self) -> str:
-        """Kafka's id of the cluster, from a broker's `meta.properties`."""
+        """Kafka's cluster id, from a broker's `meta.properties`."""
         return next(iter(self.brokers.values())).cluster_id()
 
     def zookeeper_broker(self, broker: int) -> ZooKeeperBroker:
-        """A broker with what only ZooKeeper mode offers.
+        """Return a broker with the methods of ZooKeeper mode.
 
         Raises:
             TypeError: the cluster runs without ZooKeeper.
@@ -157,9 +157,9 @@ class LocalCluster(Topics):
         return found
 
     def agent_surroundings(self, broker: int) -> Path:
-        """A copy of a broker's `server.properties` for an agent that reaches ZooKeeper through a link of its own.
+        """Return a copy of a broker's `server.properties` for an agent that reaches ZooKeeper by its own link.
 
-        The link is `links["agent-1:zookeeper"]` for broker 1; asked for again, it is the same. The cluster need not be
+        The link is `links["agent-1:zookeeper"]` for broker 1; later calls return the same one. The cluster need not be
         proxied.
 
         Raises:
@@ -189,12 +189,12 @@ class LocalCluster(Topics):
         self._end(keep_logs=error is not None)
 
     def tail_of_logs(self, lines: int = TAIL_LINES) -> str:
-        """The end of each server's log."""
+        """Return the end of each server's log."""
         return "\n".join(server.tail(lines) for server in self.servers)
 
     def _start(self) -> None:
-        # S3 takes the longest, and needs nobody. While ZooKeeper starts it accepts connections that it never
-        # answers, and a broker that meets one hangs until its connection time-out: brokers wait for ZooKeeper.
+        # S3 needs the longest and depends on no other server. While ZooKeeper starts, it accepts connections that it
+        # never answers. A broker with such a connection hangs until its timeout, so brokers wait for ZooKeeper.
         if self.s3 is not None:
             self.s3.launch()
         if self.zookeeper is not None:
@@ -212,12 +212,12 @@ class LocalCluster(Topics):
                 self.s3.create_bucket(bucket)
         wait_for(
             lambda: all(len(broker.metadata().brokers) == len(self.brokers) for broker in self.brokers.values()),
-            f"each of {len(self.brokers)} brokers to know all",
+            f"each of {len(self.brokers)} brokers to see all others",
         )
 
     def _end(self, *, keep_logs: bool) -> None:
         _running.discard(self)
-        # The data goes anyway, so nobody needs an orderly end.
+        # The data is deleted anyway, so the servers are killed.
         for server in reversed(self.servers):
             server.kill()
         for link in self.links.values():
@@ -230,7 +230,7 @@ class LocalCluster(Topics):
 def _remove_orphans() -> None:
     """Delete the data of clusters whose process was killed, and kept logs older than a day.
 
-    A data directory's name holds its process's id.
+    A data directory's name contains the id of its process.
     """
     for logs in _LOGS.glob("*"):
         if time.time() - logs.stat().st_mtime > 86_400:

@@ -1,9 +1,9 @@
-"""A KRaft controller that is no broker, alone in its quorum: every broker beside it can be killed.
+"""A KRaft controller without a broker, alone in its quorum, so that every broker can be killed.
 
 Controller             a Server (start, stop, kill, pause, resume, restart) and
-id, port             of its one listener, CONTROLLER
-properties           dict[str, str], as rendered at the next start
-quorum()             what a broker's file says of it
+  id, port             of its one listener, CONTROLLER
+  properties           dict[str, str], rendered at the next start
+  quorum()             the settings of a broker's file that name it
 """
 
 import socket
@@ -18,14 +18,14 @@ from ts_local.process import Server, ServerDiedError
 
 
 class Controller(Server):
-    """See the module's page.
+    """A KRaft controller; see the module's docstring.
 
     Args:
         directory: its data.
         logs: directory of its log.
-        line: of Kafka.
+        line: version line of Kafka.
         cluster_id: of the brokers.
-        properties: further ones; they win.
+        properties: further ones; they override the defaults.
     """
 
     id = 3000
@@ -45,13 +45,13 @@ class Controller(Server):
             "listeners": f"CONTROLLER://{LOOPBACK}:{self.port}",
             "log.dirs": str(self._data),
             **self.quorum(),
-            # How long a killed or paused broker keeps its leadership, and how long its id stays taken.
+            # A killed or paused broker keeps its leadership and its id for this time.
             "broker.session.timeout.ms": "6000",
             **(properties or {}),
         }
 
     def quorum(self) -> dict[str, str]:
-        """What brokers need to find it."""
+        """Return the brokers' settings that name it."""
         return {
             "controller.quorum.voters": f"{self.id}@{LOOPBACK}:{self.port}",
             "controller.listener.names": "CONTROLLER",
@@ -62,7 +62,7 @@ class Controller(Server):
         """Write its file, and format its directory before the first start.
 
         Raises:
-            ServerDiedError: the storage tool failed; the message holds what it said.
+            ServerDiedError: the storage tool failed; the message has its output.
         """
         self._file.write_text("".join(f"{key}={value}\n" for key, value in self.properties.items()))
         if (self._data / "meta.properties").exists():
@@ -74,11 +74,11 @@ class Controller(Server):
             raise ServerDiedError(f"{self.name} could not be formatted:\n{done.stdout}{done.stderr}")
 
     def command(self) -> list[str]:
-        """Kafka's own main."""
+        """Return the command of Kafka's main class."""
         return java_command(self._line, "kafka.Kafka", [str(self._file)], options=temporary_files_in(self.directory))
 
     def not_ready(self) -> str | None:
-        """Listens; whether it leads its quorum of one, brokers find out."""
+        """Check that it listens; brokers find out whether it leads its quorum of one."""
         try:
             socket.create_connection((LOOPBACK, self.port), timeout=0.5).close()
         except OSError as error:

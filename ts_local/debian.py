@@ -1,4 +1,4 @@
-"""Programs from Debian's packages, fetched and unpacked below `build/`: nothing is installed, and no service runs.
+"""Programs of Debian packages, fetched and unpacked below `build/`, without installing them or starting a service.
 
 unpacked("prometheus", ["prometheus"], "prometheus and promtool") -> build/prometheus, with usr/bin/ in it
 """
@@ -14,16 +14,16 @@ from ts_local.jars import BUILD, ToolMissingError, build_once, run
 
 
 def unpacked(name: str, packages: Sequence[str], wanted: str) -> Path:
-    """The directory that the packages are unpacked in, fetched if need be.
+    """Return the directory of unpacked packages, fetched if needed.
 
     Args:
         name: of the directory below `build/`.
-        packages: Debian's names; of what they depend on nothing else is fetched.
-        wanted: what is missing without them, for messages.
+        packages: Debian's names; their dependencies are not fetched.
+        wanted: the programs, for messages.
 
     Raises:
-        ToolMissingError: there is no apt to fetch them with, or it does not find one.
-        BuildFailedError: apt or dpkg ended with an error.
+        ToolMissingError: apt is missing, or does not find a package.
+        BuildFailedError: apt or dpkg failed.
     """
     return build_once(BUILD / name, " ".join(packages).encode(), partial(_unpack, packages, wanted))
 
@@ -31,7 +31,7 @@ def unpacked(name: str, packages: Sequence[str], wanted: str) -> Path:
 def _unpack(packages: Sequence[str], wanted: str, directory: Path) -> None:
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
         raise ToolMissingError(
-            f"{wanted}: missing, and there is no apt-get here to fetch it with. Put it on the PATH; Debian has it in "
+            f"{wanted}: missing, and apt-get to fetch it is missing too. Put it on the PATH; Debian has it in "
             f"{packages[0]}"
         )
     download = ["apt-get", "download", "-qq", *packages]

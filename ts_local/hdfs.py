@@ -1,26 +1,26 @@
 """A real HDFS in one process: a NameNode and a DataNode, by Hadoop's own MiniDFSCluster.
 
 HdfsServer              a Server (start, stop, kill, pause, resume, restart) and
-  address               "127.0.0.1:<port>", where the NameNode speaks WebHDFS
+  address               "127.0.0.1:<port>" of the NameNode's WebHDFS
   make_directory(path, mode)   as the superuser
-  environment()         HADOOP_USER_NAME, who is not the superuser
+  environment()         HADOOP_USER_NAME, a user who is not the superuser
 
 `python -m ts_local.hdfs` fetches the jars, so that a later start needs no network.
 """
 
-import http.client
 import sys
+from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import urlencode
 
-from ts_local.jars import BuildFailedError, ToolMissingError, hadoop_jars, java
+from ts_local.jars import hadoop_jars, java, print_fetched
 from ts_local.jvm import FAST_START, temporary_files_in
+from ts_local.loopback_http import ERRORS, request
 from ts_local.ports import LOOPBACK, free_port
 from ts_local.process import Server
 
 USER = "tests"
 _SUPERUSER = "admin"
-_ANSWER_SECONDS = 5.0
 
 
 class HdfsServer(Server):
@@ -31,7 +31,7 @@ class HdfsServer(Server):
         logs: directory of its log.
     """
 
-    # Some ten seconds of work, on a machine that may be ten times slower.
+    # It needs about ten seconds, on a machine that may be ten times slower.
     start_seconds = 240.0
     stop_seconds = 1.0
 
@@ -41,7 +41,7 @@ class HdfsServer(Server):
         self.address = f"{LOOPBACK}:{self.port}"
 
     def command(self) -> list[str]:
-        """`MiniDFSClusterManager`, which Hadoop's own tests use; other ports are of the system's choice."""
+        """Return the command of Hadoop's `MiniDFSClusterManager`; the system chooses the other ports."""
         data = self.directory / "data"
         return [
             *(java(), "-Xmx256m", *FAST_START, *temporary_files_in(self.directory)),
@@ -51,7 +51,7 @@ class HdfsServer(Server):
         ]
 
     def variables(self) -> dict[str, str]:
-        """Whoever starts it is the superuser, and needs a name for that."""
+        """Name the superuser: it is the user who starts the server."""
         return {"HADOOP_USER_NAME": _SUPERUSER}
 
     def not_ready(self) -> str | None:
@@ -59,12 +59,12 @@ class HdfsServer(Server):
         try:
             self.make_directory("/ready", "755")
             self._ask("PUT", "/ready/file", "CREATE", noredirect="true")
-        except (OSError, http.client.HTTPException, RuntimeError) as error:
+        except (*ERRORS, RuntimeError) as error:
             return f"{self.address}: {error}"
         return None
 
     def make_directory(self, path: str, mode: str) -> None:
-        """Make a directory, as the superuser, with these rights for others.
+        """Make a directory as the superuser, with these rights for others.
 
         Raises:
             RuntimeError: it was not made.
@@ -73,29 +73,19 @@ class HdfsServer(Server):
         self._ask("PUT", path, "SETPERMISSION", permission=mode)
 
     def environment(self) -> dict[str, str]:
-        """What makes the driver ask as nobody in particular."""
+        """Return the variables for the driver, of an ordinary user."""
         return {"HADOOP_USER_NAME": USER, "NO_PROXY": LOOPBACK, "no_proxy": LOOPBACK}
 
     def _ask(self, method: str, path: str, operation: str, **query: str) -> None:
-        said = urlencode({"op": operation, "user.name": _SUPERUSER, **query})
-        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=_ANSWER_SECONDS)
-        try:
-            connection.request(method, f"/webhdfs/v1{path}?{said}")
-            answer = connection.getresponse()
-            if answer.status != http.client.OK:
-                raise RuntimeError(f"{operation} {path}: {answer.status}: {answer.read(300)!r}")
-        finally:
-            connection.close()
+        parameters = urlencode({"op": operation, "user.name": _SUPERUSER, **query})
+        status, body = request(self.port, f"/webhdfs/v1{path}?{parameters}", method=method)
+        if status != HTTPStatus.OK:
+            raise RuntimeError(f"{operation} {path}: {status}: {body[:300]!r}")
 
 
 def main() -> int:
-    """Fetch the jars, saying where they are."""
-    try:
-        print(f"HDFS: {hadoop_jars()}")
-    except (ToolMissingError, BuildFailedError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+    """Fetch the jars and print their directory."""
+    return print_fetched(("HDFS", hadoop_jars))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Jars of Kafka, ZooKeeper, Hadoop and Avro for Spark, and the oracle's class: fetched and built once per checkout.
+"""Jars of Kafka, ZooKeeper, Hadoop and Avro for Spark, and the oracle's class, fetched and built once for a checkout.
 
     kafka_jars("3.9") -> build/jars/3.9          Kafka 3.9.1 with ZooKeeper 3.8.4
     kafka_jars("4")   -> build/jars/4            Kafka 4.1.2, KRaft only
@@ -6,9 +6,9 @@
     hadoop_jars()     -> build/jars/hadoop-3.4   HDFS in one process
     oracle_classes()  -> build/oracle            DumpRecords.class
 
-Each pinned `pom.xml` says what comes; Maven fetches it with `dependency:copy-dependencies`. A directory is
-complete when its marker stands, which holds the hash of what it was made from: a changed pom or source is built
-anew. Two processes may ask at once: one builds in a directory of its own and renames it, under a file lock.
+Each pinned `pom.xml` lists its jars; Maven fetches them with `dependency:copy-dependencies`. A directory is complete if
+it has a marker with the hash of its pom or source. After a change of these it is built again. Two processes may build
+at once: each builds in its own directory, and renames it under a file lock.
 
 `python -m ts_local.jars` does all of it, so that a later start needs no network.
 """
@@ -22,6 +22,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -37,18 +38,18 @@ _INSTALL = "apt-get install openjdk-17-jdk-headless maven"
 
 
 class ToolMissingError(RuntimeError):
-    """Java 17 or Maven is not on this machine. The message says what to install."""
+    """Java 17 or Maven is missing. The message has the command to install it."""
 
 
 class BuildFailedError(RuntimeError):
-    """Maven or javac ended with an error. The message holds what it said."""
+    """Maven or javac failed. The message has its output."""
 
 
 def kafka_jars(line: Line) -> Path:
-    """The directory with the jars of one line of Kafka, fetched if need be.
+    """Return the directory with the jars of one line of Kafka, fetched if needed.
 
     Raises:
-        ToolMissingError: no Java 17 or newer, or no Maven.
+        ToolMissingError: Java 17 or Maven is missing.
         BuildFailedError: Maven could not fetch them.
     """
     java()
@@ -56,7 +57,7 @@ def kafka_jars(line: Line) -> Path:
 
 
 def spark_avro_jar() -> Path:
-    """The jar for `spark.jars` that lets a session read and write Avro, fetched if need be.
+    """Return the jar for `spark.jars` that reads and writes Avro, fetched if needed.
 
     Raises:
         ToolMissingError, BuildFailedError: as `kafka_jars`.
@@ -66,7 +67,7 @@ def spark_avro_jar() -> Path:
 
 
 def hadoop_jars() -> Path:
-    """The directory with Hadoop's jars for an HDFS in one process, fetched if need be.
+    """Return the directory with Hadoop's jars for an HDFS in one process, fetched if needed.
 
     Raises:
         ToolMissingError, BuildFailedError: as `kafka_jars`.
@@ -76,7 +77,7 @@ def hadoop_jars() -> Path:
 
 
 def oracle_classes() -> Path:
-    """The directory with the oracle's class files, compiled if need be against Kafka 3.9's client.
+    """Return the directory of the oracle's class files, compiled with Kafka 3.9's client if needed.
 
     Raises:
         ToolMissingError, BuildFailedError: as `kafka_jars`.
@@ -91,10 +92,10 @@ def oracle_classes() -> Path:
 
 
 def java() -> str:
-    """The path of a Java 17 or newer: `JAVA_HOME`'s, else the one on the PATH.
+    """Return the path of Java 17 or newer: that of `JAVA_HOME`, else the one on the PATH.
 
     Raises:
-        ToolMissingError: there is none, or it is older.
+        ToolMissingError: Java is missing or older.
     """
     path = _require("java")
     if path not in _checked:
@@ -102,7 +103,7 @@ def java() -> str:
         version = re.search(r'version "(\d+)', said)
         if version is None or int(version[1]) < 17:
             found = said.splitlines()[0] if said else "no version"
-            raise ToolMissingError(f"Java 17 or newer is needed; {path} says {found}. Install it with: {_INSTALL}")
+            raise ToolMissingError(f"Java 17 or newer is needed; {path} is {found}. Install it with: {_INSTALL}")
         _checked.add(path)
     return path
 
@@ -138,17 +139,17 @@ def _require(tool: str) -> str:
 
 
 def build_once(directory: Path, made_from: bytes, build: Callable[[Path], None]) -> Path:
-    """`directory`, filled by `build` unless its marker says that it was made from the same bytes.
+    """Return `directory`, filled by `build` unless its marker has the hash of the same bytes.
 
-    Safe for several processes and threads at once. `build` is given a new directory, which takes the place of the old
-    one when it is complete; what it raises goes to the caller, and the old one stays.
+    Safe for several processes and threads. `build` receives a new directory, which replaces the old one when it is
+    complete. If `build` raises, the old directory stays.
     """
     marker = directory / _MARKER
     want = hashlib.sha256(made_from).hexdigest()
     if _says(marker, want):
         return directory
     with _lock(directory):
-        if not _says(marker, want):  # another process may have built it while we waited
+        if not _says(marker, want):  # another process may have built it during the wait
             fresh = directory.with_name(f"{directory.name}.new")
             shutil.rmtree(fresh, ignore_errors=True)
             fresh.mkdir(parents=True)
@@ -178,24 +179,28 @@ def run(command: list[str]) -> None:
     """Run a command to its end.
 
     Raises:
-        BuildFailedError: it ended with an error.
+        BuildFailedError: it failed.
     """
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != 0:
         raise BuildFailedError(f"{' '.join(command)}\nended with status {done.returncode}:\n{done.stdout[-4000:]}")
 
 
-def main() -> int:
-    """Fetch and build everything, saying where it is."""
+def print_fetched(*things: tuple[str, Callable[[], Path]]) -> int:
+    """Fetch each thing and print where it is; return the exit status, 1 after an error."""
     try:
-        for line in LINES:
-            print(f"Kafka {line}: {kafka_jars(line)}")
-        print(f"Avro for Spark: {spark_avro_jar()}")
-        print(f"oracle: {oracle_classes()}")
+        for name, fetched in things:
+            print(f"{name}: {fetched()}")
     except (ToolMissingError, BuildFailedError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0
+
+
+def main() -> int:
+    """Fetch and build everything, and print the directories."""
+    kafka = [(f"Kafka {line}", partial(kafka_jars, line)) for line in LINES]
+    return print_fetched(*kafka, ("Avro for Spark", spark_avro_jar), ("oracle", oracle_classes))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""How the Java servers and tools are started: small, and quick to come up on two cores."""
+"""Commands of the Java servers and tools: small, and quick to start on two cores."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ts_local.jars import PACKAGE, Line, java, kafka_jars
 
-# The first compiler alone and the serial collector: a short-lived server starts in half the time, and brokers here
-# move bytes that they need not touch.
+# With the first compiler alone and the serial collector, a short-lived server starts in half the time, and brokers only
+# move bytes here.
 FAST_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xshare:auto")
 _LOGGING: Mapping[Line, str] = {
     "3.9": f"-Dlog4j.configuration=file:{PACKAGE / 'kafka-3.9' / 'log4j.properties'}",
@@ -15,9 +15,9 @@ _LOGGING: Mapping[Line, str] = {
 
 
 def temporary_files_in(directory: Path) -> list[str]:
-    """The JVM's option to keep what it unpacks (lz4's and zstd's libraries) in a directory that goes with the server.
+    """Return the JVM's option to unpack libraries (of lz4 and zstd) in a directory that is deleted with the server.
 
-    A server that is killed never deletes them itself.
+    A server that is killed does not delete them itself.
     """
     return [f"-Djava.io.tmpdir={directory.absolute()}"]
 
@@ -31,13 +31,13 @@ def java_command(
     classes: Sequence[Path] = (),
     options: Sequence[str] = (),
 ) -> list[str]:
-    """The command that runs class `main` on one line's jars.
+    """Return the command that runs class `main` with one line's jars.
 
     Args:
-        line: which jars.
+        line: the line of the jars.
         main: the class with the main method.
         arguments: the program's own.
-        heap_mb: greatest size of the heap, in MiB.
+        heap_mb: maximum size of the heap, in MiB.
         classes: directories of classes put before the jars.
         options: further options of the JVM.
 

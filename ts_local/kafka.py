@@ -1,17 +1,17 @@
-"""Real Kafka brokers: ZooKeeper mode on 3.9, KRaft on 4.x or 3.9. One class each, on what they share.
+"""Real Kafka brokers: ZooKeeper mode on 3.9, KRaft on 4.x or 3.9.
 
-A broker's `server.properties` is rendered before each start from `properties`, a plain dict: change it and restart to
-restart with other settings. The agent reads that file (`server_properties`).
+A broker's `server.properties` is rendered before each start from the dict `properties`. To change settings, change the
+dict and restart. The agent reads that file (`server_properties`).
 
     Broker                 a Server (start, stop, kill, pause, resume, restart) and
       id, port, bootstrap  its id, its port, "127.0.0.1:<port>"
       server_properties    path of the file
       log_dirs             list of directories
-      properties           dict[str, str], as rendered at the next start
+      properties           dict[str, str], rendered at the next start
       heap_mb, options     of its JVM, from the next start on
-      partition_directory(topic, partition)   where the broker keeps it, over all log dirs
+      partition_directory(topic, partition)   the partition's directory, in any log dir
       cluster_id()         from meta.properties
-    ZooKeeperBroker        also expire_session(): after kill(), leadership moves now and not at the session's time-out;
+    ZooKeeperBroker        also expire_session(): after kill(), leadership moves now, not at the session's timeout;
                            `ts_local.migration` moves it to KRaft
     KRaftBroker            also controller_port; one without a controller is broker and controller
 """
@@ -37,7 +37,7 @@ from ts_local.ports import LOOPBACK, free_port
 from ts_local.process import Server, ServerDiedError
 from ts_local.zookeeper import ZooKeeper
 
-# What a test wants of any broker; everything may be overridden. Times are milliseconds.
+# Defaults for tests; each can be overridden. Times are milliseconds.
 DEFAULTS: Mapping[str, str] = {
     "num.partitions": "1",
     "auto.create.topics.enable": "false",
@@ -48,12 +48,12 @@ DEFAULTS: Mapping[str, str] = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
-    # The agent may ship only what lies below the high watermark in this checkpoint: 5 s in production.
+    # The agent ships only below the high watermark in this checkpoint; the interval is 5 s in production.
     "replica.high.watermark.checkpoint.interval.ms": "1000",
-    # Records with timestamps of years ago are wanted in tests, and a week's retention would delete them at once. A
-    # topic may still set its own retention.ms.
+    # Tests need records with timestamps of years ago, and a week's retention would delete them at once. A topic may
+    # still set its own retention.ms.
     "log.retention.ms": "-1",
-    # Retention and the cleaner begin 30 s after start, and look every 5 minutes and 15 s, in production.
+    # In production, retention and the cleaner begin 30 s after the start, and run every 5 minutes and 15 s.
     "log.initial.task.delay.ms": "500",
     "log.retention.check.interval.ms": "1000",
     "log.cleaner.backoff.ms": "1000",
@@ -67,7 +67,7 @@ _NO_LOGS = {"log_level": 0}  # librdkafka writes each refused connection to stde
 
 
 class Broker(Server):
-    """What both modes share; see the module's docstring."""
+    """The part that both modes share; see the module's docstring."""
 
     line: Line
     heap_mb = 384
@@ -89,7 +89,7 @@ class Broker(Server):
 
     @abstractmethod
     def mode_properties(self) -> dict[str, str]:
-        """Identity, listeners, and who keeps the metadata."""
+        """Return identity, listeners and the place of the metadata."""
 
     def prepare(self) -> None:
         """Write `server.properties`."""
@@ -97,7 +97,7 @@ class Broker(Server):
         self.server_properties.write_text("".join(lines))
 
     def command(self) -> list[str]:
-        """Kafka's own main."""
+        """Return the command of Kafka's main class."""
         return java_command(
             self.line,
             "kafka.Kafka",
@@ -107,44 +107,44 @@ class Broker(Server):
         )
 
     def not_ready(self) -> str | None:
-        """Asks this broker, and no other, for the cluster's metadata; it must know itself."""
+        """Read the cluster's metadata from this broker; the broker itself must be in it."""
         try:
             metadata = self.metadata(1.0)
         except KafkaException as error:
             return f"{self.bootstrap}: {error.args[0]}"
         known: dict[int, BrokerMetadata] = metadata.brokers
-        return None if self.id in known else f"{self.bootstrap} knows the brokers {sorted(known)}, and not itself"
+        return None if self.id in known else f"{self.bootstrap} lists the brokers {sorted(known)}, without itself"
 
     def metadata(self, seconds: float = 10.0) -> ClusterMetadata:
-        """What this broker says of the cluster.
+        """Return the cluster's metadata from this broker.
 
         Raises:
             KafkaException: no answer within `seconds`.
         """
-        # A new client knows no other broker that it could ask instead.
+        # A new client has no other broker to send the request to.
         return AdminClient({"bootstrap.servers": self.bootstrap, **_NO_LOGS}).list_topics(timeout=seconds)
 
     def holds(self, topic: str, partition: int) -> bool:
-        """Whether this broker has a directory of the partition."""
+        """Return whether this broker has a directory of the partition."""
         return any((log_dir / f"{topic}-{partition}").is_dir() for log_dir in self.log_dirs)
 
     def partition_directory(self, topic: str, partition: int) -> Path:
-        """The partition's directory, in whichever log dir it lies.
+        """Return the partition's directory, in any log dir.
 
         Raises:
-            FileNotFoundError: this broker has none.
+            FileNotFoundError: this broker has no such directory.
         """
         name = f"{topic}-{partition}"
         for log_dir in self.log_dirs:
             if (log_dir / name).is_dir():
                 return log_dir / name
-        raise FileNotFoundError(f"{self.name} holds no {name} in {', '.join(map(str, self.log_dirs))}")
+        raise FileNotFoundError(f"{self.name} has no {name} in {', '.join(map(str, self.log_dirs))}")
 
     def cluster_id(self) -> str:
-        """The cluster's id, from the first log dir's `meta.properties`.
+        """Return the cluster's id, from `meta.properties` in the first log dir.
 
         Raises:
-            LookupError: the file names none.
+            LookupError: the file has no id.
             FileNotFoundError: the broker has never run.
         """
         meta = self.log_dirs[0] / "meta.properties"
@@ -156,13 +156,13 @@ class Broker(Server):
 
 
 class ZooKeeperBroker(Broker):
-    """A broker of Kafka 3.9 whose metadata ZooKeeper keeps, until its `properties` name `process.roles`."""
+    """A broker of Kafka 3.9 with its metadata in ZooKeeper, unless its `properties` have `process.roles`."""
 
     line: Line = "3.9"
 
     @property
     def migrated(self) -> bool:
-        """Whether it starts in KRaft mode."""
+        """Return whether it starts in KRaft mode."""
         return "process.roles" in self.properties
 
     def __init__(
@@ -178,31 +178,31 @@ class ZooKeeperBroker(Broker):
         super().__init__(node_id, directory, logs, properties, log_dirs)
 
     def mode_properties(self) -> dict[str, str]:
-        """Identity, listener, ZooKeeper."""
+        """Return identity, listener and ZooKeeper."""
         return {
             "broker.id": str(self.id),
             "listeners": f"PLAINTEXT://{self.bootstrap}",
             "zookeeper.connect": self._zookeeper.connect,
-            # How long a killed or paused broker keeps its leadership.
+            # A killed or paused broker keeps its leadership for this time.
             "zookeeper.session.timeout.ms": "6000",
         }
 
     def prepare(self) -> None:
-        """Write `server.properties`, and free the broker's id where a killed process's session still holds it."""
+        """Write `server.properties`, and free the broker's id if a killed process's session still holds it."""
         super().prepare()
-        # Kafka refuses to start beside its own dead registration.
+        # Kafka does not start while its own dead registration exists.
         if self._process is not None and not self.migrated and self._zookeeper.answers:
             self.expire_session()
 
     def not_ready(self) -> str | None:
-        """As every broker, and registered in ZooKeeper where that is its mode."""
+        """Check the broker, and in ZooKeeper mode its registration."""
         missing = super().not_ready()
         if missing is None and not self.migrated and self.id not in self._zookeeper.registered_brokers():
             missing = f"/brokers/ids/{self.id} is absent"
         return missing
 
     def expire_session(self) -> None:
-        """After kill(): end the dead broker's session now; other brokers take over its partitions at once.
+        """End the dead broker's session after kill(), so that other brokers become leaders at once.
 
         Raises:
             RuntimeError: the broker runs; only a dead broker's session can be ended from outside.
@@ -213,9 +213,9 @@ class ZooKeeperBroker(Broker):
 
 
 def new_cluster_id() -> str:
-    """A random id in the form of Kafka's: a UUID in URL-safe base64, which never begins with a dash.
+    """Return a random id in Kafka's form: a UUID in URL-safe base64 that does not begin with a dash.
 
-    Kafka's own generator rolls again too: command lines take such an id for an option.
+    Kafka's own generator avoids the dash too, because a command line would parse such an id as an option.
     """
     while True:
         made = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
@@ -224,7 +224,7 @@ def new_cluster_id() -> str:
 
 
 class KRaftBroker(Broker):
-    """A broker in KRaft mode, of Kafka 4.x; where `controller` is None it is the cluster's one controller too."""
+    """A broker in KRaft mode, of Kafka 4.x; without a `controller` it is the cluster's controller too."""
 
     def __init__(
         self,
@@ -247,7 +247,7 @@ class KRaftBroker(Broker):
         super().__init__(node_id, directory, logs, properties, log_dirs)
 
     def mode_properties(self) -> dict[str, str]:
-        """Identity, roles, listeners, the controller."""
+        """Return identity, roles, listeners and the controller."""
         listener = f"PLAINTEXT://{self.bootstrap}"
         controller = f"{LOOPBACK}:{self.controller_port}"
         leads = self._controller is None
@@ -260,7 +260,7 @@ class KRaftBroker(Broker):
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.voters": f"{voter}@{controller}",
-            # How long a killed or paused broker keeps its leadership, and how long its id stays taken.
+            # A killed or paused broker keeps its leadership and its id for this time.
             "broker.session.timeout.ms": "6000",
             "broker.heartbeat.interval.ms": "500",
             "group.coordinator.rebalance.protocols": "classic,consumer",
@@ -270,7 +270,7 @@ class KRaftBroker(Broker):
         """Write `server.properties`, and format the log dirs before the first start.
 
         Raises:
-            ServerDiedError: the storage tool failed; the message holds what it said.
+            ServerDiedError: the storage tool failed; the message has its output.
         """
         super().prepare()
         if (self.log_dirs[0] / "meta.properties").exists():

@@ -93,7 +93,7 @@ def _build(wanted: str, root: Path, directory: Path) -> None:
 
 
 def _library_path(root: Path) -> str:
-    # One machine's kind is enough: the packages are those of this one.
+    # One machine has packages of one architecture.
     return ":".join(str(path) for each in ("usr/lib", "lib") for path in sorted((root / each).glob("*-linux-gnu")))
 
 
@@ -121,11 +121,11 @@ class Kerberos(Server):
             self._tool("kdb5_util", "create", "-s", "-r", REALM, "-P", "master")
 
     def command(self) -> list[str]:
-        """MIT's KDC, which stays in front."""
+        """Return the command of MIT's KDC, in the foreground."""
         return [str(self._root / "usr" / "sbin" / "krb5kdc"), "-n", "-r", REALM]
 
     def variables(self) -> Mapping[str, str]:
-        """As its tools have them."""
+        """Return the variables of MIT's tools."""
         return {
             "KRB5_CONFIG": str(self.configuration),
             "KRB5_KDC_PROFILE": str(self.directory / "kdc.conf"),
@@ -133,7 +133,7 @@ class Kerberos(Server):
         }
 
     def not_ready(self) -> str | None:
-        """Connects."""
+        """Connect."""
         try:
             socket.create_connection((LOOPBACK, self.port), timeout=1.0).close()
         except OSError as error:

@@ -1,10 +1,10 @@
-"""A cluster of Kafka 3.9 goes over from ZooKeeper to KRaft, by the steps of Kafka's documentation (KIP-866).
+"""Migrates a cluster of Kafka 3.9 from ZooKeeper to KRaft, by the steps of Kafka's documentation (KIP-866).
 
     with LocalCluster(brokers=2) as cluster, Migration(cluster) as migration:
-        migration.begin()                  # 1. a KRaft controller that is told to migrate
+        migration.begin()                  # 1. a KRaft controller in migration mode
         for broker in cluster.brokers:
-            migration.join(broker)         # 2. each broker restarted, in ZooKeeper mode still; it registers there too
-        migration.wait_taken_over()        # 3. the controller copied the metadata; what it decides it writes to both
+            migration.join(broker)         # 2. each broker restarted, still in ZooKeeper mode; it registers there too
+        migration.wait_taken_over()        # 3. the controller copied the metadata; it writes decisions to both
         for broker in cluster.brokers:
             migration.move(broker)         # 4. each broker restarted in KRaft mode
         migration.finalise()               # 5. the controller restarted without the way back: ZooKeeper is stale
@@ -26,10 +26,10 @@ _TAKEN_OVER_SECONDS = 120.0
 
 
 class Migration:
-    """The steps of a migration; see the module's page. Its controller ends with the block.
+    """The steps of a migration; see the module's docstring. Its controller ends with the block.
 
     Args:
-        cluster: up, in ZooKeeper mode.
+        cluster: a running cluster in ZooKeeper mode.
 
     Raises:
         ValueError: the cluster runs without ZooKeeper.
@@ -42,7 +42,7 @@ class Migration:
         properties = {
             **_MIGRATION_ENABLED,
             "zookeeper.connect": cluster.zookeeper.connect,
-            "inter.broker.listener.name": "PLAINTEXT",  # where it finds brokers that are in ZooKeeper mode still
+            "inter.broker.listener.name": "PLAINTEXT",  # of brokers that are still in ZooKeeper mode
         }
         directory = cluster.directory / "controller"
         self.controller = Controller(directory, cluster.logs, "3.9", cluster.cluster_id, properties)
@@ -72,16 +72,16 @@ class Migration:
         joining.restart()
 
     def wait_taken_over(self) -> None:
-        """Until the controller has all metadata, and is the one that elects leaders."""
+        """Wait until the controller has all metadata and elects leaders."""
         wait_for(
             lambda: _TAKEN_OVER in self.controller.log.read_text(errors="replace"),
-            "the controller to take the cluster over",
+            "the controller to complete the migration of metadata",
             _TAKEN_OVER_SECONDS,
             state=self.controller.tail,
         )
 
     def move(self, broker: int) -> None:
-        """Restart a broker in KRaft mode, with the same file on the same disks."""
+        """Restart a broker in KRaft mode, with the same file and disks."""
         moving = self._cluster.zookeeper_broker(broker)
         moving.stop()
         for key in [*moving.properties]:
@@ -96,7 +96,7 @@ class Migration:
         moving.start()
 
     def finalise(self) -> None:
-        """Restart the controller without ZooKeeper: from now on nobody writes there."""
+        """Restart the controller without ZooKeeper: from now on it writes nothing there."""
         for key in ("zookeeper.connect", *_MIGRATION_ENABLED):
             del self.controller.properties[key]
         self.controller.restart()

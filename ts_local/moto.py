@@ -1,33 +1,33 @@
-"""An AWS in one process, for what SeaweedFS does not know: KMS, STS, storage classes, ACLs. It is moto's server.
+"""AWS services in one process that SeaweedFS does not have: KMS, STS, storage classes, ACLs. It is moto's server.
 
-It believes any credentials, keeps everything in memory, and looks at conditions and writes in two steps, so that two
-writers at once can both pass; it compares no checksum. What it stores it says when it is asked.
+It accepts any credentials, keeps everything in memory and compares no checksum. It returns what it stored. It checks a
+condition and writes in two steps, so two writers at once can both succeed.
 
 MotoServer              a Server (start, stop, kill, pause, resume, restart) and
   endpoint              "http://127.0.0.1:<port>"
-  client(service)       a boto3 client of it, of any service; the caller closes it
+  client(service)       a boto3 client of any service; the caller closes it
   environment()         AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_DEFAULT_REGION
 """
 
-import http.client
 import sys
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import boto3
 
+from ts_local.loopback_http import ERRORS, request
 from ts_local.ports import LOOPBACK, free_port
 from ts_local.process import Server
 
 REGION = "us-east-1"
-_ANSWER_SECONDS = 5.0
 
 
 class MotoServer(Server):
     """moto's server on a free port.
 
     Args:
-        directory: it runs there; it writes nothing.
+        directory: its working directory; it writes nothing there.
         logs: directory of its log.
     """
 
@@ -39,23 +39,19 @@ class MotoServer(Server):
         self.endpoint = f"http://{LOOPBACK}:{self.port}"
 
     def command(self) -> list[str]:
-        """`moto_server`, from the environment that runs us."""
+        """Return the command of `moto_server` in this process's virtual environment."""
         return [sys.executable, "-m", "moto.server", "-H", LOOPBACK, "-p", str(self.port)]
 
     def not_ready(self) -> str | None:
-        """Asks its own page of health."""
-        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=_ANSWER_SECONDS)
+        """Request its page of data."""
         try:
-            connection.request("GET", "/moto-api/data.json")
-            status = connection.getresponse().status
-        except (OSError, http.client.HTTPException) as error:
+            status, _ = request(self.port, "/moto-api/data.json")
+        except ERRORS as error:
             return f"{self.endpoint}: {error}"
-        finally:
-            connection.close()
-        return None if status == http.client.OK else f"{self.endpoint} answers {status}"
+        return None if status == HTTPStatus.OK else f"{self.endpoint} returned {status}"
 
     def client(self, service: str = "s3") -> Any:
-        """A boto3 client; the stubs know S3 only, so it is untyped."""
+        """Return a boto3 client; it is untyped, because the stubs have only S3."""
         return boto3.client(
             service,  # type: ignore[call-overload]
             endpoint_url=self.endpoint,
@@ -65,7 +61,7 @@ class MotoServer(Server):
         )
 
     def environment(self) -> dict[str, str]:
-        """What makes any AWS client use this server, as environment variables."""
+        """Return the variables for AWS clients."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_ENDPOINT_URL_S3": self.endpoint,

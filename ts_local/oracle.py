@@ -1,7 +1,7 @@
-"""The oracle: what Kafka's own Java consumer says that a topic holds, field by field.
+"""The oracle: the records of a topic as Kafka's own Java consumer returns them, field by field.
 
-`dump` runs the little program `oracle/DumpRecords.java` in a process of its own, once per call (about a second). It
-reads from a running cluster, so ask before the broker's data is deleted.
+`dump` runs the program `oracle/DumpRecords.java` in its own process, which takes about a second. It reads from a
+running cluster, so call it before the broker's data is deleted.
 """
 
 import json
@@ -20,20 +20,20 @@ Isolation = Literal["read_uncommitted", "read_committed"]
 
 @dataclass(frozen=True)
 class OracleRecord:
-    """A record as Kafka's consumer hands it out."""
+    """A record as Kafka's consumer returns it."""
 
     topic: str
     partition: int
     offset: int
-    timestamp: int  # ms since 1970; -1 where there is none
-    timestamp_type: int  # Kafka's id: 0 CreateTime, 1 LogAppendTime, -1 none
+    timestamp: int  # ms since 1970; -1 for no timestamp
+    timestamp_type: int  # Kafka's id: 0 CreateTime, 1 LogAppendTime, -1 no timestamp
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
 
 
 class OracleFailedError(RuntimeError):
-    """The Java program ended with an error. The message holds what it said."""
+    """The Java program failed. The message has its output."""
 
 
 def dump(
@@ -45,20 +45,20 @@ def dump(
     end: int | None = None,
     seconds: float = 300.0,
 ) -> list[OracleRecord]:
-    """Every record of the topics, partition by partition, each in offset order; control records are never shown.
+    """Return every record of the topics, by partition and offset, without control records.
 
     Args:
         bootstrap: of a running cluster.
-        topic: one, or several.
+        topic: one topic, or several.
         isolation: with "read_committed" aborted records are hidden, and the last stable offset is the end.
-        start: first offset of each partition; None takes the earliest.
-        end: offset to stop before, of each partition; None takes the end offset at the start of the call.
-        seconds: how long the program may take.
+        start: first offset of each partition; None: the earliest.
+        end: offset to stop before, of each partition; None: the end offset at the start of the call.
+        seconds: timeout of the program.
 
     Raises:
         OracleFailedError: the program failed: no such topic, no broker, no progress for 60 s.
         ToolMissingError, BuildFailedError: as `ts_local.jars.oracle_classes`.
-        subprocess.TimeoutExpired: it took longer than `seconds`.
+        subprocess.TimeoutExpired: the program ran longer than `seconds`.
     """
     topics = [topic] if isinstance(topic, str) else list(topic)
     offsets = ["-" if offset is None else str(offset) for offset in (start, end)]
@@ -67,7 +67,7 @@ def dump(
         "DumpRecords",
         [bootstrap, isolation, ",".join(topics), *offsets],
         classes=[oracle_classes()],
-        # The consumer's INFO lines would go to stdout, where the records go.
+        # The consumer would write INFO lines to stdout, among the records.
         options=["-Dlog4j.configuration="],
         heap_mb=512,
     )

@@ -54,7 +54,7 @@ def phrases() -> list[Phrase]:
     """Read the list.
 
     Raises:
-        re.error: an entry is no regular expression.
+        re.error: an entry is not a regular expression.
     """
     entries = tomllib.loads(LIST.read_text())["phrase"]
     return [

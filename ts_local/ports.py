@@ -1,8 +1,8 @@
-"""Free loopback ports that no other test run on this machine is handed at the same time.
+"""Free loopback ports that no other test run on this machine receives at the same time.
 
-A port that was free a moment ago can be taken before the server binds it: by another process that asks for free ports,
-or by any outgoing connection, which the system gives a port from its ephemeral range. So ports come from below that
-range, and each is locked, as one byte of a file that all processes share, until this process ends.
+Before the server binds a free port, another process can bind it, or the system can give it to an outgoing connection as
+an ephemeral port. So ports are chosen below the ephemeral range. Each is locked until this process ends, as one byte of
+a file that all processes share.
 """
 
 import errno
@@ -20,19 +20,19 @@ _DEFAULT_EPHEMERAL_START = 32_768
 _CANDIDATES = 500
 
 _guard = threading.Lock()
-_held: set[int] = set()  # owned by whoever holds _guard
+_held: set[int] = set()  # guarded by _guard
 _locks: list[int] = []  # the shared file's descriptor, once open; closing it would free every port
 
 
 class NoFreePortError(RuntimeError):
-    """No free port was found among many tried."""
+    """No free port was found in many attempts."""
 
 
 def free_port() -> int:
-    """A loopback port that is free now and that no caller of this function, in any process, is handed meanwhile.
+    """Return a free loopback port that this function returns to no other caller, in any process, meanwhile.
 
     Raises:
-        NoFreePortError: all random candidates were taken.
+        NoFreePortError: all random candidates were in use.
     """
     highest = _ephemeral_start() - 1
     with _guard:
@@ -41,11 +41,11 @@ def free_port() -> int:
             if port not in _held and _lock(port) and _is_free(port):
                 _held.add(port)
                 return port
-    raise NoFreePortError(f"no free port on {LOOPBACK} from {_LOWEST} to {highest}: {_CANDIDATES} were taken")
+    raise NoFreePortError(f"no free port on {LOOPBACK} from {_LOWEST} to {highest}: {_CANDIDATES} were in use")
 
 
 def listen(backlog: int) -> socket.socket:
-    """A socket that listens on a free loopback port: one that somebody bound a moment before is passed over.
+    """Return a socket that listens on a free loopback port; a port that another process has just bound is skipped.
 
     Raises:
         NoFreePortError: as `free_port`.
@@ -60,7 +60,7 @@ def listen(backlog: int) -> socket.socket:
 
 
 def free_ports(count: int) -> list[int]:
-    """`count` different ports, each as `free_port` gives it."""
+    """Return `count` different ports, as `free_port` does."""
     return [free_port() for _ in range(count)]
 
 

@@ -1,13 +1,13 @@
-"""One server process: start it, wait until it answers, stop, kill, pause, restart it.
+"""One server process: start it, wait until it answers, stop, kill, pause and restart it.
 
-A server runs in its own session, so that Ctrl-C in a terminal reaches only us and the servers are ended in order. It
-dies with this process whatever ends us, kill -9 included: `setpriv --pdeathsig KILL` asks the kernel for that. That
-signal is sent when the *thread* that forked the server ends, so one thread, which lives as long as the interpreter,
-starts all of them; a cluster may be started from any thread.
+A server runs in its own session, so that Ctrl-C in a terminal reaches only this process, which ends the servers in
+order. The server ends with this process, even after kill -9, because `setpriv --pdeathsig KILL` sets its parent-death
+signal. The kernel sends that signal when the *thread* that forked the server ends. So one thread, which runs as long as
+the interpreter, forks all servers, and a cluster may be started from any thread.
 
-    Server          subclass it: command(), not_ready(), and prepare() where files must be written first
+    Server          subclass it: command(), not_ready(), and prepare() if files must be written first
       start()         launch() and wait_ready()
-      launch()        fork and exec, without waiting: several servers can come up at once
+      launch()        fork and exec, without waiting: several servers can start at once
       wait_ready()    returns when the server answers; raises ServerDiedError or WaitTimedOutError with its log's tail
       stop()          SIGTERM, after stop_seconds SIGKILL
       kill()          SIGKILL, at once, as a crash
@@ -27,8 +27,8 @@ from pathlib import Path
 
 from ts_local.waiting import WaitTimedOutError, wait_for
 
-# Not per server: see the module's docstring on the thread that forks. It ends with the interpreter, and with it end
-# all servers that nobody stopped.
+# One for all servers: see the module's docstring on the thread that forks. It ends with the interpreter, and all
+# running servers end with it.
 _FORKER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="server-forker")
 
 TAIL_LINES = 30
@@ -36,15 +36,15 @@ _TAIL_COLUMNS = 200
 
 
 class ServerDiedError(RuntimeError):
-    """A server ended before it was ready. The message holds its exit status and its log's tail."""
+    """A server ended before it was ready. The message has its exit status and the end of its log."""
 
 
 class ServerNotRunningError(RuntimeError):
-    """A signal was asked for, but the server has not been started or has ended."""
+    """The server to signal was not started, or has ended."""
 
 
 class Server(ABC):
-    """A server process that can be started again and again; not safe for use from two threads at once."""
+    """A server process that can be started repeatedly; not safe for use from two threads at once."""
 
     start_seconds = 60.0
     stop_seconds = 15.0
@@ -58,20 +58,20 @@ class Server(ABC):
 
     @abstractmethod
     def command(self) -> list[str]:
-        """The program and its arguments; run in `directory`."""
+        """Return the program and its arguments; it runs in `directory`."""
 
     @abstractmethod
     def not_ready(self) -> str | None:
-        """What is still missing before the server can be used, or None when it can. Never raises for "not yet"."""
+        """Return what is missing before the server can be used, or None. It raises nothing while the server starts."""
 
     def prepare(self) -> None:  # noqa: B027 - most servers need nothing here
         """Write what the server needs before each start; by default nothing."""
 
     def clean_up(self) -> None:  # noqa: B027 - most servers leave nothing
-        """Remove what the server left outside `directory`; called after each end; by default nothing."""
+        """Remove what the server left outside `directory`, after each end; by default nothing."""
 
     def variables(self) -> Mapping[str, str]:
-        """Environment variables added to ours for the server; by default none."""
+        """Return variables for the server in addition to this process's; by default none."""
         return {}
 
     @property
@@ -96,10 +96,10 @@ class Server(ABC):
         return self._process.pid
 
     def start(self) -> None:
-        """Start and wait until the server answers; does nothing where it runs already.
+        """Start the server unless it runs, and wait until it answers.
 
         Raises:
-            ServerDiedError, WaitTimedOutError: as `wait_ready`; the process is then gone.
+            ServerDiedError, WaitTimedOutError: as `wait_ready`; the process has ended then.
         """
         if not self.alive:
             self.launch()
@@ -116,7 +116,7 @@ class Server(ABC):
         try:
             self._process = forked.result()
         except KeyboardInterrupt:
-            self._process = forked.result()  # it is there all the same, and must be known to be killed
+            self._process = forked.result()  # the process exists all the same, and must be known in order to be killed
             raise
         self.paused = False
 
@@ -145,13 +145,13 @@ class Server(ABC):
             raise WaitTimedOutError(f"{error}\n{self.tail()}") from None
 
     def stop(self) -> None:
-        """End the process in order: SIGTERM, and SIGKILL after `stop_seconds`. Nothing where it has ended."""
+        """Stop a running process: SIGTERM, and SIGKILL after `stop_seconds`."""
         process = self._process
         if process is None:
             return
         if process.poll() is None:
             process.terminate()
-            process.send_signal(signal.SIGCONT)  # a paused process takes SIGTERM only once it goes on
+            process.send_signal(signal.SIGCONT)  # a paused process handles SIGTERM only after SIGCONT
             try:
                 process.wait(self.stop_seconds)
             except subprocess.TimeoutExpired:
@@ -160,7 +160,7 @@ class Server(ABC):
         self.clean_up()
 
     def kill(self) -> None:
-        """End the process as a crash does: SIGKILL. Nothing where it has ended."""
+        """Kill a running process (SIGKILL), as in a crash."""
         process = self._process
         if process is None:
             return
@@ -170,23 +170,23 @@ class Server(ABC):
         self.clean_up()
 
     def pause(self) -> None:
-        """Freeze the process (SIGSTOP), and return once it stands: its connections stay open and nobody answers."""
+        """Pause the process (SIGSTOP): its connections stay open, and it answers nothing."""
         os.kill(self.pid, signal.SIGSTOP)
         os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         self.paused = True
 
     def resume(self) -> None:
-        """Let a paused process go on (SIGCONT)."""
+        """Resume a paused process (SIGCONT)."""
         os.kill(self.pid, signal.SIGCONT)
         self.paused = False
 
     def restart(self) -> None:
-        """Stop the process in order unless it has ended already, and start it again on the same ports and data."""
+        """Stop the process unless it has ended, and start it again with the same ports and data."""
         self.stop()
         self.start()
 
     def tail(self, lines: int = TAIL_LINES) -> str:
-        """The end of the server's log, below a line that names the file."""
+        """Return the end of the server's log, below a line with the file's name."""
         return tail_of(self.log, lines)
 
     def _fork(self) -> "subprocess.Popen[bytes]":
@@ -203,7 +203,7 @@ class Server(ABC):
 
 
 def tail_of(log: Path, lines: int = TAIL_LINES) -> str:
-    """The last lines of a file, at most 64 KiB of them, below a line that names it."""
+    """Return the last lines of a file, at most 64 KiB, below a line with its name."""
     if not log.exists():
         return f"--- {log}: no such file"
     with log.open("rb") as file:

@@ -1,7 +1,7 @@
-"""A real Prometheus beside a local cluster, and its `promtool`.
+"""A real Prometheus for a local cluster, and its `promtool`.
 
-program(name)         the path of `prometheus` or `promtool`: the machine's own, else those of Debian's package, which
-                      is fetched and unpacked below `build/`: nothing is installed, and no service runs
+program(name)         the path of `prometheus` or `promtool`: on this machine, or unpacked from Debian's package below
+                      `build/`, without installing it or starting a service
 PrometheusServer      a Server (start, stop, kill, pause, resume, restart) and
   query(expression)   the series that it has now
   alerts()            the alerts that are pending or firing
@@ -11,29 +11,29 @@ PrometheusServer      a Server (start, stop, kill, pause, resume, restart) and
 `python -m ts_local.prometheus` fetches it, so that a later start needs no network.
 """
 
-import http.client
 import json
 import shutil
 import sys
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 from ts_local.debian import unpacked
-from ts_local.jars import BuildFailedError, ToolMissingError
+from ts_local.jars import print_fetched
+from ts_local.loopback_http import ERRORS, request
 from ts_local.ports import LOOPBACK, free_port
 from ts_local.process import Server
 
 _PACKAGE = "prometheus"
-_ANSWER_SECONDS = 10.0
 
 
 def program(name: str) -> str:
-    """The path of `prometheus` or `promtool`, fetched if need be.
+    """Return the path of `prometheus` or `promtool`, fetched if needed.
 
     Raises:
-        ToolMissingError: it is not on this machine, and there is no apt to fetch it with, or no package.
-        BuildFailedError: apt or dpkg ended with an error.
+        ToolMissingError: it is missing, and apt is too, or has no such package.
+        BuildFailedError: apt or dpkg failed.
     """
     found = shutil.which(name)
     return found or str(unpacked(_PACKAGE, [_PACKAGE], "prometheus and promtool") / "usr" / "bin" / name)
@@ -43,7 +43,7 @@ class PrometheusServer(Server):
     """One Prometheus on a free port of loopback.
 
     Args:
-        directory: of its data, and of the `prometheus.yml` that is there when it starts.
+        directory: of its data, and of `prometheus.yml`, which must exist at its start.
         logs: directory of its log.
     """
 
@@ -52,7 +52,7 @@ class PrometheusServer(Server):
         self.port = free_port()
 
     def command(self) -> list[str]:
-        """Prometheus without its web pages' files; a fast disk is not needed."""
+        """Return the command of Prometheus."""
         return [
             program("prometheus"),
             "--config.file=prometheus.yml",
@@ -61,61 +61,47 @@ class PrometheusServer(Server):
         ]
 
     def not_ready(self) -> str | None:
-        """Asks `/-/ready`."""
+        """Request `/-/ready`."""
         try:
-            status, body = self._get("/-/ready")
-        except (OSError, http.client.HTTPException) as error:
+            status, body = request(self.port, "/-/ready")
+        except ERRORS as error:
             return f"{LOOPBACK}:{self.port}: {error}"
-        return None if status == http.client.OK else body.decode(errors="replace")
+        return None if status == HTTPStatus.OK else body.decode(errors="replace")
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """The series that an instant query answers with: `metric` and `value` of each.
+        """Return the series of an instant query: `metric` and `value` of each.
 
         Raises:
-            ValueError: Prometheus refuses the expression.
-            OSError, http.client.HTTPException: it does not answer.
+            ValueError: Prometheus rejected the expression.
+            OSError, http.client.HTTPException: it did not answer.
         """
         found: list[dict[str, Any]] = self._api("query", query=expression)["result"]
         return found
 
     def alerts(self) -> dict[str, str]:
-        """By name the state of each alert that is active: "pending" or "firing"."""
+        """Return the state of each active alert, "pending" or "firing", by name."""
         return {alert["labels"]["alertname"]: alert["state"] for alert in self._api("alerts")["alerts"]}
 
     def rules(self) -> list[dict[str, Any]]:
-        """Each alerting rule as it was loaded: `name`, `query`, `duration`, `labels`, `annotations`."""
+        """Return each alerting rule as it was loaded: `name`, `query`, `duration`, `labels`, `annotations`."""
         return [rule for group in self._api("rules")["groups"] for rule in group["rules"]]
 
     def targets(self) -> list[dict[str, Any]]:
-        """What it scrapes."""
+        """Return its scrape targets."""
         found: list[dict[str, Any]] = self._api("targets")["activeTargets"]
         return found
 
     def _api(self, name: str, **parameters: str) -> Any:
-        _, body = self._get(f"/api/v1/{name}?{urlencode(parameters)}")
+        _, body = request(self.port, f"/api/v1/{name}?{urlencode(parameters)}")
         answer = json.loads(body)
         if answer["status"] != "success":
             raise ValueError(f"{parameters}: {answer['error']}")
         return answer["data"]
 
-    def _get(self, path: str) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=_ANSWER_SECONDS)
-        try:
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            return answer.status, answer.read()
-        finally:
-            connection.close()
-
 
 def main() -> int:
-    """Fetch it, saying where it is."""
-    try:
-        print(f"Prometheus: {program('prometheus')}")
-    except (ToolMissingError, BuildFailedError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+    """Fetch it and print its path."""
+    return print_fetched(("Prometheus", lambda: Path(program("prometheus"))))
 
 
 if __name__ == "__main__":

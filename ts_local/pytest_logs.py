@@ -1,4 +1,4 @@
-"""Puts the ends of all servers' logs into a failed test's report. A conftest imports the hook, and that is all."""
+"""Adds the ends of all servers' logs to the report of a failed test. A conftest only has to import the hook."""
 
 from collections.abc import Generator
 
@@ -6,15 +6,15 @@ import pytest
 
 from ts_local.cluster import running_clusters
 
-# Of each server: a report may be cut off after so many characters, and there are five servers and more.
+# Of each server: a long report may be cut, and there can be five servers or more.
 _LINES = 10
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add one section per running cluster to the report of a test that failed.
+    """Add one section for each running cluster to the report of a failed test.
 
-    What failed is said again around the logs, as whoever shows a part of a report may show these.
+    The error is repeated around the logs, so that it is visible if only a part of the report is shown.
     """
     report = yield
     if report.failed:
@@ -28,6 +28,6 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 def _message(report: pytest.TestReport) -> str:
-    """The error of a failed test, as its traceback ends."""
+    """Return the error of a failed test, as at the end of its traceback."""
     crash = getattr(report.longrepr, "reprcrash", None)
     return str(report.longrepr if crash is None else f"{crash.path}:{crash.lineno}: {crash.message}")[:2_000]

@@ -1,8 +1,7 @@
 """Try the dependency ranges of `pyproject.toml`: `python -m ts_local.ranges oldest|newest [PYTEST ARGUMENTS]`.
 
-It builds the wheel and installs it with its extras into `build/ranges/<resolution>`, with the oldest or the newest
-version of every direct dependency that the ranges allow. Then it runs tests there: those that use the dependencies
-most.
+It builds the wheel and installs it with its extras in `build/ranges/<resolution>`, with the oldest or the newest
+version of every direct dependency that the ranges allow. Then it runs the tests that use the dependencies most.
 """
 
 import argparse

@@ -2,8 +2,8 @@
 
 S3Server                a Server (start, stop, kill, pause, resume, restart) and
   endpoint              "http://127.0.0.1:<port>"
-  admin, restricted     identities: restricted may read, write and list, but creates no bucket
-  client(identity)      a boto3 client; admin's unless told otherwise
+  admin, restricted     identities: restricted may read, write and list, but may not create buckets
+  client(identity)      a boto3 client; default: of admin
   create_bucket(name)   as admin
   environment(identity) AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_DEFAULT_REGION
 """
@@ -34,7 +34,7 @@ _PROBE_BUCKET = "readiness-probe"
 
 @dataclass(frozen=True)
 class Identity:
-    """Who asks: the two halves of an AWS key."""
+    """The two halves of an AWS key."""
 
     access_key: str
     secret_key: str = field(repr=False)
@@ -46,8 +46,8 @@ class S3Server(Server):
     Args:
         directory: for its data.
         logs: directory of its log.
-        restricted_buckets: what the restricted identity may use; a name may end in `*`.
-        certificates: serve https with these, to clients that show one of the same authority.
+        restricted_buckets: the buckets that the restricted identity may use; a name may end in `*`.
+        certificates: serve https with these, to clients with a certificate of the same authority.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class S3Server(Server):
         self.admin = Identity("local-admin", "local-admin-secret")
         self.restricted = Identity("local-restricted", "local-restricted-secret")
         self._restricted_buckets = tuple(restricted_buckets)
-        # Each has a gRPC port too, by default its own plus 10,000, which another server may hold.
+        # Each server also has a gRPC port, by default its own plus 10,000, which another server may use.
         self._ports = {part: (free_port(), free_port()) for part in ("master", "volume", "filer", "s3")}
         self.port = self._ports["s3"][0]
         self._certificates = certificates
@@ -79,7 +79,7 @@ class S3Server(Server):
         self._identities.write_text(json.dumps({"identities": identities}, indent=1))
 
     def command(self) -> list[str]:
-        """`weed server`, with every port named: two instances collide on those left to their defaults."""
+        """Return the command of `weed server` with every port: two instances would collide on default ports."""
         ports = [
             flag
             for part, (http, grpc) in self._ports.items()
@@ -89,15 +89,15 @@ class S3Server(Server):
             *(_weed(), "server", "-s3", f"-dir={self.directory / 'data'}", f"-s3.config={self._identities}"),
             *(f"-ip={LOOPBACK}", f"-ip.bind={LOOPBACK}", *ports),
             *("-s3.port.iceberg=0", "-s3.port.lance=0", "-master.telemetry=false"),
-            # A master that looks for no peers is leader at once, not after two seconds.
+            # A master without peers becomes leader at once, not after two seconds.
             "-master.peers=none",
-            # Each bucket has volumes of its own, and where none is left a put answers 500. They grow as they fill, so
+            # Each bucket has its own volumes; without a free one, a put fails with 500. Volumes grow as they fill, so
             # many large ones cost nothing.
             *("-volume.max=10000", "-master.volumeSizeLimitMB=1024", "-volume.minFreeSpacePercent=0"),
             "-volume.preStopSeconds=0",
-            # Relative to `directory`: a socket's path has at most 107 bytes. By default these lie in /tmp.
+            # Relative to `directory`: a socket's path has at most 107 bytes. By default the sockets are in /tmp.
             *("-s3.localSocket=s3.sock", "-filer.localSocket=filer.sock"),
-            # Buckets in the host's name too: <bucket>.localhost is the loopback by RFC 6761.
+            # Also accept the bucket in the host's name: <bucket>.localhost is loopback by RFC 6761.
             "-s3.domainName=localhost",
             *self._tls(),
         ]
@@ -112,18 +112,18 @@ class S3Server(Server):
         ]
 
     def variables(self) -> Mapping[str, str]:
-        """A bucket takes two volumes at its first write, not seven."""
+        """Make a bucket create two volumes at its first write, instead of seven."""
         return {"WEED_MASTER_VOLUME_GROWTH_COPY_1": "2"}
 
-    # The filer waits 15 s for its own open streams on SIGTERM; what was acknowledged is in the files by then.
+    # On SIGTERM the filer waits 15 s for its own open streams; acknowledged data is in the files by then.
     stop_seconds = 0.5
 
     def not_ready(self) -> str | None:
-        """Lists the buckets, then writes and reads an object: volumes are assigned later than the gateway answers."""
+        """List the buckets, then write and read an object, because volumes are assigned after the gateway answers."""
         client = self._client(self.admin, Config(retries={"total_max_attempts": 1}, connect_timeout=1, read_timeout=5))
         try:
             client.list_buckets()
-            # An attempt that was cut off leaves it behind.
+            # An attempt that was interrupted leaves the object behind.
             with suppress(client.exceptions.BucketAlreadyOwnedByYou, client.exceptions.BucketAlreadyExists):
                 client.create_bucket(Bucket=_PROBE_BUCKET)
             client.put_object(Bucket=_PROBE_BUCKET, Key="probe", Body=b"probe")
@@ -142,11 +142,11 @@ class S3Server(Server):
             Path(f"/tmp/seaweedfs-{part}-grpc-{grpc}.sock").unlink(missing_ok=True)
 
     def client(self, identity: Identity | None = None) -> "S3Client":
-        """A boto3 client of the server; the caller closes it."""
+        """Return a boto3 client of the server; the caller closes it."""
         return self._client(identity or self.admin, Config(retries={"total_max_attempts": 3, "mode": "standard"}))
 
     def create_bucket(self, name: str) -> str:
-        """Create a bucket as admin, and give its name back. Names have at least three characters."""
+        """Create a bucket as admin, and return its name, which has at least three characters."""
         client = self.client()
         try:
             client.create_bucket(Bucket=name)
@@ -155,11 +155,11 @@ class S3Server(Server):
         return name
 
     def environment(self, identity: Identity | None = None) -> dict[str, str]:
-        """What makes any AWS client use this server, as environment variables."""
+        """Return the variables for AWS clients."""
         who = identity or self.admin
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
-            # What a developer's own environment may say instead: a store for S3 alone, a session, a proxy.
+            # Override a developer's own environment: an endpoint for S3, a session, a proxy.
             "AWS_ENDPOINT_URL_S3": self.endpoint,
             "AWS_SESSION_TOKEN": "",
             "NO_PROXY": LOOPBACK,

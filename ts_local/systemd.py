@@ -1,6 +1,6 @@
-"""systemd's own judge of units, `systemd-analyze`: the machine's, else that of Debian's packages, below `build/`.
+"""systemd's checker of units, `systemd-analyze`: that of the machine, or of Debian's packages below `build/`.
 
-It needs no systemd that runs: `verify`, `security --offline=yes` and `syscall-filter` read files and its own tables.
+It needs no running systemd: `verify`, `security --offline=yes` and `syscall-filter` read files and built-in tables.
 
 `python -m ts_local.systemd UNIT...` fetches it, so that a later start needs no network, and verifies units.
 """
@@ -18,16 +18,16 @@ from ts_local.debian import unpacked
 from ts_local.jars import BuildFailedError, ToolMissingError
 
 _PROGRAM = "systemd-analyze"
-# And the libraries that no other package of a small Debian brings.
+# And the libraries that no other package of a small Debian contains.
 _PACKAGES = ("systemd", "libsystemd-shared", "libapparmor1", "libip4tc2", "libkmod2", "libseccomp2", "libargon2-1")
 
 
 def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run it; what it says is in English and without colours.
+    """Run it, with output in English and without colours.
 
     Raises:
-        ToolMissingError: it is not on this machine, and there is no apt to fetch it with.
-        BuildFailedError: apt or dpkg ended with an error.
+        ToolMissingError: it is missing, and apt to fetch it is too.
+        BuildFailedError: apt or dpkg failed.
     """
     command, environment = _command()
     plain = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": "cat", "SYSTEMD_LOG_TARGET": "console"}
@@ -59,18 +59,18 @@ def _units(root: Path) -> Path:
 
 
 def problems_of(unit: Path) -> str:
-    """What systemd finds wrong in a unit's file; empty where nothing is. The program need not be on this machine."""
+    """Return what systemd reports about a unit's file; empty for a valid one. The program itself may be missing."""
     with tempfile.TemporaryDirectory() as directory:
         copy = Path(directory) / unit.name
         copy.write_text(re.sub(r"^ExecStart=\S+", "ExecStart=/bin/sh", unit.read_text(), flags=re.MULTILINE))
         said = analyze("verify", "--man=no", "--recursive-errors=no", str(copy))
-    # A machine without systemd lacks units that this one waits for; a key that is unknown is only a warning.
+    # A machine without systemd lacks units that this one requires; an unknown key is only a warning.
     about_it = [line for line in said.stderr.splitlines() if unit.name in line]
     return "\n".join(about_it) or (said.stderr if said.returncode else "")
 
 
 def main() -> int:
-    """Fetch it, saying which it is, and look at the units that are named."""
+    """Fetch it, print its path, and verify the given units."""
     try:
         print(analyze("--version").stdout.splitlines()[0])
         problems = [problem for name in sys.argv[1:] if (problem := problems_of(Path(name)))]

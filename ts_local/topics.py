@@ -1,6 +1,6 @@
-"""What a test does to topics: create, change, fill, ask, delete. `LocalCluster` offers all of it.
+"""Helpers for topics: create, change, fill, query and delete them. `LocalCluster` has all of them.
 
-Each change is waited for on every broker that answers, so that the next request may go to any of them.
+Each change is awaited on every running broker, so that the next request may be sent to any of them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ _REQUEST_SECONDS = 30.0
 _LEAST_SEGMENT_BYTES = 1 << 20
 _Answer = TypeVar("_Answer")
 
-# What a broker answers whose metadata, or the asker's, is older than the last election.
+# Errors of a broker whose metadata, or the client's, is older than the last election.
 _LEADER_MOVED = frozenset(
     {
         KafkaError.FENCED_LEADER_EPOCH,
@@ -37,14 +37,14 @@ _LEADER_MOVED = frozenset(
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.REPLICA_NOT_AVAILABLE,
         KafkaError.OFFSET_NOT_AVAILABLE,
-        KafkaError._NOENT,  # the broker that was asked knows of no leader yet
+        KafkaError._NOENT,  # the broker has no leader yet
     }
 )
 
 
 @dataclass(frozen=True)
 class Record:
-    """A record to produce. `partition` None leaves the choice to the producer, `timestamp` (ms) None takes now."""
+    """A record to produce. Without `partition` the producer chooses it; without `timestamp` (ms) it is now."""
 
     value: bytes | None
     key: bytes | None = None
@@ -54,11 +54,11 @@ class Record:
 
 
 class NotDeliveredError(RuntimeError):
-    """A record that was produced was not acknowledged. The message names the topic and the first error."""
+    """A record was not acknowledged. The message has the topic and the first error."""
 
 
 class Topics:
-    """Topic helpers over running brokers."""
+    """Topic helpers for running brokers."""
 
     def __init__(self, brokers: Mapping[int, Broker], topic_config: Mapping[str, str] | None = None) -> None:
         self.brokers = dict(brokers)
@@ -66,13 +66,13 @@ class Topics:
 
     @property
     def bootstrap(self) -> str:
-        """All brokers, as `bootstrap.servers` takes them."""
+        """All brokers, in the form of `bootstrap.servers`."""
         return ",".join(broker.bootstrap for broker in self.brokers.values())
 
     def admin(self) -> AdminClient:
-        """A new admin client of the brokers that answer: it asks no paused one, and remembers no former controller.
+        """Return a new admin client of the running brokers, so that it uses no paused broker and no former controller.
 
-        Hold it until its requests are answered: one that nobody holds gives them up.
+        Keep it until its requests are answered; they are dropped with the client.
         """
         bootstrap = ",".join(broker.bootstrap for broker in self._answering())
         # Without a log level librdkafka writes each refused connection to stderr.
@@ -87,17 +87,17 @@ class Topics:
         *,
         assignment: Sequence[Sequence[int]] | None = None,
     ) -> None:
-        """Create a topic, and wait until each partition has a leader that every answering broker knows.
+        """Create a topic, and wait until every running broker has a leader for each partition.
 
         Args:
-            name: the topic's.
-            partitions: how many.
-            replication: replicas of each.
+            name: the topic's name.
+            partitions: their number.
+            replication: number of replicas of each.
             config: the topic's own settings; `segment.bytes` may be small on Kafka 4 too.
-            assignment: broker ids per partition, the preferred leader first; in place of `replication`.
+            assignment: broker ids of each partition, the preferred leader first; instead of `replication`.
 
         Raises:
-            KafkaException: the brokers refuse.
+            KafkaException: the brokers rejected the request.
         """
         settings = self._as_kafka_takes_them({**self._topic_config, **(config or {})})
         if assignment is None:
@@ -110,7 +110,7 @@ class Topics:
 
         def led(broker: Broker) -> bool:
             known = self._partitions(broker, name)
-            # A broker tells of a partition before its leader has made the directory.
+            # A broker lists a partition before its leader has made the directory.
             return len(known) == partitions and all(
                 state.leader in self.brokers and self.brokers[state.leader].holds(name, partition)
                 for partition, state in known.items()
@@ -123,7 +123,7 @@ class Topics:
         )
 
     def alter_config(self, topic: str, config: Mapping[str, str]) -> None:
-        """Set some of a topic's settings, as `create_topic` takes them; the others stay."""
+        """Set some of a topic's settings, with names as in `create_topic`; the others stay."""
         entries = [
             ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
             for name, value in self._as_kafka_takes_them(config).items()
@@ -134,7 +134,7 @@ class Topics:
         )
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic, and wait until no answering broker knows it."""
+        """Delete a topic, and wait until no running broker has it."""
         self._ask_controller(lambda admin: admin.delete_topics([name])[name], f"to delete {name}")
         wait_for(
             lambda: not any(self._partitions(broker, name) for broker in self._answering()),
@@ -142,7 +142,7 @@ class Topics:
         )
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
-        """Delete the records below an offset, per partition."""
+        """Delete the records below an offset, for each partition."""
         bounds = [TopicPartition(topic, partition, offset) for partition, offset in before.items()]
 
         def deleted(admin: AdminClient) -> None:
@@ -152,8 +152,8 @@ class Topics:
         self._ask_leader(deleted, f"the leaders of {topic} to delete records")
 
     def producer(self, config: Mapping[str, object] | None = None) -> Producer:
-        """A producer with acks=all, a short linger, batches of 16 KiB; `config` is librdkafka's and wins."""
-        # librdkafka would fill batches up to 1 MB, and a broker refuses those beyond a topic's segment.bytes.
+        """Return a producer with acks=all, a short linger and batches of 16 KiB; `config` overrides these."""
+        # librdkafka would fill batches up to 1 MB, and a broker rejects batches above a topic's segment.bytes.
         ours = {"acks": "all", "linger.ms": 2, "batch.size": 16_384, "log_level": 0}
         return Producer({"bootstrap.servers": self.bootstrap, **ours, **(config or {})})
 
@@ -168,16 +168,16 @@ class Topics:
         """Produce records and wait for every acknowledgement.
 
         Args:
-            topic: where to.
-            records: what, in this order.
-            partition: for records that name none; None leaves the choice to the producer.
+            topic: the topic.
+            records: the records, in this order.
+            partition: for records without one; None: the producer chooses.
             config: librdkafka's, for instance {"compression.type": "zstd"}.
 
         Returns:
             (partition, offset) of each record, in the order of `records`.
 
         Raises:
-            NotDeliveredError: one was refused, or not acknowledged within the delivery time-out (60 s).
+            NotDeliveredError: a record was rejected, or not acknowledged within the delivery timeout (60 s).
         """
         producer = self.producer({"message.timeout.ms": 60_000, **(config or {})})
         placed: list[tuple[int, int]] = []
@@ -215,26 +215,26 @@ class Topics:
         return placed
 
     def earliest(self, topic: str, partition: int) -> int:
-        """The partition's log start offset."""
+        """Return the partition's log start offset."""
         return self._offset(topic, partition, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)  # type: ignore[no-untyped-call]
 
     def latest(self, topic: str, partition: int, *, committed: bool = False) -> int:
-        """The partition's high watermark; with `committed` its last stable offset."""
+        """Return the partition's high watermark; with `committed` its last stable offset."""
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         return self._offset(topic, partition, OffsetSpec.latest(), level)  # type: ignore[no-untyped-call]
 
     def leader(self, topic: str, partition: int) -> int | None:
-        """The id of the partition's leader; None where there is none or the answering brokers differ."""
+        """Return the id of the partition's leader; None without a leader, or if the running brokers differ."""
         known = {state.leader for state in self._states(topic, partition)}
         return known.pop() if len(known) == 1 and min(known) >= 0 else None
 
     def in_sync(self, topic: str, partition: int) -> set[int]:
-        """The ids of the partition's in-sync replicas; empty where the answering brokers differ."""
+        """Return the ids of the partition's in-sync replicas; empty if the running brokers differ."""
         known = {frozenset(state.isrs) for state in self._states(topic, partition)}
         return set(known.pop()) if len(known) == 1 else set()
 
     def _as_kafka_takes_them(self, config: Mapping[str, str]) -> dict[str, str]:
-        # Kafka 4 takes segments below 1 MiB only under another name, "for testing only" (`LogConfig`).
+        # Kafka 4 accepts segments below 1 MiB only under another name, "for testing only" (`LogConfig`).
         small = int(config.get("segment.bytes", _LEAST_SEGMENT_BYTES)) < _LEAST_SEGMENT_BYTES
         if not small or all(broker.line != "4" for broker in self.brokers.values()):
             return dict(config)
@@ -252,12 +252,12 @@ class Topics:
         try:
             topics = broker.metadata(5.0).topics
         except KafkaException:
-            return {}  # it is starting or ending: the caller asks again until its deadline
+            return {}  # it is starting or ending: the caller retries until its deadline
         found = topics.get(topic)
         return {} if found is None or found.error is not None else dict(found.partitions)
 
     def _ask_controller(self, request: "Callable[[AdminClient], Future[None]]", what: str) -> None:
-        """Send a request until it reaches the controller, which may be changing, or still deleting."""
+        """Send a request until it reaches the controller, which may change meanwhile or still be deleting."""
 
         def asked() -> bool:
             admin = self.admin()
@@ -265,7 +265,7 @@ class Topics:
                 request(admin).result(_REQUEST_SECONDS)
             except KafkaException as error:
                 reason = error.args[0]
-                # A deleted topic leaves the brokers' metadata before it leaves the controller's.
+                # A deleted topic is removed from the brokers' metadata before the controller's.
                 is_going = reason.code() == KafkaError.TOPIC_ALREADY_EXISTS and "marked for deletion" in reason.str()
                 if reason.code() != KafkaError.NOT_CONTROLLER and not is_going:
                     raise
@@ -282,10 +282,10 @@ class Topics:
             (future,) = futures.values()
             return int(future.result(_REQUEST_SECONDS).offset)
 
-        return self._ask_leader(offset, f"the leader of {topic}-{partition} to tell an offset")
+        return self._ask_leader(offset, f"the leader of {topic}-{partition} to return an offset")
 
     def _ask_leader(self, request: "Callable[[AdminClient], _Answer]", what: str) -> "_Answer":
-        """Send a request until it reaches the leader, which the broker that was asked for metadata may not know yet."""
+        """Send a request until it reaches the leader, which the broker with the metadata may not have yet."""
         answers: list[_Answer] = []
 
         def answered() -> bool:

@@ -1,4 +1,4 @@
-"""The one way to wait here: for a condition, with a deadline. Nothing sleeps "to be safe"."""
+"""The project's only way to wait: for a condition, with a deadline. No test sleeps."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 class WaitTimedOutError(TimeoutError):
-    """What was awaited did not come in time. The message says what, how long, and the last state seen."""
+    """A condition was not met in time. The message has the condition, the time and the last state."""
 
 
 def wait_for(
@@ -19,17 +19,17 @@ def wait_for(
     state: Callable[[], object] | None = None,
     every: float = 0.02,
 ) -> T:
-    """Ask `predicate` until its answer is true, and give that answer back.
+    """Call `predicate` until its result is true, and return that result.
 
     Args:
-        predicate: asked at least once, also with `seconds` = 0. What it raises goes to the caller at once.
-        what: what is awaited, for the error: "broker 1 leads t-0".
-        seconds: how long to ask.
-        state: asked once on time-out, for the error; absent, the predicate's last answer is shown.
-        every: seconds between two questions.
+        predicate: called at least once, also with `seconds` = 0. Its exceptions are raised at once.
+        what: the condition, for the error: "broker 1 leads t-0".
+        seconds: the deadline.
+        state: called once on timeout, for the error; default: the predicate's last result.
+        every: seconds between two calls.
 
     Raises:
-        WaitTimedOutError: the answer was still false after `seconds`.
+        WaitTimedOutError: the result was still false after `seconds`.
     """
     deadline = time.monotonic() + seconds
     while True:

@@ -19,7 +19,7 @@ _CONFIGURATION = """\
 clientPort={port}
 clientPortAddress={host}
 dataDir={data}
-# Also the unit of session time-outs, which lie between 2 and 20 ticks unless told otherwise.
+# Also the unit of session timeouts, by default between 2 and 20 ticks.
 tickTime=500
 maxSessionTimeout=60000
 maxClientCnxns=0
@@ -30,15 +30,15 @@ admin.enableServer=false
 
 @dataclass(frozen=True)
 class PartitionState:
-    """What /brokers/topics/<topic>/partitions/<partition>/state says."""
+    """The content of /brokers/topics/<topic>/partitions/<partition>/state."""
 
-    leader: int  # -1 where there is none
+    leader: int  # -1 for no leader
     leader_epoch: int
     isr: tuple[int, ...]
 
 
 class ZooKeeper(Server):
-    """ZooKeeper on a free port; `connect` is what `zookeeper.connect` takes, `secure_connect` the same with TLS.
+    """ZooKeeper on a free port; `connect` is the value for `zookeeper.connect`, `secure_connect` the same with TLS.
 
     `security` may be changed between two starts.
     """
@@ -64,9 +64,9 @@ class ZooKeeper(Server):
         self._jaas.write_text(self.security.server_jaas())
 
     def command(self) -> list[str]:
-        """ZooKeeper's stand-alone main."""
-        # A killed process loses nothing without fsync, only a machine without power does; with it, creating a topic
-        # waits for the disk several times.
+        """Return the command of ZooKeeper's stand-alone main class."""
+        # Without fsync, only a machine without power loses data, not a killed process. With it, creating a topic waits
+        # for the disk several times.
         options = ["-Dzookeeper.forceSync=no", "-Dzookeeper.nio.numSelectorThreads=1"]
         main = "org.apache.zookeeper.server.ZooKeeperServerMain"
         return java_command(
@@ -82,19 +82,19 @@ class ZooKeeper(Server):
         return [*jaas, *self.security.options]
 
     def not_ready(self) -> str | None:
-        """Asks `srvr`, one of ZooKeeper's four-letter words."""
+        """Send `srvr`, one of ZooKeeper's four-letter words."""
         try:
-            # While it starts, ZooKeeper accepts some connections that it never answers: give up soon, and ask anew.
+            # While ZooKeeper starts, it accepts connections that it never answers: use a short timeout and retry.
             with socket.create_connection((LOOPBACK, self.port), timeout=0.5) as connection:
                 connection.sendall(b"srvr")
                 said = b"".join(iter(lambda: connection.recv(4096), b""))
         except OSError as error:
             return f"{self.connect}: {error}"
-        return None if b"Mode: standalone" in said else f"srvr answers {said!r}"
+        return None if b"Mode: standalone" in said else f"srvr returned {said!r}"
 
     @contextmanager
     def client(self) -> Iterator[KazooClient]:
-        """A started client, closed at the end."""
+        """Yield a started client; close it at the end."""
         client = KazooClient(hosts=self.connect, timeout=10.0)
         client.start(timeout=10)
         try:
@@ -104,7 +104,7 @@ class ZooKeeper(Server):
             client.close()
 
     def registered_brokers(self) -> set[int]:
-        """The ids under /brokers/ids."""
+        """Return the ids below /brokers/ids."""
         with self.client() as client:
             try:
                 return {int(name) for name in client.get_children("/brokers/ids")}
@@ -112,7 +112,7 @@ class ZooKeeper(Server):
                 return set()
 
     def partition_state(self, topic: str, partition: int) -> PartitionState | None:
-        """A partition's leader, epoch and in-sync replicas, or None where it has none yet."""
+        """Return a partition's leader, epoch and in-sync replicas; None before the first election."""
         with self.client() as client:
             try:
                 raw, _ = client.get(f"/brokers/topics/{topic}/partitions/{partition}/state")
@@ -122,10 +122,10 @@ class ZooKeeper(Server):
         return PartitionState(state["leader"], state["leader_epoch"], tuple(state["isr"]))
 
     def forget_broker(self, broker: int) -> None:
-        """Delete what a dead broker's session still holds, its id and the controller's place, as if it expired.
+        """Delete the nodes of a dead broker's session, its id and the controller's, as if the session had expired.
 
-        For a broker that was killed. A paused one keeps its session and would not register again when it goes on:
-        wait for the session's end there.
+        It is for a broker that was killed. A paused one keeps its session and would not register again when it is
+        resumed: wait for the session's end there.
         """
         with self.client() as client:
             try:

@@ -1,9 +1,9 @@
-"""TLS and SASL for a local ZooKeeper, and the key stores that it, brokers and agents use there.
+"""TLS and SASL for a local ZooKeeper, and the key stores of ZooKeeper, brokers and agents.
 
 stores = KeyStores(directory)                 an authority, certificates, and each of them as PEM, JKS and PKCS12
 secured = ZooKeeperSecurity(stores.server, stores.trust["PKCS12"], users={"kafka": "secret"})
 ZooKeeper(data, logs, secured)                `secure_connect` is its port with TLS, `connect` the one without
-broker_properties(...), jaas_flag(...)        for a real broker that comes in by it
+broker_properties(...), jaas_flag(...)        for a real broker that connects with it
 """
 
 import subprocess
@@ -17,7 +17,7 @@ from ts_local.jars import java
 PASSWORD = "store secret"
 TYPES = ("PEM", "JKS", "PKCS12")
 _ENDINGS = {"PEM": "pem", "JKS": "jks", "PKCS12": "p12"}
-# ZooKeeper's own choice has none of TLS 1.3.
+# ZooKeeper's default has no cipher of TLS 1.3.
 _SUITES = (
     "TLS_AES_256_GCM_SHA384",
     "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
@@ -27,18 +27,18 @@ _DIGEST = "org.apache.zookeeper.server.auth.DigestLoginModule"
 
 
 class KeyStores:
-    """Key stores and trust stores of each type, by `keytool`; written once, at construction.
+    """Key stores and trust stores of each type, written by `keytool` at construction.
 
     Attributes:
-        certificates: what they are made of.
+        certificates: the certificates in them.
         trust: by type, a trust store with the authority.
         client: by type, a key store of a client.
         server: a PKCS12 key store of the server.
 
     Args:
-        directory: where the files go; it exists.
-        server_hosts: the hosts that the server's certificate names; None: loopback and localhost.
-        server_expired: whether the server's certificate was valid until yesterday.
+        directory: an existing directory for the files.
+        server_hosts: the hosts in the server's certificate; None: loopback and localhost.
+        server_expired: whether the server's certificate expired yesterday.
     """
 
     def __init__(
@@ -78,12 +78,12 @@ class KeyStores:
 
 @dataclass(frozen=True)
 class ZooKeeperSecurity:
-    """How a ZooKeeper is secured.
+    """The security settings of a ZooKeeper.
 
     Attributes:
         key_store: PKCS12, of the server; None: no port with TLS.
         trust_store: PKCS12, with the authority of its clients.
-        client_auth: whether a client has to show a certificate: "none", "want" or "need".
+        client_auth: whether a client needs a certificate: "none", "want" or "need".
         users: passwords by name, for DIGEST-MD5; empty: no SASL, unless `jaas` is given.
         jaas: a section Server of the caller's own.
         requires_sasl: whether a session without SASL is closed.

@@ -1,1 +1,1 @@
-"""`tsctl`, the tool for the store's side: what an archive holds, what is missing, and the records themselves."""
+"""`tsctl`, the command line for an archive: lists its content, reports missing offsets and reads records."""

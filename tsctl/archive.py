@@ -1,10 +1,11 @@
-"""Which archive a command is about: how it is named on the command line, and what of it is asked for.
+"""Options of the command line that name an archive and choose its topics.
 
-An archive is named by a cluster's properties file (`--config`), the agent's own, or by `--url` and `--cluster`. A file
-may place topics in several locations; then each is looked into for the topics that the file places there.
+`--config` names an archive by a cluster's properties file, the one of the agents; `--url` and `--cluster` name it
+without a file. A file may place topics in several locations. A command then reads in each location only the topics that
+the file places there.
 
-A topic is named as it is, or by a regular expression over whole names: what has a character that no topic's name can
-have is one (`orders.*`, `(a.b)`).
+A topic argument is a name, or a regular expression over whole names if it contains a character that no topic name can
+have (`orders.*`, `(a.b)`).
 """
 
 import re
@@ -67,29 +68,30 @@ class ArchiveName:
     """An archive as the command line names it.
 
     Attributes:
-        keys: how its keys are made.
-        endpoints: its locations, and how S3 is spoken to for each.
-        file: of the cluster, where one was named.
-        told: whether somebody said the number of entropy bits; else it is that of the layout, see `settled`.
+        keys: builds its object keys.
+        endpoints: its locations, each with the store's options.
+        file: the cluster's file, if `--config` names one.
+        bits_are_set: whether a file or an option sets the number of entropy bits; otherwise
+            `settled` reads it from the layout.
     """
 
     keys: ClusterKeys
     endpoints: tuple[Endpoint, ...]
     file: ClusterFile | None = None
-    told: bool = True
+    bits_are_set: bool = True
 
     @property
     def option(self) -> str:
-        """How the number of entropy bits is written where this archive was named."""
+        """The option that sets the number of entropy bits of this archive."""
         return "--entropy-bits=" if self.file is None else f"{ENTROPY_BITS_KEY}="
 
     @property
     def stuck_after_seconds(self) -> float:
-        """After which its agents call a partition stuck; the default where no file says."""
+        """Return the seconds after which agents report a partition as stuck; the default without a file."""
         return STUCK_AFTER_SECONDS if self.file is None else self.file.stuck_after_seconds
 
     def lies_in(self, topic: str, endpoint: Endpoint) -> bool:
-        """Whether a topic that is found in a location is one that readers look for there."""
+        """Return whether readers read a topic from this location."""
         if self.file is None:
             return True
         try:
@@ -100,11 +102,11 @@ class ArchiveName:
 
 @dataclass(frozen=True, slots=True)
 class HeldTopic:
-    """A topic in the store that holds it.
+    """A topic and the store that contains it.
 
     Attributes:
-        store: open for as long as the archive is.
-        topic: one incarnation of it.
+        store: open as long as the archive.
+        topic: one incarnation.
     """
 
     store: ObjectStore
@@ -114,14 +116,16 @@ class HeldTopic:
 def name_archive(
     config: Path | None, url: str | None, cluster: str | None = None, entropy_bits: int | None = None
 ) -> ArchiveName:
-    """The archive that the options name.
+    """Return the archive that the options name.
 
     Raises:
-        ConfigurationError: they name none, or contradict each other; all problems at once.
+        ConfigurationError: the options name no archive or contradict each other; it lists all problems.
     """
     if config is not None:
         if url is not None or entropy_bits is not None:
-            raise ConfigurationError(SOURCE, ["--config says location and entropy bits: drop --url and --entropy-bits"])
+            raise ConfigurationError(
+                SOURCE, ["--config sets the location and the entropy bits: remove --url and --entropy-bits"]
+            )
         file = read_cluster_file(_properties_file(config, cluster))
         endpoints = sorted(file.endpoints(), key=lambda endpoint: endpoint.location)
         return ArchiveName(file.keys, tuple(endpoints), file)
@@ -134,41 +138,41 @@ def name_archive(
         except ConfigurationError as error:
             problems += [f"--url: {problem}" for problem in error.problems]
         if cluster is None:
-            problems.append("--cluster is missing: with --url it says whose topics")
+            problems.append("--cluster is missing: --url requires it")
     if cluster is not None and not is_cluster_id(cluster):
         problems.append(f"--cluster={cluster}: letters, digits, '.', '_' and '-' are expected")
     if entropy_bits is not None and not 0 <= entropy_bits <= MAX_ENTROPY_BITS:
         problems.append(f"--entropy-bits={entropy_bits}: 0 to {MAX_ENTROPY_BITS} is expected")
     if problems or url is None or cluster is None:
         raise ConfigurationError(SOURCE, problems)
-    return ArchiveName(ClusterKeys(cluster, entropy_bits or 0), (Endpoint(url),), told=entropy_bits is not None)
+    return ArchiveName(ClusterKeys(cluster, entropy_bits or 0), (Endpoint(url),), bits_are_set=entropy_bits is not None)
 
 
 def settled(name: ArchiveName, stores: Sequence[ObjectStore]) -> ArchiveName:
-    """The archive with the number of entropy bits that its layouts say, where nobody said one.
+    """Return the archive with the number of entropy bits from its layout, unless an option or file sets it.
 
     Args:
-        name: of the archive.
-        stores: of its endpoints.
+        name: the archive.
+        stores: the stores of its endpoints.
 
     Raises:
-        QueryError: a layout says another number than the one that was said.
-        CorruptData, NewerFormat: a layout that is none, or is a later release's.
-        StoreUnavailable, AccessDenied, BucketMissing: a store's.
+        QueryError: the layout contradicts the number that was set.
+        CorruptData, NewerFormat: the layout is malformed, or a later release wrote it.
+        StoreUnavailable, AccessDenied, BucketMissing: a request failed.
     """
-    if name.told:
+    if name.bits_are_set:
         for store in stores:
             check_layout(store, name.keys, name.option)
         return name
-    (store,) = stores  # only a file names several
+    (store,) = stores  # Only a file names several stores.
     return replace(name, keys=keys_of(store, name.keys.cluster, None))
 
 
 def _properties_file(config: Path, cluster: str | None) -> Path:
-    """The one file that `--config` and `--cluster` name.
+    """Return the file that `--config` and `--cluster` name.
 
     Raises:
-        ConfigurationError: there is none, or several, or another one.
+        ConfigurationError: no file matches, several do, or the options contradict each other.
     """
     if config.is_dir():
         found = sorted(config.glob(f"*{SUFFIX}"))
@@ -176,27 +180,27 @@ def _properties_file(config: Path, cluster: str | None) -> Path:
             return config / f"{cluster}{SUFFIX}"
         if len(found) == 1:
             return found[0]
-        told = f"it holds {some(path.name for path in found)}: choose with --cluster" if found else "it holds none"
-        raise ConfigurationError(str(config), [f"one <clusterId>{SUFFIX} is expected; {told}"])
+        names = f"{some(path.name for path in found)}: choose one with --cluster" if found else "no such file"
+        raise ConfigurationError(str(config), [f"expected one file <clusterId>{SUFFIX}; the directory has {names}"])
     if config.suffix != SUFFIX or not is_cluster_id(config.stem):
-        raise ConfigurationError(str(config), [f"a file named <clusterId>{SUFFIX}, or its directory, is expected"])
+        raise ConfigurationError(str(config), [f"expected a file named <clusterId>{SUFFIX}, or its directory"])
     if cluster is not None and cluster != config.stem:
         raise ConfigurationError(
-            SOURCE, [f"--cluster={cluster}: the file is that of {config.stem}; drop one of the two"]
+            SOURCE, [f"--cluster={cluster}: --config names the file of {config.stem}; remove one of the two"]
         )
     return config
 
 
 class Archive:
-    """An archive whose stores are open; made by `open_archive`.
+    """An archive with open stores; `open_archive` returns it.
 
     Attributes:
-        keys: how its keys are made.
+        keys: builds its object keys.
 
     Args:
-        name: of the archive.
-        stores: of its endpoints, in their order.
-        warn: takes a sentence that an operator should know.
+        name: the archive.
+        stores: the stores of its endpoints, in their order.
+        warn: called with each warning for the operator.
     """
 
     def __init__(self, name: ArchiveName, stores: Sequence[ObjectStore], warn: Callable[[str], None]) -> None:
@@ -206,24 +210,24 @@ class Archive:
         self._warn = warn
 
     def topics(
-        self, asked: Sequence[str] = (), partitions: frozenset[int] | None = None, incarnation: str = NEWEST
+        self, requested: Sequence[str] = (), partitions: frozenset[int] | None = None, incarnation: str = NEWEST
     ) -> tuple[HeldTopic, ...]:
-        """The topics that are asked for, each with a snapshot of its partitions, by name.
+        """Return the requested topics by name, each with a snapshot of its partitions.
 
         Args:
-            asked: names and regular expressions; none: all topics.
-            partitions: which of each; None: all.
-            incarnation: as `parse_incarnation` says.
+            requested: names and regular expressions; empty: all topics.
+            partitions: the partitions of each topic; None: all.
+            incarnation: as in `parse_incarnation`.
 
         Raises:
-            QueryError: the archive is not there under this width, or has no such topic, partition or incarnation.
-            CorruptData: a commit, `log.start` or list of incarnations that is none.
-            StoreUnavailable, AccessDenied, BucketMissing: a store's.
+            QueryError: the archive has no objects under these entropy bits, or no such topic, partition or incarnation.
+            CorruptData: a commit, `log.start` or list of incarnations is malformed.
+            StoreUnavailable, AccessDenied, BucketMissing: a request failed.
         """
         incarnation = _checked_incarnation(incarnation)
         found: list[HeldTopic] = []
         known: set[str] = set()
-        choose = chooser(asked)
+        choose = chooser(requested)
         for endpoint, store in zip(self._name.endpoints, self._stores, strict=True):
             listed = self._listed(endpoint, store)
             known |= listed.keys()
@@ -233,18 +237,20 @@ class Archive:
         if not known:
             raise QueryError(self._nothing())
         held = {entry.topic.name for entry in found}
-        for text in asked:
+        for text in requested:
             if not any(chooser([text])(name) for name in held):
                 hint = nearest(text, known) or f"; it holds {some(known)}"
-                raise QueryError(f"topic {text}: cluster {self.keys.cluster} in {self._locations()} has none{hint}")
+                raise QueryError(
+                    f"topic {text}: cluster {self.keys.cluster} in {self._locations()} has no such topic{hint}"
+                )
         found.sort(key=lambda entry: entry.topic.name)
         return tuple(found if partitions is None else _only(found, partitions))
 
     def store_of(self, topic: str) -> ObjectStore:
-        """The store where a topic lies, or would lie.
+        """Return the store for a topic, whether or not the topic has objects.
 
         Raises:
-            QueryError: the file places the topic nowhere.
+            QueryError: the file places the topic in no location.
         """
         for endpoint, store in zip(self._name.endpoints, self._stores, strict=True):
             if self._name.lies_in(topic, endpoint):
@@ -272,7 +278,7 @@ class Archive:
 
 @contextmanager
 def open_archive(name: ArchiveName, warn: Callable[[str], None]) -> Iterator[Archive]:
-    """The archive's stores, opened; they are closed at the end of the block.
+    """Open the stores of an archive, and close them at the end of the block.
 
     Raises:
         QueryError, CorruptData, NewerFormat, StoreUnavailable, AccessDenied, BucketMissing: as `settled`.
@@ -283,10 +289,10 @@ def open_archive(name: ArchiveName, warn: Callable[[str], None]) -> Iterator[Arc
 
 
 def parse_partitions(text: str | None) -> frozenset[int] | None:
-    """The numbers in `0,3-5`; None for no word on it.
+    """Return the numbers of a list such as `0,3-5`; None for None.
 
     Raises:
-        ConfigurationError: it is no such list.
+        ConfigurationError: the list is malformed.
     """
     if text is None:
         return None
@@ -295,7 +301,7 @@ def parse_partitions(text: str | None) -> frozenset[int] | None:
         ranges = [range(int(low), int(high or low) + 1) for low, _, high in bounds]
         if all(len(numbers) for numbers in ranges) and sum(map(len, ranges)) <= 1_000_000:
             return frozenset(number for numbers in ranges for number in numbers)
-    raise ConfigurationError(SOURCE, [f"--partition={text}: numbers and ranges are expected, as in 0,3-5"])
+    raise ConfigurationError(SOURCE, [f"--partition={text}: expected numbers and ranges, as in 0,3-5"])
 
 
 def _checked_incarnation(text: str) -> str:
@@ -305,26 +311,30 @@ def _checked_incarnation(text: str) -> str:
         raise ConfigurationError(SOURCE, [f"--incarnation={text}: {error}"]) from error
 
 
-def chooser(asked: Sequence[str]) -> Callable[[str], bool]:
-    """Whether a topic is one of those that are asked for."""
-    names = {text for text in asked if is_topic_name(text)}
+def chooser(requested: Sequence[str]) -> Callable[[str], bool]:
+    """Return a predicate that accepts the requested topics."""
+    names = {text for text in requested if is_topic_name(text)}
     patterns = []
-    for text in asked:
+    for text in requested:
         if text not in names:
             try:
                 patterns.append(re.compile(text))
             except re.error as error:
-                raise ConfigurationError(SOURCE, [f"topic {text!r} is no regular expression: {error}"]) from error
-    return lambda name: not asked or name in names or any(pattern.fullmatch(name) for pattern in patterns)
+                raise ConfigurationError(SOURCE, [f"topic {text!r} is not a regular expression: {error}"]) from error
+    return lambda name: not requested or name in names or any(pattern.fullmatch(name) for pattern in patterns)
 
 
 def _only(topics: Sequence[HeldTopic], partitions: frozenset[int]) -> Iterator[HeldTopic]:
-    """The partitions that are asked for; each of them is one of some topic, or they are refused."""
+    """Yield the topics with the requested partitions only.
+
+    Raises:
+        QueryError: a requested partition exists in no topic.
+    """
     held = {catalog.keys.partition.partition for entry in topics for catalog in entry.topic.partitions}
     if held and (missing := partitions - held):
         names = some(entry.topic.name for entry in topics)
-        told = f"the store holds no partition {some(map(str, sorted(missing)))} of topic {names}"
-        raise QueryError(f"{told}, only {some(map(str, sorted(held)))}")
+        missing_ones = f"the store has no partition {some(map(str, sorted(missing)))} of topic {names}"
+        raise QueryError(f"{missing_ones}; it has {some(map(str, sorted(held)))}")
     for entry in topics:
         chosen = tuple(catalog for catalog in entry.topic.partitions if catalog.keys.partition.partition in partitions)
         yield replace(entry, topic=replace(entry.topic, partitions=chosen))

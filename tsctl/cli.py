@@ -1,7 +1,7 @@
-"""The command `tsctl`: its commands, and how it ends.
+"""The command `tsctl`: its subcommands and exit codes.
 
-A command returns where all is fine, and raises `typer.Exit` with another `ExitCode`. Errors of ours end here, as one
-message.
+A command that finds nothing to report returns. Otherwise it raises `typer.Exit` with an `ExitCode`. An error of this
+project ends the command with one message.
 """
 
 import logging
@@ -59,19 +59,19 @@ app.command()(adopt_topic_id)
 
 
 def main() -> None:
-    """Entry point: what somebody must act on is one message and a non-zero exit, without a traceback."""
+    """Run the command; an error that an operator can act on is one message and a non-zero exit code."""
     configure_logs(LogFormat.TEXT, logging.WARNING)
-    for ending in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: what is half done is cleared away
-        if signal.getsignal(ending) is signal.SIG_DFL:  # under nohup it is not
+    for ending in (signal.SIGTERM, signal.SIGHUP):  # As for Ctrl-C: partial files are removed.
+        if signal.getsignal(ending) is signal.SIG_DFL:  # nohup ignores SIGHUP
             signal.signal(ending, signal.default_int_handler)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(encoding="utf-8")  # JSON is that, whatever the locale
+            stream.reconfigure(encoding="utf-8")  # JSON is UTF-8 in every locale
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: Sequence[str]) -> ExitCode:
-    """Run one command line to its end; what it has to say has been said."""
+    """Run one command line and return its exit code."""
     try:
         try:
             app(list(arguments), prog_name="tsctl")
@@ -82,19 +82,19 @@ def run(arguments: Sequence[str]) -> ExitCode:
     except ReaderGone:
         return ExitCode.FINE
     except OperatorError as error:
-        return _said(error, ExitCode.REFUSED)
+        return _report(error, ExitCode.REFUSED)
     except (TransientError, StaleStateError) as error:
-        return _said(error, ExitCode.TRY_AGAIN)
+        return _report(error, ExitCode.TRY_AGAIN)
     except PermanentError as error:
-        return _said(error, ExitCode.FOUND)
-    except Exception:  # noqa: BLE001  (the one place that says of a bug of ours that it is one)
+        return _report(error, ExitCode.FOUND)
+    except Exception:  # noqa: BLE001  (the only place that reports a bug of this project)
         print(printable_lines(redacted(traceback.format_exc())), file=sys.stderr)  # noqa: T201  (as below)
-        print("tsctl: ended by an error of its own, not of the user's", file=sys.stderr)  # noqa: T201  (the command's own voice)
+        print("tsctl: internal error; please report it", file=sys.stderr)  # noqa: T201  (the command's own voice)
         return ExitCode.BROKEN
     return ExitCode.FINE
 
 
-def _said(error: Exception, code: ExitCode) -> ExitCode:
+def _report(error: Exception, code: ExitCode) -> ExitCode:
     print(printable_lines(f"tsctl: {error}"), file=sys.stderr)  # noqa: T201  (the command's own voice)
     return code
 

@@ -1,4 +1,4 @@
-"""The reference page and the man page of `tsctl`, written from the command itself."""
+"""Writes the reference page and the man page of `tsctl` from the commands themselves."""
 
 import sys
 

@@ -1,18 +1,18 @@
-"""How `tsctl` ends. Scripts and schedulers act on these, so they mean the same in every command."""
+"""Exit codes of `tsctl`. They have the same meaning in every command, for scripts and schedulers."""
 
 from enum import IntEnum
 from typing import Final
 
 
 class ExitCode(IntEnum):
-    """The status of the process."""
+    """The exit code of the process."""
 
     FINE = 0
     FOUND = 1
     REFUSED = 2
     BROKEN = 70  # EX_SOFTWARE
     TRY_AGAIN = 75  # EX_TEMPFAIL
-    INTERRUPTED = 130  # as shells say of SIGINT
+    INTERRUPTED = 130  # 128 + SIGINT, as in a shell
 
 
 MEANINGS: Final = {

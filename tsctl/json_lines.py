@@ -1,7 +1,7 @@
-"""One JSON document on one line, in pieces: a long string in it is never escaped as a whole.
+"""One JSON document on one line, written in pieces, so that no long string is escaped at once.
 
-A producer decides how long a value is, and its characters may each take six in JSON. So a reader that made the whole
-line at once would take many times the value's memory.
+A producer chooses the length of a value, and JSON may need six characters for each of its characters. A writer of whole
+lines would need many times the memory of the value.
 """
 
 import json
@@ -14,13 +14,13 @@ _PIECE: Final = 1 << 18  # characters
 
 
 def json_line(value: object) -> Iterator[str]:
-    """The text of a JSON line, in pieces of a few MiB at most, however long its strings are.
+    """Yield the text of a JSON line in pieces of a few MiB at most.
 
     Args:
-        value: what `json.dumps` takes, with strings as keys.
+        value: anything that `json.dumps` accepts, with strings as keys.
 
     Yields:
-        parts of valid JSON with the line's end. Readable text is not escaped, so that people can read it.
+        parts of valid JSON, and the end of the line. Non-ASCII text is not escaped, so that it stays readable.
     """
     if _is_long(value):
         yield from _pieces(value)

@@ -1,6 +1,6 @@
-"""The option that bounds how much memory one record batch takes; every command that decodes records has it.
+"""The option that limits the memory of one record batch, for every command that decodes records.
 
-It is a setting of the process: nothing between a command and its decoders has a use for it.
+It is a setting of the process, so that no code between a command and its decoders has to pass it on.
 """
 
 from typing import Annotated, Final
@@ -14,7 +14,7 @@ _current = BatchLimit(option=_OPTION)
 
 
 def batch_limit() -> BatchLimit:
-    """The bound of the command that runs."""
+    """Return the limit of the running command."""
     return _current
 
 

@@ -1,9 +1,8 @@
-"""What `tsctl` writes: tables or JSON on standard output, warnings and progress on standard error.
+"""Output of `tsctl`: tables or JSON on standard output, warnings and progress on standard error.
 
-Tables are drawn on a terminal; elsewhere they are plain text, columns side by side and no line broken. JSON is one
-document, or one line for each thing where there can be many. Its names are in lower case with underscores, its times
-ISO 8601 in UTC with milliseconds, its sizes bytes. A field may be added, none changes its meaning; `version` would
-say otherwise.
+On a terminal, tables are drawn. Elsewhere they are plain text in columns, and no line is wrapped. JSON is one document,
+or one line for each item of a long result. Its field names are lower case with underscores, its times ISO 8601 in UTC
+with milliseconds, its sizes bytes. A later release may add fields. If the meaning of a field changes, `version` does.
 """
 
 import json
@@ -24,28 +23,29 @@ from ts_common.printable import printable, printable_json, printable_lines
 from tsctl.json_lines import json_line
 
 VERSION: Final = 1
-NOTHING: Final = "-"  # in a cell: not known, or there is none
-_DRAWN: Final = 2_000  # rows; the library takes a millisecond and 9 KB for each
+NOTHING: Final = "-"  # in a cell: unknown or missing
+_DRAWN: Final = 2_000  # rows; the library needs 1 ms and 9 KB for each
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 Cell = str | int | bool | None
 
 
 class ReaderGone(Exception):
-    """Whoever read standard output has closed it, as `head` does: nothing more is wanted. No `OSError`, of which typer
-    makes a status of 1.
+    """The reader of standard output has closed it, as `head` does, so the command ends.
+
+    It is not an `OSError`: typer would turn that into exit code 1.
     """
 
 
 class Advance(Protocol):
-    """Called when some of a long work is done."""
+    """A callback for progress."""
 
     def __call__(self, count: int = 1) -> None:
-        """So much more is done."""
+        """Add `count` to what is done."""
 
 
 class Output:
-    """One command's voice.
+    """The output of one command.
 
     Args:
         as_json: whether standard output is JSON.
@@ -56,27 +56,27 @@ class Output:
         self._warnings: list[str] = []
 
     def warn(self, warning: str) -> None:
-        """Say on standard error, and in a JSON document as `warnings`, what an operator should know."""
+        """Write a warning to standard error, and to `warnings` of the JSON document."""
         self._warnings.append(warning)
         print(f"tsctl: {printable(warning)}", file=sys.stderr)  # noqa: T201  (the command's own voice)
 
     def document(self, fields: Mapping[str, object]) -> None:
-        """The one JSON document of a command."""
+        """Write the command's JSON document."""
         whole = {"version": VERSION, **fields, "warnings": self._warnings}
         _write(printable_json(json.dumps(whole, indent=1)) + "\n")
 
     def line(self, fields: Mapping[str, object]) -> None:
-        """One of many JSON documents, each on a line."""
+        """Write one JSON document on a line of its own."""
         for piece in json_line(fields):
             _write(piece)
 
     def text(self, line: str) -> None:
-        """A line that is no table; nothing where standard output is JSON."""
+        """Write a line of text, unless standard output is JSON."""
         if not self.as_json:
             _write(printable_lines(line) + "\n")
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
-        """A table; numbers stand on the right."""
+        """Write a table; numbers are right-aligned."""
         right = [
             any(isinstance(row[place], int) and not isinstance(row[place], bool) for row in rows)
             for place in range(len(columns))
@@ -99,13 +99,13 @@ class Output:
     def progress(
         self, what: str, total: int, *, among_lines: bool = False, in_bytes: bool = False
     ) -> Iterator[Advance]:
-        """A bar for long work, on a terminal only; what it yields is called from any thread when some is done.
+        """Show a progress bar on a terminal; yield its callback, which any thread may call.
 
         Args:
-            what: is done.
-            total: how much of it.
-            among_lines: output comes meanwhile, so there is no bar where that goes to a terminal too.
-            in_bytes: what is counted.
+            what: the label.
+            total: the amount of work.
+            among_lines: whether the command writes lines meanwhile. If these are on a terminal too, no bar is shown.
+            in_bytes: whether the unit is bytes.
         """
         shown = sys.stderr.isatty() and not (among_lines and sys.stdout.isatty())
         bar = Progress(
@@ -127,7 +127,7 @@ class Output:
 
 
 def iso(milliseconds: int | None) -> str | None:
-    """A time as JSON and tables show it; None for none, and the number itself for one that no calendar has."""
+    """Return a time in ISO 8601; None for None, and the number itself if no calendar contains the time."""
     if milliseconds is None:
         return None
     try:
@@ -138,20 +138,20 @@ def iso(milliseconds: int | None) -> str | None:
 
 
 def size(count: int) -> str:
-    """Bytes for people."""
+    """Return a number of bytes with a unit, for people."""
     return decimal(count)
 
 
 def flush() -> None:
-    """Hand on what is still in the buffer.
+    """Write the buffer out.
 
     Raises:
-        ReaderGone: nobody reads it.
+        ReaderGone: the reader has closed the pipe.
     """
     try:
         sys.stdout.flush()
     except BrokenPipeError as error:
-        # What is in the buffer must not be tried once more when the interpreter ends.
+        # The interpreter must not write the buffer again at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise ReaderGone from error
 
@@ -165,7 +165,7 @@ def _write(text: str) -> None:
 
 
 def _plain(lines: Sequence[Sequence[str]], right: Sequence[bool]) -> None:
-    """Columns side by side, no line broken."""
+    """Write columns as plain text, without wrapping a line."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         padded = (

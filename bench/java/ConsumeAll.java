@@ -11,10 +11,10 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
- * Reads a topic from its beginning, round after round in one JVM: what Kafka's consumer does once it is warm.
+ * Reads a topic from its beginning in each round, in one JVM: the speed of Kafka's consumer after its warm-up.
  *
  * <p>Arguments: bootstrap servers, topic, end offsets (exclusive) of partitions 0, 1, ... separated by commas. For each
- * line on standard input one round is read and one line printed: records, bytes of keys and values, greatest offset,
+ * line on standard input it reads one round and prints one line: records, bytes of keys and values, greatest offset,
  * nanoseconds.
  */
 public final class ConsumeAll {

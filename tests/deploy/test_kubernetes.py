@@ -115,7 +115,7 @@ def test_the_agent_writes_nothing_and_has_no_rights() -> None:
         assert each["resources"]["limits"].keys() == {"memory"}
     broker = container(POD, "kafka")["securityContext"]
     assert POD["securityContext"]["fsGroup"] == broker["runAsGroup"] != AGENT["securityContext"]["runAsGroup"]
-    assert AGENT["securityContext"]["runAsUser"] != broker["runAsUser"]  # or it could read the broker's memory
+    assert AGENT["securityContext"]["runAsUser"] != broker["runAsUser"]  # otherwise it could read the broker's memory
 
 
 def test_the_node_reaches_the_agent_and_strangers_do_not() -> None:

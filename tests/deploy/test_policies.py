@@ -209,7 +209,7 @@ class Aws:
 
         Raises:
             KeyError: the operation has no such option, or a variable has no value.
-            ClientError: it was refused.
+            ClientError: it was denied.
         """
         _aws, _s3api, operation, *options = shlex.split(Template(command).substitute(self._variables))
         model: Any = self.client.meta.service_model

@@ -101,7 +101,7 @@ def test_no_two_headings_of_a_page_have_one_name(page: Path) -> None:
 
 @every_page
 def test_each_file_that_is_named_exists(page: Path) -> None:
-    """`tests/...`, `ts_uploader/...` and the like, in backticks."""
+    """These are `tests/...`, `ts_uploader/...` and others, in backticks."""
     rooms = "|".join(path.name for path in CHECKOUT.iterdir() if path.is_dir() and re.fullmatch(r"[a-z_]+", path.name))
     named = re.findall(rf"`((?:{rooms})/[\w./*-]*)", prose(page))
     assert [
@@ -111,7 +111,7 @@ def test_each_file_that_is_named_exists(page: Path) -> None:
 
 @every_page
 def test_each_test_that_is_named_exists(page: Path) -> None:
-    """`test_...`, of a function or a file."""
+    """It is `test_...`, of a function or a file."""
     assert set(re.findall(r"`(test_\w+(?:\.py)?)`", prose(page))) - names_of_tests() == set()
 
 

@@ -74,7 +74,7 @@ def shell(beside: Beside, tmp_path_factory: pytest.TempPathFactory) -> Shell:
 
 @pytest.fixture(scope="module")
 def values(beside: Beside) -> dict[str, str]:
-    """Of the variables that the page sets, those that are others here."""
+    """Return the values of the page's variables that differ here."""
     return {
         "BROKER": beside.archive.cluster.bootstrap,
         "TOPIC": TOPIC,

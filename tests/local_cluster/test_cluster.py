@@ -33,7 +33,7 @@ def test_two_brokers_with_zookeeper_replicate_and_survive_kill_and_restart(zooke
 
 
 def test_a_killed_brokers_session_can_be_ended_at_once(zookeeper_pair: LocalCluster) -> None:
-    """A test need not wait for ZooKeeper's time-out to see leadership move."""
+    """A test does not have to wait for ZooKeeper's session timeout to see leadership move."""
     cluster = zookeeper_pair
     assert cluster.zookeeper is not None
     cluster.create_topic("expired", assignment=[[2, 1]])
@@ -71,7 +71,7 @@ def test_the_agents_view_of_a_broker_is_on_disk(zookeeper_pair: LocalCluster) ->
     found = {broker.partition_directory("spread", partition).parent for partition in range(4)}
     assert found == set(broker.log_dirs)
     assert cluster.brokers[2].cluster_id() == cluster.cluster_id
-    with pytest.raises(FileNotFoundError, match="broker-2 holds no spread-0"):
+    with pytest.raises(FileNotFoundError, match="broker-2 has no spread-0"):
         cluster.brokers[2].partition_directory("spread", 0)
 
 
@@ -130,7 +130,7 @@ def test_nothing_is_left_when_the_block_ends() -> None:
 
 
 def test_an_error_in_the_block_keeps_the_logs_and_shows_their_ends() -> None:
-    """The error carries the ends of all logs as a note, and the files stay."""
+    """The error has the ends of all logs as a note, and the files stay."""
     with pytest.raises(LookupError) as caught, LocalCluster(brokers=0, s3=True, name="failed") as cluster:
         pids = [server.pid for server in cluster.servers]
         raise LookupError("a test's own")
@@ -142,7 +142,7 @@ def test_an_error_in_the_block_keeps_the_logs_and_shows_their_ends() -> None:
 
 
 def test_a_broker_that_cannot_start_ends_the_whole_cluster_with_its_reason() -> None:
-    """A wrong setting shows in the error, and the servers that did start are ended."""
+    """The error shows the wrong setting, and the servers that did start are ended."""
     cluster = LocalCluster(mode="kraft", properties={"num.io.threads": "none"}, name="wrong")
     with pytest.raises(ServerDiedError, match=r"(?s)broker-1 .*num\.io\.threads"), cluster:
         pytest.fail("it started")

@@ -47,7 +47,7 @@ class Script(Server):
 
 @pytest.fixture
 def script(tmp_path: Path) -> Iterator[Callable[..., Script]]:
-    """Makes scripts, each in a directory of its own, and kills what a failed test left running."""
+    """Make scripts, each in its own directory, and kill those that a failed test left running."""
     made: list[Script] = []
 
     def make(code: str, ready: str = "ready") -> Script:
@@ -62,7 +62,7 @@ def script(tmp_path: Path) -> Iterator[Callable[..., Script]]:
 def test_a_server_that_dies_at_start_is_an_error_at_once_with_the_end_of_its_log(
     script: Callable[..., Script],
 ) -> None:
-    """A process that ends before it is ready fails the start long before the deadline, and its last words are shown."""
+    """A process that ends before it is ready fails the start long before the deadline, and its last output is shown."""
     server = script("import sys; print('no configuration'); sys.exit(3)")
     began = time.monotonic()
     with pytest.raises(ServerDiedError, match=r"(?s)script ended .*exit status 3.*no configuration"):
@@ -74,7 +74,7 @@ def test_a_server_that_dies_at_start_is_an_error_at_once_with_the_end_of_its_log
 def test_a_server_that_never_answers_is_killed_at_the_deadline_and_the_error_says_what_was_missing(
     script: Callable[..., Script],
 ) -> None:
-    """The time-out names what was awaited and the last state, and leaves no process."""
+    """The timeout names what was awaited and the last state, and leaves no process."""
     server = script(SAYS_READY_AND_STAYS, ready="something else")
     server.start_seconds = 0.5
     with pytest.raises(WaitTimedOutError, match=r"(?s)script to be ready.*lacks something else.*ready"):
@@ -83,7 +83,7 @@ def test_a_server_that_never_answers_is_killed_at_the_deadline_and_the_error_say
 
 
 def test_stop_ends_a_paused_server_and_one_that_ignores_sigterm(script: Callable[..., Script]) -> None:
-    """SIGTERM reaches a paused process, and SIGKILL follows where it does not help."""
+    """SIGTERM reaches a paused process, and SIGKILL follows if it does not end."""
     polite = script(SAYS_READY_AND_STAYS)
     polite.start()
     polite.pause()
@@ -99,7 +99,7 @@ def test_stop_ends_a_paused_server_and_one_that_ignores_sigterm(script: Callable
 
 
 def test_restart_gives_a_new_process_and_continues_the_log(script: Callable[..., Script]) -> None:
-    """A restarted server has another id and writes on in the same file; signals to a dead one are an error."""
+    """A restarted server has another id and appends to the same file; signals to a dead one are an error."""
     server = script(SAYS_READY_AND_STAYS)
     server.start()
     first = server.pid
@@ -164,7 +164,7 @@ def test_ctrl_c_ends_the_servers_and_removes_their_data() -> None:
 
 
 def test_free_ports_are_all_different_and_below_the_ephemeral_range() -> None:
-    """No port is handed out twice, and no outgoing connection can use one."""
+    """No port is returned twice, and no outgoing connection can use one."""
     ports = free_ports(200)
     assert len(set(ports)) == 200
     ephemeral = Path("/proc/sys/net/ipv4/ip_local_port_range")

@@ -164,9 +164,12 @@ def starting_agent(stage: Stage, directory: Path) -> Iterator[str]:
         )
         agent.launch()
         try:
-            asking = "it asks its stores still"
+            checking = "it still checks its stores"
             wait_for(
-                lambda: held.fired > 0 and agent.not_ready() == asking, "it to ask", SECONDS, state=agent.not_ready
+                lambda: held.fired > 0 and agent.not_ready() == checking,
+                "it to check its stores",
+                SECONDS,
+                state=agent.not_ready,
             )
             yield agent.address
         finally:

@@ -1,1 +1,1 @@
-"""Everything at once: faults at random, under load, for a minute or ten, and what must hold all the while."""
+"""The soak: random faults under load for one minute or ten, and what must be true meanwhile."""

@@ -1,8 +1,8 @@
-"""The repertoire: what is done to brokers, agents, ZooKeeper and the links between all of them, and undone again.
+"""The faults: what breaks brokers, agents, ZooKeeper and the links between them, and repairs it.
 
-A fault says what it needs: resources that no other fault may touch meanwhile, and some that several may lean on. Its
-`play` brings it about, waits, mends it, and says whether it really happened: a link cut without a connection on it is
-no fault. What did not happen is played again later.
+A fault names what it needs: resources that no other fault may use meanwhile, and resources that several may share. Its
+`play` causes it, waits, repairs it, and returns whether it really happened: a link without a connection cannot be cut.
+A fault that did not happen is played again later.
 """
 
 import json
@@ -22,19 +22,19 @@ from ts_local.process import Server, ServerNotRunningError
 from ts_local.waiting import WaitTimedOutError, wait_for
 from ts_local.zookeeper import PartitionState
 
-# The agent's own, and what ZooKeeper's clock adds to it.
+# The agent's own, and the resolution of ZooKeeper's clock.
 _AGENT_SESSION_SECONDS = 10.0
-# Where Kafka's controller takes orders.
+# The path of requests to Kafka's controller.
 _REASSIGN, _ELECT = "/admin/reassign_partitions", "/admin/preferred_replica_election"
 
 
 @dataclass(frozen=True)
 class Scene:
-    """One fault as it is played.
+    """One fault that is being played.
 
     Attributes:
-        stage: where.
-        broker: which of the brokers, or whose agent.
+        stage: the stage.
+        broker: the broker, or the agent's broker.
         random: of this scene alone.
     """
 
@@ -48,7 +48,7 @@ class Scene:
         return 3 - self.broker
 
     def wait(self, least: float, most: float) -> None:
-        """A random time, or until the faults end."""
+        """Wait for a random time, or until the faults end."""
         self.stage.over.wait(self.random.uniform(least, most))
 
 
@@ -58,11 +58,11 @@ class Fault:
 
     Attributes:
         name: for the counts.
-        alone: the resources that it breaks, `{n}` standing for the broker and `{o}` for the other one.
+        alone: the resources that it breaks; `{n}` is the broker, and `{o}` the other one.
         together: those that must not be broken meanwhile.
-        play: does it, undoes it, says whether it happened.
-        long: it takes so long that it had better begin early.
-        ends_agent: an agent that is to live long is spared.
+        play: causes it, repairs it, returns whether it happened.
+        long: whether it should begin early because it needs long.
+        ends_agent: whether an agent that must stay is spared.
     """
 
     name: str
@@ -97,7 +97,7 @@ def _pause_agent(scene: Scene) -> bool:
 
 
 def _pause_broker(scene: Scene) -> bool:
-    # Also longer than the session: it wakes up, and believes to lead.
+    # Also longer than the session: when it resumes, it still considers itself the leader.
     return _pause(scene.stage.cluster.brokers[scene.broker], 0.5, 6.0, scene)
 
 
@@ -129,7 +129,7 @@ def _start(broker: ZooKeeperBroker) -> None:
 
 
 def _move_leaders(scene: Scene) -> bool:
-    """The leaderships of some leaders end in order."""
+    """Move the leadership of some leaders in order."""
 
     def led() -> dict[TopicPartition, int]:
         movable = _movable(scene.stage, PARTITIONS)
@@ -139,13 +139,13 @@ def _move_leaders(scene: Scene) -> bool:
 
 
 def _movable(stage: Stage, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Those with both replicas in sync, and their leaders."""
+    """Return the partitions with both replicas in sync, and their leaders."""
     states = {partition: _state(stage, partition) for partition in partitions}
     return {one: state.leader for one, state in states.items() if state.leader > 0 and len(state.isr) > 1}
 
 
 def _move(stage: Stage, movable: Callable[[], dict[TopicPartition, int]]) -> bool:
-    """Turn the replicas of partitions round, and elect the first; whether a leader moved."""
+    """Reverse the replicas of partitions, and elect the first; return whether a leader moved."""
     try:
         led = wait_for(movable, "replicas in sync", 10, every=0.5)
         named = {one: {"topic": one.topic, "partition": one.partition} for one in led}
@@ -167,12 +167,12 @@ def _state(stage: Stage, partition: TopicPartition) -> PartitionState:
 
 
 def _elect_uncleanly(scene: Scene) -> bool:
-    """The follower falls out of sync, the leader dies: records that were committed and shipped are lost."""
+    """Stop the follower's replication and kill the leader, so that committed and shipped records are lost."""
     stage = scene.stage
     controller = _controller(stage)
     if controller is None:
         return False
-    dying = 3 - controller  # the controller must hear itself: see ts_local.proxy.cluster_links
+    dying = 3 - controller  # the controller must reach itself: see ts_local.proxy.cluster_links
     unclean = [TopicPartition(UNCLEAN, number) for number in range(len(ASSIGNMENTS[UNCLEAN]))]
 
     def led_by_the_dying() -> list[TopicPartition]:
@@ -205,7 +205,7 @@ def _elect_uncleanly(scene: Scene) -> bool:
 
 
 def _ship_more(stage: Stage, partitions: list[TopicPartition]) -> None:
-    """Wait until the archive holds records that no follower has; not for long, since the agent may be away."""
+    """Wait for a limited time until the archive has records that no follower has; the agent may be away."""
     ends = {one: stage.cluster.latest(one.topic, one.partition) for one in partitions}
     with suppress(WaitTimedOutError, TransientError):
         wait_for(lambda: any(stage.next_offset(one) > end for one, end in ends.items()), "them to be shipped", 6)
@@ -234,7 +234,7 @@ def _kill_s3(scene: Scene) -> bool:
     stage.s3.kill()
     scene.wait(0.0, 2.0)
     stage.s3.launch()
-    # Not as `wait_ready` asks: its bucket for probes may be left over from a try that the load cut off.
+    # Unlike `wait_ready`: its bucket for probes may remain from an attempt that the load interrupted.
     wait_for(stage.store_answers, "the S3 server to answer", 60)
     return True
 
@@ -280,7 +280,7 @@ _LINKS: Mapping[str, str] = {
     "agent-s3": "agent-{n}:s3",
 }
 
-# One broker at a time: two that start at once take twice as long each.
+# One broker at a time: two that start at once need twice as long each.
 _RESTART = ("restart", "broker-{n}", "broker-{n}:zookeeper", "broker-{n}:peers")
 
 REPERTOIRE = (

@@ -1,4 +1,4 @@
-"""What the agents cost while they live: memory, threads, descriptors."""
+"""Measures the agents: memory, threads, descriptors."""
 
 import threading
 import time
@@ -21,7 +21,7 @@ _MORE_MIB = 40.0
 
 @dataclass(frozen=True)
 class Sample:
-    """One look at a process."""
+    """One measurement of a process."""
 
     seconds: float
     mib: float
@@ -31,7 +31,7 @@ class Sample:
 
 @dataclass
 class Gauges:
-    """Samples by process; owned by the thread that calls `watch`, later by whoever joined it."""
+    """Samples by process; owned by the thread that calls `watch`, and after it by the thread that joined it."""
 
     stage: Stage
     samples: dict[int, list[Sample]] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Gauges:
         self._stop.set()
 
     def watch(self) -> None:
-        """Look at each agent that runs, until `stop`."""
+        """Measure each running agent, until `stop`."""
         while not self._stop.wait(_EVERY_SECONDS):
             for agent in self.stage.agents.values():
                 try:
@@ -59,12 +59,12 @@ class Gauges:
                 self.samples.setdefault(process.pid, []).append(sample)
 
     def lives(self) -> list[list[Sample]]:
-        """Of each agent that lived for long, the samples since it had settled."""
+        """Return the samples of each agent that ran for long, after its start."""
         settled = ([one for one in life if one.seconds > _SETTLED_SECONDS] for life in self.samples.values())
         return [life for life in settled if life and life[-1].seconds - life[0].seconds >= _LIVED_SECONDS]
 
     def check(self) -> None:
-        """Nothing was ever too much, and nothing grew from the first quarter of a life to its last."""
+        """Check that no value was too high, and that none grew from the first quarter of a process to its last."""
         for sample in (sample for life in self.samples.values() for sample in life):
             assert sample.mib < _MOST_MIB, sample
             assert sample.threads < _MOST_THREADS, sample
@@ -80,7 +80,7 @@ class Gauges:
             assert median(s.mib for s in late) <= median(s.mib for s in early) + _MORE_MIB, (early, late)
 
     def summary(self) -> str:
-        """One line."""
+        """Return one line."""
         every = [sample for life in self.samples.values() for sample in life]
         if not every:
             return "no samples"

@@ -1,8 +1,8 @@
-"""What must hold at every moment, asked of the store itself while everything around it breaks.
+"""What must be true at every moment, checked in the store itself while everything around it breaks.
 
-The pair (epoch, next) never falls, in partitions without unclean elections the next offset neither. Every acknowledged
-record below it is shown, once, with the offset and the id that the broker acknowledged; no offset is missing; what was
-shown once stays as it was; a `.log` never changes.
+The pair (epoch, next) never falls, and in partitions without unclean elections neither does the next offset. Readers
+return every acknowledged record below it once, with the acknowledged offset and id; no offset is missing. What was
+readable once stays the same, and a `.log` never changes.
 """
 
 import threading
@@ -25,18 +25,18 @@ _REMEMBERED = 6
 
 
 class Violated(AssertionError):
-    """An invariant does not hold; the message says which, where, and what was seen."""
+    """An invariant is violated; the message has the invariant, the place and the values."""
 
 
 @dataclass
 class Invariants:
-    """Polls; owned by the thread that calls `watch`, later by whoever joined it.
+    """Reads the store repeatedly; owned by the thread that calls `watch`, and after it by the thread that joined it.
 
     Attributes:
         polls: rounds over the commits of all partitions.
         views: whole views that were read.
         missed: polls that the store did not answer.
-        commits: how many different ones were seen.
+        commits: number of different commits.
         last: of each partition, the last commits.
     """
 
@@ -73,7 +73,7 @@ class Invariants:
             self.polls += 1
 
     def check_commits(self) -> None:
-        """The pair (epoch, next) of every partition has not fallen."""
+        """Check that the pair (epoch, next) of no partition has fallen."""
         for partition in PARTITIONS:
             found, _ = read_commit(self.stage.store, self.stage.keys.partition(partition))
             before = self.last[partition][-1] if self.last[partition] else None
@@ -95,7 +95,7 @@ class Invariants:
                 raise Violated(f"{partition}: without an unclean election next fell from {before} to {found}")
 
     def check_view(self, partition: TopicPartition) -> None:
-        """What readers see of a partition is whole."""
+        """Check that the view of a partition is complete."""
         view = self.reader.view(partition)
         if view.warning is not None and view.end > view.start:
             raise Violated(f"{partition}: {view.warning}")

@@ -1,4 +1,4 @@
-"""Producers that go on whatever happens, and a ledger of what the brokers acknowledged.
+"""Producers that continue during all faults, and a ledger of what the brokers acknowledged.
 
 A record's value begins with its id, twelve digits; no two records have the same.
 """
@@ -34,20 +34,20 @@ _PATIENT = {
 
 
 def id_of(value: bytes | None) -> int:
-    """The id of the record with this value."""
+    """Return the id of the record with this value."""
     assert value is not None
     return int(value[:12])
 
 
 @dataclass
 class Ledger:
-    """What was acknowledged; delivery callbacks write, anyone may copy.
+    """The acknowledged records; delivery callbacks write it, and any thread may copy it.
 
     Attributes:
         acknowledged: ids by offset, of each partition.
-        unplaced: ids that the broker acknowledged as repetitions, without an offset.
-        failed: how many records it never acknowledged; they may be there or not.
-        fatal: how many producers ended with an error that no repetition mends.
+        unplaced: ids that the broker acknowledged as duplicates, without an offset.
+        failed: number of records without an acknowledgement; they may exist or not.
+        fatal: number of producers that ended with a permanent error.
     """
 
     acknowledged: dict[TopicPartition, dict[int, int]] = field(default_factory=dict)
@@ -57,12 +57,12 @@ class Ledger:
     guard: threading.Lock = field(default_factory=threading.Lock)
 
     def below(self, partition: TopicPartition, end: int) -> dict[int, int]:
-        """Acknowledged ids by offset, below `end`."""
+        """Return acknowledged ids by offset, below `end`."""
         with self.guard:
             return {offset: id_ for offset, id_ in self.acknowledged.get(partition, {}).items() if offset < end}
 
     def count(self) -> int:
-        """How many records were acknowledged with an offset."""
+        """Return the number of records acknowledged with an offset."""
         with self.guard:
             return sum(map(len, self.acknowledged.values()))
 
@@ -77,15 +77,15 @@ class Load:
         self._random = Random(seed)
         self._ids = itertools.count(1)
         self._stop = threading.Event()
-        self._ended: set[bool] = set()  # kinds of producers that met a fatal error
+        self._ended: set[bool] = set()  # kinds of producers with a fatal error
 
     def stop(self) -> None:
         """End `run` soon."""
         self._stop.set()
 
     def run(self) -> None:
-        """Produce; at the end wait until every record is acknowledged or given up."""
-        # An idempotent producer gives up for good where an election took its records.
+        """Produce; at the end wait until every record is acknowledged or failed."""
+        # An idempotent producer fails permanently if an election removed its records.
         producers = {idempotent: self._producer(idempotent) for idempotent in (True, False)}
         while not self._stop.wait(_EVERY_SECONDS):
             for partition in self._partitions:
@@ -96,7 +96,7 @@ class Load:
             for idempotent, producer in producers.items():
                 try:
                     producer.poll(0)
-                except KafkaException as error:  # so it says at times what it has told the callback
+                except KafkaException as error:  # sometimes it raises what the callback has already reported
                     if not error.args[0].fatal():
                         raise
                     self._ended.add(idempotent)
@@ -107,7 +107,7 @@ class Load:
                     self._ended.discard(idempotent)
                     self.ledger.fatal += 1
         for producer in producers.values():
-            with suppress(KafkaException):  # a fatal one: what is left is given up
+            with suppress(KafkaException):  # a fatal error: the rest is dropped
                 producer.flush(25)
 
     def _producer(self, idempotent: bool) -> Producer:
@@ -118,7 +118,7 @@ class Load:
         return self._cluster.producer({**_PATIENT, "enable.idempotence": idempotent, "error_cb": failed})
 
     def _produce(self, producer: Producer, partition: TopicPartition) -> bool:
-        """Whether there was room for one record."""
+        """Return whether there was room for one record."""
         id_ = next(self._ids)
         key = b"k%d" % self._random.randrange(_KEYS) if partition.topic == COMPACTED else None
         value = b"%012d" % id_ + self._random.randbytes(_PADDING)
@@ -130,7 +130,7 @@ class Load:
                 partition=partition.partition,
                 on_delivery=partial(self._delivered, partition, id_),
             )
-        except (BufferError, KafkaException):  # a broker that has just started knows no topic yet
+        except (BufferError, KafkaException):  # a broker that has just started has no topic yet
             return False
         return True
 

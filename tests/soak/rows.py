@@ -1,4 +1,4 @@
-"""What readers see of a partition, as offsets and ids, at any moment and without reading a segment twice."""
+"""Reads a partition's view as offsets and ids, at any moment, without reading a segment twice."""
 
 from dataclasses import dataclass, field
 
@@ -18,14 +18,14 @@ _COLUMNS = ("offset", "value")
 
 @dataclass(frozen=True)
 class View:
-    """One look.
+    """One view.
 
     Attributes:
         start: first offset.
         end: the next offset.
-        rows: (offset, id) in the order in which readers are given them.
-        holes: what no copy holds.
-        around: the commit's epochs, and what the copies say of themselves that should cover the holes.
+        rows: (offset, id) in the order of readers.
+        holes: offsets without a copy.
+        around: the commit's epochs, and the metadata of copies that should cover the holes.
         warning: of the view.
     """
 
@@ -52,7 +52,7 @@ class Reader:
     _etags: dict[str, str] = field(default_factory=dict)
 
     def view(self, partition: TopicPartition) -> View:
-        """What readers see of a partition now.
+        """Return a partition's view of this moment.
 
         Raises:
             TieredStorageError: as the rooms that read.
@@ -69,7 +69,7 @@ class Reader:
             if isinstance(step, Hole):
                 holes.append(step)
                 continue
-            # Copies of which one is compacted further than the other are united: what either holds is there.
+            # If one copy is compacted further than the other, readers return the union.
             held = (row for copy in step.copies for row in self._rows(copy) if step.start <= row[0] < step.end)
             rows += held if len(step.copies) == 1 else sorted(set(held))
         near = (copy for copy in view.copies if any(copy.base < hole.end and hole.start < copy.end for hole in holes))

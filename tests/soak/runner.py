@@ -1,7 +1,7 @@
-"""Deals the faults, several at once, and keeps the agents running as a supervisor does.
+"""Plays the faults, several at once, and restarts agents as a supervisor does.
 
-The first deck holds every fault once, in random order, so that each happens in a soak of a minute; then decks follow
-each other. A card whose resources are taken waits; after a while it keeps later ones from taking them.
+The first deck has every fault once, in random order, so that each happens in a soak of a minute; then further decks
+follow. A card waits while its resources are in use; after a while it keeps later cards from using them.
 """
 
 import threading
@@ -20,22 +20,22 @@ FAULTS = (*REPERTOIRE, *STORE_REPERTOIRE)
 
 _HANDS = 5
 _PATIENCE_SECONDS = 5.0
-_AGAIN_SECONDS = 3.0  # until what did not happen is tried again
+_AGAIN_SECONDS = 3.0  # until a fault that did not happen is tried again
 _LOOK_SECONDS = 0.1
 _SUPERVISED_SECONDS = 0.5
 
 
 class Resources:
-    """Who breaks what; a name is broken by one, or leaned on by several."""
+    """The resources in use; a name is used by one fault alone, or shared by several."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        # Owned by whoever holds _guard.
+        # Guarded by _guard.
         self._alone: set[str] = set()
         self._together: Counter[str] = Counter()
 
     def take(self, alone: frozenset[str], together: frozenset[str] = frozenset()) -> bool:
-        """Take all, or nothing."""
+        """Acquire all of the resources, or none."""
         with self._guard:
             broken = self._alone & (alone | together)
             if broken or any(self._together[name] for name in alone):
@@ -45,7 +45,7 @@ class Resources:
             return True
 
     def give(self, alone: frozenset[str], together: frozenset[str] = frozenset()) -> None:
-        """Give back what was taken."""
+        """Release the resources."""
         with self._guard:
             self._alone -= alone
             self._together.subtract(together)
@@ -56,10 +56,10 @@ class Card:
     """A fault to be played on a broker or its agent.
 
     Attributes:
-        fault: which.
-        broker: where.
+        fault: the fault.
+        broker: the broker.
         seed: of its random times.
-        dealt: from when on it may be played, on the monotonic clock.
+        dealt: its earliest time, on the monotonic clock.
     """
 
     fault: Fault
@@ -74,21 +74,21 @@ class Card:
 
     @property
     def together(self) -> frozenset[str]:
-        """Those that it leans on."""
+        """The resources that it shares."""
         return frozenset(name.format(n=self.broker, o=3 - self.broker) for name in self.fault.together)
 
 
 class Runner:
-    """Plays faults from `run` to its end; afterwards everything is mended.
+    """Plays faults until `run` ends; then everything is repaired.
 
     Attributes:
         fired: how often each fault happened, by name.
-        first: when each was first mended, seconds from the beginning.
+        first: when each was first repaired, seconds from the beginning.
 
     Args:
-        stage: where.
+        stage: the stage.
         seed: of the decks and of each fault's times.
-        spared: the agent beside this broker lives on once the first deck is through, so that leaks can show.
+        spared: this broker's agent is not ended after the first deck, so that leaks can show.
     """
 
     def __init__(self, stage: Stage, seed: int, spared: int) -> None:
@@ -99,16 +99,16 @@ class Runner:
         self._random = Random(seed)
         self._spared = spared
         self._guard = threading.Lock()
-        # Owned by whoever holds _guard.
+        # Guarded by _guard.
         self._deck: list[Card] = []
         self._decks = 0
         self._in_time = True  # written by the thread in `run`; afterwards only what has not happened is played
 
     def run(self, seconds: float, longest: float) -> None:
-        """Faults for so long, and until each has happened once, but no longer than `longest`.
+        """Play faults for this time, and until each has happened once, but no longer than `longest`.
 
         Raises:
-            Exception: what a fault or the supervisor died of.
+            Exception: of a fault or the supervisor.
         """
         stage = self._stage
         began = time.monotonic()
@@ -129,7 +129,7 @@ class Runner:
             proxy.clear()
 
     def missing(self) -> list[str]:
-        """The faults that have not happened yet."""
+        """Return the faults that have not happened yet."""
         return [fault.name for fault in FAULTS if not self.fired[fault.name]]
 
     def _play_on(self) -> None:
@@ -157,12 +157,12 @@ class Runner:
                 self._deck.insert(0, self._card(card.fault, _AGAIN_SECONDS))
 
     def _draw(self) -> Card | None:
-        """The first card that can be played now, its resources taken."""
+        """Return the first card that can be played now, with its resources acquired."""
         now = time.monotonic()
         with self._guard:
             if not self._deck:
                 self._deal()
-            alone: set[str] = set()  # what cards that have waited for long are to get
+            alone: set[str] = set()  # reserved for cards that have waited for long
             together: set[str] = set()
             for position, card in enumerate(self._deck):
                 if card.dealt > now or (self.fired[card.fault.name] and not self._in_time):
@@ -196,7 +196,7 @@ class Runner:
 
 
 def revive(stage: Stage, resources: Resources) -> None:
-    """Start every agent that ended by itself: as at its start, when the store did not answer."""
+    """Start every agent that ended by itself, for example because the store did not answer at its start."""
     for broker, agent in stage.agents.items():
         own = frozenset({f"agent-{broker}"})
         if resources.take(own):

@@ -1,8 +1,7 @@
-"""What the soak runs on: a cluster, an agent beside each broker, and a way to break every connection between them.
+"""The servers of the soak: a cluster, an agent for each broker, and a link or proxy in every connection between them.
 
-agent-N --agent-N:s3 (link)--> proxy N (HTTP faults) --> S3 server
-agent-N --agent-N:zookeeper--> ZooKeeper <--broker-N:zookeeper-- broker-N
-any broker --broker-N:peers--> broker-N
+agent-N --agent-N:s3 (link)--> proxy N (HTTP faults) --> S3 server agent-N --agent-N:zookeeper--> ZooKeeper
+<--broker-N:zookeeper-- broker-N any broker --broker-N:peers--> broker-N
 """
 
 import threading
@@ -32,7 +31,7 @@ BUCKET = "archive"
 LOCATION = f"s3://{BUCKET}/soak"
 CLUSTER = "soaked"
 PREFIX = "ts.segment.uploader."
-# No unclean election, no retention: what was acknowledged stays, and no offset is ever missing.
+# No unclean election and no retention: acknowledged records stay, and no offset is ever missing.
 STRICT = "soak-strict"
 # Elections here lose records; the archive follows the epochs.
 UNCLEAN = "soak-unclean"
@@ -62,29 +61,29 @@ _PROPERTIES = {
     "zookeeper.connection.timeout.ms": "20000",
     "min.insync.replicas": "1",
     "log.cleaner.backoff.ms": "500",
-    # Leaders go home soon, so that both agents have work.
+    # Preferred leaders are elected soon, so that both agents have work.
     "leader.imbalance.check.interval.seconds": "4",
     "leader.imbalance.per.broker.percentage": "0",
 }
 _SEGMENT_BYTES = {1: {"log.segment.bytes": "60000"}, 2: {"log.segment.bytes": "97000"}}
-# Soon enough that a request that waits for ever is cut, and lands late, within a minute.
+# Short, so that a request without an answer is cut, and arrives late, within a minute.
 _UPLOAD_TIMEOUT_MS = "4000"
 
 
 @dataclass
 class Stage:
-    """All parts, and what happened to them.
+    """All servers, and a timeline of the faults.
 
     Attributes:
         cluster: brokers, ZooKeeper, S3.
-        agents: by the broker that each is beside.
-        proxies: before S3, one for each agent; by broker.
-        links: by name: those of the module's page.
+        agents: by broker.
+        proxies: to S3, one for each agent; by broker.
+        links: by name, as in the module's docstring.
         keys: of the cluster.
-        store: the archive, straight at the server.
-        over: set when the faults are to end, in time or because something failed.
+        store: the archive, without a proxy.
+        over: set when the faults are to end, in time or after a failure.
         began: on the monotonic clock.
-        timeline: what was done, with seconds since then; appended to by all threads.
+        timeline: actions with their seconds; appended to by all threads.
     """
 
     cluster: LocalCluster
@@ -99,27 +98,27 @@ class Stage:
 
     @property
     def zookeeper(self) -> ZooKeeper:
-        """The cluster's."""
+        """The cluster's ZooKeeper."""
         assert self.cluster.zookeeper is not None
         return self.cluster.zookeeper
 
     @property
     def s3(self) -> S3Server:
-        """The cluster's."""
+        """The cluster's S3 server."""
         assert self.cluster.s3 is not None
         return self.cluster.s3
 
     def note(self, text: str) -> None:
-        """Put a line into the timeline."""
+        """Append a line to the timeline."""
         self.timeline.append((time.monotonic() - self.began, text))
 
     def next_offset(self, partition: TopicPartition) -> int:
-        """What readers see offsets below; 0 without a commit."""
+        """Return the partition's next offset; 0 without a commit."""
         found, _ = read_commit(self.store, self.keys.partition(partition))
         return found.next_offset if isinstance(found, Commit) else 0
 
     def store_answers(self) -> bool:
-        """Whether the store lists what it holds."""
+        """Return whether the store answers a listing."""
         try:
             self.store.check()
             next(iter(self.store.list()), None)
@@ -128,13 +127,13 @@ class Stage:
         return True
 
     def agent_log(self, broker: int) -> str:
-        """All that the agents beside a broker said."""
+        """Return the logs of all agents of a broker."""
         return self.agents[broker].log.read_text(errors="replace")
 
 
 @contextmanager
 def staged(directory: Path) -> Iterator[Stage]:
-    """A stage with its topics, agents up; everything ends with the block."""
+    """Start the servers, topics and agents, and end all of them with the block."""
     with (
         LocalCluster(
             brokers=len(_BROKERS),

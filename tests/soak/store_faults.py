@@ -1,4 +1,4 @@
-"""What the store does to an agent's requests: refusals, lost answers, broken bodies, puts that land late."""
+"""Faults of an agent's requests to the store: errors, lost responses, broken bodies, puts that arrive late."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,7 +9,7 @@ from ts_local.proxy.rules import Rule
 from ts_local.waiting import WaitTimedOutError, wait_for
 
 _PROXY = ("proxy-{n}",)
-# How long a fault waits for a request to befall.
+# How long a fault waits for a request to break.
 _PATIENCE_SECONDS = 8.0
 
 
@@ -22,7 +22,7 @@ def _throttled(scene: Scene) -> bool:
 
 
 def _refused(action: Callable[[], Action], share: float, scene: Scene) -> bool:
-    """Some requests fail for a while, all kinds of them."""
+    """Fail some requests of all kinds for a while."""
     proxy, fails = scene.stage.proxies[scene.broker], action()
     proxy.script(Rule(fails, when=lambda _: scene.random.random() < share, times=None))
     scene.wait(1.0, 4.0)
@@ -31,7 +31,7 @@ def _refused(action: Callable[[], Action], share: float, scene: Scene) -> bool:
 
 
 def _some(action: Callable[[], Action], methods: frozenset[str], scene: Scene) -> bool:
-    """The next few requests of a method fail, once there are any."""
+    """Fail the next few requests of a method, once there are any."""
     proxy, fails = scene.stage.proxies[scene.broker], action()
     proxy.script(Rule(fails, methods=methods, times=scene.random.randint(1, 6), skip=scene.random.randint(0, 5)))
     happened = _happens(scene, fails)
@@ -41,7 +41,7 @@ def _some(action: Callable[[], Action], methods: frozenset[str], scene: Scene) -
 
 
 def _truncated(scene: Scene) -> bool:
-    """An agent that goes on undisturbed reads nothing: a put fails first, and it looks where it stands."""
+    """Fail a put, so that the agent reads its position, and truncate that response."""
     proxy, fails = scene.stage.proxies[scene.broker], TruncateAnswer(10)
     proxy.script(Rule(CutBefore(), methods={"PUT"}), Rule(fails, methods={"GET"}, times=scene.random.randint(1, 4)))
     happened = _happens(scene, fails)
@@ -51,7 +51,7 @@ def _truncated(scene: Scene) -> bool:
 
 
 def _late(silent: bool, target: str, scene: Scene) -> bool:
-    """A put lands after its agent gave it up, and maybe after another agent took its place."""
+    """Deliver a put after its agent's timeout, and maybe after another agent became the leader."""
     proxy, late = scene.stage.proxies[scene.broker], LandLate(silent=silent)
     proxy.script(Rule(late, methods={"PUT"}, target=target, times=scene.random.randint(1, 3)))
     happened = _happens(scene, late)

@@ -1,7 +1,7 @@
 """The soak: every fault at once, at random, under load, for one minute or ten.
 
 `SOAK_SEED=... ` repeats the order and the times of the faults; how they meet the threads of four kinds of servers is
-never the same twice. A failed test tells its seed, what was done when, and the last commits of each partition.
+never the same twice. A failed test reports its seed, the timeline, and the last commits of each partition.
 """
 
 import os
@@ -26,14 +26,14 @@ from ts_local.cluster import wait_for
 from ts_local.oracle import OracleRecord, dump
 
 _SAYINGS = ("agent_started", "leadership_given_up", "committed_records_lost", "task_failed", "segment_changed")
-_MORE_SECONDS = 120  # of faults, where the machine is so slow that some have not happened in time
-_SPARED = 2  # the broker whose agent lives on after the first deck
+_MORE_SECONDS = 120  # of faults, if the machine is so slow that some have not happened in time
+_SPARED = 2  # the broker whose agent is not ended after the first deck
 
 
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize("seconds", [60, pytest.param(600, marks=pytest.mark.full)])
 def test_every_fault_at_random_under_load(tmp_path: Path, capsys: pytest.CaptureFixture[str], seconds: int) -> None:
-    """While all fails, nothing shown is ever wrong; when all is mended, all is shown; the agents stay small."""
+    """During the faults nothing readable is wrong; after them everything is readable; the agents stay small."""
     seed = int(os.environ.get("SOAK_SEED") or secrets.randbits(32))
     with staged(tmp_path) as stage:
         load = Load(stage.cluster, PARTITIONS, seed)
@@ -57,7 +57,7 @@ def test_every_fault_at_random_under_load(tmp_path: Path, capsys: pytest.Capture
 
 @contextmanager
 def watched(load: Load, gauges: Gauges, invariants: Invariants) -> Iterator["list[Future[None]]"]:
-    """Load, samples and polls, each in a thread; what one died of comes out at the end, the invariants' first."""
+    """Run load, samples and polls in a thread each; raise their exceptions at the end, the invariants' first."""
     watchers = (invariants, gauges, load)
     with ThreadPoolExecutor(len(watchers)) as pool:
         running = [pool.submit(invariants.watch), pool.submit(gauges.watch), pool.submit(load.run)]
@@ -74,7 +74,7 @@ def watched(load: Load, gauges: Gauges, invariants: Invariants) -> Iterator["lis
 
 @contextmanager
 def told(seed: int, stage: Stage, invariants: Invariants, runner: Runner) -> Iterator[None]:
-    """Whatever fails, the report says what went before it."""
+    """Add what happened before to the report of any failure."""
     try:
         yield
     except BaseException as error:
@@ -86,7 +86,7 @@ def told(seed: int, stage: Stage, invariants: Invariants, runner: Runner) -> Ite
 
 
 def settle(stage: Stage, runner: Runner, load: Load) -> None:
-    """All is mended; wait until the replicas are in sync and every closed segment is committed."""
+    """Repair everything; wait until the replicas are in sync and every closed segment is committed."""
     cluster = stage.cluster
     stage.note("all is mended")
     load.stop()
@@ -112,7 +112,7 @@ def settle(stage: Stage, runner: Runner, load: Load) -> None:
 
 
 def compare(stage: Stage, load: Load) -> None:
-    """The archive against Kafka's own consumer, record by record, and both against what was acknowledged."""
+    """Compare the archive with Kafka's own consumer, record by record, and both with what was acknowledged."""
     held: dict[TopicPartition, list[OracleRecord]] = {partition: [] for partition in PARTITIONS}
     for record in dump(stage.cluster.bootstrap, tuple(ASSIGNMENTS)):
         held[TopicPartition(record.topic, record.partition)].append(record)
@@ -132,14 +132,15 @@ def compare(stage: Stage, load: Load) -> None:
         shown = dict(Invariants(stage, load.ledger).reader.view(partition).rows)
         end = stage.next_offset(partition)
         kept = [record for record in held[partition] if record.offset < end]
-        # Another broker's cleaner may have gone further before a segment was shipped, so of each key the newest counts.
+        # Another broker's cleaner may have removed more before a segment was shipped, so only the newest of each key
+        # counts.
         newest = {record.key: (record.offset, id_of(record.value)) for record in kept}
         assert set(newest.values()) <= shown.items(), f"{partition}: of some keys the newest record is not shown"
         assert len(kept) < end, f"{partition}: nothing was compacted"
 
 
 def check_logs(stage: Stage) -> None:
-    """No thread of an agent died, and nothing was lost where nothing could be."""
+    """Check that no thread of an agent failed, and that nothing was lost unless it could be."""
     for broker in stage.agents:
         for line in stage.agent_log(broker).splitlines():
             assert "thread_died" not in line, line
@@ -148,7 +149,7 @@ def check_logs(stage: Stage) -> None:
 
 
 def summary(seed: int, stage: Stage, invariants: Invariants, runner: Runner, load: Load, gauges: Gauges) -> str:
-    """What happened, for whoever wonders whether the soak did anything."""
+    """Return what happened, to show that the soak had effects."""
     said: Counter[str] = Counter()
     for broker in stage.agents:
         log = stage.agent_log(broker)

@@ -1,1 +1,1 @@
-"""The Spark data source: what a query shows, what it asks of the store, and what it says when it cannot."""
+"""Tests of `tsctl`: its commands, its checks of an archive, and its report."""

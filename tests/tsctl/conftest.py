@@ -1,4 +1,4 @@
-"""A real archive for the folder: a broker's topics, shipped to S3 by an agent beside it; and how `tsctl` is run."""
+"""A real archive for the folder, shipped by an agent from a broker to S3, and runs of `tsctl`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,11 +25,11 @@ class Shipped:
     """The archive.
 
     Attributes:
-        cluster: whose closed segments it holds.
+        cluster: its closed segments are in the archive.
         archive: of the topic `fields`.
         config: directory of the agent's `prod.properties`.
         next_offsets: by topic and partition.
-        records: what Kafka's Java consumer shows below them.
+        records: the records of Kafka's Java consumer below them.
         committed: the same of `transactions`, with `read_committed`.
     """
 
@@ -41,13 +41,13 @@ class Shipped:
     committed: list[OracleRecord]
 
     def of(self, topic: str, partition: int) -> list[OracleRecord]:
-        """The records of one partition."""
+        """Return the records of one partition."""
         return [r for r in self.records if (r.topic, r.partition) == (topic, partition)]
 
 
 @pytest.fixture(scope="package")
 def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shipped]:
-    """Every field in three codecs, and transactions of which one is open when the last segment closes."""
+    """Ship every field in three codecs, and transactions, one of them open when the last segment closes."""
     directory = tmp_path_factory.mktemp("tsctl")
     with (
         LocalCluster(s3=True, buckets=[BUCKET], name="tsctl") as cluster,
@@ -83,7 +83,7 @@ def _transactions(cluster: LocalCluster) -> None:
         producer.begin_transaction()
         for _ in range(10):
             producer.produce(TRANSACTIONS, b"%d" % number * 100, b"k%d" % number, partition=0)
-        producer.flush(_SECONDS)  # an abort would drop what has not been sent
+        producer.flush(_SECONDS)  # an abort would drop unsent records
         (producer.abort_transaction if number % 3 == 0 else producer.commit_transaction)(_SECONDS)
         if number == 25:
             late.begin_transaction()
@@ -95,17 +95,17 @@ def _transactions(cluster: LocalCluster) -> None:
 
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command line in this process."""
+    """Run a command line in this process."""
     return runner(capfd)
 
 
 @pytest.fixture
 def hand_made(tmp_path: Path) -> HandMade:
-    """An empty archive in a directory, to be filled by hand."""
+    """Return an empty archive in a directory, for a test to fill."""
     return HandMade(tmp_path / "store")
 
 
 @pytest.fixture
 def named(hand_made: HandMade) -> tuple[str, ...]:
-    """What names it on the command line."""
+    """Return the options that name it."""
     return ("--url", hand_made.location, "--cluster", "prod")

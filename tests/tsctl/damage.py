@@ -1,8 +1,7 @@
-"""Damage to an archive that is made up: each in one known way, with what `verify` has to say of it.
+"""Known damage to a generated archive, with the findings that `verify` must report.
 
-A damage returns what is expected at depth full: pairs of (codes, where), of each of which at least one finding has one
-of the codes and names that key, or exactly those offsets. Nothing is expected of a damage that changes no answer: it
-returns an empty list.
+A damage returns what is expected at depth full: pairs of (codes, where). For each pair, at least one finding must have
+one of the codes and that key, or exactly those offsets. For damage that changes no answer, the list is empty.
 """
 
 from collections.abc import Callable
@@ -22,7 +21,7 @@ WRONG: Final = frozenset({"segment-damaged", "metadata-wrong"})
 
 @dataclass(frozen=True)
 class Expected:
-    """A finding that there has to be."""
+    """A finding that must be reported."""
 
     codes: frozenset[str]
     key: str | None = None
@@ -42,7 +41,7 @@ def holes(offsets: list[tuple[int, int]]) -> list[Expected]:
 
 
 def remove_log(made: MadeUp, random: Random) -> list[Expected]:
-    """The `.log` alone: its indexes are left over."""
+    """Remove the `.log` alone, so that its indexes remain."""
     copy = random.choice(made.copies)
     made.archive.store.delete([made.key(copy)])
     left = [each for each in made.copies if each is not copy]
@@ -50,7 +49,7 @@ def remove_log(made: MadeUp, random: Random) -> list[Expected]:
 
 
 def remove_segment(made: MadeUp, random: Random) -> list[Expected]:
-    """All its objects: of what another copy holds nothing is missed."""
+    """Remove all objects of a segment; offsets of another copy are not missing."""
     copy = random.choice(made.copies)
     made.archive.store.delete([made.key(copy, suffix) for suffix in (".log", *copy.files)])
     return holes(made.holes([each for each in made.copies if each is not copy]))
@@ -60,14 +59,14 @@ def remove_index(made: MadeUp, random: Random) -> list[Expected]:
     copy = random.choice(made.copies)
     suffix = random.choice(sorted(copy.files))
     made.archive.store.delete([key := made.key(copy, suffix)])
-    # An empty .txnindex says no more than none at all, and what retention released may go at any moment.
+    # An empty .txnindex has no more information than a missing one, and retention may remove objects below log start.
     if copy.end <= made.log_start or (suffix == ".txnindex" and not copy.files[suffix]):
         return []
     return [of_key(key, "index-missing")]
 
 
 def cut_log(made: MadeUp, random: Random) -> list[Expected]:
-    """Its end is lost, its metadata is not."""
+    """Remove the end of a `.log`, but keep its metadata."""
     copy = random.choice(made.copies)
     return _rewrite(made, copy, copy.log[: random.randrange(len(copy.log))])
 
@@ -78,13 +77,13 @@ def flip_log(made: MadeUp, random: Random) -> list[Expected]:
 
 
 def lengthen_log(made: MadeUp, random: Random) -> list[Expected]:
-    """Zero bytes, or its own beginning once more."""
+    """Append zero bytes, or the beginning of the `.log` again."""
     copy = random.choice(made.copies)
     return _rewrite(made, copy, copy.log + random.choice((bytes(100), copy.log[:80])))
 
 
 def swap_bodies(made: MadeUp, random: Random) -> list[Expected]:
-    """Two objects have each other's bytes, and their own metadata."""
+    """Swap the bytes of two objects, but not their metadata."""
     if len(made.copies) < 2:
         return []
     one, other = random.sample(made.copies, 2)
@@ -94,7 +93,7 @@ def swap_bodies(made: MadeUp, random: Random) -> list[Expected]:
 
 
 def rename(made: MadeUp, random: Random) -> list[Expected]:
-    """A segment's objects lie under another base offset, metadata and all."""
+    """Rename a segment's objects to another base offset, with their metadata."""
     copy = random.choice(made.copies)
     moved = replace(copy, name=SegmentName(copy.name.base + random.choice((1, 3, 1000))))
     if any(each.name == moved.name for each in made.copies):
@@ -105,7 +104,7 @@ def rename(made: MadeUp, random: Random) -> list[Expected]:
 
 
 def flip_index(made: MadeUp, random: Random) -> list[Expected]:
-    """Of an `.index` that no lookup misses it by, nothing need be said."""
+    """Change an `.index`; if every lookup still succeeds, no finding is needed."""
     copy = random.choice([each for each in made.copies if each.files[".index"]] or made.copies)
     data = copy.files[".index"]
     if not data:
@@ -117,7 +116,7 @@ def flip_index(made: MadeUp, random: Random) -> list[Expected]:
 
 
 def flip_bound_index(made: MadeUp, random: Random) -> list[Expected]:
-    """`.timeindex` or `.txnindex`, whose CRC the metadata names."""
+    """Change a `.timeindex` or `.txnindex` whose CRC is in the metadata."""
     copy = random.choice(made.copies)
     bound = [suffix for suffix in (".timeindex", ".txnindex") if copy.files.get(suffix)]
     if copy.metadata.timeindex is None:
@@ -136,7 +135,7 @@ def drop_metadata(made: MadeUp, random: Random) -> list[Expected]:
 
 
 def change_metadata(made: MadeUp, random: Random) -> list[Expected]:
-    """One field says something else than the batches do."""
+    """Change one field of the metadata, so that it contradicts the batches."""
     copy = random.choice(made.copies)
     good = copy.metadata
     reached = max(each.end for each in copy.batches)
@@ -158,7 +157,7 @@ def change_metadata(made: MadeUp, random: Random) -> list[Expected]:
 
 
 def hide_aborts(made: MadeUp, random: Random) -> list[Expected]:
-    """Metadata that no longer says that transactions were aborted: readers would show them."""
+    """Remove the aborted transactions from the metadata, so that readers would return them."""
     aborted = [copy for copy in made.copies if any(each.kind == "abort" for each in copy.batches)]
     if not aborted:
         return []
@@ -168,19 +167,19 @@ def hide_aborts(made: MadeUp, random: Random) -> list[Expected]:
 
 
 def garble_metadata(made: MadeUp, random: Random) -> list[Expected]:
-    """A field is not what its format says."""
+    """Make a field of the metadata malformed."""
     copy = random.choice(made.copies)
     fields = copy.metadata.encode()
     name = random.choice(sorted(fields))
     fields[name] = random.choice(("", "what", "-", fields[name] + "x"))
     made.archive.store.put(made.key(copy), copy.log, metadata=fields)
     if name == "ts-epochs" and not fields[name]:
-        return []  # as where there are too many
+        return []  # as with too many epochs
     return [of_key(made.key(copy), "metadata-wrong")]
 
 
 def raise_commit(made: MadeUp, random: Random) -> list[Expected]:
-    """Readers are promised what was never shipped."""
+    """Raise the commit above what was shipped."""
     end = made.next_offset + random.randint(1, 100)
     made.commit(next_offset=end)
     covered = max(copy.live_end for copy in made.copies)
@@ -188,7 +187,7 @@ def raise_commit(made: MadeUp, random: Random) -> list[Expected]:
 
 
 def lower_commit(made: MadeUp, random: Random) -> list[Expected]:
-    """An old commit was put back: what lies above it is shown to nobody."""
+    """Restore an old commit, so that readers do not see what is above it."""
     end = random.randint(made.log_start, made.next_offset)
     made.commit(next_offset=end)
     above = [copy for copy in made.copies if copy.name.base >= end]
@@ -216,7 +215,7 @@ def lose_log_start(made: MadeUp, random: Random) -> list[Expected]:
 
 
 def lower_log_start(made: MadeUp, random: Random) -> list[Expected]:
-    """Readers are promised what retention took, or what never was there."""
+    """Lower log start below what retention removed, or below the first offset that ever existed."""
     low = made.copies[0].name.base
     if low == 0:
         return []
@@ -226,7 +225,7 @@ def lower_log_start(made: MadeUp, random: Random) -> list[Expected]:
 
 
 def remove_gap(made: MadeUp, random: Random) -> list[Expected]:
-    """The reason of a hole is gone."""
+    """Remove the gap record of a hole."""
     if not made.gaps:
         return []
     gap = made.gaps.pop(random.randrange(len(made.gaps)))
@@ -235,7 +234,7 @@ def remove_gap(made: MadeUp, random: Random) -> list[Expected]:
 
 
 def garble_cache_object(made: MadeUp, random: Random) -> list[Expected]:
-    """A cache that lies."""
+    """Replace a cache object by a wrong one."""
     made.put_cache_object()
     key = made.archive.partition(TOPIC).cache_object(made.copies[0].name.base)
     data, _ = made.archive.store.get(key)
@@ -269,7 +268,7 @@ DAMAGES: Final[tuple[Callable[[MadeUp, Random], list[Expected]], ...]] = (
 
 
 def leads_right(copy: Copy, index: bytes) -> bool:
-    """Whether a reader that believes an `.index` finds the batch of every offset, at a batch's beginning."""
+    """Return whether a reader that uses an `.index` finds the batch of every offset, at a batch's beginning."""
     places, at = [], 0
     for each in copy.batches:
         places.append((each, at))

@@ -1,7 +1,8 @@
-"""Archives made up from a seed: leaderships, overlaps, dead tails, variants, compaction, transactions, gaps and codecs.
+"""Archives generated from a seed, with elections, overlaps, variants, compaction, transactions, gaps and codecs.
 
-All copies are slices of one log, as replicas are; what a copy lacks of it compaction took, and what it has beyond the
-start of a later leader epoch is dead. So it is known offset by offset what readers must be shown.
+All copies are slices of one log, as replicas are. If a copy lacks records of the log, compaction removed them. If it
+extends beyond the start of a later leader epoch, that part is dead. So for each offset it is known whether readers must
+return it.
 """
 
 import gzip
@@ -32,7 +33,7 @@ ABORT = 0
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch of the log: offsets `[start, end)`, of which compaction left `offsets`."""
+    """One batch of the log: offsets `[start, end)`; compaction left `offsets`."""
 
     start: int
     end: int
@@ -40,7 +41,7 @@ class Batch:
     offsets: tuple[int, ...]
     kind: str
     producer: int = -1
-    began: int = -1  # of a marker: where its transaction did
+    began: int = -1  # for a marker: where its transaction began
 
     def encode(self) -> bytes:
         if self.kind in {"abort", "commit"}:
@@ -63,7 +64,7 @@ class Batch:
 
     @property
     def shown(self) -> tuple[int, ...]:
-        """Offsets of records that readers are shown."""
+        """Offsets of the records that readers return."""
         return () if self.kind in {"abort", "commit"} else self.offsets
 
 
@@ -80,7 +81,7 @@ class Copy:
     metadata: SegmentMetadata
 
     def shown(self, start: int = 0) -> set[int]:
-        """Offsets of the living records."""
+        """Return the offsets of the live records."""
         return {o for b in self.batches for o in b.shown if start <= o < self.live_end}
 
 
@@ -93,7 +94,7 @@ class MadeUp:
         epochs: the commit's.
         log_start: of the partition.
         next_offset: of the commit.
-        gaps: of which there is a record.
+        gaps: ranges with a gap record.
     """
 
     archive: Archive
@@ -107,24 +108,24 @@ class MadeUp:
         return self.archive.partition(TOPIC).segment(copy.name, suffix)
 
     def uncovered(self, copies: Iterable[Copy], start: int, end: int) -> list[tuple[int, int]]:
-        """Ranges of `[start, end)` for which none of the copies lives."""
+        """Return ranges of `[start, end)` where no copy is live."""
         held = {offset for copy in copies for offset in range(copy.name.base, copy.live_end)}
         return ranges(offset for offset in range(start, end) if offset not in held)
 
     def holes(self, copies: Iterable[Copy], start: int | None = None, end: int | None = None) -> list[tuple[int, int]]:
-        """What of it no gap record explains."""
+        """Return the part of them that no gap record explains."""
         low, high = self.log_start if start is None else start, self.next_offset if end is None else end
         told = {offset for gap in self.gaps for offset in range(*gap)}
         lost = (offset for begin, stop in self.uncovered(copies, low, high) for offset in range(begin, stop))
         return ranges(offset for offset in lost if offset not in told)
 
     def shown(self) -> list[int]:
-        """Offsets of the records that readers are shown."""
+        """Return the offsets of the records that readers return."""
         found = set().union(*(copy.shown(self.log_start) for copy in self.copies))
         return sorted(offset for offset in found if offset < self.next_offset)
 
     def put(self, copy: Copy) -> None:
-        """The copy's objects."""
+        """Put the copy's objects."""
         store = self.archive.store
         for suffix, data in copy.files.items():
             store.put(self.key(copy, suffix), data)
@@ -137,7 +138,7 @@ class MadeUp:
         self.archive.commit(TOPIC, end, epochs=epochs, highest_base=highest, log_start=self.log_start)
 
     def put_cache_object(self) -> None:
-        """A cache object of all segments."""
+        """Put a cache object of all segments."""
         keys, store = self.archive.partition(TOPIC), self.archive.store
         entries = []
         for info in store.list(keys.prefix):
@@ -149,7 +150,7 @@ class MadeUp:
 
 
 def ranges(offsets: Iterable[int]) -> list[tuple[int, int]]:
-    """Offsets as ranges `[from, to)`."""
+    """Return offsets as ranges `[from, to)`."""
     found: list[tuple[int, int]] = []
     for offset in offsets:
         if found and found[-1][1] == offset:
@@ -160,23 +161,23 @@ def ranges(offsets: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def time_of(offset: int) -> int:
-    """The record's timestamp, out of order here and there."""
+    """Return the record's timestamp; some are out of order."""
     return 1_000_000 + offset * 10 + (offset * 7919 % 13) * 15
 
 
 def make(random: Random, directory: Path) -> MadeUp:
-    """The archive that a seed gives."""
+    """Return the archive of a seed."""
     archive = Archive(directory, entropy_bits=random.choice((0, 3)))
     first = random.choice((0, 0, 41))
     log, epochs = _log(random, first)
     made = MadeUp(archive, [], epochs, first, log[-1].end)
     at = 0
     while at < len(log):
-        if at and random.random() < 0.15:  # nobody holds these any more
+        if at and random.random() < 0.15:  # no broker has these any more
             size = random.randint(1, 2)
             if at + size < len(log):
                 made.gaps.append((log[at].start, log[at + size - 1].end))
-                if random.random() < 0.3:  # and then somebody did
+                if random.random() < 0.3:  # but another broker still had them
                     _add(made, random, log[at : at + size], log)
                 at += size
         stop = min(len(log), at + random.randint(2, 6))
@@ -198,7 +199,7 @@ def make(random: Random, directory: Path) -> MadeUp:
 
 
 def _log(random: Random, first: int) -> tuple[list[Batch], list[tuple[int, int]]]:
-    """Batches without a seam, and where each epoch begins."""
+    """Return contiguous batches, and the first offset of each epoch."""
     log: list[Batch] = []
     epoch = random.randint(0, 3)
     epochs, at, open_since = [(epoch, first)], first, -1
@@ -221,11 +222,11 @@ def _log(random: Random, first: int) -> tuple[list[Batch], list[tuple[int, int]]
 
 
 def _add(made: MadeUp, random: Random, batches: Sequence[Batch], log: Sequence[Batch]) -> None:
-    """A copy of these batches, as some leader held them."""
+    """Add a copy of these batches, as some leader had them."""
     base, end = batches[0].start, batches[-1].end
     live_end, kept = end, list(batches)
     leaderships = {start: epoch for epoch, start in made.epochs[1:]}
-    if end in leaderships and random.random() < 0.6:  # it went on in a leadership that lost
+    if end in leaderships and random.random() < 0.6:  # it continued in a leadership that lost
         dead = batches[-1].epoch
         for _ in range(random.randint(1, 3)):
             size = random.randint(1, 5)
@@ -262,7 +263,7 @@ def _add(made: MadeUp, random: Random, batches: Sequence[Batch], log: Sequence[B
 
 
 def _compacted(random: Random, batches: Sequence[Batch]) -> list[Batch]:
-    """What the cleaner leaves of them: fewer records, empty batches, none at all."""
+    """Return the batches after compaction: with fewer records, empty, or removed."""
     kept = []
     for each in batches:
         if each.kind in {"abort", "commit"}:

@@ -1,4 +1,4 @@
-"""Running `tsctl`: in this process, and as the installed command."""
+"""Runs `tsctl` in this process, and as the installed command."""
 
 import json
 import sys
@@ -16,7 +16,7 @@ PROGRAM = str(Path(sys.executable).with_name("tsctl"))
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended, and what it said."""
+    """The exit code and output of a command."""
 
     code: int
     out: str
@@ -24,13 +24,13 @@ class Ended:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The one JSON document."""
+        """The command's JSON document."""
         found: dict[str, Any] = json.loads(self.out)
         return found
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        """One JSON document a line."""
+        """The JSON documents, one on each line."""
         return [json.loads(line) for line in self.out.splitlines()]
 
 
@@ -38,7 +38,7 @@ Run = Callable[..., Ended]
 
 
 def runner(capfd: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command line in this process."""
+    """Run a command line in this process."""
 
     def ended(*arguments: object) -> Ended:
         capfd.readouterr()

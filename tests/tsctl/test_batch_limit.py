@@ -1,4 +1,4 @@
-"""`--max-batch-bytes`: a batch that takes more is named with the way out, and never passed over."""
+"""`--max-batch-bytes`: a batch above the limit is reported with the option, and never skipped."""
 
 import cramjam
 import pytest
@@ -14,7 +14,7 @@ BOMB = batch(10, body=bytes(cramjam.zstd.compress(record(0, value=bytes(3 * MIB)
 
 @pytest.fixture
 def bomb(hand_made: Archive) -> Archive:
-    """`[0,10)`, and a batch of one record of 3 MiB at 10."""
+    """Return `[0,10)`, and a batch of one record of 3 MiB at 10."""
     hand_made.put_segment("t", 0, batches((0, 10)) + BOMB, index=b"", timeindex=b"")
     hand_made.commit("t", 11)
     return hand_made
@@ -22,7 +22,7 @@ def bomb(hand_made: Archive) -> Archive:
 
 @pytest.mark.usefixtures("bomb")
 def test_cat_shows_what_comes_before_and_names_the_option(named: tuple[str, ...], run: Run) -> None:
-    """One line on standard error with partition, offset and option; code 2, as for all that an operator mends."""
+    """One line on standard error has partition, offset and option; the exit code is 2, because an operator can act."""
     ended = run("cat", "t", *named, "--max-batch-bytes", 2 * MIB)
     assert [line["offset"] for line in ended.lines] == list(range(10))
     assert f"t-0: prod/t-0/{0:020d}.log in file://" in ended.err
@@ -34,7 +34,7 @@ def test_cat_shows_what_comes_before_and_names_the_option(named: tuple[str, ...]
 
 @pytest.mark.usefixtures("bomb")
 def test_verify_says_that_a_segment_was_not_verified(named: tuple[str, ...], run: Run) -> None:
-    """It is no damage, and not in order either: the finding names the option."""
+    """It is not damage, but the segment was not checked: the finding names the option."""
     small = run("verify", "t", *named, "--depth", "full", "--max-batch-bytes", 2 * MIB)
     assert "unreadable" in small.out
     assert "--max-batch-bytes allows" in small.out

@@ -1,4 +1,4 @@
-"""The command as a whole: how it ends, what it loads, and its page."""
+"""The command as a whole: its exit codes, its imports and its page."""
 
 import os
 import subprocess
@@ -21,18 +21,18 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_the_page_is_the_generated_one() -> None:
-    """The page under docs never falls behind the command."""
+    """The page in docs is equal to what the command generates."""
     assert (DOCS / "tsctl-cli.md").read_text() == cli_page.reference_page()
     assert (DOCS.parent / "man/tsctl.1").read_text() == cli_page.manual()
 
 
 def test_every_exit_code_has_its_meaning() -> None:
-    """In the one table of the documentation."""
+    """The documentation's table has all of them."""
     assert set(MEANINGS) == set(ExitCode)
 
 
 def test_u14_a_store_that_does_not_answer_is_status_75(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
-    """With one message that names it."""
+    """One message names it."""
     address = f"http://127.0.0.1:{free_port()}"
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
         monkeypatch.setenv(name, address)
@@ -48,7 +48,7 @@ def test_u14_a_store_that_does_not_answer_is_status_75(monkeypatch: pytest.Monke
 def test_u14_credentials_that_are_refused_are_status_2(
     shipped: Shipped, monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
-    """Somebody must act."""
+    """An operator must act."""
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     ended = run("cat", FIELDS, "--config", shipped.config)
     assert ended.code == 2
@@ -58,7 +58,7 @@ def test_u14_credentials_that_are_refused_are_status_2(
 def test_r11_what_retention_took_meanwhile_is_status_75(
     hand_made: Archive, named: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
-    """The same command, run again, meets what is there then."""
+    """The same command reads the new state if it runs again."""
     hand_made.put_segment("t", 0, batches((0, 10)))
     hand_made.commit("t", 10)
     opened = cat.__globals__["open_view"]
@@ -75,7 +75,7 @@ def test_r11_what_retention_took_meanwhile_is_status_75(
 
 
 def test_an_error_of_our_own_is_status_70(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    """And only that has a traceback."""
+    """Only this error has a traceback."""
 
     def broken(*_: object) -> None:
         raise ZeroDivisionError("ours")
@@ -86,21 +86,21 @@ def test_an_error_of_our_own_is_status_70(monkeypatch: pytest.MonkeyPatch, capfd
 
 
 def test_an_unknown_option_is_status_2(run: Run) -> None:
-    """With how the command is used."""
+    """The output has the command's usage."""
     ended = run("ls", "--frobnicate")
     assert (ended.code, "No such option: --frobnicate" in ended.err) == (2, True)
     assert run("frobnicate").code == 2
 
 
 def test_every_command_speaks_json(run: Run) -> None:
-    """A program that uses the tool need not read tables."""
+    """A program that uses the tool does not have to parse tables."""
     for command in cli.app.registered_commands:
         assert command.callback is not None
         assert "--json" in run(command.callback.__name__.replace("_", "-"), "--help").out, command.callback
 
 
 def test_a_report_says_what_it_found(run: Run, hand_made: Archive, named: tuple[str, ...], tmp_path: Path) -> None:
-    """The file for people, and the findings on standard output for programs."""
+    """The file is for people, and the findings on standard output are for programs."""
     hand_made.put_segment("t", 0, batches((0, 2)))
     hand_made.commit("t", 6)
     page = tmp_path / "report.html"
@@ -112,7 +112,7 @@ def test_a_report_says_what_it_found(run: Run, hand_made: Archive, named: tuple[
 
 
 def test_only_what_decodes_loads_what_decodes(hand_made: Archive, named: tuple[str, ...]) -> None:
-    """numba and pyarrow take most of a second: `ls` and `gaps` start without them, and a directory without boto3."""
+    """numba and pyarrow load in most of a second: `ls` and `gaps` start without them, and a directory without boto3."""
     hand_made.put_segment("t", 0, batches((0, 10)))
     hand_made.commit("t", 10)
     code = "import sys; from tsctl.cli import run; run(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
@@ -130,7 +130,7 @@ def test_only_what_decodes_loads_what_decodes(hand_made: Archive, named: tuple[s
 
 
 def test_the_installed_command_ends_as_its_status_says(hand_made: Archive, named: tuple[str, ...]) -> None:
-    """In a process of its own, with JSON in UTF-8 whatever the locale."""
+    """It runs in its own process, and its JSON is UTF-8 in any locale."""
     hand_made.put_segment("t", 0, batches((0, 2), value="h\u00e9".encode()))
     hand_made.put_segment("t", 5, batches((5, 6)))
     hand_made.commit("t", 6)
@@ -138,4 +138,4 @@ def test_the_installed_command_ends_as_its_status_says(hand_made: Archive, named
     done = subprocess.run([PROGRAM, "cat", "t", *named], capture_output=True, check=False, env=environment, timeout=300)
     assert done.returncode == 1
     assert "h\u00e9" in done.stdout.decode()
-    assert done.stderr.decode() == "tsctl: t-0: offsets 2 to 4 are lost: no object in the store holds them\n"
+    assert done.stderr.decode() == "tsctl: t-0: offsets 2 to 4 are lost: no object in the store contains them\n"

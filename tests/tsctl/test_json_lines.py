@@ -1,4 +1,4 @@
-"""A line of JSON is written in pieces, and they are the document."""
+"""A line of JSON is written in pieces that together are the document."""
 
 import json
 
@@ -18,7 +18,7 @@ JSON = st.recursive(
 
 @given(value=JSON, piece=st.integers(1, 5))
 def test_pieces_make_the_line_that_would_be_written_at_once(value: object, piece: int) -> None:
-    """Wherever a string is cut, and however deep it is."""
+    """A string may be cut anywhere, at any depth."""
     whole = "".join(json_line(value))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_lines, "_PIECE", piece)
@@ -29,7 +29,7 @@ def test_pieces_make_the_line_that_would_be_written_at_once(value: object, piece
 
 @pytest.mark.parametrize("character", ["\0", "\x80", "\u202e", "\U0001f600", "a"])
 def test_no_piece_is_as_long_as_a_long_value(character: str) -> None:
-    """The line of a value takes memory for a piece of it, also where each character takes six."""
+    """Writing a line needs memory for a piece of it, even if each character needs six in JSON."""
     value = character * (3 << 20)
     lengths = [len(piece) for piece in json_line({"topic": "t", "headers": [{"key": "k", "value": value}]})]
     assert max(lengths) <= 6 * (1 << 18)

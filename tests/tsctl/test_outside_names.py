@@ -1,4 +1,4 @@
-"""Names in a bucket are whoever's may write there: none leads `tsctl` out of the directory that it was given."""
+"""Names in a bucket are chosen by its writers: none makes `tsctl` write outside of the given directory."""
 
 from contextlib import closing
 from pathlib import Path
@@ -17,7 +17,7 @@ NAMES = ("..", ".", "../up", "/etc/up", "t/../../up", "t~../../up", "<script>", 
 
 @pytest.fixture
 def named(moto_server: MotoServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[str, ...]:
-    """An archive of the topic `t`, and its objects again as if topics of all these names were there too."""
+    """Return an archive of topic `t`, with its objects repeated as if topics of all these names existed."""
     for name, value in moto_server.environment().items():
         monkeypatch.setenv(name, value)
     with closing(moto_server.client()) as s3:
@@ -36,7 +36,7 @@ def named(moto_server: MotoServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 
 def test_no_name_in_a_bucket_leads_out_of_the_directory(named: tuple[str, ...], run: Run, tmp_path: Path) -> None:
-    """Whatever is asked for by name; the topic beside them is fetched as ever."""
+    """Any of the names may be requested; the topic next to them is fetched as usual."""
     place = tmp_path / "in" / "here"
     place.mkdir(parents=True)
     for name in NAMES:
@@ -49,14 +49,14 @@ def test_no_name_in_a_bucket_leads_out_of_the_directory(named: tuple[str, ...], 
 
 
 def test_what_no_topic_can_be_called_is_none(named: tuple[str, ...], run: Run) -> None:
-    """A listing shows the topic, and none that Kafka would not let exist."""
+    """A listing shows the topic, and no name that Kafka would reject."""
     ended = run("ls", *named, "--json")
     assert ended.code in {ExitCode.FINE, ExitCode.FOUND}, ended.err
     assert [topic["topic"] for topic in ended.document["topics"]] == ["t"]
 
 
 def test_a_reader_of_a_bucket_that_is_not_there_gets_readers_advice(named: tuple[str, ...], run: Run) -> None:
-    """Where to look, and not that a reader creates a bucket: an empty one would answer nothing."""
+    """The message names the location to check; it does not advise creating a bucket."""
     assert named
     for command in (("ls",), ("verify",), ("cat", "t")):
         ended = run(*command, "--url", "s3://nowhere-at-all/base", "--cluster", "prod")

@@ -1,4 +1,4 @@
-"""What `tsctl` says of a mistake, of a store that is away and of its own errors has no credentials in it."""
+"""Messages about mistakes, unavailable stores and internal errors contain no credentials."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,12 +12,12 @@ from tsctl.exit_codes import ExitCode
 URL = "storage.service.endpoint.url"
 S3 = "storage.service.endpoint.s3."
 SECRET = "Zq7x-tool-secret"
-AWAY = f"me:{SECRET}@{LOOPBACK}"  # and a port where nobody listens
+AWAY = f"me:{SECRET}@{LOOPBACK}"  # no server listens there
 
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Secrets of each store."""
+    """Set secrets of each store."""
     monkeypatch.delenv("AWS_ENDPOINT_URL_S3", raising=False)
     for name, value in {
         "AWS_ACCESS_KEY_ID": "AKIA",
@@ -49,7 +49,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_store_that_is_away_is_named_without_credentials(
     run: Run, monkeypatch: pytest.MonkeyPatch, url: str, variables: Mapping[str, str], said: str
 ) -> None:
-    """In its URL, in the endpoint's, in a proxy's, in a signature and a key; and the place is named all the same."""
+    """They may be in its URL, endpoint, proxy, signature or key; the message still names the location."""
     for name, value in variables.items():
         monkeypatch.setenv(name, value.format(port=free_port()))
     ended = run("ls", "--url", url, "--cluster", "prod")
@@ -59,7 +59,7 @@ def test_a_store_that_is_away_is_named_without_credentials(
 
 
 def test_files_with_mistakes_are_refused_without_their_secrets(run: Run, tmp_path: Path) -> None:
-    """The agents' file, and that of a Kafka client."""
+    """The files are the agents' and that of a Kafka client."""
     store = tmp_path / "store"
     store.mkdir()
     file = tmp_path / "prod.properties"
@@ -78,18 +78,18 @@ def test_files_with_mistakes_are_refused_without_their_secrets(run: Run, tmp_pat
 
 
 def test_an_agents_address_with_credentials_is_refused_without_them(run: Run) -> None:
-    """It is no address, and the message says which one it was."""
+    """It is not an address, and the message shows it without the credentials."""
     ended = run("status", f"http://{AWAY}:9464")
     assert ended.code == ExitCode.REFUSED
-    assert f"http://***@{LOOPBACK}:9464: no address" in ended.err
+    assert f"http://***@{LOOPBACK}:9464: not an address" in ended.err
     assert SECRET not in ended.err
 
 
 def test_an_error_of_its_own_shows_a_traceback_without_credentials(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever a library put into its message."""
-    from tsctl.cli import run as run_here  # the fixture takes a traceback for a failure
+    """A library may put anything into its message."""
+    from tsctl.cli import run as run_here  # the fixture would treat a traceback as a failure
 
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError(f"unforeseen at http://{AWAY}")

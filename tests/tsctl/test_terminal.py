@@ -1,4 +1,4 @@
-"""`tsctl` on a terminal: no name, id, reason or record value of the store commands it."""
+"""`tsctl` on a terminal: no name, id, reason or record value in the store controls it."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ REASON = f"because {ESCAPES}"
 
 @pytest.fixture
 def named(tmp_path: Path) -> tuple[str, ...]:
-    """An archive with these characters in a value, a header, a gap's reason, a topic id and a directory's name."""
+    """Return an archive with these characters in a value, header, gap's reason, topic id and directory's name."""
     archive = Archive(tmp_path / "store")
     value = ESCAPES.encode()
     archive.put_segment("t", 0, batch(0, [record(0, value, value, headers=[(value, value)])]), index=b"", timeindex=b"")
@@ -68,14 +68,14 @@ def test_r16_no_text_of_the_store_commands_the_terminal(
 
 
 def test_escaped_records_are_equal_json(named: tuple[str, ...]) -> None:
-    """A program that reads the lines gets the value that was produced."""
+    """A program that parses the lines gets the value that was produced."""
     _, written = on_terminal([PROGRAM, "cat", "t", "--max", "1", *named])
     line = next(line for line in written.splitlines() if line.startswith("{"))
     assert json.loads(line)["value"] == ESCAPES
 
 
 def test_r16_the_report_shows_no_such_character(named: tuple[str, ...], tmp_path: Path) -> None:
-    """Neither in its markup nor in the data that its script draws."""
+    """Neither its markup nor the data of its script contains one."""
     page = tmp_path / "report.html"
     _, written = on_terminal([PROGRAM, "report", "--output", str(page), *named])
     assert "because" in page.read_text()

@@ -1,15 +1,16 @@
-"""The demo: real servers, the agent, and Spark answering from history that no broker holds any more.
+"""The demo: real servers, the agent, and Spark queries on records that no broker has any more.
 
-`make demo`, or `python -m ts_local.demo`. The files, in the order in which the demo tells them:
+`make demo`, or `python -m ts_local.demo`. The files, in the order of the demo:
 
-    __main__    the command: size, exit status
-    ending      signals
-    acts        the whole story, act by act; read this first
-    records     what is produced
-    producing   three producers, one codec each
-    journal     what was produced and acknowledged, as Parquet files
-    shipping    how far the store is, asked of the store
-    query       the Spark program, in a process of its own; it knows the store and the journal, no broker
-    asking      starts it and takes its answers
-    screen      terminal or plain lines
+    __main__      the command: size, exit status
+    ending        signals
+    acts          the whole demo, act by act; read this first
+    records       the records
+    producing     three producers, one codec each
+    journal       the acknowledged records, as Parquet files
+    shipping      the progress of the store, read from the store
+    query         the Spark program, in its own process; it reads the store and the journal, and no broker
+    spark_runner  starts the Spark program and reads its answers
+    answers       shows and checks the answers
+    screen        terminal or plain lines
 """

@@ -1,11 +1,11 @@
 """`python -m ts_local.demo`: the size from DEMO_RECORDS, signals, the exit status.
 
-    0      every record below the next offset was read back as it was produced, and at least 99 % were shipped
-    1      not so, or a part failed: the message says which
-    2      DEMO_RECORDS is no usable number
+    0      every record below the next offset was read back unchanged, and at least 99 % were shipped
+    1      a part failed; the message names it
+    2      DEMO_RECORDS is malformed
     128+n  ended by signal n (Ctrl-C: 130)
 
-However it ends, the servers are gone and the files deleted; the logs stay where a part failed.
+In every case the servers are ended and the files deleted; after a failure the logs stay.
 """
 
 import os
@@ -18,22 +18,22 @@ FEWEST, MOST = 1_000, 100_000_000
 
 
 def wanted_records(text: str) -> int:
-    """How many records DEMO_RECORDS asks for; empty asks for the default.
+    """Return the number of records in DEMO_RECORDS, or the default if it is empty.
 
     Raises:
-        ValueError: no whole number, or out of bounds.
+        ValueError: not a whole number, or out of bounds.
     """
     try:
         wanted = int(text.replace(",", "_")) if text.strip() else DEFAULT_RECORDS
     except ValueError:
         wanted = 0
     if not FEWEST <= wanted <= MOST:
-        raise ValueError(f"DEMO_RECORDS={text}: a whole number from {FEWEST:,} to {MOST:,} is expected")
+        raise ValueError(f"DEMO_RECORDS={text}: expected a whole number from {FEWEST:,} to {MOST:,}")
     return wanted
 
 
 def main() -> int:
-    """Run the demo and give its exit status."""
+    """Run the demo and return its exit status."""
     try:
         records = wanted_records(os.environ.get("DEMO_RECORDS", ""))
     except ValueError as error:
@@ -41,7 +41,7 @@ def main() -> int:
         return 2
     listen()
     try:
-        from ts_local.demo.acts import tell  # noqa: PLC0415 - it takes a second, in which Ctrl-C should be heard too
+        from ts_local.demo.acts import tell  # noqa: PLC0415 - it takes a second; Ctrl-C must work meanwhile
 
         return tell(records)
     except EndedBySignalError as ended:

@@ -1,4 +1,4 @@
-"""The story, act by act. `tell` is the whole of it; each act below says on the screen what it does."""
+"""The demo, act by act. `tell` runs all of it; each act prints what it does."""
 
 import os
 import shutil
@@ -14,7 +14,6 @@ from ts_common.store.factory import open_store
 from ts_local.agent import AgentProcess, write_config
 from ts_local.cluster import LocalCluster, WaitTimedOutError
 from ts_local.demo.answers import DemoFailedError, tell_answer
-from ts_local.demo.asking import QueryFailedError, ask
 from ts_local.demo.ending import raise_if_ended
 from ts_local.demo.journal import Journal
 from ts_local.demo.producing import CODECS, close_segments, produce
@@ -22,6 +21,7 @@ from ts_local.demo.query import Question
 from ts_local.demo.records import DAY_MS, HOUR_MS, Day
 from ts_local.demo.screen import Screen
 from ts_local.demo.shipping import Archive, Shipped, Watch, active_bases, size_of, wait_for_shipping
+from ts_local.demo.spark_runner import QueryFailedError, ask
 from ts_local.jars import BuildFailedError, ToolMissingError
 from ts_local.ports import LOOPBACK, NoFreePortError
 from ts_local.process import ServerDiedError
@@ -36,8 +36,8 @@ ENTROPY_BITS = 5
 
 _LEAST_SHIPPED = 0.99
 _KIB = 1 << 10
-_SMALL_DEMO = 200_000  # records; below it smaller segments, so that some close while records come
-# segment.ms counts between timestamps of records, and the demo's span a day: at first nothing is to close by time.
+_SMALL_DEMO = 200_000  # records; a smaller demo has smaller segments, so that some close while it produces
+# segment.ms compares timestamps of records, and those of the demo span a day: at first no segment closes by time.
 _NOT_BY_TIME = {"segment.ms": str(7 * DAY_MS)}
 _CLOSING_CONFIG = {"segment.ms": "60000"}
 
@@ -49,7 +49,7 @@ _FAILURES = (
 
 
 def tell(records: int) -> int:
-    """Run the demo with so many records, and give its exit status: 0 or 1."""
+    """Run the demo with this many records, and return its exit status: 0 or 1."""
     screen = Screen()
     _ours_alone()
     cluster = LocalCluster(s3=True, buckets=(BUCKET,), name="demo")
@@ -80,7 +80,7 @@ def tell(records: int) -> int:
     except _FAILURES as error:
         print(f"\nThe demo failed: {error}\nAll logs are kept in {cluster.logs}", file=sys.stderr)
         return 1
-    screen.end(f"Everything is stopped and deleted. It took {screen.times()}.")
+    screen.end(f"All servers are stopped and all files deleted. Time: {screen.times()}.")
     return 0
 
 
@@ -100,7 +100,7 @@ def _start_agent(screen: Screen, cluster: LocalCluster) -> AgentProcess:
     write_config(config_dir, CLUSTER, settings)
     broker = cluster.brokers[1]
     agent = AgentProcess(cluster.directory / "agent", cluster.logs, config_dir, broker.server_properties, CLUSTER)
-    screen.section("The agent starts beside the broker; its configuration is three lines", "agent")
+    screen.section("The agent starts on the broker's host; its configuration is three lines", "agent")
     screen.code([f"{key}={value}" for key, value in settings.items()])
     agent.start()
     screen.say(f"It answers on http://{agent.address}/healthz and /metrics.")
@@ -115,7 +115,7 @@ def _produce_and_ship(
     segment_kib = 1024 if day.count >= _SMALL_DEMO else 128
     screen.say(f"Topic {TOPIC}: {PARTITIONS} partitions, segments of {segment_kib} KiB.")
     screen.say("Records with keys, headers and the timestamps of one day.")
-    screen.say(f"Three producers, one codec each ({codecs}). What is acknowledged goes into a journal.")
+    screen.say(f"Three producers, one codec each ({codecs}). Acknowledged records are written to a journal.")
     cluster.create_topic(TOPIC, PARTITIONS, config={**_NOT_BY_TIME, "segment.bytes": str(segment_kib * _KIB)})
     with screen.bars() as bars:
         watch = Watch(bars, [*cluster.servers, agent], journal, archive, day.count)
@@ -131,7 +131,7 @@ def _produce_and_ship(
 def _close_and_ship(
     screen: Screen, cluster: LocalCluster, agent: AgentProcess, journal: Journal, archive: Archive, day: Day
 ) -> dict[int, Shipped]:
-    screen.section("The last segments are closed: segment.ms goes down, and one more record comes", "close")
+    screen.section("The last segments close: segment.ms is lowered, and one more record is produced", "close")
     cluster.alter_config(TOPIC, _CLOSING_CONFIG)
     close_segments(cluster, TOPIC, day, range(PARTITIONS), journal)
     with screen.bars() as bars:
@@ -140,7 +140,7 @@ def _close_and_ship(
 
 
 def _report(screen: Screen, cluster: LocalCluster, journal: Journal, shipped: dict[int, Shipped]) -> None:
-    """The table per partition; at least 99 % must be shipped."""
+    """Print the table of partitions, and check that at least 99 % of the records were shipped."""
     active = active_bases(cluster.brokers[1], TOPIC, PARTITIONS)
     rows: list[list[int | str]] = []
     for number in range(PARTITIONS):
@@ -153,7 +153,7 @@ def _report(screen: Screen, cluster: LocalCluster, journal: Journal, shipped: di
     total, below = journal.total, sum(int(row[2]) for row in rows)
     columns = ("partition", "produced", "shipped", "in the active segment", "closed, not shipped", "segments", "stored")
     screen.table(columns, rows)
-    # Downwards: 98.996 must not be shown as 99.
+    # Round down: 98.996 must not be shown as 99.
     share = below * 10_000 // total / 100
     screen.say(f"{below:,} of {total:,} records are shipped: {share:.2f} %.", "bold")
     if below < _LEAST_SHIPPED * total:
@@ -174,7 +174,7 @@ def _delete_the_broker(screen: Screen, cluster: LocalCluster, agent: AgentProces
     left += [str(server.directory) for server in servers[1:] if server.directory.exists()]
     if left:
         raise DemoFailedError(f"still there after stopping and deleting: {', '.join(left)}")
-    screen.say(f"Deleted {broker.directory}, with {size_of(log)} of log: it is gone.")
+    screen.say(f"Deleted {broker.directory}, with {size_of(log)} of log.")
     screen.say("Only the S3 server runs now.")
 
 
@@ -232,7 +232,7 @@ def _what_next(screen: Screen) -> None:
 
 
 def _ours_alone() -> None:
-    """Keep this machine's own AWS settings and proxies away from the demo: it knows one store, on loopback."""
+    """Remove the machine's AWS settings and proxies from the environment, so that the demo uses its own store only."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         del os.environ[name]
     os.environ.update({"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull})

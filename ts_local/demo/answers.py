@@ -1,4 +1,4 @@
-"""What the Spark program answered, told and judged."""
+"""Shows the answers of the Spark program, and checks them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,14 +10,14 @@ _VALUE_SHOWN = 100  # characters
 
 
 class DemoFailedError(RuntimeError):
-    """What the demo promises did not come true. The message says what."""
+    """A check of the demo failed. The message names it."""
 
 
 def tell_answer(screen: Screen, question: Question, facts: Mapping[str, Any]) -> None:
     """Show one answer.
 
     Raises:
-        DemoFailedError: it is not what was produced.
+        DemoFailedError: it differs from what was produced.
     """
     _TELLERS[facts["answer"]](screen, question, facts)
 

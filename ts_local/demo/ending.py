@@ -1,4 +1,4 @@
-"""Ctrl-C and its like: the demo ends once, cleans up, and is not cut while it does."""
+"""Ends the demo once on Ctrl-C and similar signals; a second signal does not interrupt the cleanup."""
 
 import signal
 from types import FrameType
@@ -8,7 +8,7 @@ _received: list[int] = []
 
 
 class EndedBySignalError(KeyboardInterrupt):
-    """Somebody wants the demo to end; what handles Ctrl-C handles it.
+    """A signal to end the demo; code that handles Ctrl-C handles it.
 
     Attributes:
         number: the signal's.
@@ -20,23 +20,23 @@ class EndedBySignalError(KeyboardInterrupt):
 
 
 def listen() -> None:
-    """From now on a signal that ends the demo raises `EndedBySignalError` in the main thread."""
+    """Raise `EndedBySignalError` in the main thread on each signal that ends the demo, from now on."""
     for number in _ENDING:
         signal.signal(number, _end)
 
 
 def raise_if_ended() -> None:
-    """Raise it again, where an extension module replaced it by an error of its own.
+    """Raise the error again, if an extension module replaced it by its own.
 
     Raises:
-        EndedBySignalError: a signal came.
+        EndedBySignalError: a signal arrived.
     """
     if _received:
         raise EndedBySignalError(_received[0])
 
 
 def _end(number: int, _: FrameType | None) -> None:
-    for ending in _ENDING:  # a second Ctrl-C must not cut the cleaning up
+    for ending in _ENDING:  # a second Ctrl-C must not interrupt the cleanup
         signal.signal(ending, signal.SIG_IGN)
     _received.append(number)
     raise EndedBySignalError(number)

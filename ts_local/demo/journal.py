@@ -1,4 +1,4 @@
-"""The journal: every record that was produced and acknowledged, as Parquet files that grow as the demo does."""
+"""The journal: every acknowledged record, in Parquet files that are written as the demo runs."""
 
 from collections import Counter
 from pathlib import Path
@@ -26,14 +26,14 @@ _Row = tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]
 
 
 class Journal:
-    """Takes acknowledgements; close it before the files are read.
+    """Records acknowledgements; close it before the files are read.
 
     Args:
         directory: for the files.
 
     Attributes:
         ends: by partition, the offset after the last acknowledged record.
-        counts: by partition, how many were acknowledged.
+        counts: by partition, the number of acknowledged records.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -46,22 +46,22 @@ class Journal:
 
     @property
     def total(self) -> int:
-        """How many records were acknowledged."""
+        """The number of acknowledged records."""
         return self.counts.total()
 
     def acknowledged(self, record: Record, error: KafkaError | None, message: Message) -> None:
-        """A producer's delivery callback, once `record` is bound.
+        """Record an acknowledgement; with `record` bound, it is a producer's delivery callback.
 
-        What is noted is the record that was handed to the producer; only partition and offset come from the answer.
+        The journal contains the record that the producer received; only partition and offset are those of the broker.
 
         Raises:
-            NotDeliveredError: the broker refused it, or did not answer.
+            NotDeliveredError: the broker rejected the record, or did not answer.
         """
         partition, offset = message.partition(), message.offset()
         if error is not None or partition is None or offset is None:
             reason = "no offset" if error is None else error.str()
             raise NotDeliveredError(f"{message.topic()}: a record was not acknowledged: {reason}")
-        # Spark's Kafka source shows a record without headers with null headers.
+        # Spark's Kafka source returns null headers for a record without headers.
         headers = list(record.headers) or None
         self._rows.append((partition, offset, record.key, record.value, headers, record.timestamp))
         self.ends[partition] = max(self.ends.get(partition, 0), offset + 1)
@@ -70,7 +70,7 @@ class Journal:
             self._write()
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining records."""
         if self._rows:
             self._write()
 

@@ -1,4 +1,4 @@
-"""Three producers, one codec each, that take turns: each partition holds batches of all three."""
+"""Produces with three producers in turn, one codec each, so that each partition has batches of all three."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -18,20 +18,20 @@ _DELIVERY_SECONDS = 60
 
 
 def produce(cluster: LocalCluster, topic: str, day: Day, journal: Journal, moment: Callable[[], None]) -> None:
-    """Produce a day's views, and return when all are acknowledged and noted.
+    """Produce a day's views, and return when all are acknowledged and in the journal.
 
     A turn ends with its last acknowledgement and idempotent producers keep their order, so timestamps never fall as
     offsets rise.
 
     Args:
-        cluster: to which.
-        topic: into which; the key chooses the partition.
-        day: what.
-        journal: takes the acknowledgements.
-        moment: called often, to show how far it is.
+        cluster: the cluster.
+        topic: the topic; the key chooses the partition.
+        day: the views.
+        journal: receives the acknowledgements.
+        moment: called often, to show the progress.
 
     Raises:
-        NotDeliveredError: a record was refused or not acknowledged within a minute.
+        NotDeliveredError: a record was rejected or not acknowledged within a minute.
     """
     producers = [
         cluster.producer(
@@ -51,12 +51,12 @@ def produce(cluster: LocalCluster, topic: str, day: Day, journal: Journal, momen
             views = map(day.view, range(first, min(first + turn_size, day.count)))
             _send(producers[turn % len(producers)], topic, views, journal, moment)
     finally:
-        for producer in producers:  # on Ctrl-C: what nobody acknowledged is given up
+        for producer in producers:  # on Ctrl-C: drop what was not acknowledged
             producer.purge()
 
 
 def close_segments(cluster: LocalCluster, topic: str, day: Day, partitions: Iterable[int], journal: Journal) -> None:
-    """Produce one record per partition, which begins a new segment and so closes the one before."""
+    """Produce one record in each partition, which begins a new segment and closes the previous one."""
     records = map(day.closing, partitions)
     _send(cluster.producer({"enable.idempotence": True}), topic, records, journal, lambda: None)
 
@@ -82,6 +82,6 @@ def _send(
         if number % _POLL_EVERY == 0:
             producer.poll(0)
             moment()
-    while producer.flush(0.2):  # ends also when the broker does not answer: after the delivery time-out
+    while producer.flush(0.2):  # ends at the delivery timeout if the broker does not answer
         moment()
     moment()

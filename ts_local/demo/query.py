@@ -1,7 +1,7 @@
-"""The Spark program: it knows the store and the journal, and no broker. Runs in a process of its own, see `asking`.
+"""The Spark program, in a process of its own (see `spark_runner`); it reads the store and the journal, and no broker.
 
-`python -m ts_local.demo.query QUESTION`, a `Question` as JSON; each answer is one line of JSON on stdout. What Spark
-and Java say goes to stderr.
+`python -m ts_local.demo.query QUESTION`, a `Question` as JSON. Each answer is one line of JSON on stdout; the output of
+Spark and Java is on stderr.
 """
 
 import json
@@ -22,15 +22,15 @@ _CREATE_TIME = 0
 
 @dataclass(frozen=True)
 class Question:
-    """What the program is to find out.
+    """What the program has to compute.
 
     Attributes:
-        location: of the store, as `load` takes it.
-        cluster: whose topic.
+        location: of the store, as in `load`.
+        cluster: of the topic.
         entropy_bits: of the store's keys.
-        topic: which.
-        next_offsets: of partition 0, 1, ...: what is below must be there.
-        first_ms, end_ms: the time range asked for, `[first_ms, end_ms)`.
+        topic: the topic.
+        next_offsets: of partition 0, 1, ...: all lower offsets must exist.
+        first_ms, end_ms: the time range `[first_ms, end_ms)` to query.
         journal: directory of the journal's files.
         scratch: directory for Spark's own files.
     """
@@ -46,12 +46,12 @@ class Question:
     scratch: str
 
     def to_json(self) -> str:
-        """As the program's argument."""
+        """Return it as the program's argument."""
         return json.dumps(asdict(self))
 
 
 def start_spark(scratch: str) -> SparkSession:
-    """A session on two cores of this machine that leaves nothing outside `scratch`."""
+    """Start a session on two cores of this machine that writes only to `scratch`."""
     settings = {
         "spark.driver.memory": "2g",
         "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={scratch} -XX:-UsePerfData",
@@ -71,7 +71,7 @@ def start_spark(scratch: str) -> SparkSession:
 
 
 def archive(spark: SparkSession, question: Question) -> DataFrameReader:
-    """The topic in the store; which part of it is left to further options."""
+    """Return a reader of the topic in the store; further options choose a part of it."""
     return (
         spark.read.format("kafka_segments")
         .option("cluster", question.cluster)
@@ -80,7 +80,7 @@ def archive(spark: SparkSession, question: Question) -> DataFrameReader:
 
 
 def journal(spark: SparkSession, question: Question) -> DataFrame:
-    """What was acknowledged below the next offsets, with the columns of the data source."""
+    """Return the acknowledged records below the next offsets, with the columns of the data source."""
     below = [
         (F.col("partition") == number) & (F.col("offset") < end) for number, end in enumerate(question.next_offsets)
     ]
@@ -89,7 +89,7 @@ def journal(spark: SparkSession, question: Question) -> DataFrame:
 
 
 def rows_per_partition(spark: SparkSession, question: Question) -> dict[str, Any]:
-    """By partition: rows, first and last offset, first and last time. Only the columns in `schema` are decoded."""
+    """Return for each partition its rows, first and last offset and time; only the columns of `schema` are decoded."""
     rows = archive(spark, question).option("subscribe", question.topic)
     found = rows.schema("partition int, offset long, timestamp timestamp").load(question.location)
     counted = found.groupBy("partition").agg(
@@ -99,7 +99,7 @@ def rows_per_partition(spark: SparkSession, question: Question) -> dict[str, Any
 
 
 def time_range(spark: SparkSession, question: Question) -> dict[str, Any]:
-    """How many rows the range has, by the source's own options and by the journal."""
+    """Return the number of rows of the range, by the source's own options and by the journal."""
     found = (
         archive(spark, question)
         .option("subscribe", question.topic)
@@ -115,7 +115,7 @@ def time_range(spark: SparkSession, question: Question) -> dict[str, Any]:
 
 
 def sample(spark: SparkSession, question: Question) -> dict[str, Any]:
-    """A few rows of partition 0, with their headers."""
+    """Return a few rows of partition 0, with their headers."""
     middle = question.next_offsets[0] // 2
     found = (
         archive(spark, question)
@@ -135,7 +135,7 @@ def sample(spark: SparkSession, question: Question) -> dict[str, Any]:
 
 
 def compare(found: DataFrame, written: DataFrame) -> dict[str, Any]:
-    """Every row that was read against every row that was written, field by field.
+    """Compare every row that was read with every row that was written, field by field.
 
     Args:
         found: with `partition`, `offset` and the fields.
@@ -168,7 +168,7 @@ def compare(found: DataFrame, written: DataFrame) -> dict[str, Any]:
 
 
 def compare_all(spark: SparkSession, question: Question) -> dict[str, Any]:
-    """`compare` over all that the store shows."""
+    """Return `compare` of all rows in the store."""
     rows = archive(spark, question).option("subscribe", question.topic).option("includeHeaders", "true")
     return compare(rows.load(question.location), journal(spark, question))
 
@@ -185,7 +185,7 @@ def _clock(moment: Column) -> Column:
 
 
 def main(question: Question, answers: TextIO) -> None:
-    """Answer everything, one line each."""
+    """Compute all answers, and write one line for each."""
 
     def answer(name: str, facts: dict[str, Any]) -> None:
         print(json.dumps({"answer": name, **facts}), file=answers, flush=True)
@@ -202,5 +202,5 @@ def main(question: Question, answers: TextIO) -> None:
 if __name__ == "__main__":
     Path(json.loads(sys.argv[1])["scratch"]).mkdir(parents=True, exist_ok=True)
     with os.fdopen(os.dup(1), "w") as stdout:
-        os.dup2(2, 1)  # Java shares our stdout, and what it says is no answer
+        os.dup2(2, 1)  # Java shares stdout, and its output is no answer
         main(Question(**json.loads(sys.argv[1])), stdout)

@@ -1,11 +1,11 @@
-"""What the demo produces: page views of one day, each a pure function of its number."""
+"""The records of the demo: page views of one day, each a pure function of its number."""
 
 from ts_local.topics import Record
 
 DAY_MS = 86_400_000
 HOUR_MS = DAY_MS // 24
 
-_SPREAD = 0x9E37_79B9_7F4A_7C15  # 2^64 / golden ratio: neighbours differ in most bits
+_SPREAD = 0x9E37_79B9_7F4A_7C15  # 2^64 / golden ratio: adjacent numbers differ in most bits
 _MASK = (1 << 64) - 1
 _AGENTS = (
     "Mozilla/5.0 (X11; Linux x86_64; rv:143.0) Gecko/20100101 Firefox/143.0",
@@ -18,11 +18,11 @@ _SOURCES = (b"web", b"ios", b"android")
 
 
 class Day:
-    """Page views of one day, evenly spread over it.
+    """Page views, evenly distributed over one day.
 
     Args:
         start_ms: its first millisecond, since 1970.
-        count: how many views.
+        count: number of views.
     """
 
     def __init__(self, start_ms: int, count: int) -> None:
@@ -30,10 +30,10 @@ class Day:
         self.count = count
 
     def view(self, number: int) -> Record:
-        """The view of that number, from 0; later numbers have no earlier timestamps.
+        """Return the view of a number, from 0; later numbers have no earlier timestamps.
 
-        About 270 bytes of JSON. Headers are there in most shapes that Kafka allows: none, a null value, one name
-        twice. One in 50 visitors is anonymous and has no key.
+        About 270 bytes of JSON. Headers have most forms that Kafka allows: no header, a null value, one name twice. One
+        in 50 visitors is anonymous and has no key.
         """
         chance = number * _SPREAD & _MASK
         user = chance >> 40
@@ -57,7 +57,7 @@ class Day:
         )
 
     def closing(self, partition: int) -> Record:
-        """The record that closes a partition's last segment: an hour after the day, further than `segment.ms`."""
+        """Return the record that closes a partition's last segment: it is more than `segment.ms` after the day."""
         return Record(
             b'{"view":null,"closes":"the segment before it"}',
             key=b"closing",

@@ -1,4 +1,4 @@
-"""What the demo shows: sections, tables and bars on a terminal; elsewhere the same as plain lines."""
+"""The output of the demo: sections, tables and bars on a terminal; elsewhere the same as plain lines."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ _PLAIN_EVERY = 5.0  # seconds between two plain lines of a bar
 
 
 class Bars:
-    """Progress of several things at once; `show` names one and says how far it is."""
+    """Progress of several things at once."""
 
     def __init__(self, console: Console, progress: Progress | None) -> None:
         self._console = console
@@ -25,7 +25,7 @@ class Bars:
         self._printed = time.monotonic()
 
     def show(self, name: str, done: int, total: int, note: str = "") -> None:
-        """Say how far `name` is."""
+        """Set the progress of `name`."""
         if self._progress is None:
             self._plain[name] = f"{name} {done:,}/{total:,}{note and f' ({note})'}"
             return
@@ -35,14 +35,14 @@ class Bars:
         self._progress.update(self._tasks[name], completed=done, total=max(total, 1), counts=counts, note=note)
 
     def flush(self, *, last: bool = False) -> None:
-        """Print what was shown last as one plain line, unless that was done a moment ago."""
+        """Print the latest progress as one plain line, unless that was done a moment ago."""
         if self._plain and (last or time.monotonic() - self._printed >= _PLAIN_EVERY):
             self._console.print(f"   {'; '.join(self._plain.values())}", soft_wrap=True)
             self._printed = time.monotonic()
 
 
 class Screen:
-    """One demo's output, on stdout."""
+    """The output of one demo, on stdout."""
 
     def __init__(self) -> None:
         self._console = Console(highlight=False)
@@ -51,26 +51,26 @@ class Screen:
         self._started: list[tuple[str, float]] = []
 
     def section(self, title: str, short: str) -> None:
-        """Begin a numbered section; `short` names it among the times."""
+        """Begin a numbered section; `short` is its name in `times`."""
         self._started.append((short, time.monotonic()))
         self._console.print()
         self._console.print(Text(f"{len(self._started)}. {title}", "bold"), soft_wrap=True)
 
     def say(self, text: str, style: str = "") -> None:
-        """One line."""
+        """Print one line."""
         self._console.print(Text(f"   {text}", style), soft_wrap=True)
 
     def end(self, text: str) -> None:
-        """The last line."""
+        """Print the last line."""
         self._console.print(f"\n{text}", soft_wrap=True)
 
     def code(self, lines: Sequence[str]) -> None:
-        """Something to copy."""
+        """Print lines for the user to copy."""
         for line in lines:
             self._console.print(Text(f"      {line}", "cyan"), soft_wrap=True)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        """A table; numbers stand at the right, with separators. Headings wrap where it gets narrow."""
+        """Print a table; numbers are right-aligned, with separators, and headings wrap if the table is too wide."""
         table = Table(box=SIMPLE_HEAD, pad_edge=True)
         for index, column in enumerate(columns):
             numbers = all(isinstance(row[index], int) for row in rows)
@@ -81,7 +81,7 @@ class Screen:
 
     @contextmanager
     def bars(self) -> Iterator[Bars]:
-        """Progress bars while the block runs."""
+        """Show progress bars during the block."""
         if not self._console.is_terminal:
             bars = Bars(self._console, None)
             yield bars
@@ -98,7 +98,7 @@ class Screen:
 
     @contextmanager
     def waiting(self, text: str) -> Iterator[None]:
-        """A spinner while the block runs; elsewhere nothing."""
+        """Show a spinner during the block, on a terminal only."""
         if not self._console.is_terminal:
             yield
             return
@@ -106,7 +106,7 @@ class Screen:
             yield
 
     def times(self) -> str:
-        """How long each section took, and all of them."""
+        """Return the time of each section, and of all."""
         ends = [started for _, started in self._started[1:]] + [time.monotonic()]
         spans = [f"{short} {end - started:.0f}" for (short, started), end in zip(self._started, ends, strict=True)]
         return f"{ends[-1] - self._started[0][1]:.0f} s in all: {', '.join(spans)}"

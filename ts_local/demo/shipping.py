@@ -1,4 +1,4 @@
-"""How far the store is, asked of the store itself; and what the broker still keeps open."""
+"""Reads the progress of shipping from the store, and the active segments from the broker's disk."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ _PATIENCE_SECONDS = 60.0  # without progress
 
 @dataclass(frozen=True)
 class Shipped:
-    """One partition in the store: its next offset, and its `.log` objects."""
+    """One partition in the store: its next offset and its `.log` objects."""
 
     next_offset: int = 0
     segments: int = 0
@@ -31,10 +31,10 @@ class Archive:
     """The topic's partitions in the store.
 
     Args:
-        store: where.
+        store: the store.
         keys: of the cluster.
-        topic: which.
-        partitions: how many it has.
+        topic: the topic.
+        partitions: their number.
     """
 
     def __init__(self, store: ObjectStore, keys: ClusterKeys, topic: str, partitions: int) -> None:
@@ -43,7 +43,7 @@ class Archive:
         self._keys = {number: keys.partition(TopicPartition(topic, number)) for number in range(partitions)}
 
     def look(self) -> dict[int, Shipped]:
-        """What the store holds now, by partition."""
+        """Return what the store contains now, by partition."""
         return {number: self._look(number) for number in self._keys}
 
     def _look(self, number: int) -> Shipped:
@@ -53,14 +53,14 @@ class Archive:
 
 
 class Watch:
-    """Shows on bars how far producing and shipping are, and sees to it that everything still runs.
+    """Shows the progress of producing and shipping as bars, and checks that all servers run.
 
     Args:
         bars: of the screen.
-        servers: those that must run.
-        journal: what was acknowledged.
-        archive: what is in the store.
-        goal: how many records there will be.
+        servers: the servers that must run.
+        journal: the acknowledged records.
+        archive: the store.
+        goal: the final number of records.
     """
 
     def __init__(self, bars: Bars, servers: Sequence[Server], journal: Journal, archive: Archive, goal: int) -> None:
@@ -72,13 +72,13 @@ class Watch:
         self._looked = 0.0
 
     def sometimes(self) -> None:
-        """Look and show, unless that was done a moment ago."""
+        """Read and show the progress, unless that was done a moment ago."""
         if time.monotonic() - self._looked >= _LOOK_EVERY:
             self.show(self._archive.look())
             self._looked = time.monotonic()
 
     def show(self, shipped: dict[int, Shipped]) -> None:
-        """Show this look.
+        """Show this progress.
 
         Raises:
             ServerDiedError: a server has ended.
@@ -96,12 +96,12 @@ class Watch:
 
 
 def size_of(size: float) -> str:
-    """Bytes for people: "12.3 MB"."""
+    """Return a size for people, such as "12.3 MB"."""
     return f"{size / 1e6:,.1f} MB"
 
 
 def active_bases(broker: Broker, topic: str, partitions: int) -> dict[int, int]:
-    """By partition, the base offset of the segment that the broker still writes to."""
+    """Return the base offset of each partition's active segment."""
     found = {}
     for number in range(partitions):
         names = broker.partition_directory(topic, number).glob(f"*{LOG_SUFFIX}")
@@ -113,15 +113,15 @@ def active_bases(broker: Broker, topic: str, partitions: int) -> dict[int, int]:
 def wait_for_shipping(
     archive: Archive, wanted: dict[int, int], moment: Callable[[dict[int, Shipped]], None]
 ) -> dict[int, Shipped]:
-    """Wait until each next offset has reached what is wanted, or a minute has passed without progress.
+    """Wait until every next offset is reached, or until a minute passes without progress.
 
     Args:
-        archive: the store's side.
+        archive: the store.
         wanted: next offsets, by partition.
-        moment: called with each look; what it raises ends the wait.
+        moment: called with each progress; an exception from it ends the wait.
 
     Returns:
-        the last look.
+        the last progress.
     """
     seen, moved = archive.look(), time.monotonic()
     while True:

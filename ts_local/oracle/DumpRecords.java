@@ -18,18 +18,18 @@ import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
- * Writes every record of the named topics as a line of JSON: what Kafka's own consumer says that a topic holds.
+ * Writes every record of the named topics as a line of JSON, as Kafka's own consumer returns it.
  *
  * <p>Arguments: bootstrap servers, isolation level (read_uncommitted or read_committed), topics (comma-separated), and
- * optionally the first offset and the end offset (exclusive), which then hold for each partition; "-" means the
+ * optionally the first offset and the end offset (exclusive) of every partition; "-" means the
  * earliest offset, or the end offset when the program starts (with read_committed the last stable offset).
  *
- * <p>A partition is done when the consumer's position has reached its end: the offsets before the end may be control
- * batches, which are no records. Partitions come one after the other, each in offset order.
+ * <p>A partition is complete when the consumer's position has reached its end, because the last offsets may be control
+ * batches, which are not records. Records are in order of partitions, then of offsets.
  */
 public final class DumpRecords {
     private static final Duration POLL = Duration.ofMillis(500);
-    private static final long PATIENCE_NANOS = Duration.ofSeconds(60).toNanos();
+    private static final long TIMEOUT_NANOS = Duration.ofSeconds(60).toNanos();
 
     private DumpRecords() {}
 
@@ -48,7 +48,7 @@ public final class DumpRecords {
         properties.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "none");
         properties.put(ConsumerConfig.ALLOW_AUTO_CREATE_TOPICS_CONFIG, "false");
         properties.put(ConsumerConfig.MAX_POLL_RECORDS_CONFIG, "10000");
-        // The fetch that waits at one partition's end holds up the first one of the next.
+        // A fetch that waits at one partition's end would delay the first fetch of the next.
         properties.put(ConsumerConfig.FETCH_MAX_WAIT_MS_CONFIG, "10");
 
         ByteArrayDeserializer bytes = new ByteArrayDeserializer();
@@ -103,7 +103,7 @@ public final class DumpRecords {
             if (now > position) {
                 position = now;
                 progressAt = System.nanoTime();
-            } else if (System.nanoTime() - progressAt > PATIENCE_NANOS) {
+            } else if (System.nanoTime() - progressAt > TIMEOUT_NANOS) {
                 throw new IllegalStateException(
                         partition + ": position " + position + " stood still for 60 s before the end offset " + last);
             }

@@ -1,7 +1,7 @@
-"""`tsctl adopt-topic-id`: say which life of a topic a new topic id belongs to, where an agent will not decide that.
+"""`tsctl adopt-topic-id`: decides which incarnation a new topic id belongs to, if no agent can decide it.
 
-The one command that writes to an archive: one entry more in the topic's list of incarnations, on condition that the
-list is what was read. It needs an identity that may put objects.
+It is the only command that writes to an archive. It adds one entry to the topic's list of incarnations, on condition
+that the list is still the one it read. The identity must be allowed to put objects.
 """
 
 import time
@@ -44,7 +44,7 @@ def adopt_topic_id(
 ) -> None:
     """Let a topic id that replaced another one (KAFKA-14190) continue the topic's newest incarnation."""
     output = Output(as_json)
-    problems = [] if is_topic_name(topic) else [f"{topic}: no topic can have this name"]
+    problems = [] if is_topic_name(topic) else [f"{topic}: not a valid topic name"]
     if not is_topic_id(topic_id):
         problems.append(f"{topic_id}: a topic id has 22 characters, letters, digits, '-' and '_'")
     if problems:
@@ -54,7 +54,7 @@ def adopt_topic_id(
         store, key = archive.store_of(topic), archive.keys.incarnations(topic)
         known, etag = read_incarnations(store, archive.keys, topic)
         if etag is None or not known.entries:
-            raise QueryError(f"{key}: {store.location} knows no topic id of {topic}; the agent writes the first one")
+            raise QueryError(f"{key}: {store.location} has no topic id of {topic}; the agent writes the first one")
         found = known.find(topic_id)
         if found is None:
             now = int(time.time() * _MILLISECONDS)
@@ -62,8 +62,8 @@ def adopt_topic_id(
             store.put(key, checked(changed.encode(), key, INCARNATIONS_BYTES), condition=IfMatch(etag))
             found = changed.entries[-1]
         elif found.directory != known.newest_directory:
-            raise QueryError(f"{key}: topic id {topic_id} is that of an earlier life, {found.directory}")
+            raise QueryError(f"{key}: topic id {topic_id} belongs to an earlier incarnation, {found.directory}")
         if as_json:
             output.document({"topic": topic, "topic_id": topic_id, "directory": found.directory})
         else:
-            output.text(f"{topic}: topic id {topic_id} is that of {found.directory}")
+            output.text(f"{topic}: topic id {topic_id} belongs to {found.directory}")

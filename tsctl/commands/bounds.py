@@ -1,8 +1,8 @@
-"""The range that `cat` and `get` are asked for: `--from` and `--to`, as offsets or as times, inside what readers see.
+"""The range of `cat` and `get`: `--from` and `--to`, as offsets or times, within what readers see.
 
-A time means the first record, in the order of offsets, that has it as its timestamp or a later one. What is asked for
-by offset and lies outside the view is missing: below its start retention took it, beyond its end it was never shipped,
-or an election lost it.
+A time means the first record, in order of offsets, with that timestamp or a later one. Requested offsets outside the
+view are missing. Below its start, retention removed them. Beyond its end, they were never shipped, or an election lost
+them.
 """
 
 from dataclasses import dataclass
@@ -25,14 +25,14 @@ ToOption = Annotated[str | None, typer.Option("--to", help="The offset after the
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """Milliseconds since 1970."""
+    """A time in milliseconds since 1970."""
 
     milliseconds: int
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedRange:
-    """A range as the command line says it; None for what it does not."""
+    """A range as given on the command line; None for a bound that was not given."""
 
     start: int | Time | None = None
     end: int | Time | None = None
@@ -40,7 +40,7 @@ class RequestedRange:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Offsets `[start, end)` that were asked for and that nothing answers for; `reason` is the end of a sentence."""
+    """Requested offsets `[start, end)` that no segment contains; `reason` completes a sentence."""
 
     start: int
     end: int
@@ -49,12 +49,12 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """A range of a view.
+    """A range within a view.
 
     Attributes:
         start: first offset.
         end: the offset after the last, at least `start`.
-        missing: what was asked for besides, outside the view.
+        missing: requested offsets outside the view.
     """
 
     start: int
@@ -63,16 +63,16 @@ class Bounds:
 
 
 def parse_range(start: str | None, end: str | None, problems: list[str]) -> RequestedRange:
-    """What `--from` and `--to` say; `problems` takes what is neither offset nor time, and an end before the start."""
+    """Parse `--from` and `--to`; append to `problems` what is neither offset nor time, or an end before the start."""
     asked = RequestedRange(_parse("--from", start, problems), _parse("--to", end, problems))
     match asked:
         case RequestedRange(int(low), int(high)) | RequestedRange(Time(low), Time(high)) if low > high:
-            problems.append(f"--from={start} lies behind --to={end}")
+            problems.append(f"--from={start} is after --to={end}")
     return asked
 
 
 def find_bounds(store: ObjectStore, view: PartitionView, asked: RequestedRange) -> Bounds:
-    """The range of a view that is asked for.
+    """Return the requested range of a view.
 
     Raises:
         CorruptData, BatchTooLarge, ObjectNotFound, StoreUnavailable, AccessDenied: from reading timestamps.
@@ -93,8 +93,8 @@ def find_bounds(store: ObjectStore, view: PartitionView, asked: RequestedRange) 
 
 
 def missing_of(hole: Hole) -> Missing:
-    """A hole of a plan."""
-    why = "lost; `tsctl gaps` names the reason" if hole.recorded else "lost: no object in the store holds them"
+    """Return a hole of a plan as missing offsets."""
+    why = "lost; `tsctl gaps` has the reason" if hole.recorded else "lost: no object in the store contains them"
     return Missing(hole.start, hole.end, why)
 
 
@@ -120,7 +120,7 @@ def _parse(option: str, text: str | None, problems: list[str]) -> int | Time | N
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        problems.append(f"{option}={text}: an offset, a time as 2026-11-22T06:00:00Z, or @milliseconds is expected")
+        problems.append(f"{option}={text}: expected an offset, a time such as 2026-11-22T06:00:00Z, or @milliseconds")
         return None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return Time(round(moment.timestamp() * 1000))

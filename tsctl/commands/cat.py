@@ -1,7 +1,7 @@
 """`tsctl cat`: the records of a range, as JSON lines.
 
-The rows are those that readers are shown: no control records, each offset once, in order, inside the view. Records are
-read and written as a stream; what is held is a few megabytes, however long the range.
+It writes the rows that readers return: no control records, each offset once, in order, inside the view. It reads and
+writes a stream, and holds a few megabytes for a range of any length.
 """
 
 from collections.abc import Iterator
@@ -37,14 +37,18 @@ from tsctl.exit_codes import ExitCode
 from tsctl.limits import MaxBatchBytesOption, batch_limit
 from tsctl.output import Advance, Output
 
-_ROWS: Final = 1024  # made into Python objects at once
-_BYTES: Final = 4 << 20  # the same, unless one record has more
-_TIMESTAMP_TYPES: Final = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}  # as Kafka's TimestampType
+_ROWS: Final = 1024  # converted to Python objects at once
+_BYTES: Final = 4 << 20  # the same, unless one record is larger
+_TIMESTAMP_TYPES: Final = {
+    -1: "NoTimestampType",
+    0: "CreateTime",
+    1: "LogAppendTime",
+}  # names as in Kafka's TimestampType
 _WAY_OUT: Final = "`tsctl get` writes the object as it is"
 
 
 class Isolation(StrEnum):
-    """As `isolation.level` of Kafka's consumer."""
+    """Values of `isolation.level` of Kafka's consumer."""
 
     READ_UNCOMMITTED = "read_uncommitted"
     READ_COMMITTED = "read_committed"
@@ -104,7 +108,7 @@ def cat(
 
 
 def _write(rows: "_Rows", output: Output, advance: Advance) -> tuple[int, bool]:
-    """How many records were written, and whether nothing was missing."""
+    """Write the rows; return the number of records, and whether no offset was missing."""
     count, whole, position = 0, True, rows.bounds.start
     for found in rows:
         if isinstance(found, Missing):
@@ -121,11 +125,11 @@ def _write(rows: "_Rows", output: Output, advance: Advance) -> tuple[int, bool]:
 
 
 class _Rows:
-    """The records of one partition in a range, and what is missing of it, in order.
+    """The records and missing offsets of one partition in a range, in order.
 
     Attributes:
-        view: of the partition, up to what its readers are shown.
-        bounds: of the range.
+        view: the partition's view; for committed reads it ends at the last stable offset.
+        bounds: the range.
     """
 
     def __init__(
@@ -140,7 +144,7 @@ class _Rows:
         from ts_common.reading.transactions import stable_end  # noqa: PLC0415  (with what decodes)
 
         self._store = store
-        self._whole_view = view  # a marker can stand behind what is shown
+        self._whole_view = view  # a marker can be beyond the last offset that is shown
         self._is_committed = isolation is Isolation.READ_COMMITTED
         self._decoders = decoders
         self._most = most
@@ -162,7 +166,7 @@ class _Rows:
         yield from (missing for missing in self.bounds.missing if missing.start >= end)
 
     def _found(self, start: int, end: int) -> Iterator[list[dict[str, Any]] | Missing]:
-        # numba, numpy and pyarrow: 0.5 s, for the commands that decode.
+        # Import numba, numpy and pyarrow (0.5 s) only in commands that decode.
         from ts_common.decode.arrow import COLUMNS_WITH_HEADERS  # noqa: PLC0415
         from ts_common.decode.segment_decoder import MAX_ROWS  # noqa: PLC0415
         from ts_common.reading.rows import read_ranges  # noqa: PLC0415
@@ -197,7 +201,7 @@ class _Rows:
                     yield [self._line(row, time) for row, time in zip(rows, times, strict=True)]
 
     def _line(self, row: dict[str, Any], milliseconds: int) -> dict[str, Any]:
-        """A record as JSON; `undecoded` says of what is base64 only because it is not of its form."""
+        """Return a record as JSON; `undecoded` names fields in base64 that do not have the given form."""
         undecoded: dict[str, str] = {}
         of_key, of_value, of_header = self._decoders
 

@@ -26,7 +26,7 @@ FRAME_BYTES: Final = 5
 
 
 class Form(StrEnum):
-    """What bytes are taken for."""
+    """The form of keys, values or header values."""
 
     UTF8 = "utf8"
     JSON = "json"
@@ -39,13 +39,13 @@ class Form(StrEnum):
 
 
 def decoder(form: Form, schema: Path | None, option: str, problems: list[str]) -> Decoder:
-    """What makes JSON of bytes; it raises `ValueError` for bytes that are not of the form.
+    """Return a decoder from bytes to JSON; it raises `ValueError` for bytes that do not have the form.
 
     Args:
-        form: what they are taken for.
-        schema: file of an Avro schema; None where none is given.
-        option: that the form was given with, for messages: `--key`.
-        problems: takes what is wrong with the two.
+        form: the form of the bytes.
+        schema: file of an Avro schema, or None.
+        option: the option that names the form (`--key`), for messages.
+        problems: receives what is wrong with form and schema.
     """
     framed = form is Form.AVRO_FRAMED
     if form in {Form.AVRO, Form.AVRO_FRAMED}:
@@ -54,7 +54,7 @@ def decoder(form: Form, schema: Path | None, option: str, problems: list[str]) -
             return _base64
         return _avro(schema, option, problems, framed=framed)
     if schema is not None:
-        problems.append(f"{option}-schema={schema}: only {option}=avro and {option}=avro-framed take one")
+        problems.append(f"{option}-schema={schema}: only {option}=avro and {option}=avro-framed accept a schema")
     plain: dict[Form, Decoder] = {
         Form.UTF8: lambda data: data.decode("utf-8"),
         Form.JSON: _json,
@@ -67,7 +67,7 @@ def decoder(form: Form, schema: Path | None, option: str, problems: list[str]) -
 
 
 def decoded(decode: Decoder, data: bytes | None) -> tuple[object, str | None]:
-    """What the bytes say, and None; or their base64, and why they do not say it."""
+    """Return the decoded value and None, or the bytes as base64 and the reason."""
     if data is None:
         return None, None
     try:
@@ -82,13 +82,13 @@ def _base64(data: bytes) -> str:
 
 def _integer(data: bytes, size: int) -> int:
     if len(data) != size:
-        raise ValueError(f"{len(data)} bytes are no integer of {size}")
+        raise ValueError(f"expected an integer of {size} bytes, found {len(data)}")
     return int.from_bytes(data, "big", signed=True)
 
 
 def _json(data: bytes) -> object:
     def refuse(constant: str) -> NoReturn:
-        raise ValueError(f"{constant} is no number of JSON that can be shown")
+        raise ValueError(f"{constant} is not a number of JSON")
 
     def finite(text: str) -> float:
         number = float(text)
@@ -103,25 +103,25 @@ def _json(data: bytes) -> object:
 def _avro(path: Path, option: str, problems: list[str], *, framed: bool) -> Decoder:
     import io  # noqa: PLC0415
 
-    import fastavro  # noqa: PLC0415  (0.3 s, for whoever asks for it)
+    import fastavro  # noqa: PLC0415  (0.3 s, only if Avro is used)
 
     try:
         schema: Any = fastavro.parse_schema(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
-        problems.append(f"{option}-schema={path}: it cannot be read: {error.strerror}")
+        problems.append(f"{option}-schema={path}: cannot be read: {error.strerror}")
         return _base64
-    except Exception as error:  # noqa: BLE001  (whatever the library makes of a user's file, it is about that file)
-        problems.append(f"{option}-schema={path}: it is no Avro schema: {type(error).__name__}: {error}")
+    except Exception as error:  # noqa: BLE001  (the library may raise anything for a malformed file)
+        problems.append(f"{option}-schema={path}: not an Avro schema: {type(error).__name__}: {error}")
         return _base64
 
     def decode(data: bytes) -> object:
         if framed and (len(data) < FRAME_BYTES or data[0] != 0):
-            raise ValueError("no frame of a schema registry: a zero byte and a schema id of 4 bytes")
+            raise ValueError("not in Confluent's wire format: expected a zero byte and a schema id of 4 bytes")
         reader = io.BytesIO(data[FRAME_BYTES:] if framed else data)
         try:
             value = fastavro.schemaless_reader(reader, schema, None)
         except Exception as error:
-            # Foreign bytes: which of Python's errors they end in is the library's affair.
+            # For bytes of another format, the library may raise any exception.
             raise ValueError(f"not of the Avro schema: {type(error).__name__}: {error}") from error
         if rest := len(data) - reader.tell() - (FRAME_BYTES if framed else 0):
             raise ValueError(f"not of the Avro schema: {rest} bytes are left over")
@@ -131,7 +131,7 @@ def _avro(path: Path, option: str, problems: list[str], *, framed: bool) -> Deco
 
 
 def _plain(value: object) -> object:
-    """Avro's values as JSON has them."""
+    """Convert Avro's values to JSON's."""
     match value:
         case None | bool() | int() | str():
             return value

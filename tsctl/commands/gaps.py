@@ -1,7 +1,7 @@
-"""`tsctl gaps`: offsets that readers cannot be shown, with the reason where a gap record gives one.
+"""`tsctl gaps`: offsets that the store does not contain, with the reason if a gap record has one.
 
-A gap record is a hole with a reason, not an end: whoever still holds the range ships it, and readers prefer data. So
-what counts is what no segment answers for; of a record all of whose offsets were shipped since, `--all` tells.
+A gap record explains a hole but does not end it: a broker that still has the offsets ships them, and readers prefer
+data. So the command reports offsets that no segment contains. `--all` adds records whose offsets were shipped later.
 """
 
 from collections.abc import Sequence
@@ -40,19 +40,19 @@ from tsctl.output import Output, iso
 
 
 class State(StrEnum):
-    """What is known of a range."""
+    """The state of a range."""
 
-    RECORDED = "recorded"  # nothing answers for it, and a record says why
-    UNRECORDED = "unrecorded"  # nothing answers for it, and nothing says why
-    FILLED = "filled"  # a record says that it is gone, and it was shipped since
-    EXPIRED = "expired"  # a record says that it is gone, and retention took what was around it since
+    RECORDED = "recorded"  # no segment contains it, and a record has the reason
+    UNRECORDED = "unrecorded"  # no segment contains it, and no record has the reason
+    FILLED = "filled"  # a record exists, but the range was shipped later
+    EXPIRED = "expired"  # a record exists, but the range is now below log start
 
 
 _BAD: Final = {State.RECORDED, State.UNRECORDED}
 
 
 class FailOn(StrEnum):
-    """Which of them make the status 1."""
+    """States that make the exit code 1."""
 
     ANY = "any"
     UNRECORDED = "unrecorded"
@@ -98,7 +98,7 @@ def gaps(
     elif found:
         output.table(_COLUMNS, [_row(gap) for gap in found])
     else:
-        output.text(f"no gaps; partitions looked at: {len(asked)}")
+        output.text(f"no gaps; partitions checked: {len(asked)}")
     bad = {gap.state for gap in found} & _BAD
     if damaged or (fail_on is FailOn.ANY and bad) or (fail_on is FailOn.UNRECORDED and State.UNRECORDED in bad):
         raise typer.Exit(ExitCode.FOUND)
@@ -106,14 +106,14 @@ def gaps(
 
 @dataclass(frozen=True, slots=True)
 class FoundGap:
-    """Offsets `[start, end)` of a partition, of one state.
+    """Offsets `[start, end)` of a partition in one state.
 
     Attributes:
-        partition: whose.
+        partition: the partition.
         start: first offset.
         end: the offset after the last.
-        state: what is known of it.
-        record: that gives the reason, where there is one; its own range may be wider.
+        state: the state of the range.
+        record: the gap record with the reason, if there is one; its own range may be wider.
     """
 
     partition: TopicPartition
@@ -126,17 +126,17 @@ class FoundGap:
 def find_gaps(
     store: ObjectStore, catalog: PartitionCatalog, damaged: list[str] | None = None
 ) -> tuple[list[FoundGap], str | None]:
-    """A partition's holes and gap records, by offset, and what else an operator should know of its view.
+    """Return a partition's holes and gap records in order of offsets, and a warning about its view or None.
 
     Args:
-        store: where it lies.
+        store: the store of the partition.
         catalog: a snapshot of it.
-        damaged: takes a sentence for each segment that nothing can be said of; None to raise.
+        damaged: receives a message for each segment that cannot be read; None: raise instead.
 
     Raises:
-        CorruptData: a gap record or a segment's metadata that is none.
-        ObjectNotFound: retention took a segment since the snapshot.
-        StoreUnavailable, AccessDenied: the store's.
+        CorruptData: a gap record or a segment's metadata is malformed.
+        ObjectNotFound: retention removed a segment after the snapshot.
+        StoreUnavailable, AccessDenied: a request failed.
     """
     view = open_view(store, catalog, damaged=damaged)
     holes = [part for part in view.plan(view.start, view.end) if isinstance(part, Hole)]
@@ -161,7 +161,7 @@ def find_gaps(
 
 
 def _read_records(store: ObjectStore, catalog: PartitionCatalog) -> list[Gap]:
-    """By offset; the wider of two that begin together first."""
+    """Return the gap records by offset; of two with the same start, the wider first."""
     prefix = catalog.keys.prefix + GAPS_DIRECTORY
     read = (_read_record(store, info.key) for info in store.list(prefix) if parse_gap_name(info.key[len(prefix) :]))
     return sorted((record for record in read if record is not None), key=lambda gap: (gap.start, -gap.end))
@@ -171,7 +171,7 @@ def _read_record(store: ObjectStore, key: str) -> Gap | None:
     try:
         return decode_gap(get_small(store, key, GAP_BYTES)[0], key)
     except ObjectNotFound:
-        return None  # gone since it was listed
+        return None  # removed after the listing
 
 
 _COLUMNS: Final = ("PARTITION", "FROM", "TO", "OFFSETS", "STATE", "TIME", "BROKER", "REASON")

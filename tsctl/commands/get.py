@@ -1,13 +1,13 @@
 """`tsctl get`: the segments of a range as files that Kafka's own tools read.
 
-Each partition becomes a directory `<topic>-<partition>` with the objects that readers take for the range, whole and
-byte for byte as they were shipped, so that the checksums taken then still hold: `<base offset>.log` and the indexes
-that stand beside it. Nothing is cut off: a segment that begins before the range, ends behind it, or has a dead tail is
-there with all of it, and `range.json` says which offsets of which file readers are shown. A variant, whose base name
-another segment has, lies under its Kafka name in a directory of its own, `e<epoch>.<crc32c>`.
+Each partition becomes a directory `<topic>-<partition>`. It contains the objects that readers use for the range, byte
+for byte, so that their stored checksums apply: `<base offset>.log` and its indexes. No segment is cut, even if it
+begins before the range, ends after it, or has a dead tail. `range.json` lists the offsets that readers return from each
+file. If another segment has the base name of a variant, the variant is in a directory of its own, `e<epoch>.<crc32c>`,
+under its Kafka name.
 
-A directory appears when all in it is there and checked; before that it has another name, and is removed where anything
-goes wrong. What exists is never written over.
+A directory gets its name when all its files are complete and checked. Before that it has a temporary name, and it is
+removed if the command fails. Existing files are never overwritten.
 """
 
 import json
@@ -58,13 +58,13 @@ RANGE_NAME: Final = "range.json"
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What is fetched of one partition.
+    """What the command fetches of one partition.
 
     Attributes:
-        store: where it lies.
-        view: what readers see of it.
+        store: the store of the partition.
+        view: what readers see.
         bounds: the range.
-        plan: what readers read for it.
+        plan: what readers read for the range.
     """
 
     store: ObjectStore
@@ -80,7 +80,7 @@ class Fetched:
 
     @property
     def missing(self) -> list[Missing]:
-        """Offsets that were asked for and that no file has."""
+        """Requested offsets that no file contains."""
         holes = [missing_of(part) for part in self.plan if isinstance(part, Hole)]
         return sorted([*self.bounds.missing, *holes], key=lambda missing: missing.start)
 
@@ -141,7 +141,7 @@ class _Writer:
     """Writes one partition.
 
     Attributes:
-        is_whole: whether nothing was missing, and every checksum was right.
+        is_whole: whether no offset was missing and every checksum was right.
     """
 
     def __init__(self, fetched: Fetched, output: Output, advance: Advance, *, keep_damaged: bool) -> None:
@@ -152,13 +152,13 @@ class _Writer:
         self.is_whole = True
 
     def write(self, parent: Path) -> dict[str, object]:
-        """The partition's directory in `parent`; returns what `range.json` says.
+        """Write the partition's directory in `parent`, and return the content of `range.json`.
 
         Raises:
-            CorruptData: an object is not what its metadata says.
-            ObjectNotFound: retention took it.
-            StoreUnavailable, AccessDenied: the store's.
-            OSError: the disk's.
+            CorruptData: an object differs from its metadata.
+            ObjectNotFound: retention removed an object.
+            StoreUnavailable, AccessDenied: a request failed.
+            OSError: a file could not be written.
         """
         fetched, partition = self._fetched, self._fetched.view.partition
         for missing in fetched.missing:
@@ -180,7 +180,7 @@ class _Writer:
         return {**description, "directory": str(parent / str(partition))}
 
     def _segment(self, copy: SegmentCopy, partial: Path) -> dict[str, object]:
-        """One segment's files, its `.log` first: what does not hold for it makes the others pointless."""
+        """Write one segment's files. The `.log` is first: if it is damaged, its indexes are of no use."""
         place = partial / file_of(copy).parent
         place.mkdir(exist_ok=True)
         log = partial / file_of(copy)
@@ -206,7 +206,7 @@ class _Writer:
                 ".txnindex": copy.metadata.txnindex[0] if copy.metadata.txnindex else None,
             }.get(suffix)
             if expected is not None and crc != expected:
-                self._damage(f"{key}: CRC-32C {crc:08x}, the metadata of its .log says {expected:08x}")
+                self._damage(f"{key}: CRC-32C {crc:08x}; expected {expected:08x} from the metadata of its .log")
             indexes.append(path.name)
         view = self._fetched.view
         live_end = view.epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end)
@@ -221,24 +221,25 @@ class _Writer:
         }
 
     def _check(self, copy: SegmentCopy, log: Path) -> None:
-        """What was written against what its metadata says; where nothing does, against its batches' own CRCs."""
+        """Check a `.log` against its metadata; without a checksum there, by the CRCs of its batches."""
         written = log.stat().st_size
         with log.open("rb", buffering=0) as file:
             scan = scan_segment(file, written)
         expected = known_crc32c(copy.metadata)
         if written != copy.segment.size:
-            self._damage(f"{copy.key}: {written} bytes, its listing said {copy.segment.size}")
+            self._damage(f"{copy.key}: {written} bytes; expected {copy.segment.size} from the listing")
         elif expected is not None and scan.crc32c != expected:
-            self._damage(f"{copy.key}: CRC-32C {scan.crc32c:08x}, its metadata says {expected:08x}")
+            self._damage(f"{copy.key}: CRC-32C {scan.crc32c:08x}; expected {expected:08x} from its metadata")
         elif expected is None and scan.corruption:
             self._damage(f"{copy.key}: at position {scan.corruption[0][0]}: {scan.corruption[0][1]}")
         elif scan.corruption:
-            self._found(f"{copy.key} was damaged when it was shipped: {scan.corruption[0][1]}")
+            self._found(f"{copy.key} was already damaged on the broker's disk: {scan.corruption[0][1]}")
 
     def _damage(self, told: str) -> None:
         if not self._keep_damaged:
             raise CorruptData(
-                f"{self._fetched.view.partition}: {told}; its directory is not written. --keep-damaged takes it along"
+                f"{self._fetched.view.partition}: {told}; its directory is not written. "
+                "--keep-damaged writes it with a warning"
             )
         self._found(told)
 
@@ -270,34 +271,34 @@ class _Writer:
 
 
 def file_of(copy: SegmentCopy) -> Path:
-    """Where a segment's `.log` lies in its partition's directory: under the name that says its base offset to Kafka."""
+    """Return the path of a segment's `.log`; Kafka's tools parse the base offset in its name."""
     name = copy.segment.name
     file = Path(f"{name.base:020d}{LOG_SUFFIX}")
     return file if name.epoch is None else Path(f"e{name.epoch}.{name.crc32c:08x}") / file
 
 
 def _refuse(directory: Path, wanted: Sequence[Fetched]) -> None:
-    """What would be written over, and what has no room, before anything is fetched.
+    """Check that nothing would be overwritten and that the disk has room, before anything is fetched.
 
     Raises:
-        OperatorError: there is something.
+        OperatorError: a directory exists, or the disk is too small.
     """
     if directory.exists() and not directory.is_dir():
-        raise OperatorError(f"{directory}: this is a file; give a directory")
+        raise OperatorError(f"{directory}: expected a directory, found a file")
     standing = [str(directory / str(one.view.partition)) for one in wanted]
     if standing := [path for path in standing if Path(path).exists()]:
-        raise OperatorError(
-            f"{', '.join(standing)}: exists already, and nothing is written over; give another directory"
-        )
+        raise OperatorError(f"{', '.join(standing)}: already exists and is not overwritten; choose another directory")
     above = next(path for path in (directory.absolute(), *directory.absolute().parents) if path.exists())
     needed, free = sum(copy.segment.size for one in wanted for copy in one.copies), shutil.disk_usage(above).free
     if needed > free:
-        raise OperatorError(f"{directory}: {size(needed)} are needed and {size(free)} are free; narrow --from and --to")
+        raise OperatorError(
+            f"{directory}: the range needs {size(needed)}, and {size(free)} are free; narrow --from and --to"
+        )
 
 
 @contextmanager
 def _files_of_ours(directory: Path) -> Iterator[None]:
-    """Say of what the disk refuses what it is.
+    """Turn an error of the local disk into an `OperatorError`.
 
     Raises:
         OperatorError: a file cannot be written.

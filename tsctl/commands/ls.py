@@ -1,7 +1,7 @@
-"""`tsctl ls`: what an archive holds, by topic, by partition or by segment.
+"""`tsctl ls`: the content of an archive, by topic, by partition or by segment.
 
-Topics are answered by listings alone, and two requests for each partition with segments above its commit. For
-partitions and segments each segment is asked what it answers for, by way of cache objects where there are some.
+For topics, listings are enough, with two requests for each partition that has segments above its commit. For partitions
+and segments, the command also reads what each segment covers, from cache objects if they exist.
 """
 
 import time
@@ -39,7 +39,7 @@ from tsctl.verify.uncommitted import stuck_commit, uncommitted
 
 
 class Level(StrEnum):
-    """What a row stands for."""
+    """What a row describes."""
 
     TOPICS = "topics"
     PARTITIONS = "partitions"
@@ -47,11 +47,11 @@ class Level(StrEnum):
 
 
 class SegmentState(StrEnum):
-    """What readers have of a segment."""
+    """How much of a segment readers return."""
 
     LIVE = "live"
-    PART = "part"  # its tail is dead, or beyond the next offset, or its head is below the log's start
-    DEAD = "dead"  # no offset of it
+    PART = "part"  # its tail is dead or beyond the next offset, or its head is below log start
+    DEAD = "dead"  # no offset is live
     UNCOMMITTED = "uncommitted"  # it begins at or beyond the next offset
 
 
@@ -94,12 +94,12 @@ def ls(
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """A partition as a snapshot shows it, and as readers see it where that was asked for.
+    """A snapshot of a partition, and its view.
 
     Attributes:
         catalog: the snapshot.
         view: what readers see.
-        copies: what each of its segments answers for, those too that no reader is shown.
+        copies: what each of its segments covers, including segments that readers do not use.
     """
 
     catalog: PartitionCatalog
@@ -108,11 +108,11 @@ class _Look:
 
     @property
     def holes(self) -> list[Hole]:
-        """Offsets of the view that no segment answers for."""
+        """Offsets of the view that no segment contains."""
         return [part for part in self.view.plan(self.view.start, self.view.end) if isinstance(part, Hole)]
 
     def state(self, copy: SegmentCopy) -> tuple[SegmentState, int, int]:
-        """What readers have of a segment, and its living offsets `[from, to)`."""
+        """Return the state of a segment and its live offsets `[from, to)`."""
         view = self.view
         live_end = view.epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end)
         start, end = max(copy.base, view.start), min(live_end, view.end)
@@ -132,7 +132,7 @@ def _all_lives(archive: Archive, held: Iterable[HeldTopic], numbers: frozenset[i
 
 
 def _look(held: Sequence[HeldTopic], level: Level, output: Output) -> dict[str, _Look]:
-    """Each partition by its prefix; none where topics are all that is asked for."""
+    """Return each partition by its prefix; empty if only topics are requested."""
     if level is Level.TOPICS:
         return {}
     damaged: list[str] = []
@@ -160,7 +160,7 @@ def _with_uncommitted(held: Iterable[HeldTopic]) -> list[tuple[HeldTopic, Partit
 
 
 def _stuck(entry: HeldTopic, catalog: PartitionCatalog, after_seconds: float) -> str | None:
-    """A warning about segments that the commit does not reach; None where it may be about to. Two requests."""
+    """Return a warning if the commit does not reach uploaded segments for too long; it sends two requests."""
     first = catalog.keys.segment(uncommitted(catalog)[0].name)
     try:
         written = entry.store.head(first).modified
@@ -168,7 +168,7 @@ def _stuck(entry: HeldTopic, catalog: PartitionCatalog, after_seconds: float) ->
     except (AccessDenied, ObjectNotFound):
         return None
     found = stuck_commit(catalog, [written], committed_at, time.time(), after_seconds)
-    return f"{catalog.keys.partition}: {found}; readers are not shown them (tsctl verify)" if found else None
+    return f"{catalog.keys.partition}: {found}; readers do not see them (tsctl verify)" if found else None
 
 
 _TOPIC_COLUMNS: Final = ("TOPIC", "INCARNATION", "PARTITIONS", "SEGMENTS", "SIZE", "OFFSETS", "GAPS", "LAST COMMIT")
@@ -315,14 +315,14 @@ def _segment_fields(look: _Look, copy: SegmentCopy) -> dict[str, object]:
 
 
 def _life(entry: HeldTopic) -> tuple[int, int]:
-    """Which of a topic's lives this is, from 1, and how many there are."""
+    """Return the number of the topic's incarnation, from 1, and how many there are."""
     entries = entry.topic.incarnations.entries
     found = (number for number, life in enumerate(entries, 1) if life.directory == entry.topic.directory)
     return next(found, 1), max(1, len(entries))
 
 
 def _offsets(catalogs: Iterable[PartitionCatalog]) -> int | None:
-    """How many offsets readers see; None where a commit does not name its end."""
+    """Return how many offsets readers see; None if a commit does not contain its end."""
     count = 0
     for catalog in catalogs:
         match catalog.commit:
@@ -350,17 +350,17 @@ def _committed_by(catalog: PartitionCatalog) -> str | None:
 
 
 def _records(copies: Sequence[SegmentCopy]) -> int | None:
-    """As the segments count them, control records and overlaps among them; None where one does not."""
+    """Return the sum of the segments' records, with control records and overlaps; None if a segment has no count."""
     return _all_known(sum, [copy.metadata.records for copy in copies])
 
 
 def _earliest(copies: Sequence[SegmentCopy]) -> int | None:
-    """The least timestamp; None unless all segments know theirs."""
+    """Return the least timestamp; None unless all segments have theirs."""
     return _all_known(min, [copy.metadata.time_min for copy in copies])
 
 
 def _latest(copies: Sequence[SegmentCopy]) -> int | None:
-    """The greatest timestamp that any segment names."""
+    """Return the greatest timestamp in the segments' metadata."""
     return max((copy.metadata.time_max for copy in copies if copy.metadata.time_max is not None), default=None)
 
 

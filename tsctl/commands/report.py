@@ -1,4 +1,4 @@
-"""`tsctl report`: what the archive holds and lacks, drawn, in one HTML file."""
+"""`tsctl report`: coverage and findings of an archive as charts and tables in one HTML file."""
 
 import os
 import time

@@ -1,7 +1,6 @@
-"""`tsctl status`: what agents say of themselves, asked at once, a row for each.
+"""`tsctl status`: the state of agents, read from all of them at once, a row for each.
 
-An agent answers `GET /status.json` on its HTTP address. What is shown here is what it says; nothing is asked of the
-store.
+An agent serves `GET /status.json` on its HTTP address. The command sends no request to the store.
 """
 
 import re
@@ -25,19 +24,19 @@ from tsctl.output import Output, size
 DEFAULT_PORT: Final = 9464
 _ADDRESS: Final = re.compile(r"(?:(?P<scheme>https?)://)?(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::(?P<port>\d{1,5}))?/?")
 _LONGEST_REASON: Final = 500
-_LONGEST_BYTES: Final = 16 << 20  # of an answer: 10,000 partitions are 3 MB
+_LONGEST_BYTES: Final = 16 << 20  # of a response: 10,000 partitions need 3 MB
 _PIECE_BYTES: Final = 1 << 20
-_HUGE: Final = 1e18  # what an agent counts is less
+_HUGE: Final = 1e18  # greater than any count of an agent
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of asking one agent.
+    """The response of one agent.
 
     Attributes:
         address: as it was given.
-        fields: of its status; None where it gave none.
-        problem: why not.
+        fields: its status; None if the request failed.
+        problem: why the request failed.
     """
 
     address: str
@@ -46,13 +45,13 @@ class Answer:
 
     @property
     def is_well(self) -> bool:
-        """Whether it is healthy and ready, and has no stuck partition: one that waits for its store ships nothing."""
+        """Whether it is healthy and ready, and has no stuck partition."""
         fields = self.fields
         return fields is not None and bool(fields.get("healthy")) and bool(fields.get("ready")) and not self.stuck
 
     @property
     def stuck(self) -> int | None:
-        """How many of its partitions are stuck; None where it does not say."""
+        """The number of its stuck partitions; None if the status has none."""
         found = None if self.fields is None else _number(self.fields, "stuck")
         return None if found is None else int(found)
 
@@ -64,7 +63,7 @@ def status(
     ] = None,
     timeout: Annotated[float, typer.Option(min=0.1, max=600, help="Timeout of one agent in seconds.")] = 10.0,
     partitions: Annotated[
-        bool, typer.Option("--partitions", help="Also a row for each partition that lags, has a hole or waits.")
+        bool, typer.Option("--partitions", help="Rows of partitions that lag, have a hole or wait, instead of agents.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -98,17 +97,17 @@ def status(
 
 
 def _urls(agents: Sequence[str], file: Path | None) -> dict[str, str]:
-    """The status URL of each address, in the order in which they were given.
+    """Return the status URL of each address, in the given order.
 
     Raises:
-        ConfigurationError: none is given, or one is no address; all problems at once.
+        ConfigurationError: no address is given, or one is malformed; it lists all problems.
     """
     given = list(agents)
     if file is not None:
         try:
             lines = file.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError(str(file), [f"it cannot be read: {error}"]) from error
+            raise ConfigurationError(str(file), [f"cannot be read: {error}"]) from error
         given += [text for line in lines if (text := line.partition("#")[0].strip())]
     if not given:
         raise ConfigurationError(SOURCE, ["no agent is named: give addresses, or --agents FILE"])
@@ -116,7 +115,7 @@ def _urls(agents: Sequence[str], file: Path | None) -> dict[str, str]:
     for address in given:
         match = _ADDRESS.fullmatch(address)
         if match is None or not 0 < int(match["port"] or DEFAULT_PORT) < 1 << 16:
-            problems.append(f"{address}: no address; host, host:port or http://host:port is expected")
+            problems.append(f"{address}: not an address; expected host, host:port or http://host:port")
         else:
             port = match["port"] or DEFAULT_PORT
             urls[address] = f"{match['scheme'] or 'http'}://{match['host']}:{port}/status.json"
@@ -133,21 +132,21 @@ def _ask(pool: urllib3.PoolManager, address: str, url: str, timeout: float) -> A
             while piece := response.read1(_PIECE_BYTES):
                 body += piece
                 if len(body) > _LONGEST_BYTES:
-                    return Answer(address, None, f"{url} answers more than {size(_LONGEST_BYTES)}; is this an agent?")
-                if time.monotonic() > ends:  # the pool's own timeout is for each piece
-                    return Answer(address, None, f"no answer: it took more than {timeout:g} s to come")
+                    return Answer(address, None, f"{url} returned more than {size(_LONGEST_BYTES)}; is this an agent?")
+                if time.monotonic() > ends:  # the pool's own timeout applies to each piece
+                    return Answer(address, None, f"no answer within {timeout:g} s")
     except urllib3.exceptions.HTTPError as error:
         return Answer(address, None, f"no answer: {error}")
-    if response.status not in {200, 503}:  # one that is not well answers 503 with the same words
+    if response.status not in {200, 503}:  # an unhealthy agent answers 503 with the same fields
         if response.status == HTTPStatus.MISDIRECTED_REQUEST:
             return Answer(address, None, f"{url}: {body[:_LONGEST_REASON].decode(errors='replace').strip()}")
-        return Answer(address, None, f"{url} answers {response.status}; is this an agent?")
+        return Answer(address, None, f"{url} returned {response.status}; is this an agent?")
     try:
         fields = parse_json(bytes(body), "the answer", _LONGEST_BYTES)
         if not isinstance(fields, dict) or "healthy" not in fields:
             raise CorruptData("it has no field `healthy`")
     except CorruptData as error:
-        return Answer(address, None, f"{url} answers what is no status: {error}")
+        return Answer(address, None, f"{url} does not serve an agent's status: {error}")
     return Answer(address, fields)
 
 
@@ -159,7 +158,7 @@ _COLUMNS: Final = (
 
 def _row(answer: Answer) -> Sequence[str | int | bool | None]:
     if answer.fields is None:
-        return (answer.address, *[None] * (len(_COLUMNS) - 2), "no answer")  # why, standard error says
+        return (answer.address, *[None] * (len(_COLUMNS) - 2), "no answer")  # the reason is on standard error
     fields = answer.fields
     partitions = _partitions(fields)
     left = [ratio for each in partitions if (ratio := _number(each, "retention_left_ratio")) is not None]
@@ -185,7 +184,7 @@ _PARTITION_COLUMNS: Final = (
 
 
 def _partition_rows(answer: Answer) -> list[Sequence[str | int | bool | None]]:
-    """The partitions for which there is something to say."""
+    """Return a row for each partition that lags, has a hole or waits."""
     return [
         (
             answer.address,
@@ -208,7 +207,7 @@ def _partitions(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
     return _objects(fields, "partitions")
 
 
-# What answers may be another program, or a later release: no value is taken to be of the type that it ought to have.
+# The server may be another program or a later release: check the type of each value.
 
 
 def _objects(fields: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
@@ -236,7 +235,7 @@ def _fields(answer: Answer) -> dict[str, object]:
 
 
 def _seconds(count: float) -> str | None:
-    """A duration for people, its two largest units; None for none."""
+    """Return a duration for people with its two largest units; None for 0."""
     if not count:
         return None
     minutes, seconds = divmod(round(count), 60)

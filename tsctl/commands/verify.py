@@ -1,4 +1,4 @@
-"""`tsctl verify`: is everything there?"""
+"""`tsctl verify`: checks that an archive is complete and undamaged."""
 
 from typing import Annotated, Final
 
@@ -88,7 +88,7 @@ def _say(output: Output, found: Verification) -> None:
 
 
 def summary(found: Verification) -> str:
-    """One line: how much was looked at, and what came of it."""
+    """Return one line: how much was checked, and how many findings there are."""
     segments = sum(coverage.segments for coverage in found.coverages)
     held = size(sum(coverage.bytes for coverage in found.coverages))
     lost = sum(end - start for coverage in found.coverages for start, end in coverage.holes)
@@ -106,7 +106,7 @@ def summary(found: Verification) -> str:
 
 
 def as_fields(found: Verification) -> dict[str, object]:
-    """What was found, for JSON."""
+    """Return the result as fields of a JSON document."""
     fields: dict[str, object] = {
         "findings": [finding.as_json() for finding in found.findings],
         "partitions": [

@@ -18,7 +18,7 @@ _RANGES_DRAWN: Final = 400  # of one kind in one partition; more cannot be disti
 _ROW_PIXELS: Final = 26
 _LABEL: Final = 24  # characters of a name on an axis
 _DAY_MS: Final = 86_400_000
-_FEW_DAYS: Final = 7  # up to which each day has its own label
+_FEW_DAYS: Final = 7  # the most days that each have a label
 _TOP: Final = 44  # pixels above a chart, for its legend and the library's buttons
 
 

@@ -1,1 +1,1 @@
-"""Is everything there? The checks of `tsctl verify`, and what they find."""
+"""The checks of `tsctl verify`, and their findings."""

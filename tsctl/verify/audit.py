@@ -1,4 +1,4 @@
-"""Both sides at once: what a running cluster holds, beside what the store holds of it."""
+"""Compares the store with a running cluster."""
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ from tsctl.verify.findings import (
 from tsctl.verify.inventory import list_partition
 from tsctl.verify.kafka_cluster import KafkaCluster, KafkaTopic, Keeping
 
-# Of the retention: what is that old and not in the store is about to be lost.
+# Share of the retention time after which unshipped records are at risk.
 RISK_SHARE = 0.75
 
 Digests = Iterator[tuple[int, bytes]]
@@ -35,13 +35,13 @@ Digests = Iterator[tuple[int, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One partition on both sides.
+    """One partition in the cluster and in the store.
 
     Attributes:
-        partition: which.
+        partition: the partition.
         kafka_start: the cluster's log start offset.
         kafka_end: its high watermark.
-        coverage: in the store; None where it has no directory.
+        coverage: in the store; None if the store has no directory for it.
     """
 
     partition: TopicPartition
@@ -51,18 +51,18 @@ class Side:
 
     @property
     def behind(self) -> int:
-        """How many offsets the cluster holds that are not in the store yet."""
+        """The number of offsets in the cluster above the end of the store."""
         reached = self.coverage.end if self.coverage else self.kafka_start
         return max(0, self.kafka_end - max(reached, self.kafka_start))
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What both sides together tell.
+    """The result of the comparison.
 
     Attributes:
-        sides: each partition that the cluster has and that is shipped, or that the store holds of such a topic.
-        findings: what only both sides together show.
+        sides: each partition of the cluster whose topic is shipped, or is in the store.
+        findings: what only the comparison shows.
     """
 
     sides: tuple[Side, ...]
@@ -77,39 +77,39 @@ def audit(
     *,
     in_flight_seconds: float,
     reached: Callable[[Coverage], int],
-    asks: Callable[[TopicPartition], bool] = lambda _: True,
+    in_scope: Callable[[TopicPartition], bool] = lambda _: True,
 ) -> Audit:
-    """Hold the store against the cluster.
+    """Compare the store with the cluster.
 
     Args:
-        cluster: the running one.
-        coverages: of all topics that are asked about.
-        ships: whether a topic is to be in the store.
+        cluster: the running cluster.
+        coverages: of all topics in scope.
+        ships: returns whether the agents ship a topic.
         now: seconds since the epoch.
-        in_flight_seconds: what is younger may not have been shipped yet.
-        reached: the next offset of a partition in the store by now: it may have taken hours to look at all of them.
-        asks: whether a partition is asked about; the coverages are of those alone.
+        in_flight_seconds: younger records may not have been shipped yet.
+        reached: reads the next offset of a partition again, because the check of the store may have taken hours.
+        in_scope: returns whether a partition is in scope; `coverages` has no other.
 
     Raises:
-        ClusterAway, AccessDenied: the cluster's.
-        StoreUnavailable, AccessDenied: of the store that is asked again.
+        ClusterAway, AccessDenied: a request to the cluster failed.
+        StoreUnavailable, AccessDenied: a request to the store failed.
     """
     known = cluster.topics()
     held = {coverage.topic for coverage in coverages}
     cluster.check_unknown(held - known.keys())
     findings = [
-        Finding(TOPIC_GONE, topic, "the cluster does not know it any more") for topic in sorted(held - known.keys())
+        Finding(TOPIC_GONE, topic, "the cluster no longer has this topic") for topic in sorted(held - known.keys())
     ]
     topics = {name: topic for name, topic in known.items() if name in held or ships(name)}
     partitions = [TopicPartition(name, number) for name, topic in topics.items() for number in topic.partitions]
-    bounds = cluster.bounds(partition for partition in partitions if asks(partition))
+    bounds = cluster.bounds(partition for partition in partitions if in_scope(partition))
     sides: list[Side] = []
     for name, topic in sorted(topics.items()):
         mine = [coverage for coverage in coverages if coverage.topic == name]
         living = _living(mine, topic)
         if mine and not living:
             ids = ", ".join(sorted({coverage.topic_id or "unknown" for coverage in mine}))
-            detail = f"the cluster's topic id is {topic.topic_id}, the store holds {ids}"
+            detail = f"the cluster's topic id is {topic.topic_id}; the store has {ids}"
             findings.append(Finding(INCARNATION_NOT_SHIPPED, name, detail))
             continue
         by_number = {coverage.partition: coverage for coverage in living}
@@ -126,22 +126,25 @@ def audit(
 
 
 def _lacking(cluster: KafkaCluster, sides: Sequence[Side], old: float) -> Iterator[Finding]:
-    """Partitions that the store knows nothing of, although they have had records since before `old`."""
+    """Find partitions without a directory in the store, although they have had records since before `old`."""
     empty = [side for side in sides if side.coverage is None and side.kafka_end > side.kafka_start]
     young = cluster.first_since({side.partition: int(old * 1000) for side in empty})
     lacking = [side.partition for side in empty if young.get(side.partition) != side.kafka_start]
     for topic, partitions in groupby(lacking, key=lambda partition: partition.topic):
         numbers = ", ".join(str(partition.partition) for partition in partitions)
-        detail = f"its partitions {numbers} have records, and the store has no directory of them"
+        detail = f"its partitions {numbers} have records, but no directory in the store"
         yield Finding(TOPIC_NOT_SHIPPED, topic, detail)
 
 
 def _living(coverages: Iterable[Coverage], topic: KafkaTopic) -> list[Coverage]:
-    """Of a topic's lives the one that the cluster has; one whose topic id nobody knows may be it."""
+    """Return the coverages of the incarnation that the cluster has.
+
+    An incarnation without a topic id may be this one, if no incarnation has the id.
+    """
     found = list(coverages)
     same = [coverage for coverage in found if topic.topic_id is not None and coverage.topic_id == topic.topic_id]
     directories = {coverage.where.rpartition("-")[0] for coverage in same}
-    if topic.topic_id is not None:  # a later life names its id, also where nothing is committed yet
+    if topic.topic_id is not None:  # the directory of a later incarnation has its id, even before the first commit
         directories |= {
             directory
             for directory in (coverage.where.rpartition("-")[0] for coverage in found)
@@ -157,7 +160,7 @@ def _compare(side: Side, reached: Callable[[Coverage], int]) -> Iterator[Finding
     if coverage is None:
         return
     first, last = side.kafka_start, side.kafka_end
-    held = f"the cluster holds [{first}, {last}), the store [{coverage.start}, {coverage.end})"
+    held = f"the cluster has [{first}, {last}), the store [{coverage.start}, {coverage.end})"
     if first > coverage.end and first > reached(coverage):
         yield Finding(LOST_BEFORE_SHIPPED, coverage.where, held, coverage.prefix, coverage.end, first)
     if coverage.end > last:
@@ -173,7 +176,7 @@ def _at_risk(
     now: float,
     reached: Callable[[Coverage], int],
 ) -> Iterator[Finding]:
-    """Offsets that are not in the store, and nearly as old as the topic's retention."""
+    """Find offsets that are not in the store and nearly as old as the topic's retention."""
     limits = {
         side.partition: (side, limit)
         for side in sides
@@ -189,20 +192,20 @@ def _at_risk(
         if partition in since and start < end and side.coverage:
             start = max(start, reached(side.coverage))
         if partition in since and start < end:
-            detail = f"older than {RISK_SHARE:.0%} of retention.ms={limit}, and not in the store"
+            detail = f"older than {RISK_SHARE:.0%} of retention.ms={limit} and not in the store"
             where = side.coverage.where if side.coverage else str(partition)
             yield Finding(ABOUT_TO_BE_LOST, where, detail, None, start, end)
 
 
 def with_cluster(findings: Iterable[Finding], sides: Iterable[Side]) -> list[Finding]:
-    """The same findings; a hole says what of it the cluster still holds."""
+    """Return the findings; add to each hole which of its offsets the cluster still has."""
     by_where = {side.coverage.where: side for side in sides if side.coverage}
     told = []
     for finding in findings:
         side = by_where.get(finding.where)
         if finding.kind is HOLE and side is not None and finding.start is not None and finding.end is not None:
             low, high = max(finding.start, side.kafka_start), min(finding.end, side.kafka_end)
-            held = f"the cluster still holds [{low}, {high}) of it" if low < high else "the cluster holds none of it"
+            held = f"the cluster still has [{low}, {high})" if low < high else "the cluster has no offset of it"
             told.append(replace(finding, detail=f"{finding.detail}; {held}"))
         else:
             told.append(finding)
@@ -212,18 +215,18 @@ def with_cluster(findings: Iterable[Finding], sides: Iterable[Side]) -> list[Fin
 def compare_records(
     store: ObjectStore, keys: PartitionKeys, cluster: KafkaCluster, side: Side, *, compacts: bool
 ) -> Iterator[Finding]:
-    """Whether the store and the cluster hold the same records where both answer; the first difference is told.
+    """Compare the records of the store and the cluster; yield a finding for the first difference.
 
     Args:
-        store: where the partition lies.
-        keys: of the partition.
-        cluster: the running one.
-        side: the partition on both sides.
-        compacts: whether the cluster may have dropped records since; then only what both hold is compared.
+        store: the store of the partition.
+        keys: the keys of the partition.
+        cluster: the running cluster.
+        side: the partition in both.
+        compacts: whether the cluster may have compacted the records; then only records of both are compared.
 
     Raises:
-        CorruptData, ObjectNotFound, StoreUnavailable: the store's.
-        ClusterAway, AccessDenied: the cluster's.
+        CorruptData, ObjectNotFound, StoreUnavailable: the store could not be read.
+        ClusterAway, AccessDenied: the cluster could not be read.
     """
     if side.coverage is None:
         return
@@ -240,7 +243,7 @@ def compare_records(
 
 
 def _stored(store: ObjectStore, keys: PartitionKeys, start: int, end: int) -> Digests:
-    """Each record that readers are shown, once, in order; holes are passed over."""
+    """Yield each record that readers return, once and in order; skip holes."""
     view = open_view(store, list_partition(store, keys).catalog)
     for step in view.plan(start, end):
         if isinstance(step, ReadRange):
@@ -254,14 +257,14 @@ def _first_difference(stored: Digests, held: Digests, *, compacts: bool) -> tupl
     while one is not None or other is not None:
         if one is not None and other is not None and one[0] == other[0]:
             if one[1] != other[1]:
-                return one[0], "is another record in the store than in the cluster"
+                return one[0], "has different records in the store and in the cluster"
             one, other = next(stored, None), next(held, None)
         elif one is not None and (other is None or one[0] < other[0]):
             if not compacts:
-                return one[0], "is a record in the store, and none in the cluster"
+                return one[0], "has a record in the store, but not in the cluster"
             one = next(stored, None)
         elif other is not None:
             if not compacts:
-                return other[0], "is a record in the cluster, and none in the store"
+                return other[0], "has a record in the cluster, but not in the store"
             other = next(held, None)
     return None

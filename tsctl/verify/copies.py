@@ -1,4 +1,4 @@
-"""Where several living copies answer for the same offsets, and whether they hold the same records there."""
+"""Finds offsets that several live copies contain, and compares the records there."""
 
 import struct
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ from ts_common.store.contract import ObjectStore
 from tsctl.limits import batch_limit
 from tsctl.verify.coverage import live_end
 
-if TYPE_CHECKING:  # numba, where records are compared only
+if TYPE_CHECKING:  # numba, only if records are compared
     from ts_common.decode.columns import BinaryColumn, RecordColumns
 
-_FIXED = struct.Struct(">qi")  # timestamp in ms, its type
-_LENGTH = struct.Struct(">i")  # of what follows; -1 for null
+_FIXED = struct.Struct(">qi")  # timestamp in ms and its type
+_LENGTH = struct.Struct(">i")  # of the bytes that follow; -1 for null
 DIGEST_BYTES = 16
 
 Header = tuple[str, bytes | None]
@@ -26,7 +26,7 @@ Header = tuple[str, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Offsets `[start, end)` that two living copies answer for."""
+    """Offsets `[start, end)` that two live copies contain."""
 
     start: int
     end: int
@@ -35,7 +35,7 @@ class Overlap:
 
 
 def overlaps_of(view: PartitionView) -> Iterator[Overlap]:
-    """Each copy with the one before it that reaches furthest, as far as both live; in order."""
+    """Yield, in order, the live overlap of each copy with the previous copy that has the highest end."""
     furthest: tuple[SegmentCopy, int] | None = None
     for copy in sorted(view.copies, key=lambda copy: copy.base):
         alive = live_end(view, copy)
@@ -49,13 +49,13 @@ def overlaps_of(view: PartitionView) -> Iterator[Overlap]:
 
 
 def first_difference(store: ObjectStore, overlap: Overlap) -> tuple[int, str] | None:
-    """The first offset at which the copies of an overlap hold different records, with a sentence; None where none does.
+    """Return the first offset with different records, and a sentence about it; None if all are equal.
 
-    An offset that one of them lacks is no difference unless neither was ever compacted.
+    If only one copy has a record at an offset, that is a difference unless one of them was compacted.
 
     Raises:
-        CorruptData: a copy that cannot be read.
-        ObjectNotFound, StoreUnavailable, AccessDenied: the store's.
+        CorruptData: a copy cannot be read.
+        ObjectNotFound, StoreUnavailable, AccessDenied: a request failed.
     """
     both_dense = overlap.first.dense and overlap.second.dense
     first, second = (digests(store, copy, overlap.start, overlap.end) for copy in (overlap.first, overlap.second))
@@ -63,7 +63,7 @@ def first_difference(store: ObjectStore, overlap: Overlap) -> tuple[int, str] | 
     while one is not None or other is not None:
         if one is not None and other is not None and one[0] == other[0]:
             if one[1] != other[1]:
-                return one[0], f"offset {one[0]} is another record in {overlap.first.key} than in {overlap.second.key}"
+                return one[0], f"offset {one[0]} has different records in {overlap.first.key} and {overlap.second.key}"
             one, other = next(first, None), next(second, None)
             continue
         lower = one is not None and (other is None or one[0] < other[0])
@@ -79,12 +79,12 @@ def first_difference(store: ObjectStore, overlap: Overlap) -> tuple[int, str] | 
 
 
 def digests(store: ObjectStore, copy: SegmentCopy, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """(offset, digest) of each record of a copy in `[start, end)`, control records left out.
+    """Yield (offset, digest) of each record of a copy in `[start, end)`, without control records.
 
     Raises:
-        CorruptData: a batch that cannot be read.
-        BatchTooLarge: one that takes more memory than --max-batch-bytes allows.
-        ObjectNotFound, StoreUnavailable, AccessDenied: the store's.
+        CorruptData: a batch cannot be read.
+        BatchTooLarge: a batch needs more memory than --max-batch-bytes allows.
+        ObjectNotFound, StoreUnavailable, AccessDenied: a request failed.
     """
     from ts_common.decode.segment_decoder import SegmentDecoder  # noqa: PLC0415  (as above)
 
@@ -110,13 +110,13 @@ def _digests(columns: "RecordColumns") -> Iterator[tuple[int, bytes]]:
 def record_digest(
     timestamp: int, timestamp_type: int, key: bytes | None, value: bytes | None, headers: list[Header]
 ) -> bytes:
-    """A digest of all that a consumer is shown of a record but its place.
+    """Return a digest of all fields of a record that a consumer receives, except its position.
 
     Args:
-        timestamp: ms; -1 for none.
-        timestamp_type: 0 CreateTime, 1 LogAppendTime, -1 none.
+        timestamp: ms; -1 for no timestamp.
+        timestamp_type: 0 CreateTime, 1 LogAppendTime, -1 no timestamp.
         key: None for null.
-        value: likewise.
+        value: None for null.
         headers: in their order.
     """
     hashed = blake2b(_FIXED.pack(timestamp, timestamp_type), digest_size=DIGEST_BYTES)

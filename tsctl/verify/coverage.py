@@ -1,4 +1,4 @@
-"""What one partition's archive looks like as a whole: few enough values that hundreds of partitions fit one report."""
+"""The coverage of one partition, in few enough values that a report can contain hundreds of partitions."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.view import PartitionView
 from tsctl.verify.findings import Finding
 
-_TIME_KNOTS = 200  # of a partition, between which time is drawn as a line over offsets
+_TIME_KNOTS = 200  # points of a partition; time is a line between them
 _MILLISECONDS = 1000
 
 Ranges = tuple[tuple[int, int], ...]
@@ -19,29 +19,29 @@ Ranges = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """One partition in one incarnation, as verify saw it.
+    """The coverage of one partition in one incarnation.
 
     Attributes:
         where: `<topic>-<partition>` as in the keys.
         topic: the topic's name.
         partition: its number.
-        prefix: of its keys.
-        start: first offset that readers show.
+        prefix: the prefix of its keys.
+        start: the first offset that readers return.
         end: the next offset.
-        epoch: leader epoch of the commit; None where there is none of ours.
-        committed_at: milliseconds since the epoch, the agent's clock; None where the commit does not say.
-        topic_id: of the commit.
-        segments: `.log` objects.
-        bytes: of those.
-        held: ranges `[from, to)` that living copies answer for.
-        holes: that nothing explains.
-        gaps: that a record explains, and no copy fills.
-        dead: offsets of dead tails.
-        overlaps: offsets that several living copies answer for.
-        bytes_by_day: bytes of segments by the UTC day of their newest record, `2024-01-31`; of those without one,
-            of when they were written.
-        times: (offset, newest record's time in ms) at ends of segments, thinned out, both ascending.
-        findings: about it.
+        epoch: leader epoch of the commit; None without a commit of an agent.
+        committed_at: milliseconds since the epoch, by the agent's clock; None if the commit has no time.
+        topic_id: the topic id in the commit.
+        segments: number of `.log` objects.
+        bytes: their size.
+        held: ranges `[from, to)` that live copies contain.
+        holes: ranges without a copy or a gap record.
+        gaps: ranges with a gap record and without a copy.
+        dead: ranges of dead tails.
+        overlaps: ranges that several live copies contain.
+        bytes_by_day: bytes of segments by the UTC day of their newest record, as `2024-01-31`. A segment without that
+            time counts for the day when it was written.
+        times: (offset, newest record's time in ms) at ends of segments; a subset, both ascending.
+        findings: the findings about the partition.
     """
 
     where: str
@@ -73,15 +73,15 @@ def coverage_of(
     overlaps: Iterable[tuple[int, int]],
     findings: Sequence[Finding],
 ) -> Coverage:
-    """Put together what is known of a partition.
+    """Return the coverage of a partition.
 
     Args:
         where: as in findings.
         catalog: its snapshot.
-        view: of that.
+        view: the view of the snapshot.
         modified: when each segment was written, by stem, seconds since the epoch.
-        overlaps: ranges that several living copies answer for.
-        findings: about it.
+        overlaps: ranges that several live copies contain.
+        findings: the findings about the partition.
     """
     steps = view.plan(view.start, view.end)
     ours = catalog.commit if isinstance(catalog.commit, Commit) else None
@@ -109,12 +109,12 @@ def coverage_of(
 
 
 def live_end(view: PartitionView, copy: SegmentCopy) -> int:
-    """Where the living part of a copy ends."""
+    """Return the end of the live part of a copy."""
     return view.epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end)
 
 
 def dead_ranges(view: PartitionView) -> Iterator[tuple[int, int]]:
-    """The tails of copies that the commit's epochs kill, as far as they lie in the view."""
+    """Yield the tails of copies that the commit's epochs exclude, within the view."""
     for copy in view.copies:
         alive = live_end(view, copy)
         if alive < copy.end and alive < view.end:
@@ -141,7 +141,7 @@ def _day(milliseconds: int) -> str:
 
 
 def _times(view: PartitionView) -> list[tuple[int, int]]:
-    """Ends of living copies with their newest record's time; those that go back (a slow clock) are left out."""
+    """Return the ends of live copies with their newest record's time; omit times that go back (a slow clock)."""
     found: list[tuple[int, int]] = []
     for copy in view.copies:
         reached, newest = live_end(view, copy), copy.metadata.time_max

@@ -1,6 +1,6 @@
-"""What `tsctl verify` can find: each kind has a code that stays, a severity, a meaning and a way out.
+"""Kinds of findings of `tsctl verify`: each has a stable code, a severity, a meaning and advice.
 
-The table below is what the commands, the JSON, the HTML report and docs/verify.md go by.
+Command output, JSON, the HTML report and docs/findings.md use this table.
 """
 
 from collections.abc import Iterable
@@ -10,17 +10,25 @@ from typing import Any
 
 
 class Severity(IntEnum):
-    """How bad a finding is; the higher, the worse."""
+    """The severity of a finding; a higher value is worse."""
 
-    INFORMATION = 1  # as the protocol allows it; nobody need act
-    SUSPICIOUS = 2  # no record is missing or damaged, and somebody should know why it is so
-    DAMAGED = 3  # what stands there is not what was shipped, or cannot be shown; the records may be had otherwise
-    DATA_LOSS = 4  # records that no object holds
+    INFORMATION = 1
+    SUSPICIOUS = 2
+    DAMAGED = 3
+    DATA_LOSS = 4
 
     @property
     def label(self) -> str:
-        """As in output and on the command line: `data-loss`."""
+        """The name in output and on the command line, such as `data-loss`."""
         return self.name.lower().replace("_", "-")
+
+
+SEVERITY_MEANINGS = {
+    Severity.DATA_LOSS: "no object contains the records",
+    Severity.DAMAGED: "an object is missing, malformed or not as it was shipped; another copy may have the records",
+    Severity.SUSPICIOUS: "no record is missing or damaged, but the cause needs attention",
+    Severity.INFORMATION: "the protocol allows it; nothing to do",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +36,10 @@ class Kind:
     """A kind of finding.
 
     Attributes:
-        code: its name in output; stays the same in later releases.
-        severity: of each such finding.
-        meaning: one sentence.
-        advice: what to do about it.
+        code: its name in output; later releases keep it.
+        severity: of each finding of this kind.
+        meaning: what is wrong, and what it means for readers.
+        advice: what to do.
     """
 
     code: str
@@ -41,275 +49,276 @@ class Kind:
 
 
 _LOSS, _DAMAGED = Severity.DATA_LOSS, Severity.DAMAGED
-_ODD, _INFORMATION = Severity.SUSPICIOUS, Severity.INFORMATION
+_SUSPICIOUS, _INFORMATION = Severity.SUSPICIOUS, Severity.INFORMATION
 
 HOLE = Kind(
     "hole",
     _LOSS,
-    "Offsets below the next offset that no living copy answers for, and no gap record explains.",
-    "Put the missing objects back from a version or a backup of the bucket. Where a broker still holds the offsets, "
-    "ask "
-    "with --bootstrap-server what it has; look for who removes objects (a lifecycle rule, a clean-up job).",
+    "No live copy contains these offsets below the next offset, and no gap record explains it. Readers cannot return "
+    "them.",
+    "Restore the missing objects from an older version or a backup of the bucket. To see whether a broker still has "
+    "the offsets, run verify with --bootstrap-server. Find what removes objects (a lifecycle rule, a clean-up job).",
 )
 GAP = Kind(
     "gap",
     _INFORMATION,
-    "Offsets that existed nowhere any more when the agent came to them; its gap record says why.",
-    "Nothing, if the reason is known. The agent fills it where a broker still holds the range.",
+    "No broker had these offsets any more when the agent reached them. The gap record has the reason.",
+    "Nothing, if the reason is expected. If a broker still has the offsets, its agent ships them.",
 )
 GAP_RECORD_DAMAGED = Kind(
     "gap-record-damaged",
     _DAMAGED,
-    "Offsets that no living copy answers for, with a gap record that cannot be read, so that nobody can say why.",
-    "Put the last version of the record back. The agent's log of that time says the reason too.",
+    "No live copy contains these offsets, and their gap record is malformed, so the reason is unknown.",
+    "Restore the last version of the gap record. The agent's log of that time has the reason too.",
 )
 OVERLAP = Kind(
     "overlap",
     _INFORMATION,
-    "Two living copies answer for the same offsets, as after a change of leaders; readers show each offset once.",
-    "Nothing. --depth full compares the records of both.",
+    "Two live copies contain the same offsets, for example after a change of leader. Readers return each offset once.",
+    "Nothing. --depth full compares the records of both copies.",
 )
 OVERLAP_DIFFERS = Kind(
     "overlap-differs",
     _DAMAGED,
-    "Two living copies hold different records at one offset.",
-    "Compare both with what a broker holds (tsctl get shows them), and keep both until it is known which is right.",
+    "Two live copies contain different records at one offset. Readers return one of them.",
+    "Keep both copies. Compare them (tsctl get) with the records of a broker to find the right one.",
 )
 DEAD_TAIL = Kind(
     "dead-tail",
     _INFORMATION,
-    "The end of a copy was written in a leader epoch that an election ended; the commit's epochs leave it out.",
-    "Nothing: readers do not show it. These are the records that an unclean election lost.",
+    "The end of a copy has records of a leader epoch that an election ended. The commit's epochs exclude them, and "
+    "readers do not return them.",
+    "Nothing. These are the records that an unclean election lost.",
 )
 INDEX_MISSING = Kind(
     "index-missing",
     _DAMAGED,
-    "A segment's .index or .timeindex, or the .txnindex that its metadata names, is not there.",
-    "Readers do without it, more slowly. Put it back from a version or a backup of the bucket; look for who removed "
-    "it.",
+    "A segment has no .index or .timeindex, or lacks the .txnindex that its metadata names. Readers work without it, "
+    "but more slowly.",
+    "Restore it from an older version or a backup of the bucket. Find what removed it.",
 )
 INDEX_WRONG = Kind(
     "index-wrong",
     _DAMAGED,
-    "An index is not the one that belongs to its .log, or leads to where no batch begins.",
-    "Readers do not believe it, and read on without. Put it back from a version or a backup of the bucket.",
+    "An index does not belong to its .log, or points to a position where no batch begins. Readers ignore it, and read "
+    "more slowly.",
+    "Restore it from an older version or a backup of the bucket.",
 )
 ORPHAN_SEGMENT = Kind(
     "orphan-segment",
-    _ODD,
-    "A segment above the run that no commit reaches, older than anything that an agent has in flight.",
-    "See whether an agent leads the partition and what it waits for (tsctl status). Its records are not shown until "
-    "the "
-    "run reaches it. Do not remove it before that is known.",
+    _SUSPICIOUS,
+    "A segment is above the commit, and older than any upload in progress. Readers do not return its records until the "
+    "commit covers it.",
+    "Check whether an agent leads the partition and what it waits for (tsctl status). Do not remove the segment before "
+    "that.",
 )
 ORPHAN_INDEX = Kind(
     "orphan-index",
-    _ODD,
-    "An index whose .log is not there, older than anything that an agent has in flight.",
-    "Where a hole is named at the same offsets, the .log was removed: put it back. Else an upload was given up "
-    "half-way; "
-    "the index does no harm and may be removed.",
+    _SUSPICIOUS,
+    "An index has no .log, and is older than any upload in progress.",
+    "If a hole is reported at the same offsets, the .log was removed: restore it. Otherwise an upload was interrupted; "
+    "the index is harmless and may be removed.",
 )
 ORPHAN_GAP = Kind(
     "orphan-gap",
-    _ODD,
-    "A gap record at or above the next offset, older than any commit that could be about to pass it.",
-    "The agent that wrote it ended before its commit. Nothing, if an agent leads the partition: it goes on from there.",
+    _SUSPICIOUS,
+    "A gap record is at or above the next offset, and older than any commit in progress. The agent that wrote it "
+    "stopped before its commit.",
+    "Nothing, if an agent leads the partition: it continues from the commit.",
 )
 ORPHAN_CACHE_OBJECT = Kind(
     "orphan-cache-object",
-    _ODD,
-    "A cache object (an object below segment-metadata/) of segments of which none is there.",
-    "A cache object is a cache; it may be removed.",
+    _SUSPICIOUS,
+    "A cache object (below segment-metadata/) describes segments that do not exist. Readers do not need it.",
+    "Remove it, if you like.",
 )
 CACHE_OBJECT_WRONG = Kind(
     "cache-object-wrong",
-    _ODD,
-    "A cache object (an object below segment-metadata/) cannot be read, or says something else of a segment than the "
-    "segment's own metadata.",
-    "A cache object is a cache: remove it, and its segments are asked one by one.",
+    _SUSPICIOUS,
+    "A cache object (below segment-metadata/) is malformed or contradicts the metadata of a segment.",
+    "Remove it: readers then read the metadata of its segments one by one.",
 )
 FOREIGN_OBJECT = Kind(
     "foreign-object",
-    _ODD,
-    "An object in a directory of ours that is none of ours.",
-    "Find out who writes there, and remove it once nobody needs it. Readers pass over it.",
+    _SUSPICIOUS,
+    "An object in the archive's directories has a name that no agent writes. Readers ignore it.",
+    "Find out which program writes there. Remove the object if it is not needed.",
 )
 NO_COMMIT = Kind(
     "no-commit",
     _DAMAGED,
-    "A partition has segments and no offset.wm, so that readers are shown nothing of it.",
-    "An agent that leads the partition writes it again after a look at all of the run. Where the topic has no "
-    "leader any "
-    "more, put offset.wm back from a version or a backup of the bucket.",
+    "A partition has segments but no offset.wm. Readers return none of its records.",
+    "Start an agent next to the leader: it reads the whole run and writes the commit again. If the topic has no leader "
+    "any more, restore offset.wm from an older version or a backup of the bucket.",
 )
 COMMIT_STUCK = Kind(
     "commit-stuck",
-    _ODD,
-    "Segments lie in the store above the commit, or without one, and nothing was committed for longer than "
-    "ts.segment.uploader.stuck.after.ms; readers are not shown them.",
-    "See what the partition waits for (tsctl status --partitions, the agent's page), and the runbook's "
-    "TsUploaderPartitionStuck. Where no agent leads the partition, start one. Do not remove the segments.",
+    _SUSPICIOUS,
+    "The store has segments above the commit, or without a commit, and nothing was committed for longer than "
+    "ts.segment.uploader.stuck.after.ms. Readers do not return these segments.",
+    "See what the partition waits for (tsctl status --partitions, the agent's page), and TsUploaderPartitionStuck in "
+    "the runbook. If no agent leads the partition, start one. Do not remove the segments.",
 )
 COMMIT_DAMAGED = Kind(
     "commit-damaged",
     _DAMAGED,
-    "offset.wm or log.start is not what its format says.",
-    "Put its last version back. Agents and readers refuse this partition until then.",
+    "offset.wm or log.start is malformed. Agents and readers reject the partition.",
+    "Restore the object's last version.",
 )
 COMMIT_NAMES_MISSING = Kind(
     "commit-names-missing",
     _DAMAGED,
-    "The commit names a segment that is not there.",
-    "Put it back from a version or a backup of the bucket.",
+    "The commit names a segment that does not exist.",
+    "Restore the segment from an older version or a backup of the bucket.",
 )
 LOG_START_WRONG = Kind(
     "log-start-wrong",
     _DAMAGED,
-    "log.start is not there, or names an offset above the next offset.",
-    "Until it is mended, readers are shown nothing, or what is left. The agent beside the leader writes a missing one "
-    "again when it next reads the commit: start it. For one above the next offset, see the runbook, 'Records hidden "
-    "below log.start', before an agent runs. It takes the commit back under a new lineage, and log.start down to the "
-    "next offset only. An older version of log.start does not help.",
+    "log.start is missing, or is above the next offset. Readers return no records, or not all of them.",
+    "If log.start is missing, start the agent next to the leader: it writes log.start when it next reads the commit. "
+    "If log.start is above the next offset, read 'Records hidden below log.start' in the runbook before an agent runs. "
+    "An agent begins a new lineage then, and lowers log.start to the next offset only. An older version of log.start "
+    "does not help.",
 )
 HIDDEN_BELOW_LOG_START = Kind(
     "hidden-below-log-start",
     _DAMAGED,
-    "Living segments lie below log.start and were shipped after it was written. An election took the commit back below "
-    "log.start, and an agent of before lineages left log.start where it was. Readers are not shown these records.",
-    "Delete nothing, and stop what removes objects below log.start. Compare with what a broker holds "
+    "Live segments are below log.start and were shipped after it was written. An election moved the commit back below "
+    "log.start, and an agent without lineages did not move log.start. Readers do not return these records.",
+    "Delete nothing, and stop what removes objects below log.start. Compare with the records of a broker "
     "(--bootstrap-server). Then write the first of these offsets to log.start, as the runbook shows. Keep this "
-    "report: any later write of log.start ends it.",
+    "report: verify no longer finds the records after any later write of log.start.",
 )
 LINEAGE_BEHIND = Kind(
     "lineage-behind",
-    _ODD,
-    "log.start is of an older lineage than the commit: an agent took the commit back and ended before it wrote "
-    "log.start. Readers begin at the lower of log.start and the offset that the commit went back to.",
-    "The agent beside the leader writes log.start when it next reads the commit, and commits nothing before. Start it; "
-    "write neither object by hand.",
+    _SUSPICIOUS,
+    "log.start has an older lineage than the commit: an agent moved the commit back, and stopped before it wrote "
+    "log.start. Readers begin at the lower of log.start and the offset that the commit moved back to.",
+    "Start the agent next to the leader: it writes log.start when it next reads the commit, before any other commit. "
+    "Write neither object by hand.",
 )
 LINEAGE_AHEAD = Kind(
     "lineage-ahead",
     _DAMAGED,
-    "log.start is of a lineage that the commit does not have. A late agent made the commit again, or somebody put "
-    "back an older version of it. Readers end with an error.",
-    "The agent beside the leader takes the commit back under a new lineage, or writes log.start where both are of one "
-    "epoch. Start it, and look at its log; put no older version of either object back.",
+    "log.start has a lineage that the commit does not have: a late agent created the commit again, or an operator "
+    "restored an older version of it. Readers fail with an error.",
+    "Start the agent next to the leader and watch its log. It moves the commit back under a new lineage, or writes "
+    "log.start if both have the same leader epoch. Restore no older version of either object.",
 )
 NEWER_FORMAT = Kind(
     "newer-format",
-    _ODD,
-    "An object was written by a later release, in a way that this one does not know.",
-    "Verify with that release.",
+    _SUSPICIOUS,
+    "An object has a format of a later release, which this release cannot read.",
+    "Run verify of that release.",
 )
 WRONG_ENTROPY = Kind(
     "wrong-entropy",
-    _ODD,
-    "A partition's directory lies under other entropy bits than its name has, where no reader looks.",
-    "The right number stands in the archive's layout.json. Move the objects to where they belong, or remove the copy.",
+    _SUSPICIOUS,
+    "A partition's directory is under entropy bits that its name does not have. Readers do not look there.",
+    "The archive's layout.json has the right number of bits. Move the objects to the right directory, or remove them.",
 )
 INCARNATION_UNLISTED = Kind(
     "incarnation-unlisted",
     _DAMAGED,
-    "The store holds a life of a topic that incarnations.json does not name; readers refuse the topic.",
-    "Put back the last version of incarnations.json.",
+    "The store contains an incarnation of a topic that incarnations.json does not list. Readers reject the topic.",
+    "Restore the last version of incarnations.json.",
 )
 INCARNATIONS_DAMAGED = Kind(
     "incarnations-damaged",
     _DAMAGED,
-    "incarnations.json is not what its format says.",
-    "Put back its last version. Readers refuse the topic until then.",
+    "incarnations.json is malformed. Readers reject the topic.",
+    "Restore its last version.",
 )
 METADATA_MISSING = Kind(
     "metadata-missing",
-    _ODD,
-    "Segments without metadata of ours, in a partition that no Java uploader is known to have written to.",
-    "They were copied here by something that drops metadata. Readers look into them, more slowly, and know nothing of "
-    "their .txnindex. Copy them again with their metadata.",
+    _SUSPICIOUS,
+    "Segments have no metadata, in a partition where no Java uploader wrote. Readers read the segments instead, more "
+    "slowly, and ignore their .txnindex.",
+    "A tool copied them without their metadata: copy them again with it.",
 )
 JAVA_SEGMENTS = Kind(
     "java-segments",
     _INFORMATION,
-    "Segments without metadata, as a Java uploader writes them.",
-    "Nothing: readers look into them, more slowly.",
+    "A Java uploader wrote segments without metadata. Readers read the segments instead, more slowly.",
+    "Nothing.",
 )
 METADATA_WRONG = Kind(
     "metadata-wrong",
     _DAMAGED,
-    "A segment's metadata is not what its batches say.",
-    "Look at the segment (tsctl get). Readers go by its metadata, and may leave records out.",
+    "A segment's metadata contradicts its batches. Readers use the metadata, and may omit records.",
+    "Inspect the segment (tsctl get).",
 )
 SEGMENT_DAMAGED = Kind(
     "segment-damaged",
     _DAMAGED,
-    "Bytes of a segment are not those that were shipped: a CRC does not fit, or a batch cannot be read.",
-    "Put the object back from a version or a backup of the bucket; the records of the named batch are lost otherwise, "
-    "unless another copy holds them.",
+    "A segment has other bytes than were shipped: a CRC does not match, or a batch cannot be read. Readers need "
+    "another copy for these records.",
+    "Restore the object from an older version or a backup of the bucket. Otherwise the batch's records are lost, "
+    "unless another copy contains them.",
 )
 SHIPPED_CORRUPT = Kind(
     "shipped-corrupt",
     _DAMAGED,
-    "A segment was corrupt on the broker's disk already, and was shipped as it was.",
-    "Compare with another replica, while the brokers still hold the range.",
+    "A segment was corrupt on the broker's disk already, and was shipped with the same bytes.",
+    "Compare it with another replica, as long as the brokers have the offsets.",
 )
 UNREADABLE = Kind(
     "unreadable",
     _DAMAGED,
-    "An object that was listed cannot be read with this identity, or was removed while it was looked at.",
-    "Give this identity the right to read, or run verify again.",
+    "A listed object cannot be read by this identity, or was removed during the check.",
+    "Grant this identity the right to read, or run verify again.",
 )
 
-# Of the audit against a running cluster.
+# Kinds that only a comparison with a running cluster finds.
 LOST_BEFORE_SHIPPED = Kind(
     "lost-before-shipped",
     _LOSS,
-    "The cluster deleted offsets that the store does not hold.",
-    "They are gone unless a broker that was away holds them. Raise the topic's retention; see why the agent was behind "
-    "(tsctl status, its metrics).",
+    "The cluster deleted offsets that the store does not contain.",
+    "They are lost unless a broker that was offline has them. Increase the topic's retention. Find out why the agent "
+    "was behind (tsctl status, its metrics).",
 )
 ABOUT_TO_BE_LOST = Kind(
     "about-to-be-lost",
-    _ODD,
-    "Retention will soon delete offsets that the store does not hold.",
-    "Raise retention.ms (or segment.ms down, so that segments close), and see why the agent is behind.",
+    _SUSPICIOUS,
+    "Retention will soon delete offsets that the store does not contain.",
+    "Increase retention.ms, or decrease segment.ms so that segments close. Find out why the agent is behind.",
 )
 TOPIC_NOT_SHIPPED = Kind(
     "topic-not-shipped",
-    _ODD,
-    "The configuration ships a topic or a partition of which the store holds nothing, although it has records.",
-    "See whether an agent runs beside its leader. A partition whose first segment has not closed yet has nothing to "
-    "ship.",
+    _SUSPICIOUS,
+    "The configuration ships a topic, but the store has no directory for partitions that have records.",
+    "Check whether an agent runs next to the leader. If a partition's first segment has not closed, there is nothing "
+    "to ship yet.",
 )
 INCARNATION_NOT_SHIPPED = Kind(
     "incarnation-not-shipped",
-    _ODD,
-    "The cluster's topic was made again under its name, and the store holds an earlier life only.",
-    "See whether an agent runs beside its leader.",
+    _SUSPICIOUS,
+    "The cluster's topic was deleted and created again, and the store contains an earlier incarnation only.",
+    "Check whether an agent runs next to the leader.",
 )
 STORE_AHEAD = Kind(
     "store-ahead",
-    _ODD,
+    _SUSPICIOUS,
     "The store's next offset is above the cluster's high watermark.",
-    "An election lost records; the agent of the new leader takes the commit back. Else these are two clusters.",
+    "If an election lost records, the agent of the new leader moves the commit back. Otherwise these are two clusters.",
 )
 STORE_BEGINS_LATER = Kind(
     "store-begins-later",
     _INFORMATION,
-    "The cluster holds offsets below where the store's view begins.",
-    "Nothing, where the archive began with LATEST or its retention is the shorter one.",
+    "The cluster has offsets below the first offset of the archive.",
+    "Nothing, if the archive began with LATEST or has the shorter retention.",
 )
 TOPIC_GONE = Kind(
     "topic-gone",
     _INFORMATION,
-    "The store holds a topic that the cluster does not know any more.",
-    "Nothing: the archive outlives the topic.",
+    "The store contains a topic that the cluster no longer has.",
+    "Nothing: the archive keeps deleted topics.",
 )
 RECORDS_DIFFER = Kind(
     "records-differ",
     _DAMAGED,
-    "A record in the store is not the one that the cluster holds at that offset, or one of them has none.",
-    "Keep both, and find out which is right: see whether an unclean election lies between them.",
+    "Store and cluster have different records at an offset, or only one of them has a record there.",
+    "Keep both, and find the right one. Check whether an unclean election is the cause.",
 )
 
 KINDS: tuple[Kind, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Kind))
@@ -317,15 +326,15 @@ KINDS: tuple[Kind, ...] = tuple(value for value in list(globals().values()) if i
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was found.
+    """One finding.
 
     Attributes:
-        kind: what it is.
-        where: what it is about: `<topic>-<partition>` as in the keys, a topic, or a key's directory.
-        key: of the object, or of the directory, relative to the store's location; None where there is none.
-        start: first offset that it is about; None where it is about none.
+        kind: its kind.
+        where: the subject: `<topic>-<partition>` as in the keys, a topic, or a directory.
+        detail: one line: what was found, and what was expected.
+        key: of the object or directory, relative to the store's location; None for no object.
+        start: the first offset concerned; None for no offsets.
         end: the offset after the last.
-        detail: one line: what was expected, and what was found.
     """
 
     kind: Kind
@@ -337,11 +346,11 @@ class Finding:
 
     @property
     def severity(self) -> Severity:
-        """Of its kind."""
+        """The severity of its kind."""
         return self.kind.severity
 
     def as_json(self) -> dict[str, Any]:
-        """The finding as JSON shows it."""
+        """Return the finding as fields of a JSON document."""
         return {
             "code": self.kind.code,
             "severity": self.severity.label,
@@ -355,12 +364,12 @@ class Finding:
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
-    """By severity, then by what they are about and where in it."""
+    """Sort findings by severity, then by subject and position."""
     return sorted(
         findings, key=lambda found: (-found.severity, found.where, found.start or 0, found.kind.code, found.key or "")
     )
 
 
 def severity_of(label: str) -> Severity | None:
-    """The severity that a label names; None for what is none."""
+    """Return the severity with this label; None for another text."""
     return next((severity for severity in Severity if severity.label == label), None)

@@ -1,29 +1,20 @@
-"""Writes the page of findings from the findings themselves."""
+"""Writes docs/findings.md from the kinds of findings."""
 
-from typing import Final
-
-from tsctl.verify.findings import KINDS, Severity
-
-_SAYINGS: Final = {
-    Severity.DATA_LOSS: "records that no object holds",
-    Severity.DAMAGED: "what stands there is not what was shipped, or cannot be shown; the records may be had otherwise",
-    Severity.SUSPICIOUS: "no record is missing or damaged, and somebody should know why it is so",
-    Severity.INFORMATION: "as the protocol allows it; nobody need act",
-}
+from tsctl.verify.findings import KINDS, SEVERITY_MEANINGS, Severity
 
 
 def reference_page() -> str:
-    """The page as Markdown."""
+    """Return the page as Markdown."""
     lines = [
-        "# What `tsctl verify` can find",
+        "# Findings of `tsctl verify`",
         "",
-        "Generated from `tsctl/verify/findings.py` by `make docs`. How to put an object back, and until when:",
+        "Generated from `tsctl/verify/findings.py` by `make docs`. How to restore an object, and until when:",
         "[repair.md](repair.md#putting-an-object-back).",
         "",
     ]
     for severity in reversed(Severity):
         lines += [
-            f"## {severity.label}: {_SAYINGS[severity]}",
+            f"## {severity.label}: {SEVERITY_MEANINGS[severity]}",
             "",
             "| code | meaning | what to do |",
             "| --- | --- | --- |",

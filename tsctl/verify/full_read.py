@@ -1,4 +1,4 @@
-"""Reading all of a segment once: its bytes go to the scan, which checks them, and to the decoder, which opens them."""
+"""Reads a whole segment once, for the scan that checks it and for the decoder."""
 
 import queue
 import threading
@@ -10,7 +10,7 @@ from ts_common.log_format.scan import SegmentScan, scan_segment
 from ts_common.store.contract import ObjectStore
 from tsctl.limits import batch_limit
 
-_PIECES_AHEAD = 4  # of up to 1 MiB, that the scan has read and the decoder has not
+_PIECES_AHEAD = 4  # pieces of up to 1 MiB that the scan is ahead of the decoder
 
 
 def read_whole(
@@ -19,17 +19,17 @@ def read_whole(
     """Scan and decode a segment.
 
     Args:
-        store: where it lies.
-        key: of the `.log`.
-        size: of it, in bytes.
-        timeindex: what stands beside it, to be held against its batches.
+        store: the store of the segment.
+        key: the key of its `.log`.
+        size: its size in bytes.
+        timeindex: its time index, compared with its batches.
 
     Returns:
-        What the scan says; how many records came out (no control records); what the decoder could not read, or None.
+        The scan; the number of decoded records (without control records); the decoder's error, or None.
 
     Raises:
-        BatchTooLarge: a batch takes more memory than --max-batch-bytes allows.
-        ObjectNotFound, StoreUnavailable, AccessDenied: the store's.
+        BatchTooLarge: a batch needs more memory than --max-batch-bytes allows.
+        ObjectNotFound, StoreUnavailable, AccessDenied: a request failed.
     """
     with ResumableReader(store, key) as reader, _Decoding(size) as decoding:
         scan = scan_segment(_Tee(reader, decoding), size, timeindex)
@@ -38,7 +38,7 @@ def read_whole(
 
 
 class _Decoding:
-    """A decoder on a thread of its own, which takes pieces until it has read its fill, and drops the rest."""
+    """A decoder on its own thread; it drops pieces after an error."""
 
     def __init__(self, size: int) -> None:
         self.rows = 0
@@ -56,11 +56,11 @@ class _Decoding:
         self.finish()
 
     def give(self, piece: bytes) -> None:
-        """The next bytes."""
+        """Add the next bytes."""
         self._pieces.put(piece)
 
     def finish(self) -> None:
-        """Wait until all that was given is decoded."""
+        """Wait until all added bytes are decoded."""
         if self._thread.is_alive():
             self._pieces.put(None)
             self._thread.join()
@@ -68,13 +68,13 @@ class _Decoding:
             raise self._error
 
     def _run(self) -> None:
-        # numba: at full depth alone
+        # numba: only for --depth full.
         from ts_common.decode.columns import Projection  # noqa: PLC0415
         from ts_common.decode.segment_decoder import SegmentDecoder  # noqa: PLC0415
 
         pieces = iter(self._pieces.get, None)
         try:
-            # Lengths of keys, values and headers are checked without copying them.
+            # Decoding checks the lengths of keys, values and headers without copying them.
             decoder = SegmentDecoder(
                 Projection(key=False, value=False, headers=False), size=self._size, limit=batch_limit()
             )
@@ -85,18 +85,18 @@ class _Decoding:
         except Exception as error:  # noqa: BLE001  (raised by who waits)
             self._error = error
         for _ in pieces:
-            pass  # so that whoever gives is never held up
+            pass  # so that the producer of pieces never waits
 
 
 class _Tee:
-    """An object's reader as the scan reads; what is read is given to the decoder, too."""
+    """An object's reader for the scan that passes each piece on to the decoder."""
 
     def __init__(self, reader: ResumableReader, decoding: _Decoding) -> None:
         self._reader = reader
         self._decoding = decoding
 
     def readinto(self, buffer: memoryview, /) -> int:
-        """Fill some of the buffer; 0 at the end."""
+        """Fill part of the buffer; return 0 at the end."""
         data = self._reader.read(len(buffer))
         buffer[: len(data)] = data
         if data:

@@ -1,8 +1,8 @@
-"""What lies in a cluster's directories of the store, and what of it belongs there.
+"""Lists a cluster's directories in the store, and separates its own objects from foreign ones.
 
-`find_partitions` walks the directories by their names; `list_partition` takes the snapshot that readers take
-(`ts_common.archive.catalog`) and notes, from the same listing, what a reader passes over: objects that are none of
-ours, indexes without a `.log`, and how old things are.
+`find_partitions` lists the directories. `list_partition` reads the snapshot that readers use
+(`ts_common.archive.catalog`). From the same listing it collects what readers ignore: foreign objects, indexes without a
+`.log`, and the age of objects.
 """
 
 import re
@@ -31,17 +31,17 @@ from ts_common.store.wrappers.wrapped import WrappedStore
 from tsctl.verify.findings import FOREIGN_OBJECT, WRONG_ENTROPY, Finding
 
 _ENTROPY = re.compile(r"[01]+")
-STRANGERS_NAMED = 20  # of one directory; a bucket that somebody else uses too may hold millions
+STRANGERS_NAMED = 20  # of one directory; a bucket that another program uses too may contain millions
 
 
 @dataclass(slots=True)
 class Directories:
-    """What the names of a cluster's directories say.
+    """The directories of a cluster, by their names.
 
     Attributes:
-        partitions: of each topic, every directory of a partition in every incarnation.
-        topics: that have a directory of their own, where their list of incarnations lies.
-        findings: what is in the wrong place, or none of ours.
+        partitions: of each topic, the directories of all partitions in all incarnations.
+        topics: topics with a directory for their list of incarnations.
+        findings: directories in the wrong place, and foreign ones.
     """
 
     partitions: dict[str, list[PartitionKeys]] = field(default_factory=dict)
@@ -50,13 +50,13 @@ class Directories:
 
 
 def find_partitions(store: ObjectStore, keys: ClusterKeys) -> Directories:
-    """Every directory of a cluster, under any entropy width.
+    """Return every directory of a cluster, under any number of entropy bits.
 
-    Without entropy bits `t-1` may be partition 1 of `t` or the topic `t-1` with nothing but its list of incarnations:
-    it then counts as both.
+    Without entropy bits, `t-1` is partition 1 of `t`, or topic `t-1` with nothing but its list of incarnations. It
+    counts as both.
 
     Raises:
-        StoreUnavailable, AccessDenied, BucketMissing: the store's.
+        StoreUnavailable, AccessDenied, BucketMissing: a request failed.
     """
     found = Directories()
     for bits in _first_parts(store, keys):
@@ -67,7 +67,7 @@ def find_partitions(store: ObjectStore, keys: ClusterKeys) -> Directories:
 
 
 def _first_parts(store: ObjectStore, keys: ClusterKeys) -> Iterator[str]:
-    """What stands before the cluster in keys, "" for nothing: of the width that is right, and of every other."""
+    """Yield the first parts of keys, before the cluster, for every number of entropy bits; "" for none."""
     for directory in store.list_directories(""):
         name = directory.rstrip("/")
         if name == keys.cluster:
@@ -77,7 +77,7 @@ def _first_parts(store: ObjectStore, keys: ClusterKeys) -> Iterator[str]:
 
 
 def _place(found: Directories, keys: ClusterKeys, prefix: str, name: str) -> None:
-    """Say what one directory is: a partition's, a topic's, a stranger's, or in the wrong place."""
+    """Classify a directory: of a partition, of a topic, foreign, or in the wrong place."""
     topic, tilde, later = name.partition("~")
     partition = TopicPartition.parse(f"{topic}-{later.rpartition('-')[2]}" if tilde else name)
     directory = name.rpartition("-")[0] if tilde else None
@@ -90,13 +90,13 @@ def _place(found: Directories, keys: ClusterKeys, prefix: str, name: str) -> Non
     elif here is not None and here.prefix == f"{prefix}{name}/":
         pass
     elif here is not None:
-        detail = f"{keys.entropy_bits} entropy bits put this directory at {here.prefix}"
+        detail = f"with {keys.entropy_bits} entropy bits, this directory is expected at {here.prefix}"
         found.findings.append(Finding(WRONG_ENTROPY, name, detail, f"{prefix}{name}/"))
     elif is_topic:
-        detail = f"{keys.entropy_bits} entropy bits put this topic's list at {keys.incarnations(name)}"
+        detail = f"with {keys.entropy_bits} entropy bits, this topic's list is expected at {keys.incarnations(name)}"
         found.findings.append(Finding(WRONG_ENTROPY, name, detail, f"{prefix}{name}/"))
     else:
-        detail = "the directory is named after no topic and no partition"
+        detail = "the directory has no name of a topic or partition"
         found.findings.append(Finding(FOREIGN_OBJECT, name, detail, f"{prefix}{name}/"))
 
 
@@ -106,15 +106,15 @@ class PartitionListing:
 
     Attributes:
         catalog: as readers see it.
-        modified: of each segment by its stem, when the newest of its objects was written, seconds since the epoch.
-        lonely: keys of indexes that have no `.log`.
+        modified: when the newest object of each segment was written, by stem, seconds since the epoch.
+        lonely: keys of indexes without a `.log`.
         gap_records: (from, to, when written) of each.
-        strangers: keys of what is none of ours, the first ones.
-        stranger_count: how many there are.
-        has_incarnations: whether the topic of this directory's name has its list of incarnations here.
-        has_others: whether anything but such a list, strangers and `log.start` lies here.
-        log_start_written: when `log.start` was written, seconds since the epoch; None where there is none.
-        committed_at: when `offset.wm` was written, seconds since the epoch; None where there is none.
+        strangers: keys of foreign objects; only the first ones.
+        stranger_count: the number of foreign objects.
+        has_incarnations: whether the directory contains the list of incarnations of a topic of its name.
+        has_others: whether it contains anything but such a list, foreign objects and `log.start`.
+        log_start_written: when `log.start` was written, seconds since the epoch; None if it is missing.
+        committed_at: when `offset.wm` was written, seconds since the epoch; None if it is missing.
     """
 
     catalog: PartitionCatalog
@@ -130,11 +130,11 @@ class PartitionListing:
 
 
 def list_partition(store: ObjectStore, keys: PartitionKeys) -> PartitionListing:
-    """The snapshot of one partition, with what a reader passes over.
+    """Return the snapshot of one partition, with what readers ignore.
 
     Raises:
-        CorruptData, NewerFormat: a commit or `log.start` that is none.
-        StoreUnavailable, AccessDenied, BucketMissing: the store's.
+        CorruptData, NewerFormat: a commit or `log.start` is malformed, or of a later release.
+        StoreUnavailable, AccessDenied, BucketMissing: a request failed.
     """
     notes = _Notes(store, keys)
     catalog = read_snapshot(notes, keys)
@@ -153,13 +153,13 @@ def list_partition(store: ObjectStore, keys: PartitionKeys) -> PartitionListing:
 
 
 class _Notes(WrappedStore):
-    """A store that notes what passes by in a listing of a partition's directory."""
+    """A store that records the listing of a partition's directory."""
 
     def __init__(self, inner: ObjectStore, keys: PartitionKeys) -> None:
         super().__init__(inner, threads=1)
         self._prefix = keys.prefix
         self.modified: dict[str, float] = {}
-        self.indexes: dict[str, str] = {}  # of stems without a `.log`
+        self.indexes: dict[str, str] = {}  # by stem, of stems without a `.log`
         self.gap_records: list[tuple[int, int, float]] = []
         self.strangers: list[str] = []
         self.log_start_written: float | None = None
@@ -167,8 +167,8 @@ class _Notes(WrappedStore):
         self.kinds: Counter[str] = Counter()
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """As the inner store."""
-        last = ""  # whose `.log` was the latest to pass by: the four objects of a stem stand together
+        """List as the inner store, and record each object."""
+        last = ""  # the stem of the latest `.log`; a listing has the four objects of a stem together
         for info in self._inner.list(prefix, start_after=start_after):
             name = info.key.removeprefix(self._prefix)
             kind = self._kind(name, info)

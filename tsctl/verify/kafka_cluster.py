@@ -1,7 +1,7 @@
-"""What a running Kafka cluster says when it is asked; in `tsctl`, the only place that knows confluent-kafka.
+"""Reads a running Kafka cluster; in `tsctl`, only this module imports confluent-kafka.
 
-Settings of the client are librdkafka's, from a properties file. Nothing is written to the cluster: no group joins, no
-offset is committed, no topic comes into being by being asked for.
+The client's settings are those of librdkafka, from a properties file. It never writes to the cluster: it joins no
+group, commits no offset and creates no topic.
 """
 
 import uuid
@@ -27,10 +27,10 @@ from tsctl.verify.copies import record_digest
 
 REQUEST_SECONDS: Final = 30.0
 _AS_RETENTION: Final = "-2"  # of local.retention.ms: the same as retention.ms
-_AT_ONCE: Final = 500  # partitions asked about in one call, topics likewise
-_SILENT_SECONDS: Final = 60.0  # without a record before the cluster counts as away
-_TO_KAFKAS = str.maketrans("+/", "-_", "=")  # librdkafka writes ids as plain base64, Kafka as that for URLs
-_TIMESTAMP_TYPES: Final = {0: -1, 1: 0, 2: 1}  # librdkafka's: none, CreateTime, LogAppendTime; ours are Kafka's
+_AT_ONCE: Final = 500  # partitions or topics in one request
+_SILENT_SECONDS: Final = 60.0  # without a record, until the cluster counts as unavailable
+_TO_KAFKAS = str.maketrans("+/", "-_", "=")  # librdkafka writes ids in plain base64, Kafka in URL-safe base64
+_TIMESTAMP_TYPES: Final = {0: -1, 1: 0, 2: 1}  # librdkafka's values (none, CreateTime, LogAppendTime) to Kafka's
 _OURS: Final[Mapping[str, Any]] = {"client.id": "tsctl", "allow.auto.create.topics": False, "log_level": 0}
 _JAVA_ONLY: Final = {
     "sasl.jaas.config": "sasl.username and sasl.password",
@@ -40,22 +40,22 @@ _JAVA_ONLY: Final = {
     "ssl.keystore.type": "ssl.keystore.location, a PKCS#12 file",
 }
 _DENIED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
-# No question is ever answered with these: librdkafka tells of them beside it, and goes on trying.
+# No request fails with these errors: librdkafka reports them to a callback, and retries.
 _NOT_LET_IN = {KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION, KafkaError._SSL}
 
 _T = TypeVar("_T")
 
 
 class ClusterAway(TransientError):
-    """The cluster gave no answer."""
+    """The cluster did not answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaTopic:
-    """One topic as the cluster knows it.
+    """One topic of the cluster.
 
     Attributes:
-        topic_id: 22 characters of base64; None where the cluster has none.
+        topic_id: 22 characters of base64; None if the cluster has no ids.
         partitions: their numbers.
     """
 
@@ -68,8 +68,8 @@ class Keeping:
     """How long the cluster keeps a topic.
 
     Attributes:
-        retention_ms: None: for ever, by time.
-        compacts: whether the cleaner may take records out of its middle.
+        retention_ms: None: without a limit by time.
+        compacts: whether the cleaner may remove records in the middle of the log.
     """
 
     retention_ms: int | None
@@ -77,30 +77,30 @@ class Keeping:
 
 
 def read_client_properties(path: Path) -> dict[str, str]:
-    """Settings of librdkafka from a properties file.
+    """Read settings of librdkafka from a properties file.
 
     Raises:
-        ConfigurationError: it cannot be read, or has settings that only Java clients know.
+        ConfigurationError: the file cannot be read, or has settings that only Java clients have.
     """
     try:
         found = javaproperties.loads(path.read_text(encoding="iso-8859-1"))
     except (OSError, javaproperties.InvalidUEscapeError) as error:
-        raise ConfigurationError(str(path), [f"it cannot be read: {error}"]) from error
-    problems = [f"{key} is for Java clients; librdkafka takes {_JAVA_ONLY[key]}" for key in found if key in _JAVA_ONLY]
+        raise ConfigurationError(str(path), [f"cannot be read: {error}"]) from error
+    problems = [f"{key} is for Java clients; librdkafka uses {_JAVA_ONLY[key]}" for key in found if key in _JAVA_ONLY]
     if problems:
         raise ConfigurationError(str(path), problems)
     return dict(found)
 
 
 class KafkaCluster:
-    """Asks a cluster; a context manager.
+    """A client of a cluster; a context manager.
 
     Args:
-        bootstrap: `host:port`, with commas.
+        bootstrap: `host:port`, separated by commas.
         properties: further settings of librdkafka.
 
     Raises:
-        ConfigurationError: a setting that librdkafka does not know.
+        ConfigurationError: a setting is not one of librdkafka's.
     """
 
     def __init__(self, bootstrap: str, properties: Mapping[str, str]) -> None:
@@ -113,10 +113,10 @@ class KafkaCluster:
             raise ConfigurationError("settings of the Kafka client", [error.args[0].str()]) from error
 
     def topics(self) -> dict[str, KafkaTopic]:
-        """Every topic that this identity may see.
+        """Return every topic that this identity may see.
 
         Raises:
-            ClusterAway, AccessDenied: the cluster's.
+            ClusterAway, AccessDenied: the request failed.
         """
         metadata = self._ask(lambda: self._admin.list_topics(timeout=REQUEST_SECONDS))
         names = sorted(name for name, topic in metadata.topics.items() if topic.error is None)
@@ -128,11 +128,11 @@ class KafkaCluster:
         return {name: KafkaTopic(ids[name], tuple(sorted(metadata.topics[name].partitions))) for name in names}
 
     def check_unknown(self, topics: Iterable[str]) -> None:
-        """Make sure that topics which `topics` does not name are none of the cluster's, rather than hidden.
+        """Check that topics which `topics` does not return do not exist, instead of being hidden.
 
         Raises:
             AccessDenied: this identity may not see one of them.
-            ClusterAway: no answer.
+            ClusterAway: the cluster did not answer.
         """
         for some in _pieces(sorted(topics)):
             asked = self._admin.describe_topics(TopicCollection(some), request_timeout=REQUEST_SECONDS)
@@ -146,10 +146,10 @@ class KafkaCluster:
                     raise self._silent() from error
 
     def keeping(self, topics: Iterable[str]) -> dict[str, Keeping]:
-        """How long each topic is kept.
+        """Return how long the cluster keeps each topic.
 
         Raises:
-            ClusterAway, AccessDenied: the cluster's.
+            ClusterAway, AccessDenied: the request failed.
         """
         kept: dict[str, Keeping] = {}
         for some in _pieces(sorted(topics)):
@@ -162,10 +162,10 @@ class KafkaCluster:
         return kept
 
     def bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
-        """(log start offset, high watermark) of each; one without a leader is left out.
+        """Return (log start offset, high watermark) of each partition that has a leader.
 
         Raises:
-            ClusterAway, AccessDenied: the cluster's.
+            ClusterAway, AccessDenied: the request failed.
         """
         asked = list(partitions)
         first = self._offsets(asked, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
@@ -177,23 +177,23 @@ class KafkaCluster:
         }
 
     def first_since(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The first offset whose record is not older than a time in ms; None where all are.
+        """Return the first offset whose record is not older than a time in ms; None if all are older.
 
         Raises:
-            ClusterAway, AccessDenied: the cluster's.
+            ClusterAway, AccessDenied: the request failed.
         """
         found = self._offsets(times, {partition: OffsetSpec.for_timestamp(time) for partition, time in times.items()})
         return {partition: offset if offset >= 0 else None for partition, offset in found.items()}
 
     def digests(self, partition: TopicPartition, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """(offset, digest) of each record in `[start, end)`, aborted ones too, as `tsctl.verify.copies.digests`.
+        """Yield (offset, digest) of each record in `[start, end)`, aborted ones too, as `tsctl.verify.copies.digests`.
 
         Raises:
-            ClusterAway, AccessDenied: the cluster's.
+            ClusterAway, AccessDenied: the request failed.
         """
         settings = {
             **self._settings,
-            "group.id": f"tsctl-{uuid.uuid4()}",  # librdkafka wants one; nothing joins it
+            "group.id": f"tsctl-{uuid.uuid4()}",  # librdkafka requires one; no consumer joins it
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
@@ -256,31 +256,31 @@ class KafkaCluster:
         return self._refused() or ClusterAway(f"{self._bootstrap}: no answer in {REQUEST_SECONDS:.0f} s")
 
     def _refused(self) -> Exception | None:
-        self._admin.poll(0)  # serves the callback for errors
+        self._admin.poll(0)  # runs the callback for errors
         if self._not_let_in is None:
             return None
         return AccessDenied(
-            f"{self._bootstrap} does not let this client in: {self._not_let_in}; see --command-config, "
-            "and that the address is that of a listener for these settings"
+            f"{self._bootstrap}: authentication failed: {self._not_let_in}; check --command-config, "
+            "and that the address belongs to a listener for these settings"
         )
 
     def _translated(self, error: KafkaError, about: str = "") -> Exception:
         if error.code() in _DENIED:
             return AccessDenied(
-                f"{self._bootstrap} refuses this identity: {about}{error.str()}; it needs Describe and DescribeConfigs "
-                "on the topics, and Read where records are compared"
+                f"{self._bootstrap}: access denied: {about}{error.str()}; this identity needs Describe and "
+                "DescribeConfigs on the topics, and Read with --depth full"
             )
         return self._refused() or ClusterAway(f"{self._bootstrap}: {about}{error.str()}")
 
 
 def keeping_of(settings: Mapping[str, str]) -> Keeping:
-    """How long a cluster keeps a topic on its brokers' own disks, from which alone an agent ships.
+    """Return how long a cluster keeps a topic on its brokers' own disks, because an agent ships only from there.
 
     Args:
-        settings: of the topic, those of the broker and defaults included.
+        settings: of the topic, with those of the broker and defaults.
     """
     retention = settings["retention.ms"]
-    # Kafka's tiered storage (KIP-405, KIP-950): what is older lies in the remote tier only.
+    # With Kafka's tiered storage (KIP-405, KIP-950), older segments are in the remote tier only.
     if settings.get("remote.storage.enable") == "true" and settings.get("remote.log.copy.disable") != "true":
         local = settings.get("local.retention.ms", _AS_RETENTION)
         retention = retention if local == _AS_RETENTION else local
@@ -290,7 +290,7 @@ def keeping_of(settings: Mapping[str, str]) -> Keeping:
 
 def _topic_id(theirs: Any) -> str | None:
     text = str(theirs).translate(_TO_KAFKAS) if theirs is not None else ""
-    return text if text.strip("A") else None  # all zero bits: the cluster knows no ids
+    return text if text.strip("A") else None  # all bits zero: the cluster has no ids
 
 
 def _pieces(items: list[_T]) -> Iterator[list[_T]]:

@@ -1,9 +1,9 @@
-"""What `log.start` says against what the store holds: lineages that do not fit, and living records that it hides.
+"""Compares `log.start` with the store: lineages that do not match, and live records that it hides.
 
-An archive of before lineages can hide records for ever: an election took the commit back below `log.start`, and the new
-leader's segments were shipped below it. Once the commit's epochs are cut at `log.start`, only these segments show it:
-they lie below `log.start`, are not dead by the commit's epochs, and were shipped after `log.start` was written.
-Retention moves `log.start` up only over what was shipped before.
+An archive from before lineages can hide records permanently. An election moved the commit back below `log.start`, and
+the new leader's segments were shipped below it. Once the commit's epochs are cut at `log.start`, only these segments
+show it: they are below `log.start`, are live by the commit's epochs, and were shipped after `log.start` was written.
+Retention moves `log.start` only over segments that were shipped before.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from ts_common.archive.catalog import SegmentCopy
 from ts_common.archive.commit import Commit
 from ts_common.archive.lineage import Lineage, epoch_of
+from ts_common.wording import counted
 from tsctl.verify.findings import HIDDEN_BELOW_LOG_START, LINEAGE_AHEAD, LINEAGE_BEHIND, Finding
 from tsctl.verify.inventory import PartitionListing
 
@@ -18,12 +19,12 @@ _MILLISECONDS = 1000
 
 
 def check_log_start(listing: PartitionListing, copies: Iterable[SegmentCopy], where: str) -> Iterator[Finding]:
-    """The findings about `log.start`, of a partition with a commit of ours.
+    """Yield the findings about `log.start` of a partition with an agent's commit.
 
     Args:
         listing: the partition's snapshot.
-        copies: what each of its segments answers for.
-        where: names the partition in findings.
+        copies: what each of its segments covers.
+        where: the partition's name in findings.
     """
     stored, commit = listing.catalog.stored_log_start, listing.catalog.commit
     if stored is None or not isinstance(commit, Commit):
@@ -49,10 +50,10 @@ def _shown(lineage: Lineage | None) -> str:
 def _hidden(
     listing: PartitionListing, copies: Iterable[SegmentCopy], commit: Commit, log_start: int, where: str
 ) -> Iterator[Finding]:
-    """One finding for all living records below `log.start` that were shipped after it was written.
+    """Yield one finding for all live records below `log.start` that were shipped after it was written.
 
-    Where `log.start` lies above the next offset, or is of another lineage, an agent mends it. A segment whose epochs
-    are not known, as in a listing, proves nothing.
+    If `log.start` is above the next offset or has another lineage, an agent corrects it. A segment whose epochs are
+    unknown, as with --depth listing, proves nothing.
     """
     written = listing.log_start_written
     fits = listing.catalog.log_start == log_start <= commit.next_offset
@@ -60,7 +61,7 @@ def _hidden(
         return
     hidden: list[tuple[int, int, SegmentCopy]] = []
     for copy in copies:
-        # Another leader's segment that holds `log.start` may begin below it; the commit names no epoch there then.
+        # Another leader's segment that contains `log.start` may begin below it, where the commit has no epoch.
         start = copy.base if copy.end <= log_start else max(copy.base, commit.epochs.pairs[0][1])
         end = min(commit.epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end), log_start)
         if copy.metadata.epochs and start < end and _shipped(listing, copy) > written:
@@ -68,15 +69,15 @@ def _hidden(
     if hidden:
         epochs = sorted({epoch for *_, copy in hidden for epoch, _ in copy.metadata.epochs or ()})
         detail = (
-            f"{len(hidden)} segments, of leader epoch {', '.join(map(str, epochs))}, hold living records below "
-            f"{log_start} and were shipped after log.start was written; the first is {hidden[0][2].key}"
+            f"{counted(len(hidden), 'segment')} of leader epoch {', '.join(map(str, epochs))} with live records below "
+            f"{log_start}, shipped after log.start was written; the first is {hidden[0][2].key}"
         )
         first, last = min(start for start, _, _ in hidden), max(end for _, end, _ in hidden)
         yield Finding(HIDDEN_BELOW_LOG_START, where, detail, listing.catalog.keys.log_start, first, last)
 
 
 def _shipped(listing: PartitionListing, copy: SegmentCopy) -> float:
-    """When a segment was shipped, seconds since the epoch; where its metadata does not say it, when it was written."""
+    """Return when a segment was shipped, in seconds since the epoch; without that time, when it was written."""
     if copy.metadata.shipped is not None:
         return copy.metadata.shipped / _MILLISECONDS
     return listing.modified.get(copy.segment.name.stem, 0.0)

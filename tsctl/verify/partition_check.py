@@ -1,4 +1,4 @@
-"""A partition as a whole: what its view lacks, what lies twice or is dead in it, and what belongs to nothing."""
+"""Checks a partition as a whole: holes, overlaps, dead tails, orphans, and its commit."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
@@ -46,12 +46,12 @@ from tsctl.verify.uncommitted import stuck_commit, uncommitted
 
 @dataclass(frozen=True, slots=True)
 class Ages:
-    """What age means.
+    """The ages that matter to the check.
 
     Attributes:
         now: seconds since the epoch.
-        old: likewise; what was written before is nothing that an agent has in flight.
-        stuck_seconds: how long a commit may take to reach a segment that is uploaded.
+        old: seconds since the epoch; an object written before is not part of an upload in progress.
+        stuck_seconds: how long a commit may need to cover an uploaded segment.
     """
 
     now: float
@@ -69,19 +69,19 @@ def check_partition(
     *,
     compare: bool,
 ) -> Coverage:
-    """Hold a partition's snapshot against what its segments turned out to be.
+    """Compare a partition's snapshot with what its segments contain.
 
     Args:
-        store: where it lies.
+        store: the store of the partition.
         listing: its snapshot.
-        checked: each of its segments, with a copy.
-        where: names the partition in findings.
-        findings: about its segments.
-        ages: what age means.
-        compare: whether the records of overlapping copies are compared.
+        checked: the result for each of its segments, with a copy.
+        where: the partition's name in findings.
+        findings: the findings about its segments.
+        ages: the ages that matter.
+        compare: whether to compare the records of overlapping copies.
 
     Raises:
-        StoreUnavailable, AccessDenied: the store's.
+        StoreUnavailable, AccessDenied: a request failed.
     """
     catalog = listing.catalog
     copies = {segment: result.copy for segment, result in checked.items() if result.copy is not None}
@@ -104,33 +104,33 @@ def check_partition(
 
 
 def _commit(listing: PartitionListing, view: PartitionView, where: str, old: float) -> Iterator[Finding]:
-    """`offset.wm` and `log.start` are there, and name what is there."""
+    """Check that `offset.wm` and `log.start` exist, and that the segment of the commit does."""
     catalog = listing.catalog
     keys, commit = catalog.keys, catalog.commit
     if commit is None:
         written = min(listing.modified.values(), default=old)
         if catalog.segments and written < old:
             count = counted(len(catalog.segments), "segment")
-            detail = f"{count}, the oldest object written {_ago(old, written)}, and no commit"
+            detail = f"{count} and no commit; the oldest object was written {_ago(old, written)}"
             yield Finding(NO_COMMIT, where, detail, keys.commit, catalog.segments[0].name.base)
         return
     if isinstance(commit, ForeignCommit):
         return
     if catalog.log_start is None:
-        yield Finding(LOG_START_WRONG, where, "there is a commit, and no log.start", keys.log_start)
+        yield Finding(LOG_START_WRONG, where, "there is a commit, but no log.start", keys.log_start)
     elif catalog.log_start > commit.next_offset:
-        detail = f"it names {catalog.log_start}, and the next offset is {commit.next_offset}"
+        detail = f"log.start is {catalog.log_start}; the next offset is {commit.next_offset}"
         yield Finding(LOG_START_WRONG, where, detail, keys.log_start, commit.next_offset, catalog.log_start)
     named = commit.highest_base
     if not view.start < named < view.end or any(segment.name.base == named for segment in catalog.segments):
         return
     if not any(isinstance(step, Hole) and step.start <= named < step.end for step in view.plan(named, view.end)):
-        detail = f"{keys.commit} names the segment of base offset {named}, and no {named:020d}{LOG_SUFFIX} is there"
+        detail = f"{keys.commit} names base offset {named}, but {named:020d}{LOG_SUFFIX} does not exist"
         yield Finding(COMMIT_NAMES_MISSING, where, detail, keys.commit, named)
 
 
 def _stuck(listing: PartitionListing, where: str, ages: Ages) -> Iterator[Finding]:
-    """Segments that the commit does not reach, all of them young; old ones are named one by one, or with the commit."""
+    """Report segments above the commit, if all of them are young; old ones have findings of their own."""
     written = [listing.modified.get(segment.name.stem, 0.0) for segment in uncommitted(listing.catalog)]
     found = stuck_commit(listing.catalog, written, listing.committed_at, ages.now, ages.stuck_seconds)
     if found is not None and min(written) >= ages.old:
@@ -138,7 +138,7 @@ def _stuck(listing: PartitionListing, where: str, ages: Ages) -> Iterator[Findin
 
 
 def _missing(store: ObjectStore, listing: PartitionListing, view: PartitionView, where: str) -> Iterator[Finding]:
-    """Holes, and gaps that a record explains."""
+    """Yield holes, and gaps with a record."""
     for step in view.plan(view.start, view.end):
         if not isinstance(step, Hole):
             continue
@@ -147,12 +147,12 @@ def _missing(store: ObjectStore, listing: PartitionListing, view: PartitionView,
             kind, key, reason = _recorded(store, listing, step)
             yield Finding(kind, where, f"{count}: {reason}", key, step.start, step.end)
         else:
-            detail = f"{count} below the next offset {view.end} that no object answers for"
+            detail = f"{count} below the next offset {view.end} without an object"
             yield Finding(HOLE, where, detail, listing.catalog.keys.prefix, step.start, step.end)
 
 
 def _recorded(store: ObjectStore, listing: PartitionListing, hole: Hole) -> tuple[Kind, str | None, str]:
-    """What a recorded hole is, the key of a record over it, and the reason that it gives."""
+    """Return the kind of a recorded hole, the key of its record, and the reason."""
     for start, end, _ in listing.gap_records:
         if start <= hole.start < end:
             key = listing.catalog.keys.gap(start, end)
@@ -163,7 +163,7 @@ def _recorded(store: ObjectStore, listing: PartitionListing, hole: Hole) -> tupl
             except AccessDenied as error:
                 return UNREADABLE, key, str(error)
             except ObjectNotFound:
-                return GAP, key, "recorded; the record is gone since it was listed"
+                return GAP, key, "recorded; the record was removed after the listing"
     return GAP, None, "recorded"
 
 
@@ -172,7 +172,7 @@ def _dead(view: PartitionView, where: str) -> Iterator[Finding]:
         alive = max(live_end(view, copy), copy.base)
         if alive < copy.end and alive < view.end:
             epoch, lived = _epoch_at(copy, alive), view.epochs.at(alive)
-            detail = f"its records from offset {alive} on are of leader epoch {epoch}, and epoch {lived} is what lives"
+            detail = f"its records from offset {alive} on have leader epoch {epoch}; epoch {lived} is live there"
             yield Finding(DEAD_TAIL, where, detail, copy.key, alive, copy.end)
 
 
@@ -190,14 +190,14 @@ def _twice(store: ObjectStore, overlaps: list[Overlap], where: str, *, compare: 
         try:
             difference = first_difference(store, overlap)
         except (AccessDenied, CorruptData, ObjectNotFound):
-            continue  # which the segment's own finding says
+            continue  # the segment's own finding reports it
         if difference is not None:
             offset, detail = difference
             yield Finding(OVERLAP_DIFFERS, where, detail, overlap.first.key, offset, overlap.end)
 
 
 def _orphans(listing: PartitionListing, where: str, old: float) -> Iterator[Finding]:
-    """What belongs to nothing, and is too old to be about to."""
+    """Yield the objects that nothing refers to, if they are too old for an upload in progress."""
     catalog, keys = listing.catalog, listing.catalog.keys
     commit = catalog.commit
     if commit is not None:
@@ -205,18 +205,18 @@ def _orphans(listing: PartitionListing, where: str, old: float) -> Iterator[Find
         for segment in catalog.segments:
             written = listing.modified.get(segment.name.stem, 0.0)
             if segment.name.base >= limit and written < old:
-                detail = f"the commit ends at {limit}, and this was written {_ago(old, written)}"
+                detail = f"the commit ends at {limit}; this was written {_ago(old, written)}"
                 yield Finding(ORPHAN_SEGMENT, where, detail, keys.segment(segment.name), segment.name.base)
         for start, end, written in listing.gap_records:
             if start >= limit and written < old:
-                detail = f"the commit ends at {limit}, and this was written {_ago(old, written)}"
+                detail = f"the commit ends at {limit}; this was written {_ago(old, written)}"
                 yield Finding(ORPHAN_GAP, where, detail, keys.gap(start, end), start, end)
     for key in listing.lonely:
         stem = key.removeprefix(keys.prefix).rpartition(".")[0]
         written = listing.modified.get(stem, 0.0)
         if written < old:
             base = int(stem[:20])
-            detail = f"no {stem}{LOG_SUFFIX} is there, and this was written {_ago(old, written)}"
+            detail = f"{stem}{LOG_SUFFIX} does not exist; this was written {_ago(old, written)}"
             yield Finding(ORPHAN_INDEX, where, detail, key, base)
     bases = [segment.name.base for segment in catalog.segments]
     for cache_object, following in zip(catalog.cache_objects, (*catalog.cache_objects, None)[1:], strict=True):
@@ -227,7 +227,7 @@ def _orphans(listing: PartitionListing, where: str, old: float) -> Iterator[Find
             yield Finding(
                 ORPHAN_CACHE_OBJECT,
                 where,
-                "no segment that it may tell of is there",
+                "no segment exists that it can describe",
                 keys.cache_object(cache_object),
                 cache_object,
             )
@@ -236,24 +236,24 @@ def _orphans(listing: PartitionListing, where: str, old: float) -> Iterator[Find
 def _without_metadata(
     listing: PartitionListing, checked: Mapping[StoredSegment, Checked], where: str
 ) -> Iterator[Finding]:
-    """One finding for all segments without metadata: a Java uploader leaves a bucket full of them."""
+    """Yield one finding for all segments without metadata, because a Java uploader writes many of them."""
     found = [result.copy for result in checked.values() if result.foreign and result.copy is not None]
     if not found:
         return
     commit = listing.catalog.commit
     is_java = not isinstance(commit, Commit) or commit.java is not None
-    detail = f"{counted(len(found), 'segment')}, the first of them {found[0].key}"
+    detail = f"{counted(len(found), 'segment')}; the first is {found[0].key}"
     end = max(copy.end for copy in found)
     yield Finding(JAVA_SEGMENTS if is_java else METADATA_MISSING, where, detail, found[0].key, found[0].base, end)
 
 
 def foreign_objects(where: str, listing: PartitionListing) -> Iterator[Finding]:
-    """Objects that are none of ours; of many the first ones."""
+    """Yield the foreign objects; of many only the first ones."""
     left = listing.stranger_count - len(listing.strangers)
     for number, key in enumerate(listing.strangers, 1):
-        more = f", as are {left} more here" if left and number == len(listing.strangers) else ""
-        yield Finding(FOREIGN_OBJECT, where, f"its name is none of ours{more}", key)
+        more = f"; {left} more are here" if left and number == len(listing.strangers) else ""
+        yield Finding(FOREIGN_OBJECT, where, f"no agent writes this name{more}", key)
 
 
 def _ago(old: float, written: float) -> str:
-    return f"at least {max(0.0, old - written) / 3600:.1f} h longer ago than what may be under way"
+    return f"at least {max(0.0, old - written) / 3600:.1f} h before any upload in progress"

@@ -1,4 +1,4 @@
-"""What `tsctl verify` and `tsctl report` both do: look at the store, and at a running cluster where one is named."""
+"""Runs the checks of `tsctl verify` and `tsctl report`, on the store and optionally against a running cluster."""
 
 import sys
 import threading
@@ -50,21 +50,21 @@ CommandConfigOption = Annotated[
     Path | None, typer.Option("--command-config", help="File with settings of librdkafka, with --bootstrap-server.")
 ]
 
-_TOLD_EVERY_SECONDS: Final = 10.0
+_PRINTED_EVERY_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be looked at, as the command line says.
+    """The scope of a check, as given on the command line.
 
     Attributes:
-        topics: names and patterns; none: all.
+        topics: names and patterns; empty: all.
         partitions: numbers; None: all.
-        depth: how closely.
-        in_flight_hours: what is younger may be under way.
-        requests: segments at once.
-        bootstrap: of a running cluster; None: the store alone.
-        command_config: settings of its client.
+        depth: how closely to check.
+        in_flight_hours: younger objects may belong to an upload in progress.
+        requests: number of segments to check in parallel.
+        bootstrap: address of a running cluster; None: only the store.
+        command_config: file with settings of its client.
     """
 
     topics: Sequence[str]
@@ -78,12 +78,12 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What was found.
+    """The result of a check.
 
     Attributes:
         coverages: of each partition, in each incarnation.
-        findings: all of them, the worst first.
-        sides: each partition on both sides, where a cluster was asked.
+        findings: all findings, the worst first.
+        sides: each partition in cluster and store; None without a cluster.
     """
 
     coverages: tuple[Coverage, ...]
@@ -92,13 +92,13 @@ class Verification:
 
 
 def run_verification(name: ArchiveName, wanted: Wanted, output: Output) -> Verification:
-    """Look at an archive.
+    """Check an archive.
 
     Raises:
-        QueryError: it is not there under this width, or has no such topic.
-        ConfigurationError: what the options say cannot be.
-        StoreUnavailable, AccessDenied, BucketMissing: a store's.
-        ClusterAway: the cluster's.
+        QueryError: the archive has no objects under these entropy bits, or no such topic.
+        ConfigurationError: the options contradict each other.
+        StoreUnavailable, AccessDenied, BucketMissing: a request to a store failed.
+        ClusterAway: the cluster did not answer.
     """
     cluster = _cluster(wanted)
     choose = chooser(wanted.topics)
@@ -123,10 +123,10 @@ def run_verification(name: ArchiveName, wanted: Wanted, output: Output) -> Verif
                 time.time(),
                 in_flight_seconds=wanted.in_flight_hours * 3600,
                 reached=lambda coverage: _reached(name, stores, coverage),
-                asks=lambda partition: choose(partition.topic) and _asks_for(wanted, partition.partition),
+                in_scope=lambda partition: choose(partition.topic) and _in_scope(wanted, partition.partition),
             )
             sides = seen.sides
-            chosen = [finding for finding in seen.findings if _is_asked(finding, choose)]
+            chosen = [finding for finding in seen.findings if _is_requested(finding, choose)]
             findings = [*with_cluster(findings, sides), *chosen]
             if wanted.depth is Depth.FULL:
                 findings += _compared(stores, name, cluster, sides, output)
@@ -134,26 +134,26 @@ def run_verification(name: ArchiveName, wanted: Wanted, output: Output) -> Verif
 
 
 def parse_severity(text: str) -> Severity:
-    """The severity that `--fail-on` names.
+    """Return the severity that `--fail-on` names.
 
     Raises:
-        ConfigurationError: there is none of that name.
+        ConfigurationError: no severity has this name.
     """
     found = severity_of(text)
     if found is None:
         accepted = ", ".join(severity.label for severity in Severity)
-        raise ConfigurationError(SOURCE, [f"--fail-on={text}: accepted are {accepted}"])
+        raise ConfigurationError(SOURCE, [f"--fail-on={text}: expected one of {accepted}"])
     return found
 
 
 def _cluster(wanted: Wanted) -> KafkaCluster | None:
     if wanted.bootstrap is None:
         if wanted.command_config is not None:
-            raise ConfigurationError(SOURCE, ["--command-config goes with --bootstrap-server"])
+            raise ConfigurationError(SOURCE, ["--command-config requires --bootstrap-server"])
         return None
     settings = {} if wanted.command_config is None else read_client_properties(wanted.command_config)
     cluster = KafkaCluster(wanted.bootstrap, settings)
-    cluster.topics()  # who is not let in is told so before hours go into the store
+    cluster.topics()  # fail for a wrong identity now, not after hours of reading the store
     return cluster
 
 
@@ -176,7 +176,7 @@ def _verify(
     choose = chooser(wanted.topics)
 
     def wants(topic: str, partition: int | None) -> bool:
-        right = partition is None or _asks_for(wanted, partition)
+        right = partition is None or _in_scope(wanted, partition)
         return right and choose(topic) and name.lies_in(topic, endpoint)
 
     scope = Scope(
@@ -188,7 +188,7 @@ def _verify(
         requests=wanted.requests,
     )
     progress = _Progress()
-    verifier = Verifier(store, name.keys, scope, progress.told)
+    verifier = Verifier(store, name.keys, scope, progress.add)
     total = verifier.find()
     with output.progress("partitions", total) as advance:
         progress.begin(total, advance)
@@ -196,25 +196,25 @@ def _verify(
 
 
 class _Progress:
-    """A bar on a terminal, and elsewhere a line on standard error now and then."""
+    """A bar on a terminal; elsewhere a line on standard error from time to time."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards what follows
+        self._lock = threading.Lock()  # guards the fields below
         self._partitions = self._segments = self._total = 0
-        self._told_at = time.monotonic()
+        self._printed_at = time.monotonic()
         self._advance: Callable[[int], None] = lambda _: None
 
     def begin(self, total: int, advance: Callable[[int], None]) -> None:
         self._total, self._advance = total, advance
 
-    def told(self, partitions: int, segments: int) -> None:
+    def add(self, partitions: int, segments: int) -> None:
         with self._lock:
             self._partitions += partitions
             self._segments += segments
             now = time.monotonic()
-            due = not sys.stderr.isatty() and now - self._told_at > _TOLD_EVERY_SECONDS
+            due = not sys.stderr.isatty() and now - self._printed_at > _PRINTED_EVERY_SECONDS
             if due:
-                self._told_at = now
+                self._printed_at = now
             done, of_segments = self._partitions, self._segments
         if partitions:
             self._advance(partitions)
@@ -224,17 +224,17 @@ class _Progress:
 
 
 def _check_known(name: ArchiveName, wanted: Wanted, known: set[str], stores: Sequence[ObjectStore]) -> None:
-    """Each topic that is asked for by name is there; an archive of nothing is a mistake, not an answer."""
+    """Check that each topic given by name exists, and that the archive has topics at all."""
     if not known:
         raise QueryError(nothing_under(stores[0], name.keys, name.option))
     for text in wanted.topics:
         choose = chooser([text])
         if not any(choose(topic) for topic in known):
-            raise QueryError(f"topic {text}: cluster {name.keys.cluster} in {stores[0].location} has none")
+            raise QueryError(f"topic {text}: cluster {name.keys.cluster} in {stores[0].location} has no such topic")
 
 
 def _ships(name: ArchiveName, choose: Callable[[str], bool]) -> Callable[[str], bool]:
-    """Whether a topic is to be in the store: as the agents' file says; without it nobody knows."""
+    """Return a predicate for topics that the agents ship, by their file; without a file it accepts no topic."""
     if name.file is None:
         return lambda _: False
     config, _ = load_config(name.file.path)
@@ -242,7 +242,7 @@ def _ships(name: ArchiveName, choose: Callable[[str], bool]) -> Callable[[str], 
 
 
 def _reached(name: ArchiveName, stores: Sequence[tuple[Endpoint, ObjectStore]], coverage: Coverage) -> int:
-    """The next offset of a partition by now, or what it was before where nothing better is known."""
+    """Read the next offset of a partition again; return the earlier value if that fails."""
     store = _store_of(name, stores, coverage.topic)
     if store is None:
         return coverage.end
@@ -250,7 +250,7 @@ def _reached(name: ArchiveName, stores: Sequence[tuple[Endpoint, ObjectStore]], 
         commit, _ = read_commit(
             store, PartitionKeys(TopicPartition(coverage.topic, coverage.partition), coverage.prefix)
         )
-    except (CorruptData, NewerFormat):  # which verify has found already
+    except (CorruptData, NewerFormat):  # verify has reported it already
         return coverage.end
     return max(coverage.end, commit.next_offset) if isinstance(commit, Commit) else coverage.end
 
@@ -259,12 +259,12 @@ def _store_of(name: ArchiveName, stores: Sequence[tuple[Endpoint, ObjectStore]],
     return next((store for endpoint, store in stores if name.lies_in(topic, endpoint)), None)
 
 
-def _asks_for(wanted: Wanted, number: int) -> bool:
+def _in_scope(wanted: Wanted, number: int) -> bool:
     return wanted.partitions is None or number in wanted.partitions
 
 
-def _is_asked(finding: Finding, choose: Callable[[str], bool]) -> bool:
-    """Whether a finding is about a topic that is asked for: it names a topic, or a partition of one."""
+def _is_requested(finding: Finding, choose: Callable[[str], bool]) -> bool:
+    """Return whether a finding is about a requested topic; it names a topic, or a partition of one."""
     topic = finding.where.partition("~")[0]
     return choose(topic) or choose(topic.rpartition("-")[0])
 
@@ -276,10 +276,10 @@ def _compared(
     sides: Sequence[Side],
     output: Output,
 ) -> list[Finding]:
-    """Every record of both sides."""
+    """Compare every record of store and cluster."""
     keeping = cluster.keeping({side.partition.topic for side in sides})
     findings: list[Finding] = []
-    with output.progress("records of both sides", len(sides)) as advance:
+    with output.progress("partitions compared", len(sides)) as advance:
         for side in sides:
             store = _store_of(name, stores, side.partition.topic)
             if store is not None and side.coverage is not None:

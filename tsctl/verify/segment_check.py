@@ -1,8 +1,8 @@
-"""One stored segment, at a chosen depth: does it say of itself what it is, and is it what was shipped?
+"""Checks one stored segment: its metadata against its batches, and its bytes against what was shipped.
 
-`HEADERS` asks for its metadata and looks at the first batch, at what the `.index` names in some places, and at all
-batches behind the last of those; the other indexes are compared with what the metadata binds. `FULL` reads every byte:
-the CRC of each batch and of the object, every record decompressed, and all that metadata says held against it.
+`HEADERS` reads its metadata, the first batch, some batches that the `.index` names, and all batches after the last of
+those. It compares the other indexes with the metadata. `FULL` reads every byte: it checks the CRC of each batch and of
+the object, decompresses every record, and compares all of the metadata.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,6 +29,7 @@ from ts_common.log_format.index_files import (
 )
 from ts_common.log_format.scan import SegmentScan, scan_segment
 from ts_common.store.contract import ObjectStore
+from ts_common.wording import counted
 from tsctl.verify.findings import (
     CACHE_OBJECT_WRONG,
     INDEX_MISSING,
@@ -42,12 +43,12 @@ from tsctl.verify.findings import (
 )
 from tsctl.verify.full_read import read_whole
 
-# Of an index's entries, those whose batches are looked at besides the last: one request each.
+# The number of an index's entries whose batches are read in addition to the last one, one request each.
 _PLACES = 6
 
 
 class Depth(StrEnum):
-    """How closely verify looks."""
+    """How closely verify checks."""
 
     LISTING = "listing"
     HEADERS = "headers"
@@ -56,12 +57,12 @@ class Depth(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What became of one segment.
+    """The result for one segment.
 
     Attributes:
-        copy: what it answers for; None where nothing can be said.
-        findings: about it.
-        foreign: whether it has no metadata of ours.
+        copy: what the segment covers; None if that is unknown.
+        findings: the findings about it.
+        foreign: whether it has no metadata of an agent.
     """
 
     copy: SegmentCopy | None
@@ -77,19 +78,19 @@ def check_segment(
     noted: SegmentMetadata | None,
     where: str,
 ) -> Checked:
-    """Look at one segment.
+    """Check one segment.
 
     Args:
-        store: where it lies.
+        store: the store of the segment.
         keys: of its partition.
         segment: as listed.
         depth: `HEADERS` or `FULL`.
-        noted: what a cache object says of this very object; None where none does.
-        where: names the partition in findings.
+        noted: its metadata in a cache object, for the same ETag; None without a cache object.
+        where: the partition's name in findings.
 
     Raises:
-        ObjectNotFound: it is gone since it was listed.
-        StoreUnavailable, AccessDenied, BucketMissing: the store's.
+        ObjectNotFound: it was removed after the listing.
+        StoreUnavailable, AccessDenied, BucketMissing: a request failed.
     """
     check = _Check(store, keys, segment, where)
     try:
@@ -101,7 +102,7 @@ def check_segment(
         check.say(METADATA_WRONG, str(error))
         return Checked(check.rebuilt(), tuple(check.findings))
     metadata = stored
-    if metadata is None or metadata.epochs is None:  # a Java uploader's, or more epochs than metadata can hold
+    if metadata is None or metadata.epochs is None:  # a Java uploader's, or too many epochs for metadata
         try:
             has_index = ".index" in segment.suffixes
             metadata = describe_segment(store, keys, segment.name, segment.size, has_index=has_index)
@@ -112,14 +113,14 @@ def check_segment(
     if noted is not None and stored is not None and noted != stored:
         check.say(
             CACHE_OBJECT_WRONG,
-            f"{keys.cache_objects}: a cache object says {noted} of it, and its own metadata {stored}",
+            f"a cache object in {keys.cache_objects} has {noted}; the segment's own metadata has {stored}",
         )
     check.look(depth, bound=stored is not None)
     return Checked(SegmentCopy(keys, segment, metadata), tuple(check.findings), stored is None)
 
 
 class _Check:
-    """The look at one segment, and what it found."""
+    """The check of one segment, and its findings."""
 
     def __init__(self, store: ObjectStore, keys: PartitionKeys, segment: StoredSegment, where: str) -> None:
         self.key = keys.segment(segment.name)
@@ -130,18 +131,18 @@ class _Check:
         self._where = where
         self._base = segment.name.base
         self._metadata = SegmentMetadata(self._base, None, None, None, None, 0)
-        self._line: EpochHistory | None = None  # the metadata's epochs, where all batches can be held against them
+        self._line: EpochHistory | None = None  # the metadata's epochs, if all batches can be compared with them
 
     def say(self, kind: Kind, detail: str, key: str | None = None) -> None:
         end = self._metadata.end if self._metadata.end > self._base else None
         self.findings.append(Finding(kind, self._where, detail, key or self.key, self._base, end))
 
     def take(self, metadata: SegmentMetadata) -> None:
-        """What the segment is held against."""
+        """Set the metadata to compare the segment with."""
         self._metadata = metadata
 
     def rebuilt(self) -> SegmentCopy | None:
-        """The copy as its bytes say, where its metadata cannot be read."""
+        """Return the copy by its batches, if its metadata cannot be read."""
         try:
             scan = scan_object(self._store, self.key, self._segment.size)
             return SegmentCopy(self._keys, self._segment, metadata_of(scan, self._base, self.key))
@@ -150,13 +151,11 @@ class _Check:
             return None
 
     def look(self, depth: Depth, *, bound: bool) -> None:
-        """Hold the segment against its metadata; `bound` where that is ours and not made of the segment just now."""
+        """Compare the segment with its metadata; `bound` is false if that was computed from the segment."""
         indexes = {suffix: self._index(suffix) for suffix in self._wanted_indexes(bound=bound)}
         self._line = self._epochs()
         if self._metadata.corruptions:
-            self.say(
-                SHIPPED_CORRUPT, f"{self._metadata.corruptions} places in it are no whole batch, as its metadata says"
-            )
+            self.say(SHIPPED_CORRUPT, f"its metadata counts {counted(self._metadata.corruptions, 'corrupt place')}")
         if depth is Depth.FULL:
             self._read_all(indexes, bound=bound)
         else:
@@ -178,10 +177,10 @@ class _Check:
     def _wanted_indexes(self, *, bound: bool) -> Iterator[str]:
         yield from (".index", ".timeindex")
         if bound and self._metadata.txnindex is not None and self._metadata.txnindex[0]:
-            yield ".txnindex"  # a CRC of 0: late or corrupt, and the broker had none
+            yield ".txnindex"  # a CRC of 0: missing history or corrupt, and the broker had no index
 
     def _index(self, suffix: str) -> bytes | None:
-        """The bytes of an index; None, and a finding, where there is none."""
+        """Return the bytes of an index; None, and a finding, if it is missing."""
         key = self._keys.segment(self._segment.name, suffix)
         if suffix in self._segment.suffixes:
             try:
@@ -191,30 +190,34 @@ class _Check:
             except CorruptData as error:
                 self.say(INDEX_WRONG, str(error), key)
                 return None
-        self.say(INDEX_MISSING, f"{key} is not there", key)
+        self.say(INDEX_MISSING, f"{key} does not exist", key)
         return None
 
     def _bound_indexes(self, indexes: dict[str, bytes | None]) -> None:
-        """`.timeindex` and `.txnindex` are those that the metadata names."""
+        """Compare `.timeindex` and `.txnindex` with the CRCs in the metadata."""
         metadata = self._metadata
         bound = {".timeindex": metadata.timeindex, ".txnindex": metadata.txnindex[0] if metadata.txnindex else None}
         for suffix, crc in bound.items():
             data = indexes.get(suffix)
             if data is not None and crc is not None and crc32c(data) != crc:
-                detail = f"its CRC-32C is {crc32c(data):08x}, the metadata of its .log says {crc:08x}"
+                detail = f"CRC-32C {crc32c(data):08x}; expected {crc:08x} from the metadata of its .log"
                 self.say(INDEX_WRONG, detail, self._keys.segment(self._segment.name, suffix))
 
     # --- headers
 
     def _look_at_batches(self, index: bytes | None) -> None:
-        """The first batch, some that the `.index` names, and all behind the last of those."""
+        """Check the first batch, some that the `.index` names, and all after the last of those."""
         index_key = self._keys.segment(self._segment.name, ".index")
         entries = read_offset_index(index or b"")
         if index and any(index[len(entries) * OFFSET_ENTRY_SIZE :]):
-            self.say(INDEX_WRONG, f"entry {len(entries)} of {len(index)} bytes does not follow those before", index_key)
+            self.say(
+                INDEX_WRONG,
+                f"entry {len(entries)} is not above the one before; the index has {len(index)} bytes",
+                index_key,
+            )
             return
         if entries and entries[-1][1] >= self._segment.size:
-            detail = f"it leads to byte {entries[-1][1]}, and the .log has {self._segment.size}"
+            detail = f"it points to byte {entries[-1][1]}; the .log has {self._segment.size} bytes"
             self.say(INDEX_WRONG, detail, index_key)
             return
         if not self._segment.size:
@@ -226,7 +229,7 @@ class _Check:
             header = self._header(position)
             if number is None:
                 if not isinstance(header, BatchHeader):
-                    self._misfit(f"no batch at its beginning: {header}")
+                    self._misfit(f"no batch at its start: {header}")
                     return
             else:
                 named, before = (entries[number][0], entries[number - 1][0] if number else -1)
@@ -236,7 +239,7 @@ class _Check:
                     found = (
                         f"a batch of base offset {header.base_offset}" if isinstance(header, BatchHeader) else header
                     )
-                    detail = f"offset {self._base + named} at byte {position}: {found} there"
+                    detail = f"offset {self._base + named} is expected at byte {position}; found {found}"
                     self.say(INDEX_WRONG, detail, index_key)
                     return
             if not self._fits(header, floor, position):
@@ -245,7 +248,7 @@ class _Check:
         self._look_at_tail(entries[-1][1] if entries else 0)
 
     def _header(self, position: int) -> BatchHeader | str:
-        """The header at a place, or what stands there instead."""
+        """Return the header at a position, or what is there instead."""
         left = self._segment.size - position
         try:
             with ResumableReader(self._store, self.key, position, position + min(HEADER_SIZE, left)) as reader:
@@ -255,26 +258,26 @@ class _Check:
             header = parse_header(data, 0, left, position)
         except CorruptData as error:
             return str(error)
-        return header if isinstance(header, BatchHeader) else "no batch begins"
+        return header if isinstance(header, BatchHeader) else "no beginning of a batch"
 
     def _fits(self, header: BatchHeader, floor: int, position: int) -> bool:
-        """Whether a batch may stand where it does by its offsets and its epoch."""
+        """Return whether a batch's offsets and epoch fit its position."""
         if not floor < header.base_offset <= header.last_offset < self._metadata.end:
-            self._misfit(f"the batch at byte {position} has offsets {header.base_offset} to {header.last_offset}")
+            self._misfit(f"unexpected batch at byte {position}: offsets {header.base_offset} to {header.last_offset}")
             return False
         if header.leader_epoch == NO_EPOCH or self._line is None:
             return True
         expected = self._line.at(header.base_offset)
         if expected != header.leader_epoch:
             self._misfit(
-                f"the batch of base offset {header.base_offset} at byte {position} bears leader epoch "
-                f"{header.leader_epoch}, and the metadata gives it {expected}"
+                f"the batch of base offset {header.base_offset} at byte {position} has leader epoch "
+                f"{header.leader_epoch}; expected {expected} from the metadata"
             )
             return False
         return True
 
     def _misfit(self, detail: str) -> None:
-        self.say(METADATA_WRONG, f"{detail}; the metadata answers for [{self._base}, {self._metadata.end})")
+        self.say(METADATA_WRONG, f"{detail}; the metadata covers [{self._base}, {self._metadata.end})")
 
     def _look_at_tail(self, position: int) -> None:
         with ResumableReader(self._store, self.key, position) as reader:
@@ -299,7 +302,7 @@ class _Check:
                 self.say(SEGMENT_DAMAGED, place or "")
                 return
         elif altered:
-            detail = f"the CRC-32C of all its bytes is {scan.crc32c:08x}, its metadata says {metadata.crc32c:08x}"
+            detail = f"CRC-32C {scan.crc32c:08x}; expected {metadata.crc32c:08x} from its metadata"
             self.say(SEGMENT_DAMAGED, detail)
             return
         self._bound_indexes(indexes)
@@ -310,55 +313,57 @@ class _Check:
             key = self._keys.segment(self._segment.name, ".txnindex")
             whole = txnindex_is_complete(read_transaction_index(txnindex), scan.abort_markers)
             if not whole and not any(finding.key == key for finding in self.findings):
-                self.say(INDEX_WRONG, "an abort marker of the .log has no entry in it", key)
+                self.say(INDEX_WRONG, "it has no entry for an abort marker of the .log", key)
 
     def _hold_against(self, scan: SegmentScan, rows: int) -> None:
         metadata = self._metadata
-        counted = scan.record_count
+        expected = scan.record_count
         said = (
-            ("records", metadata.records, counted),
+            ("records", metadata.records, expected),
             ("the greatest timestamp", metadata.time_max, scan.max_timestamp),
             ("the least timestamp", metadata.time_min, scan.min_timestamp),
             ("corrupt places", metadata.corruptions, scan.corrupt_batches),
         )
-        wrong = [f"{name}: {found}, the metadata says {stated}" for name, stated, found in said if stated != found]
-        if counted is not None and (rows > counted or (rows < counted and not scan.has_transactions)):
-            wrong.append(f"its batches hold {rows} records, and their headers say {counted}")
+        wrong = [f"{name}: {found}; the metadata has {stated}" for name, stated, found in said if stated != found]
+        if expected is not None and (rows > expected or (rows < expected and not scan.has_transactions)):
+            wrong.append(f"its batches contain {rows} records; their headers count {expected}")
         if scan.end_offset is not None and scan.end_offset > metadata.end:
             wrong.append(
-                f"its last batch ends at {scan.end_offset}, the metadata answers for offsets below {metadata.end}"
+                f"its last batch ends at offset {scan.end_offset}; the metadata covers offsets below {metadata.end}"
             )
         stretches = zip(scan.epochs, scan.epoch_lasts, strict=True)
         line = self._line if all(epoch != NO_EPOCH for epoch, _ in scan.epochs) else None
         if line and not all(line.at(first) == epoch == line.at(last) for (epoch, first), last in stretches):
-            wrong.append(f"its batches bear the epochs {scan.epochs}, the metadata says {metadata.epochs}")
-        if scan.abort_markers and metadata.txnindex is None:  # readers of committed records would show them
-            wrong.append(f"{len(scan.abort_markers)} transactions are aborted in it, the metadata names no .txnindex")
+            wrong.append(f"its batches have the epochs {scan.epochs}; the metadata has {metadata.epochs}")
+        if scan.abort_markers and metadata.txnindex is None:  # readers of committed records would return them
+            wrong.append(
+                f"it aborts {counted(len(scan.abort_markers), 'transaction')}; the metadata names no .txnindex"
+            )
         if wrong:
             self.say(METADATA_WRONG, "; ".join(wrong))
 
 
 class Filling:
-    """A function that reads up to so many bytes, as a scan reads: into a buffer."""
+    """Adapts a function that returns bytes to the scan's interface, which fills a buffer."""
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
         self._read = read
 
     def readinto(self, buffer: memoryview, /) -> int:
-        """Fill some of the buffer; 0 at the end."""
+        """Fill part of the buffer; return 0 at the end."""
         data = self._read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
 
 
 def assumed(keys: PartitionKeys, segment: StoredSegment, noted: SegmentMetadata | None, following: int) -> SegmentCopy:
-    """A copy as a listing and a cache object tell it: without the cache object it is taken to reach to what follows it.
+    """Return a copy by its listing and a cache object; without one, it is assumed to end at the next base offset.
 
     Args:
         keys: of its partition.
         segment: as listed.
-        noted: what a cache object says of it.
-        following: the next base offset above its own, or the next offset.
+        noted: its metadata in a cache object, or None.
+        following: the next higher base offset, or the next offset.
     """
     guess = SegmentMetadata(max(segment.name.base, following), (), None, None, None, 0)
     return SegmentCopy(keys, segment, noted or guess)

@@ -1,8 +1,7 @@
-"""Segments that lie in the store and that readers are not shown: above the commit, or in a partition without one.
+"""Uploaded segments that readers do not see, because they are above the commit or the partition has no commit.
 
-An agent uploads up to some segments ahead of the commit, so that a few of them for a few seconds are the ordinary
-course of things. They are the outside view of a stuck partition once the commit has not moved for as long as the agent
-calls that stuck.
+An agent uploads a few segments ahead of the commit, so some of them for some seconds are normal. If the commit has not
+moved for the time after which the agent reports a partition as stuck, the partition is stuck.
 """
 
 from collections.abc import Iterable
@@ -14,13 +13,13 @@ from ts_common.archive.commit import Commit
 
 @dataclass(frozen=True, slots=True)
 class StuckCommit:
-    """A commit that does not move although segments lie above it.
+    """A commit that does not move, although there are segments above it.
 
     Attributes:
-        segments: how many readers are not shown.
-        first: base offset of the lowest of them.
-        seconds: since the last progress that shows: the commit, or the first of these segments if that came later.
-        next_offset: end of the commit; None where there is no commit, or a Java uploader's, which names none.
+        segments: number of segments that readers do not see.
+        first: the lowest base offset of them.
+        seconds: time since the commit or the first of these segments, whichever is later.
+        next_offset: end of the commit; None without a commit, or if a Java uploader wrote it.
         is_there: whether there is a commit.
     """
 
@@ -31,7 +30,7 @@ class StuckCommit:
     is_there: bool
 
     def __str__(self) -> str:
-        """One line."""
+        """Return it as one line."""
         commit = "no commit" if not self.is_there else "the commit"
         commit += "" if self.next_offset is None else f" (next offset {self.next_offset})"
         count = f"{self.segments} segment{'' if self.segments == 1 else 's'} from offset {self.first} on"
@@ -39,21 +38,21 @@ class StuckCommit:
 
 
 def uncommitted(catalog: PartitionCatalog) -> tuple[StoredSegment, ...]:
-    """The segments that readers are not shown, because no commit reaches them; by base offset."""
+    """Return the segments that no commit covers, by base offset."""
     return catalog.segments[len(catalog.committed) :]
 
 
 def stuck_commit(
     catalog: PartitionCatalog, written: Iterable[float], committed_at: float | None, now: float, after_seconds: float
 ) -> StuckCommit | None:
-    """Whether the commit of a partition is stuck, as far as the store shows.
+    """Return the stuck commit of a partition, as far as the store shows; None if it is not stuck.
 
     Args:
         catalog: the snapshot.
-        written: when the segments that `uncommitted` names were written, seconds since the epoch; some of them do.
-        committed_at: when `offset.wm` was; None without one.
+        written: when segments of `uncommitted` were written, seconds since the epoch; some of them are enough.
+        committed_at: when `offset.wm` was written; None without one.
         now: seconds since the epoch.
-        after_seconds: how long the commit may take to reach a segment that is uploaded.
+        after_seconds: how long the commit may need to cover an uploaded segment.
     """
     segments = uncommitted(catalog)
     first = min(written, default=None)

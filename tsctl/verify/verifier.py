@@ -1,9 +1,8 @@
-"""Is everything there? Every topic of a cluster in a store, held against what commits, metadata and batches say.
+"""Verifies every topic of a cluster in a store against commits, metadata and batches.
 
-`Verifier.run` takes one partition after the other, some at a time: a snapshot as readers take it, each of its segments
-looked at (`segment_check`), and then the whole (`partition_check`): holes, overlaps, dead tails, and what belongs to
-nothing. Of a partition that is done its `Coverage` stays, which is small; while it is looked at, what its segments
-answer for is held, about half a kilobyte each.
+`Verifier.run` checks the partitions one after another, each in these steps: the snapshot that readers use, then each of
+its segments (`segment_check`) in parallel, then the whole (`partition_check`). It keeps only the small `Coverage` of a
+partition. During the check it holds about half a kilobyte for each segment.
 """
 
 import os
@@ -33,6 +32,7 @@ from ts_common.errors import (
 from ts_common.reading.cluster_file import STUCK_AFTER_SECONDS
 from ts_common.store.contract import ObjectStore
 from ts_common.store.retry import OPERATION_POLICY
+from ts_common.wording import counted
 from tsctl.verify.coverage import Coverage
 from tsctl.verify.findings import (
     CACHE_OBJECT_WRONG,
@@ -60,16 +60,15 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is verified, and how.
+    """What to verify, and how.
 
     Attributes:
-        depth: how closely each segment is looked at.
-        wants: whether a partition of a topic is looked at; the second argument is None where a topic as a whole is
-            asked about.
-        all_topics: whether everything is, so that what belongs to no topic is named too.
-        in_flight_seconds: what is younger may belong to an upload or a commit that is under way.
-        stuck_seconds: how long a commit may take to reach a segment that is uploaded.
-        requests: how many segments are looked at at once.
+        depth: how closely to check each segment.
+        wants: returns whether a partition of a topic is in scope; with None, whether any of the topic is.
+        all_topics: whether everything is in scope, so that objects of no topic are reported too.
+        in_flight_seconds: younger objects may belong to an upload or a commit in progress.
+        stuck_seconds: how long a commit may need to cover an uploaded segment.
+        requests: number of segments to check in parallel.
     """
 
     depth: Depth = Depth.HEADERS
@@ -82,7 +81,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What verify found.
+    """The result of a verification.
 
     Attributes:
         coverages: of each partition in each incarnation, by topic, incarnation and partition.
@@ -94,7 +93,7 @@ class Verified:
 
     @property
     def all_findings(self) -> list[Finding]:
-        """Of the partitions, too."""
+        """The findings of partitions and the others."""
         return [*self.findings, *(finding for coverage in self.coverages for finding in coverage.findings)]
 
 
@@ -102,14 +101,14 @@ class Verifier:
     """Verifies one cluster in one store.
 
     Attributes:
-        topics: that the store knows, in scope or not; after `find`.
+        topics: the topics of the store, in scope or not; set by `find`.
 
     Args:
-        store: where it lies.
-        keys: of the cluster.
-        scope: what is looked at.
-        told: called from several threads, with how many partitions and how many segments more are done.
-        clock: seconds since the epoch.
+        store: the store.
+        keys: builds the cluster's keys.
+        scope: what to verify.
+        report_progress: called by several threads with the number of partitions and segments that were completed.
+        clock: returns seconds since the epoch.
     """
 
     def __init__(
@@ -117,24 +116,24 @@ class Verifier:
         store: ObjectStore,
         keys: ClusterKeys,
         scope: Scope,
-        told: Told = lambda *_: None,
+        report_progress: Told = lambda *_: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
         self._keys = keys
         self._scope = scope
-        self._told = told
+        self._report_progress = report_progress
         self._clock = clock
         self.topics: frozenset[str] = frozenset()
         self._work: list[tuple[PartitionKeys, Incarnations | None]] = []
         self._findings: list[Finding] = []
 
     def find(self) -> int:
-        """Find the partitions in scope, and say how many directories of such there are.
+        """Find the partitions in scope, and return the number of their directories.
 
         Raises:
-            StoreUnavailable: the store did not serve, however often it was asked.
-            AccessDenied, BucketMissing: the store's.
+            StoreUnavailable: the store did not answer, after all retries.
+            AccessDenied, BucketMissing: a request failed.
         """
         directories = OPERATION_POLICY(lambda: find_partitions(self._store, self._keys))
         self._findings = directories.findings if self._scope.all_topics else []
@@ -150,14 +149,14 @@ class Verifier:
         return len(self._work)
 
     def run(self) -> Verified:
-        """Look at all that was found.
+        """Verify everything that `find` found.
 
         Raises:
             StoreUnavailable, AccessDenied, BucketMissing: as `find`.
         """
         work, findings = self._work, self._findings
         threads = self._scope.requests
-        if self._scope.depth is Depth.FULL:  # which the processor does
+        if self._scope.depth is Depth.FULL:  # bound by the processor
             threads = min(threads, max(2, os.cpu_count() or 1))
         with (
             ThreadPoolExecutor(threads, "segments") as segments,
@@ -173,7 +172,7 @@ class Verifier:
     def _incarnations(
         self, topic: str, listed: Sequence[PartitionKeys], findings: list[Finding]
     ) -> Incarnations | None:
-        """A topic's list; None where it cannot be believed. What of it is missing is found."""
+        """Return a topic's list of incarnations, and report missing entries; None if the list is malformed."""
         key = self._keys.incarnations(topic)
         try:
             incarnations, _ = OPERATION_POLICY(lambda: read_incarnations(self._store, self._keys, topic))
@@ -183,13 +182,13 @@ class Verifier:
             return None
         named = {entry.directory for entry in incarnations.entries}
         lives = sorted({keys.directory.rpartition("-")[0] for keys in listed if "~" in keys.directory} - named)
-        findings += [Finding(INCARNATION_UNLISTED, topic, f"{key} does not name {life}", key) for life in lives]
+        findings += [Finding(INCARNATION_UNLISTED, topic, f"{key} does not list {life}", key) for life in lives]
         return incarnations
 
     def _partition(
         self, keys: PartitionKeys, incarnations: Incarnations | None, pool: ThreadPoolExecutor, threads: int
     ) -> Coverage | None:
-        """One partition; None for a directory that only holds a topic's list."""
+        """Verify one partition; return None for a directory with only a topic's list."""
         where = keys.directory
         try:
             listing = OPERATION_POLICY(lambda: list_partition(self._store, keys))
@@ -197,10 +196,10 @@ class Verifier:
             kind = NEWER_FORMAT if isinstance(error, NewerFormat) else COMMIT_DAMAGED
             # The message begins with the object's key.
             found = Finding(kind, where, str(error), str(error).partition(":")[0].partition(" ")[0])
-            self._told(1, 0)
+            self._report_progress(1, 0)
             return Coverage(where, keys.partition.topic, keys.partition.partition, keys.prefix, 0, 0, findings=(found,))
         if listing.has_incarnations and not listing.has_others:
-            self._told(1, 0)
+            self._report_progress(1, 0)
             return None if not listing.strangers else _only(keys, foreign_objects(where, listing))
         findings: list[Finding] = []
         copies = self._look_at_segments(listing, where, findings, pool, threads)
@@ -214,7 +213,7 @@ class Verifier:
             and incarnations.find(commit.topic_id) is None
         ):
             key = self._keys.incarnations(keys.partition.topic)
-            detail = f"{key} does not name topic id {commit.topic_id}, of which {keys.commit} is"
+            detail = f"{key} does not list topic id {commit.topic_id} of {keys.commit}"
             findings.append(Finding(INCARNATION_UNLISTED, where, detail, key))
         now = self._clock()
         ages = Ages(now, now - self._scope.in_flight_seconds, self._scope.stuck_seconds)
@@ -222,7 +221,7 @@ class Verifier:
         coverage = OPERATION_POLICY(
             lambda: check_partition(self._store, listing, copies, where, tuple(findings), ages, compare=deep)
         )
-        self._told(1, 0)
+        self._report_progress(1, 0)
         return coverage
 
     def _look_at_segments(
@@ -233,7 +232,7 @@ class Verifier:
         pool: ThreadPoolExecutor,
         threads: int,
     ) -> dict[StoredSegment, Checked]:
-        """Each segment, some at a time, in the order of the listing."""
+        """Check the segments, several in parallel; return the results in the order of the listing."""
         checked: dict[StoredSegment, Checked] = {}
         waiting: deque[tuple[StoredSegment, SegmentCopy, Future[Checked]]] = deque()
 
@@ -241,9 +240,9 @@ class Verifier:
             segment, guess, answer = waiting.popleft()
             result = answer.result()
             findings.extend(result.findings)
-            # What stands there is no hole, whatever it is.
+            # An unreadable segment is not a hole.
             checked[segment] = Checked(result.copy or guess, (), result.foreign)
-            self._told(0, 1)
+            self._report_progress(0, 1)
 
         for segment, noted, following in self._with_cache_objects(listing, where, findings):
             guess = assumed(listing.catalog.keys, segment, noted, following)
@@ -263,9 +262,9 @@ class Verifier:
         try:
             return OPERATION_POLICY(lambda: check_segment(self._store, keys, segment, self._scope.depth, noted, where))
         except ObjectNotFound as error:
-            found = Finding(UNREADABLE, where, f"gone since it was listed: {error}", guess.key, guess.base, guess.end)
+            found = Finding(UNREADABLE, where, f"removed after the listing: {error}", guess.key, guess.base, guess.end)
         except AccessDenied as error:
-            with suppress(ObjectNotFound):  # refused too: this identity may read nothing any more
+            with suppress(ObjectNotFound):  # denied too: this identity may no longer read anything
                 OPERATION_POLICY(lambda: get_small(self._store, keys.commit, COMMIT_BYTES))
             found = Finding(UNREADABLE, where, str(error), guess.key, guess.base, guess.end)
         except BatchTooLarge as error:
@@ -275,7 +274,7 @@ class Verifier:
         return Checked(None, (found,))
 
     def _without_expired(self, keys: PartitionKeys, findings: list[Finding]) -> list[Finding]:
-        """The findings but for those of objects that retention took since they were listed: `log.start` moves first."""
+        """Return the findings except those of objects that retention removed meanwhile: it moves `log.start` first."""
         lost = {UNREADABLE, INDEX_MISSING}
         if not any(finding.kind in lost for finding in findings):
             return findings
@@ -292,7 +291,7 @@ class Verifier:
     def _with_cache_objects(
         self, listing: PartitionListing, where: str, findings: list[Finding]
     ) -> Iterator[tuple[StoredSegment, SegmentMetadata | None, int]]:
-        """Each segment, what a cache object says of it, and the next base; holds one cache object."""
+        """Yield each segment, its metadata in a cache object, and the next base; holds one cache object at a time."""
         catalog = listing.catalog
         firsts = catalog.cache_objects
         held: tuple[int | None, CacheObject | None] = (None, None)
@@ -323,21 +322,21 @@ class Verifier:
 def _listed_findings(
     segment: StoredSegment, guess: SegmentCopy, noted: SegmentMetadata | None, where: str
 ) -> Iterator[Finding]:
-    """What names and a cache object tell of one segment."""
+    """Yield the findings about one segment that names and a cache object show."""
     wanted = [".index", ".timeindex"]
     if noted is not None and noted.txnindex is not None and noted.txnindex[0]:
         wanted.append(".txnindex")
     for suffix in INDEX_SUFFIXES:
         if suffix in wanted and suffix not in segment.suffixes:
             key = guess.keys.segment(segment.name, suffix)
-            yield Finding(INDEX_MISSING, where, f"{key} is not there", key, guess.base, guess.end)
+            yield Finding(INDEX_MISSING, where, f"{key} does not exist", key, guess.base, guess.end)
     if noted is not None and noted.corruptions:
-        detail = f"{noted.corruptions} places in it are no whole batch, as a cache object says"
+        detail = f"its metadata counts {counted(noted.corruptions, 'corrupt place')}"
         yield Finding(SHIPPED_CORRUPT, where, detail, guess.key, guess.base, guess.end)
 
 
 def _by_life(keys: PartitionKeys) -> tuple[str, int]:
-    """In the order of a topic's directories, the plain one first, then of partitions."""
+    """Return a sort key: the plain directory first, then later incarnations, then partitions."""
     return keys.directory.rpartition("-")[0], keys.partition.partition
 
 

@@ -1,4 +1,4 @@
-"""Agents that answer as the test says."""
+"""Servers that answer as the agents of a test."""
 
 import threading
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ WELL: dict[str, Any] = {
 
 @contextmanager
 def answering(status: int, body: bytes, **headers: str) -> Iterator[str]:
-    """The address of something that answers every request so."""
+    """Yield the address of a server that answers every request in this way."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

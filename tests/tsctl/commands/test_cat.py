@@ -1,4 +1,4 @@
-"""`tsctl cat`: the records that Kafka's Java consumer shows, and what is said of those that are gone."""
+"""`tsctl cat`: the records that Kafka's Java consumer returns, and reports of missing ones."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ AS_BASE64 = ("--key", "base64", "--value", "base64", "--header", "base64")
 
 
 def as_records(lines: list[dict[str, Any]]) -> list[OracleRecord]:
-    """Lines of `cat` with everything in base64, in the words of the oracle."""
+    """Convert lines of `cat` with everything in base64 to the oracle's records."""
 
     def data(text: str | None) -> bytes | None:
         return None if text is None else b64decode(text, validate=True)
@@ -40,7 +40,7 @@ def as_records(lines: list[dict[str, Any]]) -> list[OracleRecord]:
 
 
 def test_the_records_are_those_of_kafkas_consumer(shipped: Shipped, run: Run) -> None:
-    """Of all partitions, one after the other: nulls, empty fields, repeated headers, codecs, timestamps."""
+    """All partitions are read in order, with nulls, empty fields, repeated headers, codecs and timestamps."""
     ended = run("cat", FIELDS, "--config", shipped.config, *AS_BASE64)
     assert (ended.code, ended.err) == (0, "")
     expected = [record for number in range(len(CODECS)) for record in shipped.of(FIELDS, number)]
@@ -49,7 +49,7 @@ def test_the_records_are_those_of_kafkas_consumer(shipped: Shipped, run: Run) ->
 
 
 def test_r02_read_committed_shows_what_kafkas_consumer_shows(shipped: Shipped, run: Run) -> None:
-    """Aborted transactions are hidden, and the view ends where the open one begins; by default all are shown."""
+    """Aborted transactions are hidden, and the view ends at the open one; by default all records are shown."""
     everything = run("cat", TRANSACTIONS, "--config", shipped.config, *AS_BASE64)
     committed = run("cat", TRANSACTIONS, "--config", shipped.config, *AS_BASE64, "--isolation", "read_committed")
     assert as_records(everything.lines) == shipped.of(TRANSACTIONS, 0)
@@ -61,7 +61,7 @@ def test_r02_read_committed_shows_what_kafkas_consumer_shows(shipped: Shipped, r
 
 
 def test_a_range_of_offsets_ends_before_its_end(shipped: Shipped, run: Run) -> None:
-    """Inside one segment and over several, `--max` first."""
+    """The range may be inside one segment or span several, and `--max` applies first."""
     expected = [record for record in shipped.of(FIELDS, 1) if 17 <= record.offset < 250]
     ended = run("cat", FIELDS, "-p", 1, "--config", shipped.config, *AS_BASE64, "--from", 17, "--to", 250)
     assert as_records(ended.lines) == expected
@@ -70,20 +70,20 @@ def test_a_range_of_offsets_ends_before_its_end(shipped: Shipped, run: Run) -> N
 
 
 def test_a_time_is_the_first_record_that_reaches_it(shipped: Shipped, run: Run) -> None:
-    """As Kafka's offsetsForTimes: timestamps go back here and there, and the first that reaches it counts."""
+    """Timestamps may go back: the first record that reaches the time counts, as in Kafka's offsetsForTimes."""
     records = shipped.of(FIELDS, 0)
     low, high = records[100].timestamp, records[200].timestamp
     first = next(r.offset for r in records if r.timestamp >= low)
     end = next(r.offset for r in records if r.timestamp >= high)
     ended = run("cat", FIELDS, "-p", 0, "--config", shipped.config, *AS_BASE64, "--from", f"@{low}", "--to", f"@{high}")
     assert as_records(ended.lines) == [r for r in records if first <= r.offset < end]
-    text = "2023-11-14T22:15:00Z"  # of 1,700,000,100,000 ms
+    text = "2023-11-14T22:15:00Z"  # 1,700,000,100,000 ms
     ended = run("cat", FIELDS, "-p", 0, "--config", shipped.config, "--from", text, "--max", 1)
     assert ended.lines[0]["offset"] == next(r.offset for r in records if r.timestamp >= 1_700_000_100_000)
 
 
 def test_r03_a_hole_is_said_and_the_rest_is_shown(hand_made: Archive, named: tuple[str, ...], run: Run) -> None:
-    """On standard error with its offsets, and by the exit code; a range beside it is whole."""
+    """Standard error has the offsets, and the exit code is 1; another range without a hole is complete."""
     hand_made.put_segment("t", 0, batches((0, 10)))
     hand_made.put_segment("t", 30, batches((30, 40)))
     hand_made.commit("t", 40)
@@ -95,7 +95,7 @@ def test_r03_a_hole_is_said_and_the_rest_is_shown(hand_made: Archive, named: tup
 
 
 def test_what_lies_outside_the_view_is_not_shown(hand_made: Archive, named: tuple[str, ...], run: Run) -> None:
-    """Below the log's start and from the next offset on; where it was asked for by number, it is missing."""
+    """Offsets below log start and from the next offset on are missing if they were requested by number."""
     hand_made.put_segment("t", 0, batches(*steps(0, 40)))
     hand_made.put_segment("t", 40, batches(*steps(40, 60)))
     hand_made.commit("t", 40, log_start=20)
@@ -108,7 +108,7 @@ def test_what_lies_outside_the_view_is_not_shown(hand_made: Archive, named: tupl
 
 
 def test_r05_copies_are_shown_as_one(hand_made: Archive, named: tuple[str, ...], run: Run) -> None:
-    """Two leaders' segments, of which one has a dead tail: each offset once, of the epoch that lives."""
+    """Of two leaders' segments, one with a dead tail, each offset is shown once, in the live epoch."""
     hand_made.put_segment("t", 0, batches((0, 10), (10, 20), value=b"dead"))
     hand_made.put_segment("t", 10, batches((10, 30), epoch=1, value=b"live"))
     hand_made.commit("t", 30, epochs=((0, 0), (1, 10)))
@@ -118,7 +118,7 @@ def test_r05_copies_are_shown_as_one(hand_made: Archive, named: tuple[str, ...],
 
 
 def test_r04_a_damaged_object_is_named(hand_made: Archive, named: tuple[str, ...], run: Run) -> None:
-    """With partition, object and position, and with status 1; there is no traceback."""
+    """The message has partition, object and position; the exit code is 1, without a traceback."""
     whole = batches((0, 10), (10, 20))
     hand_made.put_segment("t", 0, whole, body=whole[:-3] + b"xyz")
     hand_made.commit("t", 20)
@@ -129,7 +129,7 @@ def test_r04_a_damaged_object_is_named(hand_made: Archive, named: tuple[str, ...
 
 
 def test_a_closed_pipe_ends_it_quietly(hand_made: Archive, named: tuple[str, ...]) -> None:
-    """As `| head` does: nothing on standard error, and no failure; the rest is not read."""
+    """With a pipe closed as by `| head`, standard error is empty, the command succeeds, and it reads no further."""
     hand_made.put_segment("t", 0, batches(*steps(0, 20_000, 100)))
     hand_made.commit("t", 20_000)
     with subprocess.Popen(
@@ -158,7 +158,7 @@ def test_a_closed_pipe_ends_it_quietly(hand_made: Archive, named: tuple[str, ...
 def test_values_are_decoded_as_asked(
     hand_made: Archive, named: tuple[str, ...], run: Run, form: str, data: bytes, shown: object
 ) -> None:
-    """As Kafka's serializers write them."""
+    """The forms are those of Kafka's serializers."""
     hand_made.put_segment("t", 0, batch(0, [record(0, b"k", data)]))
     hand_made.commit("t", 1)
     (line,) = run("cat", "t", *named, "--value", form).lines
@@ -171,15 +171,15 @@ def test_values_are_decoded_as_asked(
     [
         ("utf8", b"\xff", "utf-8"),
         ("json", b"{", "Expecting"),
-        ("json", b"[NaN, 1e999]", "NaN is no number"),
+        ("json", b"[NaN, 1e999]", "NaN is not a number"),
         ("json", b"[" * 100_000, "nested too deeply"),
-        ("int", b"12345", "5 bytes are no integer of 4"),
+        ("int", b"12345", "expected an integer of 4 bytes, found 5"),
     ],
 )
 def test_what_cannot_be_decoded_comes_as_base64(
     hand_made: Archive, named: tuple[str, ...], run: Run, form: str, data: bytes, why: str
 ) -> None:
-    """And the line says why; the records behind it follow."""
+    """The line has the reason, and the following records are shown."""
     hand_made.put_segment("t", 0, batch(0, [record(0, b"k", data), record(1, b"k", None)]))
     hand_made.commit("t", 2)
     first, second = run("cat", "t", *named, "--value", form).lines
@@ -191,7 +191,7 @@ def test_what_cannot_be_decoded_comes_as_base64(
 SCHEMA = """{"type": "record", "name": "Order", "fields": [
   {"name": "id", "type": "long"}, {"name": "note", "type": ["null", "string"]}, {"name": "raw", "type": "bytes"},
   {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}}]}"""
-# Avro's long is the varint of Kafka's record format, and its strings and bytes are preceded by their length.
+# Avro's long is the varint of Kafka's record format, and strings and bytes begin with their length.
 ENCODED = varint(5) + varint(1) + sized(b"hi") + sized(b"\xff") + varint(1_700_000_000_000)
 
 
@@ -199,7 +199,7 @@ ENCODED = varint(5) + varint(1) + sized(b"hi") + sized(b"\xff") + varint(1_700_0
 def test_avro_is_decoded_with_a_schema(
     hand_made: Archive, named: tuple[str, ...], run: Run, tmp_path: Any, form: str, frame: bytes
 ) -> None:
-    """Plain and behind a schema registry's frame; what is left over is no such record."""
+    """It works with and without a schema registry's frame; bytes after the record are an error."""
     (tmp_path / "order.avsc").write_text(SCHEMA)
     rows = [record(0, b"k", frame + ENCODED), record(1, b"k", frame + ENCODED + b"!")]
     hand_made.put_segment("t", 0, batch(0, rows))
@@ -210,7 +210,7 @@ def test_avro_is_decoded_with_a_schema(
 
 
 def test_u21_all_mistakes_are_told_at_once(named: tuple[str, ...], run: Run, tmp_path: Any) -> None:
-    """With status 2, before the store is asked for anything."""
+    """The exit code is 2, before any request to the store."""
     (tmp_path / "no.avsc").write_text('{"type": "nothing"}')
     ended = run(
         *("cat", "t", *named, "--from", "yesterday", "--key", "avro", "--value", "avro"),
@@ -218,6 +218,6 @@ def test_u21_all_mistakes_are_told_at_once(named: tuple[str, ...], run: Run, tmp
     )
     assert ended.code == 2
     assert "3 problems" in ended.err
-    for told in ("--from=yesterday", "--key-schema FILE", "is no Avro schema"):
+    for told in ("--from=yesterday", "--key-schema FILE", "not an Avro schema"):
         assert told in ended.err
     assert run("cat", "t", *named, "--from", "9", "--to", "3").code == 2

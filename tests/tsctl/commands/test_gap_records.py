@@ -1,4 +1,4 @@
-"""`tsctl verify` on gap records that say nothing."""
+"""`tsctl verify` on malformed gap records."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from tsctl.verify.segment_check import Depth
 @READING
 @pytest.mark.parametrize("content", [b"", b"{", json.dumps({"from": 100, "to": 200}).encode()])
 def test_a_gap_record_that_cannot_be_read_is_damage(tmp_path: Path, depth: Depth, content: bytes) -> None:
-    """Nobody can say any more why the range is missing, so it is no information."""
+    """The reason of the gap is unknown, so the finding is damage instead of information."""
     archive = Archive(tmp_path / "store", entropy_bits=3)
     put(archive, 0, 100)
     put(archive, 200, 300)

@@ -1,4 +1,4 @@
-"""`tsctl gaps`: what nothing in the store answers for, with the reason where one is recorded."""
+"""`tsctl gaps`: offsets that no segment contains, with the reason of a gap record."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def record_gap(archive: Archive, start: int, end: int, reason: str = "retention 
 
 @pytest.fixture
 def holed(hand_made: Archive) -> Archive:
-    """Topic `t`: 10 to 29 are gone, of which 10 to 24 have two records; records of what was shipped, and expired."""
+    """Make topic `t`: 10 to 29 are missing, with two records for 10 to 24; other records are filled or expired."""
     hand_made.put_segment("t", 5, batches((5, 10)))
     hand_made.put_segment("t", 30, batches((30, 40)))
     hand_made.commit("t", 40, log_start=5)
@@ -31,7 +31,7 @@ def holed(hand_made: Archive) -> Archive:
 
 
 def test_r03_holes_come_with_reason_time_and_broker(holed: Archive, named: tuple[str, ...], run: Run) -> None:
-    """By offset, each piece once; what no record explains is there too."""
+    """Holes are listed by offset, each piece once, with or without a record."""
     ended = run("gaps", *named, "--json")
     assert ended.code == 1
     pieces = [(gap["from"], gap["to"], gap["state"], gap["reason"], gap["broker"]) for gap in ended.document["gaps"]]
@@ -50,13 +50,13 @@ def test_r03_holes_come_with_reason_time_and_broker(holed: Archive, named: tuple
 def test_records_of_what_was_shipped_or_expired_since_are_shown_if_asked(
     holed: Archive, named: tuple[str, ...], run: Run
 ) -> None:
-    """Readers prefer data: such a record is no hole."""
+    """Readers prefer data, so such a record is not a hole."""
     states = [(gap["from"], gap["state"]) for gap in run("gaps", *named, "--json", "--all").document["gaps"]]
     assert states == [(0, "expired"), (10, "recorded"), (20, "recorded"), (25, "unrecorded"), (32, "filled")]
 
 
 def test_the_exit_code_says_what_was_asked_for(holed: Archive, named: tuple[str, ...], run: Run) -> None:
-    """1 for any hole, or for those alone that nothing explains, or never."""
+    """It is 1 for any hole, or only for holes without a record, or never."""
     assert run("gaps", *named).code == 1
     assert run("gaps", *named, "--fail-on", "unrecorded").code == 1
     assert run("gaps", *named, "--fail-on", "never").code == 0
@@ -64,11 +64,11 @@ def test_the_exit_code_says_what_was_asked_for(holed: Archive, named: tuple[str,
     assert run("gaps", *named, "--fail-on", "unrecorded").code == 0
     assert run("gaps", *named).code == 1
     ended = run("gaps", "whole", *named, "--all")
-    assert (ended.code, ended.out) == (0, "no gaps; partitions looked at: 1\n")
+    assert (ended.code, ended.out) == (0, "no gaps; partitions checked: 1\n")
 
 
 def test_a_gap_record_that_is_none_is_named(holed: Archive, named: tuple[str, ...], run: Run) -> None:
-    """With its key, and with status 1."""
+    """The message has its key, and the exit code is 1."""
     holed.store.put(holed.partition("t").gap(50, 60), b"{}")
     ended = run("gaps", *named)
     assert (ended.code, "prod/t-0/gaps/50-60.json: not a gap record" in ended.err) == (1, True)
@@ -77,7 +77,7 @@ def test_a_gap_record_that_is_none_is_named(holed: Archive, named: tuple[str, ..
 def test_r04_a_segment_that_cannot_be_looked_into_is_no_reason_to_end(
     holed: Archive, named: tuple[str, ...], run: Run
 ) -> None:
-    """It is named, its offsets are a hole, and the other partitions are looked at."""
+    """It is named, its offsets are a hole, and the other partitions are checked."""
     holed.store.put(holed.partition("whole").segment(SegmentName(0)), b"garbage" * 20)
     ended = run("gaps", *named, "--json", "--fail-on", "never")
     assert ended.code == 1
@@ -86,7 +86,7 @@ def test_r04_a_segment_that_cannot_be_looked_into_is_no_reason_to_end(
 
 
 def test_a_real_archive_has_none(shipped: Shipped, run: Run) -> None:
-    """Four partitions, by the agent's own file."""
+    """Four partitions are read with the agent's own file."""
     ended = run("gaps", "--config", shipped.config / "prod.properties", "--json")
     assert (ended.code, ended.document["gaps"], ended.document["partitions"]) == (0, [], 4)
     assert run("gaps", FIELDS, "-p", "1-2", "--config", shipped.config, "--json").document["partitions"] == 2

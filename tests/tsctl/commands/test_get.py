@@ -1,4 +1,4 @@
-"""`tsctl get`: files that Kafka's own DumpLogSegments reads, checked, all of a partition or nothing."""
+"""`tsctl get`: files that Kafka's own DumpLogSegments reads, checked, and complete for each partition."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from ts_local.jvm import java_command
 
 
 def dumped(line: Line, files: list[Path]) -> str:
-    """What DumpLogSegments says of files; it is given all at once, as a JVM takes a second to start."""
+    """Return the output of DumpLogSegments for all files in one call, because a JVM starts in a second."""
     command = java_command(
         line,
         "kafka.tools.DumpLogSegments",
@@ -32,7 +32,7 @@ def dumped(line: Line, files: list[Path]) -> str:
 
 @pytest.mark.parametrize("line", ["3.9", pytest.param("4", marks=pytest.mark.full)])
 def test_kafkas_own_tool_reads_the_files(shipped: Shipped, run: Run, tmp_path: Path, line: Line) -> None:
-    """Every offset of the range, and indexes that fit to their log; transactions with theirs."""
+    """It reads every offset of the range, and indexes that match their log; transactions with theirs."""
     for topic in (FIELDS, TRANSACTIONS):
         ended = run("get", topic, tmp_path, "--config", shipped.config, "--json")
         assert (ended.code, ended.err) == (0, "")
@@ -56,7 +56,7 @@ def test_kafkas_own_tool_reads_the_files(shipped: Shipped, run: Run, tmp_path: P
 
 
 def test_the_files_are_the_brokers_own(shipped: Shipped, run: Run, tmp_path: Path) -> None:
-    """Byte for byte, indexes too; only the segments that the range touches are there."""
+    """They are equal byte for byte, indexes too, and only segments of the range are written."""
     run("get", FIELDS, tmp_path, "-p", 0, "--config", shipped.config, "--from", 100, "--to", 101)
     (log,) = (tmp_path / f"{FIELDS}-0").glob("*.log")
     on_disk = shipped.cluster.brokers[1].partition_directory(FIELDS, 0)
@@ -68,26 +68,26 @@ def test_the_files_are_the_brokers_own(shipped: Shipped, run: Run, tmp_path: Pat
 
 
 def test_nothing_is_written_over(hand_made: Archive, named: tuple[str, ...], run: Run, tmp_path: Path) -> None:
-    """What stands there stays as it is, with status 2, and before anything of another partition is written."""
+    """Existing files stay, and the exit code is 2, before anything of another partition is written."""
     for partition in (0, 1):
         hand_made.put_segment("t", 0, batches((0, 10)), partition=partition)
         hand_made.commit("t", 10, partition=partition)
     (tmp_path / "out" / "t-1").mkdir(parents=True)
     ended = run("get", "t", tmp_path / "out", *named)
     assert ended.code == 2
-    assert f"{tmp_path}/out/t-1: exists" in ended.err
+    assert f"{tmp_path}/out/t-1: already exists" in ended.err
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["t-1"]
     (tmp_path / "file").touch()
     ended = run("get", "t", tmp_path / "file", *named)
-    assert (ended.code, "this is a file" in ended.err) == (2, True)
+    assert (ended.code, "expected a directory" in ended.err) == (2, True)
 
 
 def test_r04_a_wrong_checksum_leaves_nothing(
     hand_made: Archive, named: tuple[str, ...], run: Run, tmp_path: Path
 ) -> None:
-    """The object is named, its directory is not there, nor anything half-written; with --keep-damaged it is."""
+    """The object is named, and no directory or partial file is left; --keep-damaged writes it."""
     whole = batches((0, 10), (10, 20))
-    hand_made.put_segment("t", 0, whole, body=b"\xff" + whole[1:])  # in no batch's CRC
+    hand_made.put_segment("t", 0, whole, body=b"\xff" + whole[1:])  # the first byte is in no batch's CRC
     hand_made.commit("t", 20)
     ended = run("get", "t", tmp_path / "out", *named)
     assert ended.code == 1
@@ -99,7 +99,7 @@ def test_r04_a_wrong_checksum_leaves_nothing(
 
 
 def test_r04_a_wrong_index_is_refused(hand_made: Archive, named: tuple[str, ...], run: Run, tmp_path: Path) -> None:
-    """Where the segment's metadata names its checksum."""
+    """The segment's metadata has its checksum."""
     hand_made.put_segment("t", 0, batches((0, 10)), txnindex=b"")
     hand_made.store.put(hand_made.partition("t").segment(SegmentName(0), ".txnindex"), b"other")
     hand_made.commit("t", 10)
@@ -112,7 +112,7 @@ def test_r04_a_wrong_index_is_refused(hand_made: Archive, named: tuple[str, ...]
 def test_r05_variants_and_dead_tails_are_whole(
     hand_made: Archive, named: tuple[str, ...], run: Run, tmp_path: Path
 ) -> None:
-    """A variant lies under its Kafka name in a directory of its own, and `range.json` says what of each file lives."""
+    """A variant has its Kafka name in its own directory, and `range.json` has the live offsets of each file."""
     dead = batches((0, 10), (10, 20), value=b"dead")
     alive = batches((0, 10), value=b"dead") + batches((10, 30), epoch=1)
     hand_made.put_segment("t", 0, dead)
@@ -133,12 +133,12 @@ def test_r05_variants_and_dead_tails_are_whole(
     assert run("get", "t", tmp_path, *named).code == 1
     described = json.loads((place / "range.json").read_text())
     assert [(file["end"], file["live_end"]) for file in described["files"]] == [(20, 10), (40, 40)]
-    assert described["missing"] == [{"from": 10, "to": 30, "reason": "lost: no object in the store holds them"}]
+    assert described["missing"] == [{"from": 10, "to": 30, "reason": "lost: no object in the store contains them"}]
     assert (place / f"{0:020d}.log").read_bytes() == dead
 
 
 def test_a_disk_that_refuses_is_told(hand_made: Archive, named: tuple[str, ...], run: Run, tmp_path: Path) -> None:
-    """With its path, with status 2."""
+    """The message has its path, and the exit code is 2."""
     hand_made.put_segment("t", 0, batches((0, 10)))
     hand_made.commit("t", 10)
     (tmp_path / "file").touch()

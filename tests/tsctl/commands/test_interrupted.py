@@ -1,4 +1,4 @@
-"""A command that is ended in the middle leaves nothing half-written, and one status for whoever started it."""
+"""An interrupted command leaves no partial files, and ends with one exit code."""
 
 import signal
 import subprocess
@@ -11,7 +11,7 @@ from tests.made_archive import batches
 from tests.spark.archives import Archive
 from tests.tsctl.running import Run
 
-# Stops behind the first bytes of a segment for as long as nobody ends it.
+# Stops after the first bytes of a segment until the test ends it.
 STOPPED = """
 import importlib, signal, sys, threading
 from tsctl import cli
@@ -33,7 +33,7 @@ cli.main()
 def test_a_get_that_is_ended_leaves_nothing(
     hand_made: Archive, named: tuple[str, ...], tmp_path: Path, ending: signal.Signals
 ) -> None:
-    """Neither a directory that looks whole nor one that is not."""
+    """Neither a complete nor a partial directory is left."""
     hand_made.put_segment("t", 0, batches((0, 10)))
     hand_made.commit("t", 10)
     command = [sys.executable, "-c", STOPPED, "get", "t", str(tmp_path / "out"), *named]
@@ -51,7 +51,7 @@ def test_a_get_that_is_ended_leaves_nothing(
 def test_a_topic_with_the_longest_name_can_be_fetched(
     hand_made: Archive, named: tuple[str, ...], run: Run, tmp_path: Path
 ) -> None:
-    """Kafka allows 249 characters, a file system 255."""
+    """Kafka allows 249 characters, and a file system 255."""
     topic = "t" * 249
     hand_made.put_segment(topic, 0, batches((0, 10)))
     hand_made.commit(topic, 10)

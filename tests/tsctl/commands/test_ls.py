@@ -1,4 +1,4 @@
-"""`tsctl ls`: what an archive holds, and how archives, topics, partitions and incarnations are named."""
+"""`tsctl ls`: the content of an archive, and names of archives, topics, partitions and incarnations."""
 
 import json
 import re
@@ -34,11 +34,11 @@ def test_a_real_archive_is_listed(shipped: Shipped, run: Run) -> None:
         assert "timeindex" in listed["segment_list"][0]["indexes"]
         if topic == FIELDS:
             assert listed["records"] == len(shipped.of(topic, number))
-            assert listed["time_max"] == "2023-11-14T22:18:20.000Z"  # 300 s behind the first
+            assert listed["time_max"] == "2023-11-14T22:18:20.000Z"  # 300 s after the first
 
 
 def test_tables_have_a_row_for_each(shipped: Shipped, run: Run) -> None:
-    """Plain text where there is no terminal: one line each, nothing broken, no colours."""
+    """Without a terminal they are plain text: one line for each row, not wrapped, without colours."""
     for depth, rows in (("topics", 2), ("partitions", len(CODECS) + 1)):
         lines = run("ls", "--config", shipped.config, "-l", depth).out.splitlines()
         assert len(lines) == rows + 1
@@ -49,7 +49,7 @@ def test_tables_have_a_row_for_each(shipped: Shipped, run: Run) -> None:
 
 
 def test_topics_are_named_or_matched(hand_made: Archive, named: tuple[str, ...], run: Run) -> None:
-    """A name means that topic alone, also one with a dot; what no name can be is an expression over whole names."""
+    """A name matches one topic, also with a dot; text that cannot be a name is an expression for whole names."""
     for name in ("a.b", "axb", "a.b.c"):
         hand_made.put_segment(name, 0, batches((0, 5)))
         hand_made.commit(name, 5)
@@ -66,12 +66,12 @@ def test_topics_are_named_or_matched(hand_made: Archive, named: tuple[str, ...],
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["tt"], "topic tt: cluster prod in .* has none; did you mean t[?]"),
-        (["x.*"], "topic x[.][*]: cluster prod in .* has none; it holds t"),
-        (["("], "is no regular expression"),
-        (["t", "-p", "1-x"], "--partition=1-x: numbers and ranges"),
-        (["t", "-p", "5-3"], "--partition=5-3: numbers and ranges"),
-        (["t", "-p", "0,7"], "no partition 7 of topic t, only 0"),
+        (["tt"], "topic tt: cluster prod in .* has no such topic; did you mean t[?]"),
+        (["x.*"], "topic x[.][*]: cluster prod in .* has no such topic; it holds t"),
+        (["("], "is not a regular expression"),
+        (["t", "-p", "1-x"], "--partition=1-x: expected numbers and ranges"),
+        (["t", "-p", "5-3"], "--partition=5-3: expected numbers and ranges"),
+        (["t", "-p", "0,7"], "no partition 7 of topic t; it has 0"),
         (["t", "--incarnation", "2"], "there is only 1"),
         (["t", "--incarnation", "last"], "--incarnation=last: newest, oldest, a number"),
         (["--entropy-bits", "5"], "it does with no --entropy-bits: set that"),
@@ -81,7 +81,7 @@ def test_topics_are_named_or_matched(hand_made: Archive, named: tuple[str, ...],
 def test_u21_what_is_not_there_is_told(
     hand_made: Archive, named: tuple[str, ...], run: Run, arguments: list[str], told: str
 ) -> None:
-    """With status 2, with the way out, and nothing on standard output."""
+    """The exit code is 2, the message has the way out, and standard output is empty."""
     hand_made.put_segment("t", 0, batches((0, 5)))
     hand_made.commit("t", 5)
     ended = run("ls", *arguments, *named)
@@ -91,13 +91,13 @@ def test_u21_what_is_not_there_is_told(
 
 
 def test_u21_an_archive_that_is_not_named_is_told(run: Run, tmp_path: Path) -> None:
-    """All problems at once, each with the option."""
+    """All problems are reported at once, each with its option."""
     ended = run("ls", "--url", "s4://bucket", "--entropy-bits", "-1")
     assert ended.code == 2
     for told in ("s4", "--cluster is missing", "--entropy-bits=-1"):
         assert told in ended.err
     assert "give --config FILE_OR_DIR" in run("ls").err
-    assert "it holds none" in run("ls", "--config", tmp_path).err
+    assert "the directory has no such file" in run("ls", "--config", tmp_path).err
     assert "there is no such file" in run("ls", "--config", tmp_path / "prod.properties").err
     ended = run("ls", "--url", f"file://{tmp_path}/nowhere", "--cluster", "prod")
     assert (ended.code, "nowhere" in ended.err) == (2, True)
@@ -110,13 +110,13 @@ def test_a_directory_of_several_clusters_wants_one_named(hand_made: Archive, run
     for cluster in ("prod", "test"):
         write_config(tmp_path / "conf", cluster, {"storage.service.endpoint.url": hand_made.location})
     ended = run("ls", "--config", tmp_path / "conf")
-    assert (ended.code, "prod.properties, test.properties: choose with --cluster" in ended.err) == (2, True)
+    assert (ended.code, "prod.properties, test.properties: choose one with --cluster" in ended.err) == (2, True)
     assert run("ls", "--config", tmp_path / "conf", "--cluster", "prod").code == 0
     assert run("ls", "--config", tmp_path / "conf" / "prod.properties", "--cluster", "test").code == 2
 
 
 def test_topics_in_several_locations_are_one_archive(shipped: Shipped, run: Run, tmp_path: Path) -> None:
-    """Each is looked for where the file places it; what lies elsewhere is said and left out."""
+    """Each topic is read where the file places it; objects in other locations are reported and left out."""
     one, other = (Archive(f"s3://{BUCKET}/{name}") for name in ("one", "other"))
     for archive, topics in ((one, ("a", "b")), (other, ("b",))):
         for topic in topics:
@@ -137,7 +137,7 @@ def test_topics_in_several_locations_are_one_archive(shipped: Shipped, run: Run,
 
 
 def test_earlier_incarnations_are_listed_if_asked(hand_made: Archive, named: tuple[str, ...], run: Run) -> None:
-    """The newest by default, each by number or topic id, or all of them."""
+    """The newest is the default; each can be chosen by number or topic id, or all of them."""
     hand_made.put_incarnations("t", *TOPIC_IDS)
     hand_made.put_segment("t", 0, batches((0, 5)))
     hand_made.commit("t", 5)
@@ -158,7 +158,7 @@ def test_earlier_incarnations_are_listed_if_asked(hand_made: Archive, named: tup
 def test_r05_a_segment_is_live_in_part_dead_or_not_committed(
     hand_made: Archive, named: tuple[str, ...], run: Run
 ) -> None:
-    """By the commit's epochs, the log's start and the next offset."""
+    """The commit's epochs, log start and the next offset decide it."""
     hand_made.put_segment("t", 0, batches(*steps(0, 10)))
     hand_made.put_segment("t", 10, batches((10, 20), (20, 30)))
     hand_made.put_segment("t", 20, batches((20, 30), epoch=1))
@@ -179,7 +179,7 @@ def test_r05_a_segment_is_live_in_part_dead_or_not_committed(
 def test_r12c_segments_without_a_commit_are_listed_with_a_warning(
     hand_made: Archive, named: tuple[str, ...], run: Run
 ) -> None:
-    """Nothing of them is shown to readers, and that is said."""
+    """Readers do not see them, and the warning reports that."""
     hand_made.put_segment("t", 0, batches((0, 5)))
     ended = run("ls", *named, "-l", "segments")
     assert ended.code == 0

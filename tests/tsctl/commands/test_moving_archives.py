@@ -1,4 +1,4 @@
-"""`verify` while the archive moves under it, and of objects that this identity may not read."""
+"""`verify` during changes of the archive, and with objects that this identity may not read."""
 
 import time
 from collections.abc import Callable
@@ -21,7 +21,7 @@ READING = pytest.mark.parametrize("depth", [Depth.HEADERS, Depth.FULL])
 
 
 class Watched(WrappedStore):
-    """A store that tells of each HEAD, and of each object that is read whole, before it answers."""
+    """A store that calls a function before each HEAD and each read of a whole object."""
 
     def __init__(
         self, inner: ObjectStore, before: Callable[[str], None], before_get: Callable[[str], None] = lambda _: None
@@ -31,12 +31,12 @@ class Watched(WrappedStore):
         self._before_get = before_get
 
     def head(self, key: str) -> ObjectInfo:
-        """As the inner store."""
+        """Read as the inner store."""
         self._before(key)
         return self._inner.head(key)
 
     def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
-        """As the inner store."""
+        """Open as the inner store."""
         if byte_range is None:
             self._before_get(key)
         return self._inner.open(key, byte_range)
@@ -44,7 +44,7 @@ class Watched(WrappedStore):
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Archive:
-    """`[0,100) [100,200) [200,300)`."""
+    """Return an archive of `[0,100) [100,200) [200,300)`."""
     made = Archive(tmp_path / "store")
     for base in (0, 100, 200):
         made.put_segment("t", base, batches((base, base + 100)), index=b"", timeindex=b"")
@@ -62,7 +62,7 @@ def verify(archive: Archive, depth: Depth, *before: Callable[[str], None]) -> Ve
 
 @READING
 def test_what_retention_takes_meanwhile_is_no_damage(archive: Archive, depth: Depth) -> None:
-    """`log.start` moves first, so whoever misses an object can tell."""
+    """Retention moves `log.start` first, which explains the missing object."""
     keys = archive.partition("t")
 
     def collect(_: str) -> None:
@@ -74,7 +74,7 @@ def test_what_retention_takes_meanwhile_is_no_damage(archive: Archive, depth: De
 
 @READING
 def test_what_somebody_else_takes_meanwhile_is_named(archive: Archive, depth: Depth) -> None:
-    """Above the log's start nothing goes by itself."""
+    """Above log start, retention removes nothing, so the missing object is a finding."""
     keys = archive.partition("t")
     archive.store.put(keys.log_start, encode_log_start(50))
     found = verify(archive, depth, lambda key: archive.store.delete([key] if "0100" in key else []))
@@ -83,7 +83,7 @@ def test_what_somebody_else_takes_meanwhile_is_named(archive: Archive, depth: De
 
 @READING
 def test_what_an_agent_ships_meanwhile_is_no_finding(archive: Archive, depth: Depth) -> None:
-    """The snapshot is of one moment: commit first, then the listing."""
+    """The snapshot is consistent, because it reads the commit before the listing."""
 
     def ship(_: str) -> None:
         archive.put_segment("t", 300, batches((300, 400)), index=b"", timeindex=b"")
@@ -94,7 +94,7 @@ def test_what_an_agent_ships_meanwhile_is_no_finding(archive: Archive, depth: De
 
 @READING
 def test_an_object_that_may_not_be_read_is_a_finding(archive: Archive, depth: Depth) -> None:
-    """As one in cold storage, or under another key; the others are looked at all the same."""
+    """The object may be in cold storage or encrypted with another key; the other objects are checked."""
 
     def refuse(key: str) -> None:
         if "0100" in key:
@@ -107,7 +107,7 @@ def test_an_object_that_may_not_be_read_is_a_finding(archive: Archive, depth: De
 
 @READING
 def test_an_identity_that_may_read_nothing_any_more_ends_it(archive: Archive, depth: Depth) -> None:
-    """Credentials that expire on the way are no damage of a hundred thousand segments."""
+    """Credentials that expire during the run are not reported as damage of every segment."""
     asked: list[str] = []
 
     def expire(key: str) -> None:

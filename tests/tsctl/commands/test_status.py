@@ -1,4 +1,4 @@
-"""`tsctl status`: many agents asked at once, a row for each, whatever they answer."""
+"""`tsctl status`: reads many agents at once, with a row for each."""
 
 import json
 import threading
@@ -50,7 +50,7 @@ def ill() -> Iterator[str]:
 
 
 def test_a_healthy_agent_is_a_row_and_status_0(well: str, run: Run, tmp_path: Path) -> None:
-    """From an argument, with a scheme, or from a file with comments."""
+    """Addresses may be an argument, have a scheme, or be in a file with comments."""
     ended = run("status", well)
     assert ended.code == 0
     assert ended.out.splitlines()[1].split()[:6] == [well, "1", "prod", "0.1.0", "yes", "yes"]
@@ -60,7 +60,7 @@ def test_a_healthy_agent_is_a_row_and_status_0(well: str, run: Run, tmp_path: Pa
 
 
 def test_an_agent_that_is_not_well_makes_status_1(well: str, ill: str, run: Run) -> None:
-    """Its row says how far it lags, what waits, and its last error; the agent answers 503 then."""
+    """Its row has its lag, what waits, and its last error; such an agent answers 503."""
     ended = run("status", well, ill)
     assert ended.code == 1
     row = ended.out.splitlines()[2]
@@ -73,7 +73,7 @@ def test_an_agent_that_is_not_well_makes_status_1(well: str, ill: str, run: Run)
 
 
 def test_u35_an_agent_with_a_stuck_partition_makes_status_1(run: Run) -> None:
-    """It is healthy and ready, as no restart would help; its row counts them."""
+    """It is healthy and ready, because a restart would not help; its row has the number of stuck partitions."""
     with answering(200, json.dumps({**WELL, "stuck": 3}).encode()) as stuck:
         ended = run("status", stuck)
     assert ended.code == 1
@@ -84,7 +84,7 @@ def test_u35_an_agent_with_a_stuck_partition_makes_status_1(run: Run) -> None:
 
 
 def test_an_agent_that_is_not_ready_makes_status_1(run: Run) -> None:
-    """It is healthy, and ships nothing yet."""
+    """It is healthy, but ships nothing yet."""
     with answering(200, json.dumps({**WELL, "ready": False}).encode()) as starting:
         ended = run("status", starting)
     assert ended.code == 1
@@ -92,7 +92,7 @@ def test_an_agent_that_is_not_ready_makes_status_1(run: Run) -> None:
 
 
 def test_one_that_does_not_answer_makes_status_75(ill: str, run: Run) -> None:
-    """It has a row too, and the others have theirs."""
+    """It has a row too, and the other agents have theirs."""
     nobody = f"127.0.0.1:{free_port()}"
     with answering(200, b"<html>") as other, answering(404, b"") as wrong:
         ended = run("status", ill, nobody, other, wrong, "--json")
@@ -100,14 +100,14 @@ def test_one_that_does_not_answer_makes_status_75(ill: str, run: Run) -> None:
     by_address = {agent["address"]: agent for agent in ended.document["agents"]}
     assert by_address[ill]["status"] == ILL
     assert "refused" in by_address[nobody]["problem"]
-    assert "answers what is no status" in by_address[other]["problem"]
-    assert "answers 404; is this an agent?" in by_address[wrong]["problem"]
+    assert "does not serve an agent's status" in by_address[other]["problem"]
+    assert "returned 404; is this an agent?" in by_address[wrong]["problem"]
     assert [by_address[address]["answered"] for address in (ill, nobody, other, wrong)] == [True, False, False, False]
     assert len(ended.err.splitlines()) == 3
 
 
 def test_why_one_does_not_answer_is_said_once(run: Run) -> None:
-    """On standard error; its row says only that."""
+    """The reason is on standard error, and its row has only "no answer"."""
     nobody = f"127.0.0.1:{free_port()}"
     ended = run("status", nobody)
     assert ended.out.splitlines()[1].endswith("no answer")
@@ -116,7 +116,7 @@ def test_why_one_does_not_answer_is_said_once(run: Run) -> None:
 
 
 def test_an_agent_that_is_asked_under_another_name_says_what_to_do(run: Run) -> None:
-    """The option that admits the name, in the agent's own words."""
+    """The agent's own message names the option that allows the name."""
     with answering(
         421, b"The request's Host is no name of this host; use one, or add it to http.allowed.hosts\n"
     ) as other:
@@ -126,14 +126,14 @@ def test_an_agent_that_is_asked_under_another_name_says_what_to_do(run: Run) -> 
 
 
 def test_the_last_error_is_the_newest(run: Run) -> None:
-    """Agents tell the newest first."""
+    """Agents list the newest error first."""
     errors = [{"message": "new"}, {"message": "old"}]
     with answering(200, json.dumps({**WELL, "last_errors": errors}).encode()) as address:
         assert run("status", address).out.splitlines()[1].split()[-1] == "new"
 
 
 def test_agents_are_asked_at_once(run: Run) -> None:
-    """Each of two answers only when both have been asked."""
+    """Each of two agents answers only after both have received a request."""
     both = threading.Barrier(2)
 
     class Waiting(BaseHTTPRequestHandler):
@@ -160,7 +160,7 @@ def test_agents_are_asked_at_once(run: Run) -> None:
 
 
 def test_u21_wrong_addresses_are_told_at_once(run: Run, tmp_path: Path) -> None:
-    """With status 2, before anybody is asked."""
+    """The exit code is 2, before any request."""
     ended = run("status", "ftp://host", "host:99999", "ok:1")
     assert ended.code == 2
     assert "2 problems" in ended.err

@@ -1,4 +1,4 @@
-"""`tsctl status` of what is no agent, or another one than expected: a row, bounded in bytes and time, no traceback."""
+"""`tsctl status` of servers that are no agents, or of other releases: a row, within limits of bytes and time."""
 
 import json
 import socket
@@ -25,7 +25,7 @@ STRANGE = {
 
 @pytest.mark.parametrize("fields", STRANGE.values(), ids=STRANGE)
 def test_a_status_of_other_types_is_a_row_all_the_same(run: Run, fields: dict[str, object]) -> None:
-    """A later agent, or another program."""
+    """A later agent or another program may use other types."""
     with answering(200, json.dumps({**WELL, **fields}).encode()) as address:
         for more in ([], ["--partitions"], ["--json"]):
             ended = run("status", address, *more)
@@ -38,25 +38,25 @@ def test_a_status_of_other_types_is_a_row_all_the_same(run: Run, fields: dict[st
     ids=["deep", "nan", "infinity", "bytes", "none", "list"],
 )
 def test_what_is_no_json_is_no_status(run: Run, body: bytes) -> None:
-    """And what is written of it with --json is."""
+    """The JSON of `tsctl` itself stays valid."""
     with answering(200, body) as address:
         ended = run("status", address, "--json")
     assert ended.code == 75
-    assert "answers what is no status" in ended.document["agents"][0]["problem"]
+    assert "does not serve an agent's status" in ended.document["agents"][0]["problem"]
 
 
 def test_an_answer_that_leads_elsewhere_is_a_row_and_no_other_agent_loses_its_own(run: Run) -> None:
-    """No address but the given one is asked, and one that is no address ends nothing."""
+    """Only the given address receives a request, and a redirect does not end the command."""
     with answering(200, json.dumps(WELL).encode()) as other, answering(302, b"", Location="http://[::1") as address:
         ended = run("status", address, other, "--json")
     assert ended.code == 75
     assert [each["answered"] for each in ended.document["agents"]] == [False, True]
-    assert "answers 302" in ended.document["agents"][0]["problem"]
+    assert "returned 302" in ended.document["agents"][0]["problem"]
 
 
 @contextmanager
 def pouring(head: bytes, piece: bytes, *, until: threading.Event) -> Iterator[str]:
-    """What answers with pieces that never end, a second apart unless it is told to hurry."""
+    """Serve pieces without an end, slowly for pieces of one byte."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -68,7 +68,7 @@ def pouring(head: bytes, piece: bytes, *, until: threading.Event) -> Iterator[st
                     while not until.wait(0.0 if len(piece) > 1 else 0.3):
                         taken.sendall(piece)
                 except OSError:
-                    pass  # whoever asked has gone
+                    pass  # the client has closed the connection
 
         thread = threading.Thread(target=serve)
         thread.start()
@@ -79,9 +79,9 @@ def pouring(head: bytes, piece: bytes, *, until: threading.Event) -> Iterator[st
             thread.join()
 
 
-@pytest.mark.parametrize(("piece", "told"), [(b" ", "took more than 1 s"), (b" " * 100_000, "answers more than")])
+@pytest.mark.parametrize(("piece", "told"), [(b" ", "no answer within 1 s"), (b" " * 100_000, "returned more than")])
 def test_an_answer_without_an_end_is_cut(run: Run, piece: bytes, told: str) -> None:
-    """By the time that an agent may take, and by bytes."""
+    """The limits are the timeout of an agent, and a number of bytes."""
     with pouring(b"HTTP/1.1 200 OK\r\n\r\n", piece, until=threading.Event()) as address:
         timeout = "1" if len(piece) == 1 else "300"
         ended = run("status", address, "--timeout", timeout, "--json")

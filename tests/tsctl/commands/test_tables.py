@@ -1,4 +1,4 @@
-"""Tables where standard output is no terminal: plain text that programs can cut, whatever the names in it."""
+"""Tables on a standard output that is no terminal: plain text that programs can cut, with any names in it."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tsctl.output import Output
 
 
 def test_a_name_cannot_break_a_line_or_command_a_terminal(hand_made: Archive, named: tuple[str, ...], run: Run) -> None:
-    """Whoever may write to the bucket chooses names, and must not choose what the operator sees."""
+    """A writer of the bucket chooses names, but does not control the operator's terminal."""
     hand_made.put_segment("t", 0, batches((0, 10)))
     hand_made.commit("t", 10)
     hand_made.store.put("prod/t-0/evil\x1b[2J\nname", b"")
@@ -21,7 +21,7 @@ def test_a_name_cannot_break_a_line_or_command_a_terminal(hand_made: Archive, na
 
 
 def test_a_long_table_is_written_line_by_line(capfd: pytest.CaptureFixture[str]) -> None:
-    """As `ls --level segments` of a partition of many: drawing it as a whole took a minute and a gigabyte."""
+    """For `ls --level segments` of a large partition, drawing the whole table would need a minute and a gigabyte."""
     Output(as_json=False).table(("NAME", "SIZE", "OK"), [(f"{n:06d}", n, n % 2 == 0) for n in range(100_000)])
     lines = capfd.readouterr().out.splitlines()
     assert len(lines) == 100_001

@@ -1,4 +1,4 @@
-"""The report, opened in a real browser: what it draws, and that nothing from outside is more than text to it."""
+"""The report in a real browser: its charts and tables, and text from outside that stays text."""
 
 import json
 import re
@@ -21,7 +21,7 @@ BEGAN = 1_700_000_000_000
 
 
 def coverage(topic: str, partition: int, *, holes: int = 0) -> Coverage:
-    """A thousand offsets in ten days, a gap at 500, a dead tail at 700, and so many holes at 100, 120, ..."""
+    """Return a thousand offsets in ten days, a gap at 500, a dead tail at 700, and holes at 100, 120, ..."""
     where = f"{topic}-{partition}"
     lost = tuple((100 + 20 * number, 110 + 20 * number) for number in range(holes))
     edges = [0, *(edge for hole in lost for edge in hole), 500, 510, 1000]
@@ -56,7 +56,7 @@ def page_of(tmp_path: Path, coverages: list[Coverage], findings: list[Finding] |
 
 
 def test_the_browser_draws_holes_gaps_and_dead_tails(tmp_path: Path) -> None:
-    """Bars of each kind and colour in the map of the first topic, marks at holes, and rows of findings."""
+    """The first topic's map has bars of each kind and colour and marks at holes, and the table has rows of findings."""
     page = page_of(tmp_path, [coverage("orders", 0, holes=3), coverage("orders", 1)])
     document = without_scripts(open_page(page, tmp_path))
     offsets, times = (part_of(document, f"{kind}-0") for kind in ("offsets", "times"))
@@ -76,7 +76,7 @@ def test_the_browser_draws_holes_gaps_and_dead_tails(tmp_path: Path) -> None:
 
 
 def test_an_archive_of_one_day_has_an_axis_of_days(tmp_path: Path) -> None:
-    """Not of milliseconds; and the day's bar has a width."""
+    """The axis has no milliseconds, and the day's bar has a width."""
     row = replace(coverage("orders", 0), bytes_by_day={"2023-11-14": 10_000})
     chart = part_of(without_scripts(open_page(page_of(tmp_path, [row]), tmp_path)), "growth")
     labels = re.findall(r'class="xtick"><text[^>]*>([^<]*)<', chart)
@@ -87,13 +87,13 @@ def test_an_archive_of_one_day_has_an_axis_of_days(tmp_path: Path) -> None:
 
 
 def test_the_buttons_of_a_chart_stand_above_it(tmp_path: Path) -> None:
-    """They would lie over the first bar."""
+    """Otherwise they would cover the first bar."""
     seen = measured(page_of(tmp_path, [coverage("orders", 0)]), tmp_path, 1280)
     assert seen["buttonsBelow"] == []
 
 
 def test_what_is_damaged_is_marked_in_the_map(tmp_path: Path) -> None:
-    """A damaged segment is in the store, so that its bar is green as any other."""
+    """A damaged segment is in the store, so its bar is green like any other."""
     row = coverage("orders", 0)
     found = (Finding(SEGMENT_DAMAGED, "orders-0", "a CRC", "key", 400), Finding(SEGMENT_DAMAGED, "orders-0", "b", "k"))
     page = page_of(tmp_path, [replace(row, findings=found)])
@@ -105,7 +105,7 @@ def test_what_is_damaged_is_marked_in_the_map(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("width", [390, 1280])
 def test_findings_can_be_read_at_any_width(tmp_path: Path, width: int) -> None:
-    """Nothing of the page stands out to the side, no text is squeezed, and a long list has a visible end."""
+    """Nothing exceeds the page's width, no text is squeezed, and a long list has a visible end."""
     seen = measured(page_of(tmp_path, [coverage("orders", number, holes=9) for number in range(3)]), tmp_path, width)
     assert seen["scrollWidth"] <= width
     assert min(seen["found"]) >= 200
@@ -114,7 +114,7 @@ def test_findings_can_be_read_at_any_width(tmp_path: Path, width: int) -> None:
 
 
 def measured(page: Path, directory: Path, width: int) -> dict[str, Any]:
-    """What the page's own elements measure in a window of this width."""
+    """Return the page's own measures in a window of this width."""
     script = """
 const cells = [...document.querySelectorAll("#findings-table tbody td:nth-child(4)")];
 const box = document.querySelector(".tall"), style = getComputedStyle(box);
@@ -142,14 +142,14 @@ document.title = JSON.stringify({scrollWidth: document.documentElement.scrollWid
 
 
 def test_the_topic_in_most_trouble_stands_open(tmp_path: Path) -> None:
-    """Before those that nothing is missing of, whatever their names."""
+    """It is before topics without findings, whatever their names."""
     page = page_of(tmp_path, [coverage("a", 0), coverage("b", 0), coverage("lost", 0, holes=1)])
     names = re.findall('data-name="([a-z]*)"( open)?', page.read_text())
     assert names == [("lost", " open"), ("a", ""), ("b", "")]
 
 
 def test_names_from_outside_are_text(tmp_path: Path) -> None:
-    """A key may hold anything that an object's name may: no script runs, no element comes of it, no script ends."""
+    """A key may contain any characters: no script runs or ends because of it, and no element is created."""
     evil = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">&amp;{0}"
     row = coverage("orders", 0)
     found = [Finding(FOREIGN_OBJECT, evil, evil, evil)]
@@ -164,7 +164,7 @@ def test_names_from_outside_are_text(tmp_path: Path) -> None:
 
 
 def test_the_file_needs_no_network(tmp_path: Path) -> None:
-    """Nothing in it is fetched from elsewhere, and its own policy forbids it."""
+    """The file fetches nothing, and its own policy forbids it."""
     text = page_of(tmp_path, [coverage("orders", 0)]).read_text()
     head = text[: text.index("<body>")]
     assert "default-src 'none'" in head
@@ -173,7 +173,7 @@ def test_the_file_needs_no_network(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("partitions", [100, pytest.param(600, marks=pytest.mark.full)])
 def test_many_partitions_stay_usable(tmp_path: Path, partitions: int) -> None:
-    """Only the first topic is drawn at once; the rest waits until it is opened."""
+    """Only the first topic is drawn at once; the others are drawn when they are opened."""
     rows = [coverage(f"topic-{number // 10:03d}", number % 10, holes=2) for number in range(partitions)]
     document = without_scripts(open_page(page_of(tmp_path, rows), tmp_path))
     assert document.count('<details class="topic"') == partitions // 10

@@ -1,4 +1,4 @@
-"""Both sides at once, against a real cluster: what it holds that the store does not, and whether the records agree."""
+"""A real cluster and the store: offsets that only the cluster has, and records that differ."""
 
 import json
 import time
@@ -21,14 +21,14 @@ DAY = 86_400_000
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    """One broker that deletes nothing by itself."""
+    """Start one broker that deletes nothing by itself."""
     with LocalCluster(properties={"log.retention.check.interval.ms": "3600000"}, name="audit") as running:
         yield running
 
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Archive:
-    """An empty store, whose agents' file ships every topic that begins with `t`."""
+    """Return an empty store; the agents' file ships every topic that begins with `t`."""
     made = Archive(tmp_path / "store")
     (tmp_path / f"{CLUSTER}.properties").write_text(
         f"storage.service.endpoint.url={made.location}\nts.segment.uploader.kafka.topics.include=t.*\n"
@@ -51,7 +51,7 @@ def ship(cluster: LocalCluster, archive: Archive, topic: str) -> int:
 def audited(
     run: Run, cluster: LocalCluster, tmp_path: Path, *arguments: str
 ) -> tuple[int, dict[str, dict[str, object]], list[dict[str, object]]]:
-    """The exit code, the findings by their code, and both sides of each partition."""
+    """Return the exit code, the findings by their code, and both sides of each partition."""
     ended = run(
         *("verify", "--json", "--in-flight-hours", "0", "--bootstrap-server", cluster.bootstrap),
         *("--config", tmp_path / f"{CLUSTER}.properties", *arguments),
@@ -64,7 +64,7 @@ def audited(
 def test_what_the_cluster_holds_and_the_store_does_not(
     run: Run, cluster: LocalCluster, archive: Archive, tmp_path: Path
 ) -> None:
-    """Each partition's offsets side by side; a topic nobody ships is named, and one that the cluster forgot."""
+    """Each partition has both ranges; a topic without shipped records is named, and one that the cluster deleted."""
     for topic in ("t-shipped", "t-forgotten", "other"):
         cluster.create_topic(topic, config=SMALL)
         produce(cluster, topic)
@@ -96,7 +96,7 @@ def test_what_the_cluster_holds_and_the_store_does_not(
 def test_partitions_that_are_not_asked_for_lack_nothing(
     run: Run, cluster: LocalCluster, archive: Archive, tmp_path: Path
 ) -> None:
-    """Only one of three was looked at, and the store holds it; nothing is said of the others."""
+    """Only one of three partitions was checked, and the store has it; no finding is about the others."""
     cluster.create_topic("t-wide", partitions=3, config={**SMALL, "retention.ms": str(7 * DAY)})
     old = int(time.time() * 1000) - 6 * DAY
     for partition in range(3):
@@ -129,7 +129,7 @@ def test_what_was_deleted_before_it_was_shipped_is_data_loss(
 def test_what_was_shipped_while_verify_looked_is_not_lost(
     run: Run, cluster: LocalCluster, archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A store of hours goes on meanwhile: what it holds by now was not deleted before it was shipped."""
+    """Agents continue during a run of hours: what is in the store by now was not lost."""
     cluster.create_topic("t-meanwhile", config={**SMALL, "retention.ms": str(7 * DAY)})
     produce(cluster, "t-meanwhile", age_ms=6 * DAY)
     archive.commit("t-meanwhile", 0)
@@ -148,7 +148,7 @@ def test_what_was_shipped_while_verify_looked_is_not_lost(
 def test_what_retention_will_soon_take_is_named(
     run: Run, cluster: LocalCluster, archive: Archive, tmp_path: Path
 ) -> None:
-    """Records of six days on a topic that is kept for seven, not in the store."""
+    """Records are six days old in a topic with a retention of seven, and not in the store."""
     for topic, age in (("t-young", DAY), ("t-old", 6 * DAY)):
         cluster.create_topic(topic, config={**SMALL, "retention.ms": str(7 * DAY)})
         produce(cluster, topic, age_ms=age)
@@ -163,7 +163,7 @@ def test_what_retention_will_soon_take_is_named(
 def test_the_store_may_not_be_ahead_of_the_cluster(
     run: Run, cluster: LocalCluster, archive: Archive, tmp_path: Path
 ) -> None:
-    """An election lost records; and a store that began later than the cluster's log is fine."""
+    """An election lost records; a store that began later than the cluster's log is in order."""
     cluster.create_topic("t-ahead", config=SMALL)
     produce(cluster, "t-ahead")
     archive.commit("t-ahead", 900, log_start=800)
@@ -175,7 +175,7 @@ def test_the_store_may_not_be_ahead_of_the_cluster(
 def test_records_that_differ_are_found_by_reading_both_sides(
     run: Run, cluster: LocalCluster, archive: Archive, tmp_path: Path
 ) -> None:
-    """The store holds another record at offset 0, in a segment that is whole."""
+    """The store has another record at offset 0, in a segment without damage."""
     for topic in ("t-one", "t-two"):
         cluster.create_topic(topic, config=SMALL)
         produce(cluster, topic, replace_first=topic == "t-two")
@@ -195,7 +195,7 @@ def test_records_that_differ_are_found_by_reading_both_sides(
 
 
 def test_settings_that_no_client_knows_are_one_message(run: Run, archive: Archive, tmp_path: Path) -> None:
-    """Those of Java clients come with their name in librdkafka."""
+    """The message has the names of librdkafka for settings of Java clients."""
     settings = tmp_path / "client.properties"
     settings.write_text("sasl.jaas.config=x\nssl.truststore.location=/t.jks\n")
     named = ("--config", tmp_path / f"{CLUSTER}.properties", "--bootstrap-server", "127.0.0.1:1")

@@ -1,4 +1,4 @@
-"""The audit of a cluster that lets in whom it knows alone, by TLS and SASL."""
+"""The comparison with a cluster that requires TLS and SASL."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +24,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def kraft(certificates: Path) -> Iterator[LocalCluster]:
-    """One broker; `secret` is its listener for SASL_SSL with PLAIN."""
+    """Start one broker; `secret` is its listener for SASL_SSL with PLAIN."""
     cluster = LocalCluster(mode="kraft", name="audit-secured")
     cluster.brokers[1].properties.update(secured(cluster, certificates))
     with cluster:
@@ -47,7 +47,7 @@ def client(path: Path, certificates: Path, password: str, user: str = "agent") -
 def test_both_sides_are_compared_over_sasl_and_tls(
     kraft: LocalCluster, certificates: Path, run: Run, tmp_path: Path
 ) -> None:
-    """Offsets and records, with the settings of librdkafka from a file; who is refused gets one message."""
+    """Offsets and records are compared with librdkafka's settings from a file; a rejected client gets one message."""
     archive = Archive(tmp_path / "store")
     kraft.create_topic("t", config={"segment.bytes": "1048576"})
     kraft.produce("t", [Record(b"%06d" % n + bytes(5000), key=b"k") for n in range(700)], partition=0)

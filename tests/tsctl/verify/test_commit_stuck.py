@@ -1,4 +1,4 @@
-"""What the tools say, without any broker, of segments that lie in the store while the commit does not move (U35)."""
+"""The tools' reports, without a broker, of segments in the store above a commit that does not move (U35)."""
 
 import os
 import time
@@ -19,7 +19,7 @@ NOT_YET = STUCK_SECONDS - 300
 
 
 def age(archive: Archive, seconds: float, *names: str) -> None:
-    """These objects, by the ends of their names, were written so long ago; all of the archive without any."""
+    """Make objects older, by the ends of their names; without names, all of the archive."""
     for path in Path(urlparse(archive.location).path).rglob("*"):
         if path.is_file() and path.name.endswith(names or ("",)):
             written = time.time() - seconds
@@ -33,7 +33,7 @@ def ship(archive: Archive, *bases: int, topic: str = "users") -> None:
 
 @pytest.fixture
 def stuck(hand_made: Archive) -> Archive:
-    """An archive whose commit ends at 200, with segments above it that were shipped minutes later."""
+    """Return an archive whose commit ends at 200, with segments above it that were shipped minutes later."""
     ship(hand_made, 0, 100)
     hand_made.commit("users", 200, highest_base=100)
     ship(hand_made, 200, 300, 400)
@@ -51,7 +51,7 @@ DEPTHS = pytest.mark.parametrize("depth", ["listing", "headers"])
 def test_u35_verify_finds_a_commit_that_does_not_move(
     stuck: Archive, named: tuple[str, ...], run: Run, depth: str
 ) -> None:
-    """Within the hours in which uploads count as in flight, and with the exit code of its severity."""
+    """It is found within the hours of uploads in flight, and with the exit code of its severity."""
     ended = run("verify", *named, "--depth", depth, "--json")
     (finding,) = ended.document["findings"]
     assert (finding["code"], finding["severity"], finding["where"]) == ("commit-stuck", "suspicious", "users-0")
@@ -65,7 +65,7 @@ def test_u35_verify_finds_a_commit_that_does_not_move(
 def test_u35_verify_finds_an_archive_that_is_never_committed(
     hand_made: Archive, named: tuple[str, ...], run: Run, depth: str
 ) -> None:
-    """A partition without a commit counts from its first upload."""
+    """The time of a partition without a commit begins with its first upload."""
     ship(hand_made, 0, 100)
     age(hand_made, NOT_YET)
     assert run("verify", *named, "--depth", depth, "--json").document["findings"] == []
@@ -76,7 +76,7 @@ def test_u35_verify_finds_an_archive_that_is_never_committed(
 
 
 def test_u35_a_commit_that_moved_lately_is_not_stuck(stuck: Archive, named: tuple[str, ...], run: Run) -> None:
-    """Segments above it may be in flight behind a slow one: what counts is the later of commit and first upload."""
+    """Segments above it may be in flight after a slow one: the later of commit and first upload counts."""
     age(stuck, NOT_YET, "offset.wm")
     ended = run("verify", *named, "--json")
     assert (ended.code, ended.document["findings"]) == (0, [])
@@ -87,7 +87,7 @@ def test_u35_a_commit_that_moved_lately_is_not_stuck(stuck: Archive, named: tupl
 
 
 def test_u35_what_is_old_is_named_as_before(stuck: Archive, named: tuple[str, ...], run: Run) -> None:
-    """Beyond the hours each segment is an orphan, and nothing is found twice."""
+    """After these hours each segment is an orphan, and nothing is reported twice."""
     found = run("verify", *named, "--in-flight-hours", "0", "--json").document["findings"]
     assert [(finding["code"], finding["from"]) for finding in found] == [
         ("orphan-segment", base) for base in (200, 300, 400)
@@ -95,7 +95,7 @@ def test_u35_what_is_old_is_named_as_before(stuck: Archive, named: tuple[str, ..
 
 
 def test_u35_the_time_is_the_one_of_the_agents(stuck: Archive, run: Run, tmp_path: Path) -> None:
-    """Where their file is named, its key counts for the tools too."""
+    """If their file is named, its key applies to the tools too."""
     location = {"storage.service.endpoint.url": stuck.location}
     for milliseconds, codes in ((LATE * 1000 + 60_000, []), (LATE * 1000 - 60_000, ["commit-stuck"])):
         write_config(tmp_path / "conf", "prod", {**location, PREFIX + "stuck.after.ms": str(milliseconds)})
@@ -106,17 +106,17 @@ def test_u35_the_time_is_the_one_of_the_agents(stuck: Archive, run: Run, tmp_pat
 
 @pytest.mark.parametrize("level", ["topics", "partitions", "segments"])
 def test_u35_ls_warns_of_it_at_each_level(stuck: Archive, named: tuple[str, ...], run: Run, level: str) -> None:
-    """Also at the level that reads no segment."""
+    """The level that reads no segment warns too."""
     ended = run("ls", *named, "--level", level)
     assert ended.code == 0
     assert "users-0: 3 segments from offset 200 on and the commit (next offset 200): nothing was committed" in ended.err
-    assert "readers are not shown them" in ended.err
+    assert "readers do not see them" in ended.err
 
 
 def test_u35_the_report_does_not_call_it_whole(
     stuck: Archive, named: tuple[str, ...], run: Run, tmp_path: Path
 ) -> None:
-    """Its first line is that of the finding's severity."""
+    """Its first line has the finding's severity."""
     page = tmp_path / "report.html"
     assert run("report", "--output", page, *named).code == 0
     text = page.read_text()

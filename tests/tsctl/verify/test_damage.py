@@ -1,5 +1,6 @@
-"""`verify` on archives that are made up: every damage is named, an archive without damage has no fault, and a hole is
-exactly what readers cannot be shown.
+"""`verify` on generated archives: each damage is reported, an archive without damage has no finding.
+
+A hole is exactly what readers cannot return.
 """
 
 import time
@@ -44,18 +45,18 @@ def check_damage(damage: Callable[[MadeUp, Random], list[Expected]], seed: int, 
     made = make(random, directory)
     expected = damage(made, random)
     for depth in Depth:
-        found = verify(made, depth).all_findings  # which ends, whatever it meets
+        found = verify(made, depth).all_findings  # it ends for any damage
     for each in expected:
         assert any(each.is_met_by(finding) for finding in found), (each, found)
     told = sorted((each.start, each.end) for each in found if each.kind.code == "hole")
     holes = sorted(each.offsets for each in expected if each.offsets is not None)
-    if damage.__name__ not in {"change_metadata", "garble_metadata", "cut_log", "rename"}:  # which shorten a copy, too
+    if damage.__name__ not in {"change_metadata", "garble_metadata", "cut_log", "rename"}:  # these shorten a copy, too
         assert [each for each in told if each not in holes] == []
 
 
 @pytest.mark.parametrize("seed", FEW)
 def test_an_archive_without_damage_has_no_fault(seed: int, tmp_path: Path) -> None:
-    """At any depth; recorded gaps are all that it lacks, and Spark reads all the rest, once."""
+    """At any depth, recorded gaps are all that it lacks, and Spark reads all other records once."""
     check_without_damage(seed, tmp_path / "store")
 
 
@@ -69,7 +70,7 @@ def test_many_archives_without_damage_have_no_fault(part: int, tmp_path: Path) -
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 def test_a_damage_is_named(damage: Callable[[MadeUp, Random], list[Expected]], tmp_path: Path) -> None:
-    """At depth full, by its key or its offsets; what readers can still be shown is called no hole."""
+    """At depth full it is reported by its key or its offsets; what readers can still return is not a hole."""
     for seed in FEW:
         check_damage(damage, seed, tmp_path / str(seed))
 

@@ -1,4 +1,4 @@
-"""The table of findings, and its page."""
+"""The kinds of findings, and their page."""
 
 from pathlib import Path
 
@@ -14,5 +14,5 @@ def test_the_page_of_findings_is_up_to_date() -> None:
 
 
 def test_codes_are_each_ones_own() -> None:
-    """Scripts act on them."""
+    """Scripts depend on them."""
     assert len({kind.code for kind in KINDS}) == len(KINDS) > 30

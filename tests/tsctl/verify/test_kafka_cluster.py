@@ -1,4 +1,4 @@
-"""What a topic's settings say of how long its records are there to be shipped."""
+"""The time that a topic's records are available for shipping, by the topic's settings."""
 
 import pytest
 
@@ -25,5 +25,5 @@ TIERED = {**DELETED, "remote.storage.enable": "true", "local.retention.ms": "10"
 def test_records_are_kept_as_long_as_the_brokers_own_disks_hold_them(
     settings: dict[str, str], keeping: Keeping
 ) -> None:
-    """Kafka's remote tier holds what no agent can ship, so the local settings count there, -2 meaning the whole."""
+    """Agents cannot ship from Kafka's remote tier, so the local settings apply; -2 means the whole retention."""
     assert keeping_of(settings) == keeping

@@ -1,4 +1,4 @@
-"""`verify` on `log.start`: records that it hides, and lineages that do not fit the commit's."""
+"""`verify` on `log.start`: records that it hides, and lineages that do not match the commit's."""
 
 import os
 from dataclasses import replace
@@ -28,7 +28,7 @@ def age(archive: Archive, key: str, seconds: float) -> None:
 
 
 def with_lineages(archive: Archive, start: Lineage | None, commit: Lineage | None) -> None:
-    """Give `log.start` and the commit these lineages."""
+    """Set the lineages of `log.start` and the commit."""
     keys = archive.partition("t")
     archive.store.put(keys.log_start, LogStart(0, start).encode())
     found, _ = read_commit(archive.store, keys)
@@ -43,9 +43,9 @@ def archive(tmp_path: Path) -> Archive:
 
 @pytest.mark.parametrize("first", [0, 12])
 def test_u26_living_segments_below_log_start_are_found(archive: Archive, first: int) -> None:
-    """The archive began at 12; an empty replica won, and its 0..19 of epoch 1 were shipped below it, for nobody.
+    """The archive began at 12; an empty replica won, and its 0..19 of epoch 1 were shipped below log start.
 
-    Also where an agent of this release has cut the commit's epochs at `log.start` since.
+    An agent of this release may have cut the commit's epochs at `log.start` since.
     """
     put(archive, 12, 18)
     archive.commit("t", 20, epochs=[(1, first)], highest_base=12, log_start=12)
@@ -58,12 +58,12 @@ def test_u26_living_segments_below_log_start_are_found(archive: Archive, first: 
         found = verify(archive, depth)
         finding = next(one for one in found.all_findings if one.kind.code == "hidden-below-log-start")
         assert (finding.key, finding.start, finding.end) == (keys.log_start, 0, 12 if first == 0 else 6)
-        assert "of leader epoch 1, hold" in finding.detail
+        assert "of leader epoch 1 with live records" in finding.detail
         assert finding.kind.severity.label == "damaged"
 
 
 def test_what_retention_left_below_log_start_is_in_order(archive: Archive) -> None:
-    """Shipped before `log.start` was moved; so says its metadata where a copy of the bucket made all objects new."""
+    """It was shipped before `log.start` moved; in a copied bucket only the metadata has the time."""
     for base in (0, 10, 20):
         put(archive, base, base + 10)
     archive.commit("t", 30, highest_base=20, log_start=15)
@@ -81,7 +81,7 @@ def test_what_retention_left_below_log_start_is_in_order(archive: Archive) -> No
 
 
 def test_u04_another_leaders_segment_that_reaches_over_log_start_is_in_order(archive: Archive) -> None:
-    """Its head lies below where the archive began; the commit names no epoch there."""
+    """Its head is below the start of the archive, where the commit has no epoch."""
     put(archive, 10, 20)
     archive.commit("t", 25, epochs=[(0, 10)], highest_base=10, log_start=10)
     age(archive, archive.partition("t").log_start, 50)
@@ -102,7 +102,7 @@ def test_u04_another_leaders_segment_that_reaches_over_log_start_is_in_order(arc
 def test_lineages_that_do_not_fit_are_found(
     archive: Archive, start: Lineage | None, commit: Lineage | None, code: str
 ) -> None:
-    """Which of the two is ahead; readers can do with one, and end with an error at the other."""
+    """Either may be ahead; readers accept one case, and fail with an error in the other."""
     put(archive, 0, 30)
     archive.commit("t", 30)
     with_lineages(archive, start, commit)

@@ -1,4 +1,4 @@
-"""`verify` on archives that are put together by hand: each kind of damage is named, and nothing else."""
+"""`verify` on archives that tests put together: it reports each kind of damage, and nothing else."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +23,7 @@ ALL_DEPTHS = pytest.mark.parametrize("depth", list(Depth))
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Archive:
-    """Three segments of topic `t`, `[0,100) [100,200) [200,300)`, all committed."""
+    """Return three committed segments of topic `t`, `[0,100) [100,200) [200,300)`."""
     made = Archive(tmp_path / "store", entropy_bits=3)
     for base in (0, 100, 200):
         put(made, base, base + 100)
@@ -53,7 +53,7 @@ def test_an_archive_without_fault_has_no_finding(archive: Archive, depth: Depth)
 
 @READING
 def test_a_missing_segment_is_a_hole(archive: Archive, depth: Depth) -> None:
-    """Named with its offsets, as data loss; its indexes lie there without a log."""
+    """It is data loss with its offsets; its indexes are left without a log."""
     remove(archive, key_of(100))
     found = verify(archive, depth)
     assert codes(found) == ["hole", "orphan-index"]
@@ -64,7 +64,7 @@ def test_a_missing_segment_is_a_hole(archive: Archive, depth: Depth) -> None:
 
 
 def test_a_cache_object_tells_a_hole_at_the_depth_of_the_listing(archive: Archive) -> None:
-    """Where a cache object tells how far a segment reaches, no other request shows that the next one is gone."""
+    """If a cache object has the end of a segment, no other request is needed to find the missing one."""
     keys = archive.partition("t")
     entries = []
     for info in archive.store.list(keys.prefix):
@@ -83,12 +83,12 @@ def test_a_cache_object_tells_a_hole_at_the_depth_of_the_listing(archive: Archiv
 
 @ALL_DEPTHS
 def test_a_recorded_gap_is_no_hole(archive: Archive, depth: Depth) -> None:
-    """It is information, with the reason that its record gives."""
+    """It is information, with the reason of its record."""
     keys = archive.partition("t")
     put(archive, 350, 400)
     archive.store.put(keys.gap(300, 350), Gap(300, 350, "retention took it", 1, 1).encode())
     archive.commit("t", 400, highest_base=350)
-    if depth is Depth.LISTING:  # which takes each segment to reach to the next
+    if depth is Depth.LISTING:  # it assumes that each segment ends at the next base offset
         assert verify(archive, depth).all_findings == []
         return
     gap = only(verify(archive, depth))
@@ -108,7 +108,7 @@ def test_an_overlap_is_told_and_harmless(archive: Archive, depth: Depth) -> None
 
 
 def test_copies_that_disagree_are_found_by_reading_both(archive: Archive) -> None:
-    """At one offset both copies live, and hold another value."""
+    """Both copies are live at one offset, with different values."""
     log = batches((250, 260)) + batches((260, 270), value=b"other") + batches((270, 320))
     archive.put_segment("t", 250, log, index=b"", timeindex=b"")
     archive.commit("t", 320, highest_base=250)
@@ -120,7 +120,7 @@ def test_copies_that_disagree_are_found_by_reading_both(archive: Archive) -> Non
 
 @READING
 def test_a_dead_tail_is_told_and_harmless(archive: Archive, depth: Depth) -> None:
-    """What an unclean election killed: offsets 250 to 300 of the old leader."""
+    """An unclean election ended offsets 250 to 300 of the old leader."""
     put(archive, 250, 320, epoch=1)
     archive.commit("t", 320, highest_base=250, epochs=((0, 0), (1, 250)))
     dead = only(verify(archive, depth))
@@ -131,7 +131,7 @@ def test_a_dead_tail_is_told_and_harmless(archive: Archive, depth: Depth) -> Non
 @ALL_DEPTHS
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 def test_a_missing_index_is_named(archive: Archive, depth: Depth, suffix: str) -> None:
-    """By its own key."""
+    """The finding has its own key."""
     key = remove(archive, key_of(100, suffix))
     missing = only(verify(archive, depth))
     assert (missing.kind.code, missing.key, missing.severity) == ("index-missing", key, Severity.DAMAGED)
@@ -139,7 +139,7 @@ def test_a_missing_index_is_named(archive: Archive, depth: Depth, suffix: str) -
 
 @READING
 def test_a_missing_transaction_index_is_named_where_metadata_binds_one(archive: Archive, depth: Depth) -> None:
-    """A segment that never had one is fine."""
+    """A segment that never had one is in order."""
     archive.put_segment("t", 300, batches((300, 310)), index=b"", timeindex=b"", txnindex=b"\0" * 34)
     archive.commit("t", 310, highest_base=300)
     key = remove(archive, key_of(300, ".txnindex"))
@@ -158,7 +158,7 @@ def test_segments_above_the_run_are_orphans_when_they_are_old(archive: Archive, 
 
 @ALL_DEPTHS
 def test_what_belongs_to_nothing_is_named(archive: Archive, depth: Depth) -> None:
-    """Indexes without a log, gap records nobody committed, cache objects of nothing, strangers."""
+    """These are indexes without a log, uncommitted gap records, cache objects without segments, foreign objects."""
     keys = archive.partition("t")
     strays = {
         keys.segment(SegmentName(700), ".index"): "orphan-index",
@@ -175,7 +175,7 @@ def test_what_belongs_to_nothing_is_named(archive: Archive, depth: Depth) -> Non
 
 @ALL_DEPTHS
 def test_a_partition_without_a_commit_is_named(archive: Archive, depth: Depth) -> None:
-    """Its segments are shown to nobody."""
+    """Readers do not see its segments."""
     remove(archive, "offset.wm")
     missing = only(verify(archive, depth))
     assert (missing.kind.code, missing.key) == ("no-commit", archive.partition("t").commit)
@@ -183,7 +183,7 @@ def test_a_partition_without_a_commit_is_named(archive: Archive, depth: Depth) -
 
 @ALL_DEPTHS
 def test_a_commit_or_a_log_start_that_is_none_is_named(archive: Archive, depth: Depth) -> None:
-    """Each by its key; the rest of the store is verified all the same."""
+    """The finding has its key; the rest of the store is verified all the same."""
     keys = archive.partition("t")
     archive.store.put(keys.commit, b"what is this")
     put(archive, 0, 10, topic="u")
@@ -196,7 +196,7 @@ def test_a_commit_or_a_log_start_that_is_none_is_named(archive: Archive, depth: 
 
 @ALL_DEPTHS
 def test_a_lost_log_start_is_named(archive: Archive, depth: Depth) -> None:
-    """A lifecycle rule may take it."""
+    """A lifecycle rule may remove it."""
     key = remove(archive, "log.start")
     missing = only(verify(archive, depth))
     assert (missing.kind.code, missing.key) == ("log-start-wrong", key)
@@ -204,7 +204,7 @@ def test_a_lost_log_start_is_named(archive: Archive, depth: Depth) -> None:
 
 @READING
 def test_a_commit_that_names_what_is_not_there(archive: Archive, depth: Depth) -> None:
-    """Its first line is the base of a segment."""
+    """Its first line is the base offset of a segment."""
     archive.commit("t", 300, highest_base=240)
     wrong = only(verify(archive, depth))
     assert (wrong.kind.code, wrong.start) == ("commit-names-missing", 240)
@@ -212,7 +212,7 @@ def test_a_commit_that_names_what_is_not_there(archive: Archive, depth: Depth) -
 
 @ALL_DEPTHS
 def test_directories_in_the_wrong_place_are_named(archive: Archive, depth: Depth) -> None:
-    """Under other bits, under another width, and with a name that is no topic's."""
+    """They have other bits, another number of bits, or a name that no topic can have."""
     right = archive.partition("t").prefix
     other = "111" if not right.startswith("111") else "000"
     wrong = [f"{other}/{CLUSTER}/t-0/", f"{CLUSTER}/t-0/", f"10/{CLUSTER}/t-0/"]
@@ -228,7 +228,7 @@ def test_directories_in_the_wrong_place_are_named(archive: Archive, depth: Depth
 
 @ALL_DEPTHS
 def test_a_life_that_the_list_does_not_name_is_found(archive: Archive, depth: Depth) -> None:
-    """Somebody put an old list of incarnations back."""
+    """An operator restored an old list of incarnations."""
     archive.put_incarnations("t", "first")
     assert verify(archive, depth).all_findings == []
     later = archive.keys.partition(TopicPartition("t", 0), "t~second")
@@ -240,9 +240,9 @@ def test_a_life_that_the_list_does_not_name_is_found(archive: Archive, depth: De
 
 
 def test_a_flipped_bit_is_found_by_reading_every_byte(archive: Archive) -> None:
-    """The segment, the place and the batch are named; a look at headers cannot see it."""
+    """The segment, the position and the batch are reported; reading headers cannot find it."""
     ahead = len(batches(*steps(100, 190)))
-    index = (90).to_bytes(4, "big") + ahead.to_bytes(4, "big")  # the last batch's; it is what headers look at
+    index = (90).to_bytes(4, "big") + ahead.to_bytes(4, "big")  # of the last batch; `headers` reads it
     archive.store.put(archive.partition("t").segment(SegmentName(100), ".index"), index)
     key = flip(archive, 100, lambda size: size // 2 + 30)
     assert verify(archive, Depth.HEADERS).all_findings == []
@@ -252,17 +252,17 @@ def test_a_flipped_bit_is_found_by_reading_every_byte(archive: Archive) -> None:
 
 
 def test_a_bit_that_no_batch_covers_is_found_by_the_objects_crc(archive: Archive) -> None:
-    """The batch CRC leaves out the leader epoch."""
+    """The batch CRC does not include the leader epoch."""
     key = flip(archive, 100, lambda _: 15)
     found = verify(archive, Depth.FULL)
     assert {(finding.kind.code, finding.key) for finding in found.all_findings} == {("segment-damaged", key)}
-    wrong = only(verify(archive, Depth.HEADERS))  # which sees it in the first batch
+    wrong = only(verify(archive, Depth.HEADERS))  # it is visible in the first batch
     assert (wrong.kind.code, wrong.key) == ("metadata-wrong", key)
 
 
 @READING
 def test_damage_in_the_last_batches_is_found_by_their_headers(archive: Archive, depth: Depth) -> None:
-    """Everything behind the last entry of the index is read."""
+    """Everything after the last entry of the index is read."""
     key = flip(archive, 100, lambda size: size - 3)
     damaged = only(verify(archive, depth)) if depth is Depth.FULL else verify(archive, depth).all_findings[0]
     assert (damaged.kind.code, damaged.key) == ("segment-damaged", key)
@@ -279,14 +279,14 @@ def test_an_index_that_leads_nowhere_is_named(archive: Archive, depth: Depth) ->
 
 @READING
 def test_metadata_that_cannot_be_right_is_named(archive: Archive, depth: Depth) -> None:
-    """It says that the segment answers for less than its batches hold."""
+    """The metadata covers fewer offsets than the batches contain."""
     archive.put_segment("t", 200, batches(*steps(200, 300)), index=b"", timeindex=b"", end=290)
     found = verify(archive, depth)
     assert codes(found) == ["hole", "metadata-wrong"]
 
 
 def test_segments_without_metadata_are_one_finding(archive: Archive) -> None:
-    """A copy of the bucket lost it, or a Java uploader wrote them: its commit says which."""
+    """A copy of the bucket lost it, or a Java uploader wrote them: the commit shows which."""
     keys = archive.partition("t")
     for base in (0, 100, 200):
         archive.store.put(keys.segment(SegmentName(base)), batches(*steps(base, base + 100)))
@@ -296,7 +296,7 @@ def test_segments_without_metadata_are_one_finding(archive: Archive) -> None:
 
 
 def test_records_that_do_not_decode_are_found(archive: Archive) -> None:
-    """Their batch has the right CRC, and a length in it goes beyond it."""
+    """Their batch has the right CRC, and a length in it exceeds the batch."""
     bad = batch(300, [b"\x7f" + record(0, b"k", b"v")[1:]])
     archive.put_segment("t", 300, bad, index=b"", timeindex=b"")
     archive.commit("t", 301, highest_base=300)
@@ -307,7 +307,7 @@ def test_records_that_do_not_decode_are_found(archive: Archive) -> None:
 
 
 def test_what_is_asked_for_is_what_is_verified(archive: Archive) -> None:
-    """Other topics and partitions are not looked at."""
+    """Other topics and partitions are not checked."""
     put(archive, 0, 10, topic="u")
     scope = Scope(Depth.LISTING, lambda topic, partition: topic == "t" and partition in {None, 0}, all_topics=False)
     verifier = Verifier(archive.store, archive.keys, scope)
@@ -317,7 +317,7 @@ def test_what_is_asked_for_is_what_is_verified(archive: Archive) -> None:
 
 
 def flip(archive: Archive, base: int, place: Callable[[int], int]) -> str:
-    """Flip a bit of a `.log` that its metadata does not know of."""
+    """Flip a bit of a `.log`, without changing its metadata."""
     key = archive.partition("t").segment(SegmentName(base))
     data, info = archive.store.get(key)
     at = place(len(data))

@@ -1,4 +1,4 @@
-"""What `tsctl verify` finds in an archive."""
+"""Runs `tsctl verify` on an archive and returns its findings."""
 
 import time
 

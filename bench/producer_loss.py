@@ -1,16 +1,15 @@
-"""`python -m bench.beside`: what shipping beside a broker costs a producer of that broker.
+"""`python -m bench.producer_loss`: the cost of shipping for a producer of the same broker.
 
-A topic of cold segments, closed and in the page cache, and another topic that a producer writes to (values of 300
-bytes, acks=all). First the most that the producer reaches alone; then, at half of that, round by round: alone, while an
-agent ships the cold segments, and while bare boto3 ships the same files with the same number of threads
-(`bench.bare_boto3`), each to an empty prefix of the S3 server on the same machine. Counted is from the first file taken
-to the last object. A producer's loss is what it falls short of the rate that it was asked for.
+One topic has cold segments, closed and in the page cache; a producer writes to another topic (values of 300 bytes,
+acks=all). First the producer's maximum rate is measured alone. Then, at half of it, each round measures the producer
+alone, with an agent that ships the cold segments, and with bare boto3 (`bench.bare_boto3`). Both shippers use the same
+files, as many threads, and an empty prefix of an S3 server on the same machine. Time counts from the first file to the
+last object. A producer's loss is the difference to the requested rate.
 
-The goal: beside the agent it loses under 5 percentage points more than beside bare boto3, in the median of the rounds.
-Exits with 1 where it is missed; `--no-gate` only prints.
+The goal: with the agent it loses less than 5 percentage points more than with bare boto3, in the median of the rounds.
+Exits with 1 if it is missed; `--no-gate` only prints.
 """
 
-import argparse
 import statistics
 import sys
 import time
@@ -19,24 +18,24 @@ from dataclasses import dataclass
 
 from bench.agent_runs import Cost
 from bench.paced_producer import PacedProducer, Produced
-from bench.pairs import Goal, print_goals, print_table, quantile, rounds
+from bench.pairs import Goal, exit_code, gate_parser, print_goals, print_table, quantile, rounds
 from bench.shipping import BUCKET, Shipping, fill
 from ts_local.cluster import LocalCluster
 
 HOT = "hot"
 HOT_PARTITIONS = 3
 GOAL_POINTS = 5.0
-ALONE, AGENT, BARE = "alone", "beside the agent", "beside bare boto3"
+ALONE, AGENT, BARE = "alone", "with the agent", "with bare boto3"
 
 
 @dataclass(frozen=True)
-class Beside:
-    """What a producer reached in one window.
+class ProducerWindow:
+    """The producer's results in one window.
 
     Attributes:
-        rate: records acknowledged a second.
-        p99: seconds from giving a record to the producer to its acknowledgement.
-        seconds: the window: how long shipping took.
+        rate: acknowledged records a second.
+        p99: seconds from a record's handover to the producer to its acknowledgement.
+        seconds: length of the window, which is the time of shipping.
     """
 
     rate: float
@@ -44,14 +43,14 @@ class Beside:
     seconds: float
 
 
-def window(produced: Produced, began: float, ended: float) -> Beside:
-    """What it reached between two instants."""
+def window(produced: Produced, began: float, ended: float) -> ProducerWindow:
+    """Return the results between two instants."""
     p99 = quantile(produced.latencies_between(began, ended), 0.99)
-    return Beside(produced.rate_between(began, ended), p99, ended - began)
+    return ProducerWindow(produced.rate_between(began, ended), p99, ended - began)
 
 
 class Producing:
-    """Producers of the hot topic, one after the other.
+    """Producers of the hot topic, one after another.
 
     Args:
         cluster: with the topic.
@@ -60,8 +59,8 @@ class Producing:
     def __init__(self, cluster: LocalCluster) -> None:
         self._bootstrap = cluster.bootstrap
 
-    def alone(self, rate: float, seconds: float) -> Beside:
-        """Nothing ships."""
+    def alone(self, rate: float, seconds: float) -> ProducerWindow:
+        """Measure the producer without shipping."""
         with PacedProducer(self._bootstrap, HOT, HOT_PARTITIONS, rate) as producer:
             producer.wait_under_way()
             began = time.time()
@@ -69,21 +68,21 @@ class Producing:
             ended = time.time()
             return window(producer.finish(), began, ended)
 
-    def beside(self, rate: float, ship: Callable[[], Cost]) -> Beside:
-        """While something ships; what it needs to start is not counted."""
+    def during(self, rate: float, ship: Callable[[], Cost]) -> ProducerWindow:
+        """Measure the producer during shipping, without the shipper's start-up."""
         with PacedProducer(self._bootstrap, HOT, HOT_PARTITIONS, rate) as producer:
             producer.wait_under_way()
             cost = ship()
             return window(producer.finish(), cost.began, cost.ended)
 
 
-def losses(found: Sequence[Beside], asked: float) -> list[float]:
-    """What each fell short of the rate that was asked for, in percent of it; more than was asked is no loss."""
+def losses(found: Sequence[ProducerWindow], asked: float) -> list[float]:
+    """Return how far each rate is below the requested one, in percent; 0 if it is not."""
     return [max(0.0, 100 * (1 - one.rate / asked)) for one in found]
 
 
-def report(found: Mapping[str, Sequence[Beside]], asked: float) -> int:
-    """Print the table and the goal; 1 where it was missed."""
+def report(found: Mapping[str, Sequence[ProducerWindow]], asked: float) -> int:
+    """Print the table and the goal; return 1 if it was missed."""
     rows = []
     for name, windows in found.items():
         lost, seconds = losses(windows, asked), [one.seconds for one in windows]
@@ -104,7 +103,7 @@ def report(found: Mapping[str, Sequence[Beside]], asked: float) -> int:
     return print_goals(
         [
             Goal(
-                "loss beside the agent beyond that beside bare boto3",
+                "loss with the agent minus loss with bare boto3",
                 statistics.median(more),
                 GOAL_POINTS,
                 at_least=False,
@@ -115,33 +114,32 @@ def report(found: Mapping[str, Sequence[Beside]], asked: float) -> int:
 
 
 def main() -> int:
-    """Fill, find the most, produce at half of it in turn, report."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--megabytes", type=int, default=800, help="of cold segments, about")
-    arguments.add_argument("--threads", type=int, default=3, help="of each shipper")
-    arguments.add_argument("--seconds", type=int, default=10, help="of a window without shipping")
-    arguments.add_argument("--repeat", type=int, default=4, help="rounds, after one that warms up")
-    arguments.add_argument("--no-gate", action="store_true", help="print only, never fail")
+    """Fill, measure the maximum, produce at half of it in rounds, report."""
+    arguments = gate_parser(__doc__)
+    arguments.add_argument("--megabytes", type=int, default=800, help="approximate size of the cold segments")
+    arguments.add_argument("--threads", type=int, default=3, help="threads of each shipper")
+    arguments.add_argument("--seconds", type=int, default=10, help="length of a window without shipping")
+    arguments.add_argument("--repeat", type=int, default=4, help="number of rounds, after a warm-up")
     options = arguments.parse_args()
     with LocalCluster(s3=True, buckets=[BUCKET], name="bench") as cluster:
         parts = fill(cluster, options.megabytes)
         if not any(part.logs for part in parts):
             raise SystemExit(f"--megabytes {options.megabytes} closes no segment; give 250 or more")
-        # What it writes is not to fill the disk.
+        # It must not fill the disk.
         settings = {"segment.bytes": str(64 << 20), "retention.bytes": str(128 << 20), "file.delete.delay.ms": "1000"}
         cluster.create_topic(HOT, partitions=HOT_PARTITIONS, config=settings)
         producing, shipping = Producing(cluster), Shipping(cluster, parts, options.threads)
         most = rounds({"most": lambda: producing.alone(0, options.seconds)}, 3, warm_up=1)["most"]
         asked = statistics.median(one.rate for one in most) / 2
         reached = ", ".join(f"{one.rate / 1000:.1f}" for one in most)
-        print(f"alone, without a limit: {reached} thousand records/s; asked for from here on: {asked / 1000:.1f}\n")
-        things: dict[str, Callable[[], Beside]] = {
+        print(f"alone, without a limit: {reached} thousand records/s; requested from now on: {asked / 1000:.1f}\n")
+        things: dict[str, Callable[[], ProducerWindow]] = {
             ALONE: lambda: producing.alone(asked, options.seconds),
-            AGENT: lambda: producing.beside(asked, shipping.agent),
-            BARE: lambda: producing.beside(asked, shipping.bare),
+            AGENT: lambda: producing.during(asked, shipping.agent),
+            BARE: lambda: producing.during(asked, shipping.bare),
         }
         missed = report(rounds(things, options.repeat, warm_up=1), asked)
-    return 1 if missed and not options.no_gate else 0
+    return exit_code(missed, options)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Starts the Spark program in a session of its own, hands its answers over, and leaves none of its processes behind."""
+"""Starts the Spark program in its own session, yields its answers, and ends all its processes."""
 
 import json
 import os
@@ -18,28 +18,28 @@ _END_SECONDS = 10.0
 
 
 class QueryFailedError(RuntimeError):
-    """The Spark program ended with an error, or without all answers. The message holds its log's tail."""
+    """The Spark program failed, or ended without all answers. The message has the end of its log."""
 
 
 @contextmanager
 def ask(question: Question, log: Path) -> Iterator[Iterator[dict[str, Any]]]:
-    """The program's answers, as they come.
+    """Yield the program's answers as they arrive.
 
     Args:
-        question: what is asked.
-        log: takes what Spark and Java say.
+        question: what to compute.
+        log: the file for the output of Spark and Java.
 
     Raises:
         QueryFailedError: from the iterator.
     """
     scratch = Path(question.scratch)
     scratch.mkdir(parents=True, exist_ok=True)
-    # Settings of another Spark on this machine would reach ours.
+    # Settings of another Spark on this machine must not apply.
     inherited = {name: text for name, text in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     ours = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "TMPDIR": str(scratch)}
     with log.open("ab") as errors:
         program = subprocess.Popen(
-            # It dies with us, and its Java and workers with it: they end when their parent's pipe does.
+            # It ends with this process, and its Java and workers end with it, when their parent's pipe closes.
             ["setpriv", "--pdeathsig", "KILL", "--", sys.executable, "-m", "ts_local.demo.query", question.to_json()],
             cwd=scratch,
             env={**inherited, **ours},
@@ -63,7 +63,7 @@ def _answers(program: "subprocess.Popen[bytes]", log: Path) -> Iterator[dict[str
 
 
 def _end(program: "subprocess.Popen[bytes]") -> None:
-    """Kill what is left. Spark's workers leave the program's process group, not its session."""
+    """Kill the remaining processes. Spark's workers leave the program's process group, but not its session."""
     left = [process for process in psutil.process_iter() if _session(process.pid) == program.pid]
     for process in left:
         try:
