@@ -50,7 +50,7 @@ imports: $(READY)
 # What an operator takes as it is: scripts, the image, manifests, the unit. tests/deploy looks closer.
 deploy-checks: $(READY)
 	$(BIN)/shellcheck .ci/run deploy/need-chromium deploy/need-java deploy/fleet/rollout deploy/fleet/on-host
-	$(BIN)/hadolint deploy/Dockerfile
+	$(BIN)/hadolint deploy/Dockerfile deploy/spark/Dockerfile
 	$(BIN)/kubernetes-validate --strict --quiet deploy/kubernetes/*.yaml
 	$(BIN)/python -m ts_local.systemd deploy/ts-uploader.service
 

@@ -22,6 +22,7 @@ _RUN_BY = {
     "docs/examples.md": "tests/spark/test_examples.py",
     "docs/quick-start.md": "tests/operator",
     "docs/runbook.md": "tests/docs/test_runbook.py",
+    "docs/spark-clusters.md": "tests/spark/clusters/test_cluster_page.py",
     "docs/upgrade.md": "tests/faults/test_upgrade_page.py",
     "docs/verify.md": "tests/operator/test_broken_archives.py",
 }
