@@ -106,7 +106,7 @@ def test_the_environment_of_the_image_is_built_from_a_release(tmp_path: Path) ->
     (programs / "python").chmod(0o755)
     build = Build(tmp_path, build_release(tmp_path / "dist"), stages_of(DOCKERFILE.read_text()), str(programs))
     python = build.root("build") / "opt/venv/bin/python"
-    command = [python, "-c", "import ts_common.query.read_split, ts_common.store.s3.driver"]
+    command = [str(python), "-c", "import ts_common.query.read_split, ts_common.store.s3.driver"]
     subprocess.run(command, cwd="/", env={**os.environ, "PYTHONPATH": ""}, check=True)
 
 
