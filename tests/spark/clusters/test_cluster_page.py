@@ -58,14 +58,16 @@ def test_executors_read_with_the_environment_that_spark_unpacked_for_them(filled
 
 
 @pytest.mark.full
-def test_the_setting_spark_pyspark_python_alone_is_not_enough(filled: Archive, tmp_path: Path) -> None:
-    """As the page warns: Spark searches for data sources with the Python of the environment variable."""
+def test_two_settings_that_look_right_do_not_find_the_package(filled: Archive, tmp_path: Path) -> None:
+    """As the page warns: Spark searches the Python of the driver's environment variables, and no other."""
     shell = shell_in(tmp_path / "job", filled, spark_home(tmp_path))
     pack_environment(shell.directory)
-    python = shell.directory / "environment/bin/python"
-    setting = f"--master 'local[1]' --conf spark.pyspark.python={python}"
+    submit = f"spark-submit --master 'local[1]' check.py {LOCATION} prod clicks"
     with pytest.raises(CommandFailedError, match="DATA_SOURCE_NOT_FOUND"):
-        shell.run(f"spark-submit {setting} check.py {LOCATION} prod clicks")
+        shell.run(submit.replace("check.py", "--conf spark.pyspark.python=./environment/bin/python check.py"))
+    without = Path(sys.base_prefix) / "bin/python3"
+    with pytest.raises(CommandFailedError, match="DATA_SOURCE_NOT_FOUND"):
+        shell.run(f"PYSPARK_DRIVER_PYTHON={without} PYSPARK_PYTHON=./environment/bin/python {submit}")
 
 
 @pytest.mark.full
