@@ -49,7 +49,7 @@ imports: $(READY)
 # Files that an operator uses unchanged: scripts, the image, manifests, the unit. tests/deploy tests what they do.
 deploy-checks: $(READY)
 	$(BIN)/shellcheck .ci/run deploy/need-chromium deploy/need-java deploy/fleet/rollout deploy/fleet/on-host
-	$(BIN)/hadolint deploy/Dockerfile
+	$(BIN)/hadolint deploy/Dockerfile deploy/spark/Dockerfile
 	$(BIN)/kubernetes-validate --strict --quiet deploy/kubernetes/*.yaml
 	$(BIN)/python -m ts_local.systemd deploy/ts-uploader.service
 

@@ -1,0 +1,1 @@
+"""docs/spark-clusters.md: the ways to a cluster that run on one host."""
