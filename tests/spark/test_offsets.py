@@ -222,3 +222,28 @@ def test_r04_a_timestamp_is_looked_for_in_a_segment_that_was_damaged_when_it_was
     archive.commit("t", 40)
     with pytest.raises(CorruptData):
         archive.offsets(subscribe="t", startingTimestamp="9000")
+
+
+def test_offsets_by_timestamp_are_found_for_each_partition(archive: Archive) -> None:
+    """As Spark's Kafka source: JSON that names every partition, the ending ones exclusive."""
+    for partition in (0, 1):
+        archive.put_segment("t", 0, batches(*steps(0, 100), time=1000), partition=partition)
+        archive.commit("t", 100, partition=partition)
+    rows = archive.rows(
+        subscribe="t",
+        startingOffsetsByTimestamp='{"t":{"0":1010,"1":1050}}',
+        endingOffsetsByTimestamp='{"t":{"0":1020,"1":9999}}',
+    )
+    assert [(row["partition"], row["offset"]) for row in rows] == [
+        *((0, offset) for offset in range(10, 20)),
+        *((1, offset) for offset in range(50, 100)),
+    ]
+
+
+def test_a_timestamp_for_all_wins_over_one_for_each(archive: Archive) -> None:
+    """And both over offsets, as in Spark's Kafka source."""
+    archive.put_segment("t", 0, batches(*steps(0, 100), time=1000))
+    archive.commit("t", 100)
+    bounds = {"startingOffsetsByTimestamp": '{"t":{"0":1050}}', "startingOffsets": '{"t":{"0":70}}'}
+    assert archive.offsets(subscribe="t", startingTimestamp="1090", **bounds) == list(range(90, 100))
+    assert archive.offsets(subscribe="t", **bounds) == list(range(50, 100))

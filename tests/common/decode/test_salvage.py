@@ -8,27 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.common.decode.sources import Bytes
 from tests.common.log_format.build import batch, message, record
 from ts_common.decode import batch_boundaries as boundaries
 from ts_common.decode.batch_boundaries import Claim
 from ts_common.decode.salvage import Salvage, survey_segment
-from ts_common.decode.window import WINDOW_BYTES
 from ts_common.log_format.framing import ATTRIBUTES_POSITION, BatchHeader, Buffer, batch_crc, parse_header
 from ts_common.log_format.scan import scan_segment
 
 Shown = tuple[int, int, bytes]
-
-
-class Bytes:
-    """A source that never gives more than a window at once, nor is asked for more."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-
-    def read(self, position: int, count: int) -> bytes:
-        assert 0 <= position < len(self._data)
-        assert 0 < count <= WINDOW_BYTES
-        return self._data[position : position + count]
 
 
 def plain(base: int, count: int, value: bytes = b"v", epoch: int = 0) -> bytes:

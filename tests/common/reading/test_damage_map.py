@@ -3,8 +3,8 @@
 import pytest
 from structlog.testing import capture_logs
 
-from tests.common.reading.views import only_copy, ranges_of, view_of
 from tests.made_archive import MadeArchive, batches
+from tests.made_views import only_copy, ranges_of, view_of
 from ts_common.archive.plan import ReadRange, with_spares
 from ts_common.decode.salvage import Damage
 from ts_common.errors import CorruptData

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.common.log_format.build import batch, record
-from tests.common.reading.views import view_of
 from tests.made_archive import MadeArchive, batches, steps
 from tests.made_indexes import index_of, timeindex_of
+from tests.made_views import view_of
 from ts_common.errors import CorruptData
 from ts_common.reading.first_offset import first_offset_at, search_for
 

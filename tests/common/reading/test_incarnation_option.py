@@ -49,5 +49,5 @@ def test_a_topic_without_topic_ids_has_one_incarnation() -> None:
     none = Incarnations("t")
     assert directory_of(none, "newest") == directory_of(none, "1") == "t"
     for wanted in ("2", ONE):
-        with pytest.raises(QueryError, match="only 1$"):
+        with pytest.raises(QueryError, match=r"only 1$"):
             directory_of(none, wanted)

@@ -1,8 +1,8 @@
 """Batches that do not count because compaction removed their marker; tests/spark/test_lost_markers.py has the model."""
 
 from tests.common.log_format.build import TRANSACTIONAL, batch, record
-from tests.common.reading.views import ranges_of, view_of
 from tests.made_archive import MadeArchive, batches
+from tests.made_views import ranges_of, view_of
 from ts_common.reading.missing_markers import Batch, hidden_batches, may_be_lost
 
 DATA = batch(2, [record(0), record(1)], attributes=TRANSACTIONAL, producer_id=7)

@@ -6,8 +6,8 @@ import pyarrow as pa
 from structlog.testing import capture_logs
 
 from tests.common.log_format.build import batch, record
-from tests.common.reading.views import ranges_of, view_of
 from tests.made_archive import MadeArchive
+from tests.made_views import ranges_of, view_of
 from ts_common.archive.plan import ReadRange
 from ts_common.reading.newest_records import read_newest
 from ts_common.reading.rows import read_ranges

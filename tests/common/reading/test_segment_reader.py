@@ -5,9 +5,9 @@ from contextlib import AbstractContextManager
 import pytest
 
 from tests.common.log_format.build import batch, record
-from tests.common.reading.views import only_copy
 from tests.made_archive import MadeArchive, batches, steps
 from tests.made_indexes import index_of
+from tests.made_views import only_copy
 from ts_common.decode.columns import Projection
 from ts_common.errors import CorruptData, ObjectNotFound
 from ts_common.reading.segment_reader import SegmentReader
@@ -64,7 +64,7 @@ def test_a_changed_base_offset_is_found_by_the_objects_crc(archive: MadeArchive)
     body[len(log) // 3 + 7] = 6
     archive.put_segment("t", 0, log, body=bytes(body))
     archive.commit("t", 10)
-    with pytest.raises(CorruptData, match="t-0: prod/t-0/.* CRC-32C [0-9a-f]{8}; its metadata has .*Pass mode"):
+    with pytest.raises(CorruptData, match=r"t-0: prod/t-0/.* CRC-32C [0-9a-f]{8}; its metadata has .*Pass mode"):
         offsets(archive, 0, 10)
 
 

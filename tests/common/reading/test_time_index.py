@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.common.reading.views import only_copy
 from tests.made_archive import MadeArchive, batches, steps
 from tests.made_indexes import timeindex_of
+from tests.made_views import only_copy
 from ts_common.archive.object_keys import SegmentName
 from ts_common.reading.time_index import first_that_may_reach
 

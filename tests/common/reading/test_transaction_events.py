@@ -1,8 +1,8 @@
 """Where transactions begin and end, by the headers of ranges."""
 
 from tests.common.log_format.build import TRANSACTIONAL, batch, marker, record
-from tests.common.reading.views import ranges_of, view_of
 from tests.made_archive import MadeArchive, batches
+from tests.made_views import ranges_of, view_of
 from ts_common.log_format.markers import ABORT, COMMIT
 from ts_common.reading.missing_markers import Batch
 from ts_common.reading.transaction_events import Abort, Event, Events, Walk

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.common.log_format.build import TRANSACTIONAL, batch, marker, record
-from tests.common.reading.views import only_copy
 from tests.made_archive import MadeArchive, batches
+from tests.made_views import only_copy
 from ts_common.errors import CorruptData
 from ts_common.reading.transactional_batches import read_transactional
 

@@ -5,8 +5,8 @@ import struct
 import pytest
 
 from tests.common.log_format.build import TRANSACTIONAL, batch, marker, record
-from tests.common.reading.views import view_of
 from tests.made_archive import MadeArchive, batches
+from tests.made_views import view_of
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.log_format.markers import ABORT, COMMIT
 from ts_common.reading.transactions import find_hidden, stable_end

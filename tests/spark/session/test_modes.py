@@ -13,7 +13,7 @@ from tests.common.log_format.legacy_messages import wrapper
 from tests.made_archive import batches, steps
 from tests.spark.archives import Archive
 from tests.spark.made_segments import from_offset, index
-from tests.spark.streams import Query
+from tests.spark.streaming.query import Query
 from ts_common.archive.object_keys import SegmentName
 from ts_common.errors import CorruptData, DataLoss
 from ts_common.query import splitting

@@ -149,7 +149,7 @@ class Driver:
     def running(self, mode: str, **options: str) -> Iterator[subprocess.Popen[bytes]]:
         """A driver in a process group of its own, which does not outlive the block."""
         arguments = [json.dumps({**self._options, **options}), str(self.sink), str(self.checkpoint), mode]
-        command = [sys.executable, "-m", "tests.spark.stream_process", *arguments]
+        command = [sys.executable, "-m", "tests.spark.streaming.process", *arguments]
         environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(self._folder / "local")}
         with (self._folder / "driver.log").open("ab") as log:
             process = subprocess.Popen(

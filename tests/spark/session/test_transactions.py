@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from pyspark.sql.datasource import In
 
 from tests.spark.archives import Archive, oracle_records
-from tests.spark.streams import Query
+from tests.spark.streaming.query import Query
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.segment_metadata import TxnIndexState
 from ts_common.log_format.index_files import read_transaction_index

@@ -10,6 +10,14 @@ from ts_spark.options.schema import full_schema
 from ts_spark.options.spark_query import Kind
 from ts_spark.streaming.driver import StreamDriver
 
+EARLIEST = {"subscribe": "t", "startingOffsets": "earliest"}
+LENIENT = {**EARLIEST, "failOnDataLoss": "false"}
+
+
+def warnings_of(logs: list[Any]) -> list[str]:
+    """Return the messages of the warnings."""
+    return [entry["message"] for entry in logs if entry["log_level"] == "warning"]
+
 
 class Query:
     """One query with its checkpoint and its sink, which keeps the rows of each batch apart.

@@ -1,0 +1,94 @@
+"""The kernels alone: the table of batches, and the cursor at damage. Whole segments are in test_segment_decoder.py."""
+
+import numpy as np
+import pytest
+
+from tests.common.log_format.build import CONTROL, TRANSACTIONAL, batch, record, varint
+from ts_common.decode.columns import BufferPool, Projection, new_state
+from ts_common.decode.kernels import TABLE_WIDTH, Column, Int64s, State, Status, decode_records, index_batches
+
+NONE_ABORTED = np.zeros((0, 3), np.int64)
+EVERYTHING = (0, 1 << 62, -1)  # start offset, end offset, last offset
+
+
+def readonly(data: bytes) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    return np.frombuffer(data, np.uint8)
+
+
+def indexed(
+    data: bytes, bounds: tuple[int, int, int] = EVERYTHING, aborted: Int64s = NONE_ABORTED, rows: int = 8
+) -> tuple[int, int, bool, np.ndarray[tuple[int, int], np.dtype[np.int64]]]:
+    table = np.zeros((rows, TABLE_WIDTH), np.int64)
+    count, position, reached = index_batches(readonly(data), 0, len(data), *bounds, aborted, table)
+    return count, position, reached, table
+
+
+def test_the_table_has_whole_batches_as_far_as_it_has_room() -> None:
+    """It ends before a part of a batch, and where the table is full."""
+    one, two = batch(3, [record(0), record(1)], epoch=4), batch(7, [record(0)], last_offset_delta=5)
+    count, position, reached, table = indexed(one + two + one[:-1])
+    assert (count, position, reached) == (2, len(one + two), False)
+    fields = (Column.POSITION, Column.END, Column.BASE_OFFSET, Column.LAST_OFFSET, Column.RECORD_COUNT, Column.CODEC)
+    assert table[:2, list(fields)].tolist() == [
+        [0, len(one), 3, 4, 2, 0],
+        [len(one), len(one + two), 7, 12, 1, 0],
+    ]
+    assert indexed(one + two, rows=1)[:3] == (1, len(one), False)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [
+        ((0, 5, -1), (1, True)),  # ends with the batch that reaches the end
+        ((0, 7, -1), (1, True)),  # the next batch is behind the end
+        ((0, 8, -1), (2, True)),
+        ((0, 99, 4), (0, False)),  # offsets do not ascend
+    ],
+)
+def test_the_table_ends_with_the_range(bounds: tuple[int, int, int], expected: tuple[int, bool]) -> None:
+    """Offsets ascend from above the last one."""
+    data = batch(3, [record(0), record(1)]) + batch(7, [record(0)])
+    count, _, reached, _ = indexed(data, bounds)
+    assert (count, reached) == expected
+
+
+def test_batches_without_wanted_records_have_no_codec() -> None:
+    """Below the start, control batches, and those of aborted transactions, up to the offset of the marker."""
+    data = (
+        batch(0, [record(0)])
+        + batch(2, [record(0)], attributes=TRANSACTIONAL, producer_id=7)
+        + batch(3, [record(0)], attributes=TRANSACTIONAL, producer_id=8)
+        + batch(4, [record(0)], attributes=TRANSACTIONAL | CONTROL, producer_id=7)
+        + batch(5, [record(0)], attributes=TRANSACTIONAL, producer_id=7)
+    )
+    aborted = np.array([[6, 0, 9], [7, 2, 4], [7, 9, 9]], np.int64)
+    count, _, _, table = indexed(data, (1, 99, -1), aborted)
+    assert table[:count, Column.CODEC].tolist() == [-1, -1, 0, -1, 0]
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (varint(99) + bytes(20), Status.BAD_LENGTH),
+        (b"\xff" * 20, Status.BAD_LENGTH),  # a varint without an end
+        (varint(4) + b"\0" + varint(0) + varint(0) + varint(50), Status.BAD_FIELD),
+        (record(5), Status.BAD_OFFSET),
+        (record(0) + b"\0", Status.BYTES_LEFT),
+        (record(0)[:-1] + varint(30), Status.BAD_HEADERS),
+    ],
+)
+def test_damage_is_a_status_and_the_cursor_is_at_the_record(body: bytes, status: Status) -> None:
+    """Rows before it stay in the columns."""
+    good = record(0)
+    data = batch(0, [good]) + batch(1, body=body, count=1)
+    count, _, _, table = indexed(data)
+    state = new_state()
+    state[State.END_OFFSET] = state[State.MAX_ROWS] = state[State.MAX_BYTES] = 100
+    state[State.WANT_HEADERS] = 1
+    buffers = BufferPool(Projection(), 8, 100).take()
+    found = decode_records(readonly(data), readonly(b""), table, count, state, *buffers.arrays())
+    assert (Status(found), state[State.BATCH], state[State.ROWS]) == (
+        status,
+        1,
+        2 if status is Status.BYTES_LEFT else 1,
+    )
