@@ -1,4 +1,4 @@
-"""Messages of magic 0 and 1, against a slow decoder that knows nothing of the fast one, and damage of every kind."""
+"""Messages of magic 0 and 1, compared with a slow, independent decoder, and damage of every kind."""
 
 import gzip
 import random
@@ -83,7 +83,7 @@ times = st.integers(-1, 1 << 41)
 
 @st.composite
 def message_sets(draw: st.DrawFn) -> list[bytes]:
-    """Messages of both magics as logs hold them, with what compaction took missing anywhere."""
+    """Generate messages of both magics as logs contain them; compaction may have removed any of them."""
     last, made = draw(st.integers(-1, 1000)), []
     for _ in range(draw(st.integers(1, 6))):
         magic, codec = draw(st.integers(0, 1)), draw(st.integers(0, 3))
@@ -148,7 +148,7 @@ def test_r06_a_range_cut_inside_a_wrapper_shows_its_offsets_only(
 @settings(deadline=None, max_examples=100)
 @given(message_sets())
 def test_r06_decoding_goes_on_at_any_message(messages: list[bytes]) -> None:
-    """A second decoder that begins where the first one says that it stands shows the other rows."""
+    """A second decoder that starts at the first one's position returns the remaining rows."""
     data = b"".join(messages)
     for cut in range(len(messages)):
         head = b"".join(messages[:cut])
@@ -174,7 +174,7 @@ def test_r06_what_aiokafka_writes_is_read(magic: int, codec: int) -> None:
 
 
 def test_r06_neighbours_keep_their_own_magic_and_timestamp_type() -> None:
-    """Plain messages are read in runs; none is read as its neighbour is."""
+    """Plain messages are read in runs; each is decoded by its own attributes."""
     data = b"".join(
         one
         for n in range(0, 40, 4)
@@ -241,7 +241,7 @@ UPGRADED_ROWS: list[Row] = [
 
 @pytest.mark.parametrize("chunk", [1, 7, 30, 61, 100, 1 << 20])
 def test_r06_a_segment_of_an_upgraded_topic_is_one_pass(chunk: int) -> None:
-    """Magics 0, 1 and 2 in any order; each end and each rest is told as for v2."""
+    """Magics 0, 1 and 2 in any order; each kind of end is reported as for v2."""
     data = b"".join(UPGRADED)
     for tail, trailing in ((b"", Trailing.NONE), (bytes(100), Trailing.ZEROS), (bytes(20), Trailing.ZEROS),
                            (message(0, 20, b"x")[:-1], Trailing.TORN), (message(1, 20, b"x")[:20], Trailing.TORN),
@@ -265,7 +265,7 @@ def test_r06_every_truncation_gives_a_prefix_of_the_rows() -> None:
 
 
 def test_r06_every_flipped_bit_under_a_crc_is_found() -> None:
-    """In each message, plain or compressed; what stands before it is yielded first, and position says so."""
+    """In each message, plain or compressed. Rows before it are yielded first, and `position` is after them."""
     position = 0
     for one in UPGRADED:
         for at in range(position + 16, position + len(one)):
@@ -422,7 +422,7 @@ def test_r06_damage_names_the_wrapper_by_offset_and_place_in_the_segment() -> No
 
 
 def test_r06_many_wrappers_keep_their_order_beyond_a_group() -> None:
-    """More than a table takes, larger than the scratch at first, with runs of plain messages between them."""
+    """More messages than a table has rows, larger than the first scratch, with runs of plain messages between them."""
     data, last = b"", -1
     for n in range(400):
         inner = [(i, n, b"%d" % i, random.Random(n).randbytes(900)) for i in range(20)]

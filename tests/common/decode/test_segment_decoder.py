@@ -147,7 +147,7 @@ def test_any_records_in_any_chunks_come_back(
 def test_ranges_and_projections_show_a_part_of_the_same_rows(
     records: list[Any], start: int, end: int, key: bool, value: bool, headers: bool
 ) -> None:
-    """Only offsets in the range; what is not asked for is absent, and changes nothing else."""
+    """Only offsets in the range. Fields outside of the projection are absent, and the others stay the same."""
     data = encoded(AiokafkaBuilder, 3, records, 0) + encoded(AiokafkaBuilder, 0, records, len(records))
     projection = Projection(key=key, value=value, headers=headers)
     decoder = SegmentDecoder(projection, start, end)
@@ -192,7 +192,7 @@ def test_control_batches_are_progress_and_never_shown() -> None:
 
 
 def test_timestamps_keep_their_type() -> None:
-    """LogAppendTime takes the batch's maximum; deltas count from the base, which may be a delete horizon; -1 stays."""
+    """LogAppendTime uses the batch's maximum. Deltas count from the base, which may be a delete horizon; -1 stays."""
     two = [record(0, timestamp_delta=-5), record(1, timestamp_delta=7)]
     data = (
         batch(0, two, base_timestamp=1000, max_timestamp=1007)
@@ -206,7 +206,7 @@ def test_timestamps_keep_their_type() -> None:
 
 
 def test_nothing_behind_the_end_offset_is_read() -> None:
-    """The chunks are not even asked for; the decoder cannot say how the segment ends."""
+    """The decoder reads no further chunk, so it does not report how the segment ends."""
 
     def chunks() -> Iterator[bytes]:
         yield batch(0) + batch(1) + batch(2)[:70]
@@ -235,7 +235,7 @@ def test_u13_the_end_of_a_segment_is_reported() -> None:
 
 
 def test_r04_a_wrong_crc_names_the_batch_and_what_stands_before_it_is_read() -> None:
-    """Base offset and position; rows before it come first."""
+    """Base offset and position; rows before it are yielded first."""
     first, second = batch(7), bytearray(batch(8))
     second[-1] ^= 1
     decoder = SegmentDecoder(first_position=1000)
@@ -257,7 +257,7 @@ SMALL = (
 
 
 def test_r04_every_truncation_gives_a_prefix_of_the_rows() -> None:
-    """No crash, no wrong row, and the decoder says that the segment is torn."""
+    """No crash, no wrong row, and the decoder reports a torn segment."""
     rows = decoded(SMALL)
     assert len(rows) == 26
     for length in range(len(SMALL)):
@@ -436,7 +436,7 @@ def test_one_record_larger_than_the_bounds_comes_alone(large: bytes) -> None:
 
 
 def test_columns_that_are_held_are_never_written_to_again() -> None:
-    """Buffers are used again only when nobody holds a part of them: each held batch keeps its rows."""
+    """Buffers are used again only if no caller holds a part of them: each held batch keeps its rows."""
     data = b"".join(batch(i * 3, [record(j, b"%d" % (i * 3 + j)) for j in range(3)]) for i in range(200))
     pool = BufferPool(Projection(), 10, 1 << 16)
     kept = list(SegmentDecoder(max_rows=10, max_bytes=1 << 16, pool=pool).decode([data]))

@@ -118,9 +118,13 @@ def test_a_tolerant_query_cuts_only_if_its_limits_require_it(
 def test_a_split_has_only_the_aborted_transactions_that_overlap_it(archive: MadeArchive) -> None:
     """A split of a whole partition has all of them."""
     put(archive, index=b"")
-    aborted = (AbortedTransaction(7, 10, 20, 21), AbortedTransaction(8, 490, 510, 511))
+    aborted = (
+        AbortedTransaction(7, 10, 20, 21),
+        AbortedTransaction(8, 490, 510, 511),
+        AbortedTransaction(9, 600, 610, 611),
+    )
     partition = PartitionRanges(all_of(archive).ranges, aborted)
     first, second = make_splits(archive.store, [partition], SplitLimits(most_offsets=500))
-    assert (first.aborted, second.aborted) == (aborted, aborted[1:])
+    assert (first.aborted, second.aborted) == (aborted[:2], aborted[1:])
     (whole,) = whole_partitions(archive.store, [partition, PartitionRanges(())], TOLERANT)
     assert (whole.aborted, whole.view, whole.tolerance) == (aborted, View.LATEST, TOLERANT)

@@ -83,7 +83,7 @@ def test_an_undecodable_batch_is_damage_from_then_on_and_an_error_the_second_tim
 
 
 def test_a_shorter_object_than_the_listed_one_was_replaced(archive: MadeArchive) -> None:
-    """Reads may jump; a read behind the object's real end tells of the replacement."""
+    """Reads may jump; a read behind the object's real end shows the replacement."""
     archive.put_segment("t", 0, LOG)
     archive.commit("t", 15)
     key = only_copy(archive).key

@@ -29,7 +29,7 @@ def test_a_union_has_each_offset_once_in_order_whatever_the_batches() -> None:
 
 
 def test_incomplete_copies_are_merged_and_only_the_named_columns_are_returned(archive: MadeArchive) -> None:
-    """Each copy has a record that the other lacks; the column `offset`, which merges them, is not asked for."""
+    """Each copy has a record that the other lacks; the column `offset`, which merges them, is not among the columns."""
     for present, variant in (((0, 1, 4), False), ((0, 3, 4), True)):
         log = b"".join(batch(offset, [record(0, b"%d" % offset)]) for offset in present)
         archive.put_segment("t", 0, log, variant=variant)

@@ -40,6 +40,7 @@ def test_all_partitions_are_of_the_same_incarnation(archive: MadeArchive) -> Non
 def test_a_topic_without_data_is_listed_by_its_incarnations_and_another_name_is_not(archive: MadeArchive) -> None:
     """An empty topic has no partitions; a topic that never existed is left out."""
     archive.put_incarnations("empty", ONE)
+    archive.store.put(f"{CLUSTER}/other-0/notes.txt", b"a directory of something else")
     found = topics(archive, "never")
     assert list(found) == ["empty"]
     assert found["empty"].partitions == ()

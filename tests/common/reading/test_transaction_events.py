@@ -15,10 +15,10 @@ def data(offset: int, producer: int) -> bytes:
 def test_a_walk_reports_aborts_and_keeps_what_is_open() -> None:
     """The begin of a transaction is certain once the producer's marker before it was met."""
     walk = Walk()
-    assert walk.take([Event(3, 7, None), Event(5, 8, None), Event(6, 7, ABORT)]) == [Abort(7, 6, 3, is_certain=False)]
+    assert walk.add([Event(3, 7, None), Event(5, 8, None), Event(6, 7, ABORT)]) == [Abort(7, 6, 3, is_certain=False)]
     assert walk.open == {8: 5}
     events = [Event(8, 7, None), Event(9, 7, ABORT), Event(10, 8, COMMIT), Event(11, 9, ABORT)]
-    assert walk.take(events) == [Abort(7, 9, 8, is_certain=True), Abort(9, 11, None, is_certain=False)]
+    assert walk.add(events) == [Abort(7, 9, 8, is_certain=True), Abort(9, 11, None, is_certain=False)]
     assert walk.open == {}
 
 

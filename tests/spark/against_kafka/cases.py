@@ -1,7 +1,7 @@
 """Options as a job gives them to Spark's Kafka source, and where `kafka_segments` answers otherwise.
 
 Every case gives the same dict of options to both sources. A case without a difference has equal rows, or an error in
-both. The reason of each difference stands in docs/spark.md, under "Where it differs".
+both. The reason of each difference is in docs/spark.md, under "Where it differs".
 """
 
 import json
@@ -17,7 +17,7 @@ class Case:
 
     Attributes:
         name: of the case.
-        options: besides those that every case has.
+        options: in addition to those that every case has.
         differs: the row of the table of differences; None where both answer the same.
         rows: whether rows are expected of this source; False for an error.
     """

@@ -8,7 +8,7 @@ from tests.spark.archives import Archive
 
 @pytest.fixture
 def two(archive: Archive) -> Archive:
-    """Topic `t`: segments [0, 100) and [100, 200), of which the first is committed."""
+    """Return topic `t` with the segments [0, 100) and [100, 200), the first one committed."""
     for base in (0, 100):
         archive.put_segment("t", base, batches(*steps(base, base + 100)))
     archive.commit("t", 100)

@@ -1,4 +1,4 @@
-"""A streaming query without Spark around it: what `MicroBatchExecution` of Spark 4.1 asks of a source, in its order."""
+"""A streaming query without Spark: the calls of Spark 4.1's `MicroBatchExecution` to a source, in its order."""
 
 import json
 from typing import Any
@@ -28,7 +28,7 @@ class Query:
 
     Attributes:
         offsets: the checkpoint's, as text: where each batch ends.
-        committed: how many batches are in the sink for good.
+        committed: the number of batches in the sink that never run again.
         sink: the rows of each batch.
         pauses: seconds that the source slept.
     """
@@ -58,7 +58,7 @@ class Query:
         """The next batch's rows: topic, partition, offset; none where there is nothing new.
 
         Args:
-            dies: the driver is killed when the sink has the rows and the checkpoint does not know it.
+            dies: whether the driver is killed after the sink has the rows and before the checkpoint has the batch.
         """
         end = json.dumps(self._driver.latest_offset())
         if self.offsets and end == self.offsets[-1]:

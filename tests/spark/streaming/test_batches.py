@@ -10,7 +10,7 @@ from ts_common.store.contract import ObjectInfo
 
 
 def test_batches_follow_the_commit(two: Archive) -> None:
-    """What is shipped and not committed does not appear; an answer without news is the same text."""
+    """Segments that are not committed are not returned; without news the end is the same text."""
     query = Query(two, **EARLIEST)
     assert [offset for *_, offset in query.trigger()] == list(range(100))
     assert query.trigger() == []
@@ -24,7 +24,7 @@ def test_batches_follow_the_commit(two: Archive) -> None:
 
 
 def test_a_stream_begins_at_latest_by_default(two: Archive) -> None:
-    """As Spark's Kafka source; what comes later is read."""
+    """As Spark's Kafka source; later records are read."""
     query = Query(two, subscribe="t")
     assert query.trigger() == []
     two.commit("t", 150, highest_base=100)
@@ -64,8 +64,10 @@ def test_a_start_outside_the_view_is_data_loss(two: Archive) -> None:
 @pytest.mark.parametrize("start", ["earliest", "latest", '{"t":{"0":30}}'])
 @pytest.mark.parametrize("first", [True, False])
 def test_a_batch_that_is_run_again_has_the_same_rows(two: Archive, start: str, first: bool) -> None:
-    """A driver killed before a batch is committed replays it from its two offsets, though the commit has moved on; also
-    the first batch, of which Spark keeps the end only."""
+    """A driver that was killed before a batch is committed repeats it, although the commit has moved.
+
+    So does the first batch, although Spark stores only its end.
+    """
     options = {"subscribe": "t", "startingOffsets": start}
     query = Query(two, **options)
     if not first:
@@ -95,7 +97,7 @@ def test_killed_20_times_every_row_arrives_once(two: Archive) -> None:
 
 
 def test_new_partitions_and_topics_begin_at_their_first_offset(two: Archive) -> None:
-    """Also where a stream began at latest, and where the pattern matches only later; the rest goes on."""
+    """Also if the stream started at latest, or if the pattern matches only later; the others continue."""
     query = Query(two, subscribePattern="t|late", startingOffsets="latest")
     query.trigger()
     two.put_segment("t", 40, batches((40, 50)), partition=1)
@@ -113,7 +115,7 @@ def test_new_partitions_and_topics_begin_at_their_first_offset(two: Archive) -> 
 
 
 def test_a_pattern_may_match_nothing_yet_and_a_name_may_not(two: Archive) -> None:
-    """Topics that are to come need a pattern; a wrong name is told as in a batch query."""
+    """Topics that do not exist yet need a pattern; a wrong name is an error as in a batch query."""
     query = Query(two, subscribePattern="u.*")
     assert query.trigger() == []
     two.put_segment("u1", 0, batches((0, 5)))
@@ -127,7 +129,7 @@ def test_a_pattern_may_match_nothing_yet_and_a_name_may_not(two: Archive) -> Non
 
 
 def test_only_assigned_partitions_are_followed(two: Archive) -> None:
-    """A partition that appears beside them is not read."""
+    """A partition that appears later is not read."""
     query = Query(two, assign='{"t":[0]}', startingOffsets="earliest")
     two.put_segment("t", 0, batches((0, 5)), partition=1)
     two.commit("t", 5, partition=1)
@@ -136,7 +138,7 @@ def test_only_assigned_partitions_are_followed(two: Archive) -> None:
 
 
 def test_an_idle_stream_looks_once_a_second(two: Archive) -> None:
-    """Spark asks again at once without a trigger interval, and each look is some requests."""
+    """Without a trigger interval Spark polls at once, and each poll makes some requests."""
     query = Query(two, **EARLIEST)
     query.trigger()
     query.trigger()
@@ -150,7 +152,7 @@ def test_an_idle_stream_looks_once_a_second(two: Archive) -> None:
 
 
 def test_segments_are_described_once(two: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A `.log` never changes: later batches ask for the metadata of new ones only."""
+    """A `.log` never changes: later batches request the metadata of new ones only."""
     asked: list[str] = []
 
     def noted(key: str) -> ObjectInfo:
@@ -168,7 +170,7 @@ def test_segments_are_described_once(two: Archive, monkeypatch: pytest.MonkeyPat
 
 
 def test_r02_a_stream_of_committed_records_ends_at_the_last_stable_offset(two: Archive) -> None:
-    """And goes on when it moves; one that is lower than before takes nothing back."""
+    """The stream continues when it moves; a lower one than before removes no row."""
     options = {**EARLIEST, "kafka.isolation.level": "read_committed"}
     two.commit("t", 100, last_stable_offset=70)
     query = Query(two, **options)
@@ -194,7 +196,7 @@ def test_a_java_uploaders_commit_moves_a_stream(two: Archive) -> None:
 def test_r09_a_query_that_the_store_failed_goes_on_after_a_restart(
     two: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error comes through, and the checkpoint is as good as before."""
+    """The error is raised, and the checkpoint stays valid."""
     query = Query(two, **EARLIEST)
     query.trigger()
     two.commit("t", 200, highest_base=100)

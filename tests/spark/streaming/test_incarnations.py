@@ -14,7 +14,7 @@ ID_ONE, ID_TWO = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAA-g"
 
 
 def created_again(archive: Archive) -> None:
-    """Topic `t` anew: its records are longer than what the stream has read."""
+    """Create topic `t` again, with more records than the stream has read."""
     archive.put_incarnations("t", ID_ONE, ID_TWO)
     new = Archive(archive.location)
     plain = new.keys
@@ -29,7 +29,7 @@ def created_again(archive: Archive) -> None:
 
 @pytest.mark.parametrize("id_known", [True, False])
 def test_u09_a_topic_that_is_created_again_is_not_read_from_the_middle(two: Archive, id_known: bool) -> None:
-    """Its offsets begin anew: data loss that names both, or the new one from its first offset."""
+    """Its offsets start again: data loss that names both topic ids, or the new one from its first offset."""
     if id_known:
         two.put_incarnations("t", ID_ONE)
     query = Query(two, **EARLIEST)
@@ -63,7 +63,7 @@ def test_r11_a_batch_of_a_former_incarnation_is_run_again_from_it(two: Archive) 
 
 
 def test_a_replaced_topic_id_is_no_new_incarnation(two: Archive) -> None:
-    """An operator let a second id continue the life (KAFKA-14190): the stream goes on, also over a restart."""
+    """A second id of the same incarnation (KAFKA-14190): the stream continues, also after a restart."""
     two.put_incarnations("t", ID_ONE)
     query = Query(two, **EARLIEST)
     query.trigger()

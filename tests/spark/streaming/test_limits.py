@@ -25,7 +25,7 @@ def test_max_offsets_per_trigger_are_shared_out(two: Archive) -> None:
 
 
 def test_limits_count_from_the_checkpoint_after_a_restart(two: Archive) -> None:
-    """Spark does not say where the query stands when it asks for more."""
+    """Spark does not pass the position of the query when it requests the next end."""
     options = {**EARLIEST, "maxOffsetsPerTrigger": "30"}
     query = Query(two, **options)
     query.trigger()
@@ -42,14 +42,14 @@ def test_limits_are_those_of_sparks_kafka_source() -> None:
 
 
 def test_min_offsets_per_trigger_wait_but_not_for_ever() -> None:
-    """The first batch comes at once, others with enough offsets or after the delay."""
+    """The first batch starts at once, others with enough offsets or after the delay."""
     patience = MinOffsetsDelay(Rates(least_offsets=50, longest_wait_milliseconds=1000))
     asked = [(1, 0), (49, 10), (50, 20), (1, 1019), (1, 1020)]
     assert [patience.waits(available, now) for available, now in asked] == [False, True, False, True, False]
 
 
 def test_a_batch_that_waits_is_no_news(two: Archive) -> None:
-    """The answer is the offset where the query stands."""
+    """The end is the offset where the query is."""
     query = Query(two, **EARLIEST, minOffsetsPerTrigger="60", maxTriggerDelay="10m")
     query.trigger()
     two.commit("t", 150, highest_base=100)
@@ -67,7 +67,7 @@ def test_durations_are_in_sparks_spelling(text: str, milliseconds: int) -> None:
 
 
 def test_limits_and_sparks_wrapper_are_refused_together(two: Archive) -> None:
-    """It asks a restarted query for its end before it shows where it stands; the query would go back."""
+    """The wrapper requests the end of a restarted query before its position, so the query would repeat rows."""
     query = Query(two, **EARLIEST, maxOffsetsPerTrigger="30")
     query.trigger()
     query.trigger()
@@ -91,7 +91,7 @@ def test_a_query_whose_position_spark_tells_goes_on_from_there(two: Archive) -> 
 
 
 def test_available_now_ends_where_the_archive_was_when_it_began(two: Archive) -> None:
-    """In as many batches as the limit makes, without waiting for more; what is shipped meanwhile comes later."""
+    """In as many batches as the limit requires, without a wait; segments shipped meanwhile are read later."""
     options = {**EARLIEST, "maxOffsetsPerTrigger": "40", "minOffsetsPerTrigger": "30"}
     driver = Query(two, **options)._driver
     driver.stop_where_it_is()

@@ -15,7 +15,7 @@ ID_ONE, ID_TWO = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAA-g"
 
 
 def elected(archive: Archive, end: int) -> None:
-    """An unclean election in topic `t` at offset 60; the new leader's log goes on to `end`."""
+    """Hold an unclean election in topic `t` at offset 60; the new leader's log ends at `end`."""
     archive.put_segment("t", 60, batches((60, 140), epoch=1, value=b"new"))
     archive.commit("t", end, epochs=((0, 0), (1, 60)), highest_base=60)
 
@@ -53,7 +53,7 @@ def test_u30_a_commit_that_is_rebuilt_below_the_stream_brings_no_row_twice(two: 
 
 
 def test_u26_an_election_before_a_batch_is_run_again_is_data_loss(two: Archive) -> None:
-    """The batch ends where the logs part, and the next one goes on there: nothing of the new log is read twice."""
+    """The batch ends where the logs diverge, and the next one starts there: no row of the new log is read twice."""
     query = Query(two, **EARLIEST)
     query.trigger(dies=True)
     elected(two, 140)
@@ -67,7 +67,7 @@ def test_u26_an_election_before_a_batch_is_run_again_is_data_loss(two: Archive) 
 
 @pytest.mark.parametrize("is_written", [True, False])
 def test_u26_a_stream_follows_a_log_start_that_went_down(two: Archive, is_written: bool) -> None:
-    """An empty replica won: `log.start` goes down from 50 with a new lineage, and nothing of the new log is missed.
+    """An empty replica won: `log.start` falls from 50 with a new lineage, and all of the new log is read.
 
     The same where the agent was killed between the commit and `log.start`.
     """
@@ -123,7 +123,7 @@ def test_r03_a_hole_is_data_loss(two: Archive) -> None:
 
 @pytest.mark.parametrize("gone", ["offset.wm", "everything", "incarnations"])
 def test_u30_what_is_gone_is_told_and_never_read_twice(two: Archive, gone: str) -> None:
-    """An error; or a warning, and the position stays for what comes back."""
+    """An error; or a warning, and the position stays for objects that are restored."""
     two.put_incarnations("t", ID_ONE)
     two.put_segment("other", 0, batches((0, 5)))
     two.commit("other", 5)
