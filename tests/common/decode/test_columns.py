@@ -7,7 +7,7 @@ from tests.common.decode.decoded_rows import strings
 from ts_common.decode import columns
 from ts_common.decode.arrow import to_arrow
 from ts_common.decode.columns import BinaryColumn, BufferPool, Projection, java_utf8, new_state, valid_names
-from ts_common.decode.kernels import State
+from ts_common.decode.kernel_arrays import State
 
 ALL = Projection()
 

@@ -62,7 +62,7 @@ def test_r15_a_record_with_millions_of_headers_is_refused_by_the_option() -> Non
     peak, errors = peak_of(ONE + data, BatchLimit(16 * MIB, "maxBatchBytes"))
     assert len(data) < 4096
     (error,) = errors
-    assert error.startswith(f"batch of base offset 1 at position {len(ONE)}: one of its records takes ")
+    assert error.startswith(f"batch of base offset 1 at position {len(ONE)}: one of its records needs ")
     assert error.endswith(f", and maxBatchBytes allows {16 * MIB} bytes: raise it")
     assert peak < 64 * MIB
 

@@ -377,7 +377,7 @@ def test_r04_damage_under_a_right_crc_is_named(data: bytes, reason: str) -> None
 def test_r04_a_batch_that_repeats_offsets_is_corrupt() -> None:
     """In one chunk or at a seam."""
     for chunk in (10, 1000):
-        with pytest.raises(CorruptData, match=r"base offset 1 at position \d+: the batches before it reach 2"):
+        with pytest.raises(CorruptData, match=r"base offset 1 at position \d+: the batches before it end at 2"):
             decoded(batch(0, [record(0), record(1), record(2)]) + batch(1), chunk)
 
 

@@ -161,7 +161,7 @@ def test_r04_a_base_offset_among_missing_ones_may_be_any(archive: Archive) -> No
     offsets, (warning,) = dropped(archive)
     assert offsets == []
     assert (warning["first_offset"], warning["last_offset"]) == (0, 49)
-    assert "nothing in it says where" in warning["reason"]
+    assert "no batch in it shows the place" in warning["reason"]
 
 
 @pytest.mark.parametrize("attributes", [7, 1, 4])

@@ -1,11 +1,11 @@
-"""The kernels alone: the table of batches, and the cursor at damage. Whole segments are in test_segment_decoder.py."""
+"""The table of v2 batches: what is listed, and where the list ends."""
 
 import numpy as np
 import pytest
 
-from tests.common.log_format.build import CONTROL, TRANSACTIONAL, batch, record, varint
-from ts_common.decode.columns import BufferPool, Projection, new_state
-from ts_common.decode.kernels import TABLE_WIDTH, Column, Int64s, State, Status, decode_records, index_batches
+from tests.common.log_format.build import CONTROL, TRANSACTIONAL, batch, record
+from ts_common.decode.batch_index import index_batches
+from ts_common.decode.kernel_arrays import TABLE_WIDTH, Column, Int64s
 
 NONE_ABORTED = np.zeros((0, 3), np.int64)
 EVERYTHING = (0, 1 << 62, -1)  # start offset, end offset, last offset
@@ -64,31 +64,3 @@ def test_batches_without_wanted_records_have_no_codec() -> None:
     aborted = np.array([[6, 0, 9], [7, 2, 4], [7, 9, 9]], np.int64)
     count, _, _, table = indexed(data, (1, 99, -1), aborted)
     assert table[:count, Column.CODEC].tolist() == [-1, -1, 0, -1, 0]
-
-
-@pytest.mark.parametrize(
-    ("body", "status"),
-    [
-        (varint(99) + bytes(20), Status.BAD_LENGTH),
-        (b"\xff" * 20, Status.BAD_LENGTH),  # a varint without an end
-        (varint(4) + b"\0" + varint(0) + varint(0) + varint(50), Status.BAD_FIELD),
-        (record(5), Status.BAD_OFFSET),
-        (record(0) + b"\0", Status.BYTES_LEFT),
-        (record(0)[:-1] + varint(30), Status.BAD_HEADERS),
-    ],
-)
-def test_damage_is_a_status_and_the_cursor_is_at_the_record(body: bytes, status: Status) -> None:
-    """Rows before it stay in the columns."""
-    good = record(0)
-    data = batch(0, [good]) + batch(1, body=body, count=1)
-    count, _, _, table = indexed(data)
-    state = new_state()
-    state[State.END_OFFSET] = state[State.MAX_ROWS] = state[State.MAX_BYTES] = 100
-    state[State.WANT_HEADERS] = 1
-    buffers = BufferPool(Projection(), 8, 100).take()
-    found = decode_records(readonly(data), readonly(b""), table, count, state, *buffers.arrays())
-    assert (Status(found), state[State.BATCH], state[State.ROWS]) == (
-        status,
-        1,
-        2 if status is Status.BYTES_LEFT else 1,
-    )
