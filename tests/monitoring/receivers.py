@@ -1,4 +1,4 @@
-"""Servers that take metrics as Graphite and StatsD do: the lines that came, over real sockets."""
+"""Servers that receive metrics as Graphite and StatsD do, over real sockets."""
 
 import socket
 import socketserver
@@ -13,7 +13,7 @@ from ts_local.ports import LOOPBACK
 
 @contextmanager
 def graphite(port: int = 0) -> Iterator[tuple[int, list[str]]]:
-    """A port that takes lines over TCP, and the lines so far."""
+    """A port that receives lines over TCP, and the lines so far."""
     lines: list[str] = []
 
     class Take(socketserver.StreamRequestHandler):
@@ -58,15 +58,15 @@ def hanging_up() -> Iterator[tuple[int, list[object]]]:
 @contextmanager
 def statsd(port: int = 0) -> Iterator[tuple[int, socket.socket]]:
     """A port, and its socket to receive datagrams from."""
-    with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as taken:
-        taken.bind((LOOPBACK, port))
-        taken.settimeout(60)
-        yield taken.getsockname()[1], taken
+    with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as receiver:
+        receiver.bind((LOOPBACK, port))
+        receiver.settimeout(60)
+        yield receiver.getsockname()[1], receiver
 
 
-def datagrams(taken: socket.socket, last: str) -> list[bytes]:
-    """Those that came, up to the one that holds a line that begins with `last`."""
+def datagrams(receiver: socket.socket, last: str) -> list[bytes]:
+    """Return the datagrams up to the one with a line that begins with `last`."""
     found: list[bytes] = []
     while not any(line.startswith(last) for datagram in found for line in datagram.decode().splitlines()):
-        found.append(taken.recv(65_536))
+        found.append(receiver.recv(65_536))
     return found

@@ -1,4 +1,4 @@
-"""The alert rules, the runbook and the dashboard, as files: what Prometheus' own tool says, and what names what."""
+"""The alert rules, the runbook and the dashboard, as files: by Prometheus' own tool, and with consistent names."""
 
 import json
 import re
@@ -22,7 +22,7 @@ SAMPLES = {
 
 
 def promtool(*arguments: str) -> str:
-    """What it says; its status is 0."""
+    """Return its output; its exit code must be 0."""
     done = subprocess.run(
         [program("promtool"), *arguments], cwd=PROMETHEUS, capture_output=True, text=True, check=False
     )
@@ -31,19 +31,19 @@ def promtool(*arguments: str) -> str:
 
 
 def sample_names() -> set[str]:
-    """Of all samples that an agent tells, the process's own included."""
+    """Return the names of all samples that an agent exposes, including those of its process."""
     own = {family.name + suffix for family in families() for suffix in SAMPLES[family.type]}
     return own | {"process_start_time_seconds"}
 
 
-def test_the_rules_and_the_example_are_ones_that_prometheus_takes() -> None:
+def test_prometheus_accepts_the_rules_and_the_example() -> None:
     """By its own tool."""
     assert f"{len(alert_names())} rules found" in promtool("check", "rules", ALERTS.name)
     promtool("check", "config", "scrape.yml")
 
 
 def test_each_alert_fires_where_it_should_and_nowhere_else() -> None:
-    """On series made for it, after its time, until the cause is gone; by Prometheus' own engine."""
+    """On series made for it, after its time, until the cause ends; by Prometheus' own engine."""
     promtool("test", "rules", "alerts.test.yml")
     tried = set(re.findall(r'alertname="(\w+)"', (PROMETHEUS / "alerts.test.yml").read_text()))
     assert tried == set(alert_names())
@@ -51,7 +51,7 @@ def test_each_alert_fires_where_it_should_and_nowhere_else() -> None:
 
 @pytest.mark.parametrize("reason", WaitReason)
 def test_u35_each_reason_to_be_stuck_has_an_alert_that_fires_and_an_entry_in_the_runbook(reason: WaitReason) -> None:
-    """The rules' own test has a series and an alert of each; promtool is asked about them above."""
+    """The rules' own test has a series and an alert of each; promtool runs it above."""
     tests = (PROMETHEUS / "alerts.test.yml").read_text()
     assert re.search(rf'series: \'ts_uploader_partition_stuck_seconds{{.*reason="{reason}"}}', tests)
     assert f'alertname="TsUploaderPartitionStuck",alertstate="firing",reason="{reason}"' in tests
@@ -71,7 +71,7 @@ def test_each_alert_names_its_section_of_the_runbook() -> None:
     "path", [ALERTS, DASHBOARD, RUNBOOK, CHECKOUT / "docs" / "deploy.md"], ids=lambda path: path.name
 )
 def test_each_metric_that_is_named_is_one_that_the_agent_has(path: Path) -> None:
-    """A rule about a metric that nobody tells never fires."""
+    """A rule about a metric that no agent exposes never fires."""
     named = set(re.findall(r"\b(?:ts_uploader|process)_[a-z_]+[a-z]\b", path.read_text()))
     assert named
     prefixes = {"ts_uploader_partition"}  # written with a star
@@ -79,7 +79,7 @@ def test_each_metric_that_is_named_is_one_that_the_agent_has(path: Path) -> None
 
 
 def test_every_family_of_the_agent_is_on_the_dashboard() -> None:
-    """But what only says who the agent is."""
+    """Except the one that only identifies the agent."""
     text = json.dumps(json.loads(DASHBOARD.read_text())["panels"])
     absent = {
         family.name
