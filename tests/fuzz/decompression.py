@@ -1,7 +1,7 @@
 """Streams of every codec, valid and damaged: `codecs.Scratch` against other implementations (`independent`).
 
-An input is a line with the codec (`gzip`, `snappy`, `lz4`, `zstd`), and the stream. The bytes of both must be equal, and
-both must reject the same streams, except for the differences in `_is_known`.
+An input is a line with the codec (`gzip`, `snappy`, `lz4`, `zstd`), and the stream. Both must return the same
+bytes and reject the same streams, except for the differences in `_is_known`.
 """
 
 import random
@@ -72,7 +72,7 @@ class Decompression(Target):
 def _is_known(codec: Codec, stream: bytes, ours: bytes | str, theirs: bytes | str) -> bool:
     """Return whether a difference is a known one.
 
-    - LZ4: the checksums and the content size of a frame of independent blocks are not checked. The batch has a checksum.
+    - LZ4: the checksums and the content size of a frame of independent blocks are ignored. The batch has a checksum.
     - LZ4: a skippable frame is read only after another frame. Kafka's own reader accepts no skippable frame
       (KafkaLZ4BlockInputStream).
     - gzip: if a match goes back beyond the first byte, cramjam reads zeros (miniz_oxide's window), and computes the
