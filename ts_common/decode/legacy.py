@@ -4,7 +4,7 @@ Format: `framing.MESSAGE_FIELDS`, then key length int32, key, value length int32
 compressed message wraps a set of others in its value, as in Kafka's `AbstractLegacyRecordBatch` and `LegacyRecord`:
 
 - its offset is that of the last message inside. Messages of magic 0 have absolute offsets. Messages of magic 1 have
-  relative offsets, and the last one equals the wrapper's; compaction leaves holes between them;
+  relative offsets, counted from the wrapper's offset minus the last one; compaction leaves holes between them;
 - its timestamp type is that of all messages inside, and with LogAppendTime its timestamp too. Magic 0 has neither;
 - its key is ignored, and the messages inside are of the same magic and not compressed.
 
