@@ -1,4 +1,4 @@
-"""Where copies of segments are damaged, and which copy answers for which offsets there.
+"""Damage of copies of segments, and the copies to read instead.
 
 A `DamageMap` makes a reader tolerate damage. It checks each object once before any row of it is returned
 (`ts_common.decode.salvage`). Where a copy is damaged, other copies of the same offsets are read instead, including the

@@ -55,7 +55,7 @@ def siphash128(data: Bytes, bounds: npt.NDArray[np.int32], seed: Hashes, hashes:
     """Fill `hashes[i]` with both halves of the hash of `data[bounds[i]:bounds[i + 1]]`.
 
     Args:
-        data: the strings, one behind the other.
+        data: the strings, one after the other.
         bounds: int32[n + 1].
         seed: uint64[2], the key of the hash.
         hashes: uint64[n, 2].

@@ -1,4 +1,4 @@
-"""What a `.timeindex` proves: up to what offset all records of a segment are earlier than a timestamp.
+"""The proof of a `.timeindex`: all records of a segment up to an offset are earlier than a timestamp.
 
 It is used only if it has the CRC in the `.log`'s metadata. The agent writes that CRC if no batch header contradicts the
 index.
