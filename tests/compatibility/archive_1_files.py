@@ -27,7 +27,7 @@ def write_bucket(stage: Stage, path: Path) -> None:
 
 
 def add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
-    """One file, owned by nobody."""
+    """Return one file without an owner."""
     member = tarfile.TarInfo(name)
     member.size = len(data)
     tar.addfile(member, io.BytesIO(data))
@@ -52,9 +52,9 @@ def write_brokers(stage: Stage, path: Path) -> None:
 
 
 def write_expected(path: Path, stages: Mapping[str, Mapping[Place, Shown]], ends: Mapping[Place, int]) -> None:
-    """A line for each record: where, what, and in which stage under which isolation Kafka's consumer showed it.
+    """Write a line for each record: place, content, and the stages and isolations of Kafka's consumer that returned it.
 
-    Of the first stage only what lies below the next offset then.
+    The first stage has only records below the next offset of its time.
     """
     seen: dict[tuple[Place, OracleRecord], list[str]] = {}
     for stage, places in stages.items():

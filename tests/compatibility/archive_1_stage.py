@@ -56,7 +56,7 @@ PROPERTIES = {
     "transaction.state.log.replication.factor": "2",
     "auto.leader.rebalance.enable": "false",
 }
-# Broker 1 writes what elections lose: its dead segments reach further than the living ones beside them.
+# Broker 1 writes records that elections lose: its dead segments reach further than the live ones next to them.
 ROLLS = {1: {"log.segment.bytes": "9700"}, 2: {"log.segment.bytes": "6000"}}
 
 Place = tuple[str, int, int]  # topic, incarnation (1 is the oldest), partition
@@ -84,7 +84,7 @@ class Stage:
             agent.stop()
 
     def produce(self, topic: str, line: str, count: int, partition: int = 0, **config: object) -> None:
-        """Records that say of which line of history they are, and that cost a compressed file little."""
+        """Return records that name their leadership and compress well."""
         filler = bytes(range(97, 123)) * 6
         sent = [Record(f"{line}-{n:06}-".encode() + filler, key=b"%d" % (n % 50)) for n in range(count)]
         settings = {"batch.size": 1000, **{name.replace("_", "."): value for name, value in config.items()}}
@@ -102,7 +102,7 @@ class Stage:
         wait_led(self.cluster, topic, 3 - leader, partition)
 
     def commit(self, place: Place) -> Commit | None:
-        """In the store; None without one of ours."""
+        """Return the commit in the store; None without an agent's commit."""
         topic, incarnation, partition = place
         archive = self.of[topic]
         incarnations, _ = read_incarnations(archive.store, archive.keys, topic)
@@ -114,7 +114,7 @@ class Stage:
         return commit if isinstance(commit, Commit) else None
 
     def next_offset(self, place: Place) -> int:
-        """By the commit; 0 without one of ours."""
+        """Return the next offset of the commit; 0 without an agent's commit."""
         commit = self.commit(place)
         return commit.next_offset if commit else 0
 

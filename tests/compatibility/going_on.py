@@ -1,4 +1,4 @@
-"""An agent beside the fixture's broker directories: the real parts; no broker, and time is the test's."""
+"""An agent on the fixture's broker directories: its real parts without a broker, and with the test's clock."""
 
 import time
 from collections import deque

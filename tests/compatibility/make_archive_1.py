@@ -1,7 +1,7 @@
 """Made `tests/data/archive-1`, once, with the code of commit ff71d9d; kept to show how. It is never run again.
 
-`python make_archive_1.py DIRECTORY` starts two real brokers, ZooKeeper, an S3 server and an agent beside each broker,
-lets them meet what the fixture's README lists, and writes the fixture's files to DIRECTORY. Files are written in the
+`python make_archive_1.py DIRECTORY` starts two real brokers, ZooKeeper, an S3 server and an agent for each broker,
+runs the cases that the fixture's README lists, and writes the fixture's files to DIRECTORY. Files are written in the
 order of the functions: `before_agents`, `with_agents`, `unclean_election`, `with_a_gap`, `last_stage`, `further`.
 """
 
@@ -38,7 +38,7 @@ from ts_local.cluster import LocalCluster, Record, wait_for
 
 
 def before_agents(stage: Stage) -> None:
-    """A Java uploader, the cleaner, and a log whose beginning is gone."""
+    """A Java uploader, the cleaner, and a log without its beginning."""
     cluster = stage.cluster
     with JavaUploader(stage.of["java"], 1):
         stage.produce("java", "java", 110)
@@ -73,7 +73,7 @@ def _is_cleaned(cluster: LocalCluster, broker: int) -> bool:
 
 
 def with_agents(stage: Stage) -> None:
-    """Clean elections, transactions, every field in every codec, the topic that is made anew."""
+    """Clean elections, transactions, every field in every codec, and the topic that is created again."""
     cluster = stage.cluster
     for topic in ("begun-late", "gap", "reborn", "appended", "old-format", "java"):
         stage.produce(topic, "first", 90)
@@ -195,7 +195,7 @@ def unclean_election(stage: Stage) -> None:
 
 
 def with_a_gap(stage: Stage) -> None:
-    """Retention takes segments while no agent runs."""
+    """Retention deletes segments while no agent runs."""
     stage.stop_agents()
     stage.note_gone("gap", 1)
     shipped = stage.next_offset(("gap", 1, 0))
@@ -241,7 +241,7 @@ def further(stage: Stage, undecided: list[Producer]) -> None:
 
 
 def wait_checkpointed(stage: Stage) -> None:
-    """Until each leader's checkpoint says that all is below the high watermark."""
+    """Wait until all records are below the high watermark in each leader's checkpoint."""
     for topic, partition in stage.partitions():
         end, leader = stage.cluster.latest(topic, partition), state(stage.cluster, topic, partition).leader
         wait_for(
@@ -307,7 +307,7 @@ def main(target: Path) -> None:
         ends = {place: stage.next_offset(place) for place in shown}
         further(stage, undecided)
         write_expected(target / "expected.jsonl.gz", {"archive": shown, "later": stage.shown()}, ends)
-        # Its cleaner ended elsewhere than broker 1's, which shipped that part: only what comes behind is alike.
+        # Its cleaner ended at another offset than broker 1's, which shipped that part: only later records are equal.
         stage.move("compacted")
         wait_checkpointed(stage)
         write_brokers(stage, target / "brokers.tar.xz")

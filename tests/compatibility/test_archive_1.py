@@ -1,6 +1,6 @@
-"""What an agent of commit ff71d9d wrote is read by every later release, whose agents go on with it.
+"""Every later release reads an archive of commit ff71d9d, and its agents continue it.
 
-Held to what readers see, not to the bytes of commits: formats may grow. See `tests/data/archive-1/README.md`.
+The tests compare records, not the bytes of commits: formats may grow. See `tests/data/archive-1/README.md`.
 """
 
 import shutil
@@ -137,7 +137,7 @@ def test_verify_finds_nothing_that_the_archive_does_not_hold(archive: ObjectStor
 
 @pytest.mark.parametrize("place", [place for place in PLACES if place != Place("reborn", 1, 0)], ids=str)
 def test_agents_go_on_where_the_old_ones_ended(gone_on: GoneOn, place: Place) -> None:
-    """At a later leader epoch all that is closed is shipped; of old and new records none is lost or shown twice."""
+    """At a later leader epoch all closed segments are shipped; no old or new record is lost or returned twice."""
     view = view_of(gone_on.store, place)
     end = gone_on.ends[TopicPartition(place.topic, place.partition)]
     assert view.end == end
@@ -151,7 +151,7 @@ def test_agents_go_on_where_the_old_ones_ended(gone_on: GoneOn, place: Place) ->
 
 
 def test_agents_that_go_on_change_no_segment(gone_on: GoneOn) -> None:
-    """The store only grows; what stood in the first life of a topic has no successor at all."""
+    """The store only grows; the first incarnation of a topic has no new objects at all."""
     now = logs(gone_on.store)
     assert {key: now.get(key) for key in gone_on.segments} == gone_on.segments
     first_life = Place("reborn", 1, 0)

@@ -54,8 +54,8 @@ def main() -> int:
 
 
 def _tell(failure: Failure, *, again: bool) -> None:
-    told = failure.told.rstrip().encode("utf-8", "backslashreplace").decode()
-    sys.stdout.write(f"--- {failure.target}: {failure.kind}\n{told}\n")
+    traceback = failure.traceback.rstrip().encode("utf-8", "backslashreplace").decode()
+    sys.stdout.write(f"--- {failure.target}: {failure.kind}\n{traceback}\n")
     if not again:
         sys.stdout.write("    (alone the input does not fail in that way: look at what ran before it, by the seed)\n")
     sys.stdout.write(f"    python -m tests.fuzz {failure.target} --replay {failure.file}\n")

@@ -1,9 +1,9 @@
-"""Objects that are larger, or more, than anybody would write: in a directory store, of sparse files.
+"""Objects that are larger, or more numerous, than any agent writes: sparse files of a directory store.
 
-An input is one line. `small SIZE` reads an object of that many bytes as a commit. `transactions SIZE` looks for
-transactions in a segment whose first batch says that it is so long. `plan COUNT STEP END GAPS` joins so many copies,
-each from its place to END, with so many recorded gaps, and looks for their spares. `epochs COUNT OF_SEGMENT` reads a
-commit of so many leader epochs, and asks it where a segment ends that has so many.
+An input is one line. `small SIZE` reads an object of SIZE bytes as a commit. `transactions SIZE` searches transactions
+in a segment whose first batch has SIZE bytes by its header. `plan COUNT STEP END GAPS` plans COUNT copies, each from
+its base to END, with GAPS recorded gaps, and finds their spares. `epochs COUNT OF_SEGMENT` reads a commit with COUNT
+leader epochs, and computes the end of a segment with OF_SEGMENT of them.
 """
 
 import json
@@ -29,7 +29,7 @@ from ts_common.store.contract import ObjectStore
 from ts_common.store.factory import open_store
 
 _KEYS = ClusterKeys("c").partition(TopicPartition("t", 0))
-_MOST_SIZE = 1 << 40  # sparse: it takes no place
+_MOST_SIZE = 1 << 40  # sparse: no disk space
 _MOST_SEGMENT = 256 << 20
 _MOST_COPIES = 5_000
 # The target makes them itself, and its memory is bounded: a commit may have 8 MiB, so some more than these.

@@ -1,13 +1,13 @@
-"""What the broker may answer: `BrokerClient` and librdkafka below it, on a server that says what it is told.
+"""Responses of a broker: `BrokerClient` and librdkafka below it, on a server that sends an input's responses.
 
-An input is a line with the questions (`leaders`, `ids`, `epochs`, `topic-settings`, `broker-settings`), and a line for
-each API that is not answered as a real broker does. It has what the frame says of its length, and how much comes::
+An input is a line with the calls (`leaders`, `ids`, `epochs`, `topic-settings`, `broker-settings`), and a line for each
+API whose response differs from a real broker's. It has the length in the frame, and the number of bytes sent::
 
     leaders topic-settings
     3 length=2147483647 cut=40 0000000000...
 
-Bodies are hex, behind the correlation id. The real ones are those of a Kafka 4 broker with one topic, `t`, of two
-partitions; in place of its port stands `PORT`.
+Bodies are hex, after the correlation id. The real ones are those of a Kafka 4 broker with one topic, `t`, of two
+partitions; `PORT` replaces its port.
 """
 
 import random
@@ -60,7 +60,7 @@ class FakeBroker:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def follow(self, answers: dict[int, tuple[int | None, int | None, bytes]]) -> None:
-        """Answer so from now on: length, bytes that come, and body, by API."""
+        """Set the responses by API: length, bytes that are sent, and body."""
         with self._lock:
             self._answers = answers
             left, self._open = self._open, set()
@@ -89,10 +89,10 @@ class FakeBroker:
 
 
 class BrokerAnswers(Target):
-    """One client after the other: librdkafka remembers what brokers said."""
+    """One client after the other, because librdkafka remembers responses."""
 
     def open(self) -> None:
-        """A broker that all clients know."""
+        """Start a broker for all clients."""
         self._broker = FakeBroker()
         self.run(b" ".join(each.encode() for each in _QUESTIONS) + b"\n")
 
@@ -117,7 +117,7 @@ class BrokerAnswers(Target):
         return "\n".join(lines).encode()
 
     def run(self, data: bytes) -> None:
-        """Ask, and look at what is believed."""
+        """Make the calls, and check what the client accepts."""
         asked, rest = split_input(data)
         self._broker.follow(dict(_scripted(line) for line in rest.decode("latin-1").splitlines() if line[:1].isdigit()))
         client = BrokerClient(1, {"bootstrap.servers": f"127.0.0.1:{self._broker.port}"}, _SECONDS)

@@ -26,7 +26,7 @@ from tests.fuzz.targets import Entry
 _ADDRESS_SLACK = 1 << 30  # threads' stacks and arenas, which are address space before they are memory
 _OURS = ("ts_common", "ts_uploader", "ts_spark", "tsctl", "tests/fuzz")
 _MINIMISE_SECONDS = 15.0
-FULL = 3  # the exit code after an input that took too much memory
+FULL = 3  # the exit code after an input that used too much memory
 _NEVER = 1_000_000  # seconds; the parent looks for hangs, and 0 means at once here
 
 
@@ -36,7 +36,7 @@ class Job:
 
     Attributes:
         target: its name.
-        entry: where it is, and what one input of it may take.
+        entry: its module and the limits of one input.
         ledger: path of the file that `Ledger` keeps.
         found: directory for inputs that fail.
         seed: of what is drawn.
@@ -72,33 +72,33 @@ class _Runner:
         self._seen: set[str] = set()
 
     def attempt(self, data: bytes) -> tuple[str, str]:
-        """Run an input; the kind of its failure and how it came, both empty for none."""
+        """Run an input; return the kind of its failure and the traceback, both empty if it passes."""
         self._ledger.begin(data)
-        kind = told = ""
+        kind = trace = ""
         try:
             self._target.run(data)
             grown = resident_bytes() - self._start
             if grown > self._most:
                 raise _TooMuchMemory(f"memory: at most {self._most >> 20} MiB may be added")
         except BaseException as error:  # noqa: BLE001 - every other one than the target's own is what is looked for
-            kind, told = _kind(error), traceback.format_exc()
+            kind, trace = _kind(error), traceback.format_exc()
         self._ledger.end()
         if self.grows_itself:
             self._start = resident_bytes()
-        return kind, told
+        return kind, trace
 
     def run(self, data: bytes, name: str = "") -> None:
-        """Run an input; tell of it where it fails and has a file, or where it fails in a way that none did before."""
-        kind, told = self.attempt(data)
+        """Run an input; report its failure if it has a file, or if the kind of failure is new."""
+        kind, trace = self.attempt(data)
         if kind and (name or kind not in self._seen):
             self._seen.add(kind)
             path = Path(name or self._found / f"{self._target.name}-{hashlib.sha256(data).hexdigest()[:12]}.input")
             if not name:
                 path.write_bytes(data)
-            sys.stdout.write(json.dumps({"kind": kind, "file": str(path), "told": told[-3000:]}) + "\n")
+            sys.stdout.write(json.dumps({"kind": kind, "file": str(path), "traceback": trace[-3000:]}) + "\n")
             sys.stdout.flush()
             if "TooMuchMemory" in kind or "MemoryError" in kind:
-                os._exit(FULL)  # what is above the bound stays there: another process goes on
+                os._exit(FULL)  # the memory is not freed, so another process continues
 
 
 def resident_bytes() -> int:
@@ -202,7 +202,7 @@ def _minimise(runner: _Runner, path: Path) -> None:
 
 
 def _kind(error: BaseException) -> str:
-    """What tells one failure from another: its type, and the innermost line of ours."""
+    """Return the kind of a failure: its type, and the innermost line of the project."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if any(f"/{part}" in frame.filename for part in _OURS)]
     where = f"{Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else "?"
@@ -210,7 +210,7 @@ def _kind(error: BaseException) -> str:
 
 
 def arguments_of(job: Job) -> str:
-    """What `main` takes."""
+    """Return the argument of `main`."""
     return json.dumps(asdict(job))
 
 

@@ -44,7 +44,7 @@ class Decoder(Target):
     """One decoder after the other."""
 
     def open(self) -> None:
-        """What is compiled is compiled; arrays end at a page that nobody may touch."""
+        """Compile the kernels; arrays end at a page that must not be accessed."""
         self._count = 0
         module: Any = columns
         module.np = GuardedNumpy()
@@ -106,7 +106,7 @@ class Decoder(Target):
 
 
 def _check_arrow(found: RecordColumns) -> None:
-    """Arrow takes the columns, and a time is in the column what it is in the record, as far as the type goes."""
+    """Check that Arrow accepts the columns, and that timestamps are those of the records within the type's range."""
     batch = to_arrow(found, "t", 0, COLUMNS_WITH_HEADERS)
     batch.validate(full=True)
     times = batch.column("timestamp").cast(pyarrow.int64()).to_pylist()

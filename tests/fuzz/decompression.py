@@ -1,7 +1,7 @@
 """Streams of every codec, valid and damaged: `codecs.Scratch` against other implementations (`independent`).
 
-An input is a line with the codec (`gzip`, `snappy`, `lz4`, `zstd`), and the stream. What both read must be equal; what
-one refuses the other refuses, but for what `_is_known` names.
+An input is a line with the codec (`gzip`, `snappy`, `lz4`, `zstd`), and the stream. Both must return the same
+bytes and reject the same streams, except for the differences in `_is_known`.
 """
 
 import random
@@ -70,13 +70,13 @@ class Decompression(Target):
 
 
 def _is_known(codec: Codec, stream: bytes, ours: bytes | str, theirs: bytes | str) -> bool:
-    """Whether a difference is a known one.
+    """Return whether a difference is a known one.
 
-    - LZ4: no checksum of a frame of independent blocks is looked at, nor its content size. The batch has a checksum.
-    - LZ4: a skippable frame comes behind another or not at all. Kafka's own reader takes none
+    - LZ4: the checksums and the content size of a frame of independent blocks are ignored. The batch has a checksum.
+    - LZ4: a skippable frame is read only after another frame. Kafka's own reader accepts no skippable frame
       (KafkaLZ4BlockInputStream).
-    - gzip: where a match goes back beyond the first byte, cramjam reads zeros (miniz_oxide's window), and compares the
-      checksum of that; zlib refuses it.
+    - gzip: if a match goes back beyond the first byte, cramjam reads zeros (miniz_oxide's window), and computes the
+      checksum with them; zlib rejects it.
     """
     if codec is Codec.GZIP:
         return isinstance(ours, bytes) and "too far back" in str(theirs)

@@ -1,4 +1,4 @@
-"""Memory that ends where a page begins that nobody may touch: whoever reads or writes one byte too far is ended."""
+"""Memory that ends at an inaccessible page: a read or write of one byte too many ends the process."""
 
 import ctypes
 import mmap
@@ -18,7 +18,7 @@ _FAILED = ctypes.c_void_p(-1).value
 
 
 def guarded(size: int) -> Any:
-    """A buffer of `size` bytes, zero, with such a page before its first page and right behind its last byte."""
+    """Return a buffer of `size` zero bytes, with such a page before its first page and right after its last byte."""
     pages = max(1, -(-size // _PAGE)) * _PAGE
     whole = pages + 2 * _PAGE
     base = _LIBC.mmap(None, whole, _READ_AND_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)

@@ -1,7 +1,7 @@
 """Decompression by other implementations than the project's: zlib, Google's snappy (in pyarrow), liblz4, libzstd.
 
-The project decompresses with cramjam. What these say is what the bytes mean, but for `as_blocks`, which is as lenient
-with LZ4's frame as the project is: it looks at no checksum of the frame, since the batch has one.
+The project decompresses with cramjam. These implementations decide, except for `as_blocks`, which is as lenient with
+LZ4's frame as the project: it checks no checksum of the frame, because the batch has one.
 """
 
 import struct
@@ -24,20 +24,20 @@ class Bad(Exception):
 
 
 class TooLarge(Exception):
-    """More comes out than is wanted."""
+    """The decompressed bytes exceed the limit."""
 
 
 def decompressed(codec: int, data: bytes, most: int) -> bytes:
-    """What the bytes of a codec hold.
+    """Return the decompressed bytes of a codec.
 
     Args:
         codec: Kafka's id.
         data: all of the bytes.
-        most: bytes that may come out.
+        most: the maximum of decompressed bytes.
 
     Raises:
-        Bad: they are not the codec's.
-        TooLarge: more comes out.
+        Bad: the bytes are not of the codec.
+        TooLarge: more than `most` bytes.
     """
     match codec:
         case 1:
@@ -52,11 +52,11 @@ def decompressed(codec: int, data: bytes, most: int) -> bytes:
 
 
 def as_blocks(data: bytes, most: int) -> bytes:
-    """What one LZ4 frame of independent blocks holds, whatever its checksums and its content size say.
+    """Return the content of one LZ4 frame of independent blocks; checksums and content size are ignored.
 
     Raises:
-        Bad: it is no such frame.
-        TooLarge: more comes out.
+        Bad: it is not such a frame.
+        TooLarge: more than `most` bytes.
     """
     try:
         magic, flags, descriptor = struct.unpack_from("<IBB", data)

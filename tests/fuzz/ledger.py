@@ -12,7 +12,7 @@ _LARGEST = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the file says.
+    """The content of the file.
 
     Attributes:
         running: whether an input runs.
@@ -74,7 +74,7 @@ class Ledger:
 
     @property
     def state(self) -> State:
-        """What it says now."""
+        """Return its current content."""
         return State(*_HEAD.unpack_from(self._map))
 
     @property

@@ -1,4 +1,4 @@
-"""Starts the processes that run inputs, watches them, and says what they found."""
+"""Starts the processes that run inputs, watches them, and reports what they found."""
 
 import json
 import os
@@ -30,13 +30,13 @@ class Failure:
         target: whose.
         kind: type and place.
         file: the input.
-        told: how it came.
+        traceback: how it failed.
     """
 
     target: str
     kind: str
     file: Path
-    told: str
+    traceback: str
 
 
 @dataclass(slots=True)
@@ -63,11 +63,11 @@ class Outcome:
 
     @property
     def kinds(self) -> frozenset[str]:
-        """In which ways inputs failed."""
+        """Return the kinds of failures."""
         return frozenset(failure.kind for failure in self.failures)
 
-    def take(self, failure: Failure, *, is_drawn: bool) -> None:
-        """Take a failure; of those that were drawn one of each kind."""
+    def add(self, failure: Failure, *, is_drawn: bool) -> None:
+        """Add a failure; of drawn inputs only one of each kind."""
         if not is_drawn or failure.kind not in self.kinds:
             self.failures.append(failure)
 
@@ -85,11 +85,11 @@ class HarnessError(Exception):
 
 
 def fuzz(target: str, seconds: float, seed: int, found: Path, *, guide: bool = True) -> Outcome:
-    """Draw inputs of a target for so long.
+    """Draw inputs of a target for some seconds.
 
     Args:
         target: its name.
-        seconds: of running, without what opening takes.
+        seconds: of running, without opening the target.
         seed: decides what is drawn, where atheris does not choose.
         found: directory for inputs that fail.
         guide: let atheris choose, where it can.
@@ -107,14 +107,14 @@ def fuzz(target: str, seconds: float, seed: int, found: Path, *, guide: bool = T
     return outcome
 
 
-def replay(target: str, files: Sequence[Path], found: Path, *, patience: float = 10.0) -> Outcome:
+def replay(target: str, files: Sequence[Path], found: Path, *, timeout_factor: float = 10.0) -> Outcome:
     """Run these inputs.
 
     Args:
         target: its name.
         files: the inputs.
         found: directory for what fails.
-        patience: how many times the target's seconds an input may take, since other tests may run on the machine.
+        timeout_factor: multiplies the target's seconds for one input, because other tests may run on the machine.
 
     Raises:
         HarnessError: the target cannot be opened.
@@ -122,7 +122,7 @@ def replay(target: str, files: Sequence[Path], found: Path, *, patience: float =
     outcome = Outcome(target, 0)
     left = list(files)
     while left:
-        entry = replace(TARGETS[target], seconds=TARGETS[target].seconds * patience)
+        entry = replace(TARGETS[target], seconds=TARGETS[target].seconds * timeout_factor)
         job = Job(target, entry, "", str(found), files=tuple(map(str, left)))
         ended = outcome.inputs
         _watched(job, outcome, found)
@@ -161,16 +161,16 @@ def _watched(job: Job, outcome: Outcome, found: Path) -> bool:
         outcome.slowest = max(outcome.slowest, state.slowest)
         for line in said.read_text().splitlines():
             if line.startswith("{"):
-                told = json.loads(line)
-                failure = Failure(job.target, told["kind"], Path(told["file"]), told["told"])
-                outcome.take(failure, is_drawn=bool(job.seconds))
+                fields = json.loads(line)
+                failure = Failure(job.target, fields["kind"], Path(fields["file"]), fields["traceback"])
+                outcome.add(failure, is_drawn=bool(job.seconds))
         tail = log.read_text(errors="replace")[-3000:]
         if not state.opened:
             raise HarnessError(f"{job.target} could not be opened:\n{tail}")
         if state.running:
             ended = "hang" if hung else f"died: {_ending(process.returncode)}"
             file = _keep(job, ledger.data, found)
-            outcome.take(Failure(job.target, ended, file, tail), is_drawn=bool(job.seconds))
+            outcome.add(Failure(job.target, ended, file, tail), is_drawn=bool(job.seconds))
         elif process.returncode not in {0, FULL}:
             raise HarnessError(f"{job.target} ended with {_ending(process.returncode)} between inputs:\n{tail}")
         return state.running or process.returncode == FULL

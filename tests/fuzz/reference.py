@@ -1,7 +1,7 @@
 """A second reader of segments, one byte after the other, written from Kafka's format: KIP-98 and the protocol guide.
 
-It is strict, slow and shares nothing with the project's decoder but what `independent` says of LZ4's frames. Batches of
-magic 2 are judged, messages of magic 0 and 1 are not.
+It is strict, slow, and shares no code with the project's decoder. `independent` reads LZ4's frames. It judges batches
+of magic 2, and no messages of magic 0 and 1.
 """
 
 import struct
@@ -26,11 +26,11 @@ _MOST_OFFSET = (1 << 63) - 1
 
 @dataclass(slots=True)
 class Judgement:
-    """What a segment says.
+    """The content of a segment.
 
     Attributes:
         rows: offset, timestamp, its type, key, value and headers of the records before any damage.
-        is_whole: whether nothing is damaged; None where the reader cannot say.
+        is_whole: whether nothing is damaged; None if the reader cannot decide.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -89,7 +89,7 @@ def judge(segment: bytes, most: int) -> Judgement:
             found.is_whole = False
             return found
         if base + last_delta >= _MOST_OFFSET:
-            return found  # no reader goes so far
+            return found  # no reader reads further
         batch = segment[at : at + size]
         if crc32c(batch[_CRC_FROM:]) != crc:
             found.is_whole = False
@@ -134,7 +134,7 @@ def _records(
         fields.end = fields.at + size
         if not size:
             raise Bad("a record of nothing")
-        fields.at += 1  # attributes, of which none is defined
+        fields.at += 1  # attributes, all undefined
         time = _int64(first_time + fields.number())
         offset = _int64(base + fields.number())
         if not before < offset <= last:
@@ -155,7 +155,7 @@ def _headers(fields: _Fields) -> tuple[Header, ...]:
     if not 0 <= count <= fields.end - fields.at:
         raise Bad("more headers than bytes")
     if count > _MOST_HEADERS:
-        raise TooLarge  # for this reader, in which each takes a hundred bytes
+        raise TooLarge  # for this reader, which uses a hundred bytes for each
     return tuple((fields.sized(null=False) or b"", fields.sized(null=True)) for _ in range(count))
 
 

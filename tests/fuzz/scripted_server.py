@@ -5,10 +5,10 @@ Answers are text with marks, so that an input of a few bytes makes an answer of 
     {{length}}          bytes of the body, for a content-length that is right
     {{host}}            this server, `127.0.0.1:port`
     {{other}}           another one, which answers as this does, and notes what it is sent
-    {{1000000*text}}    the text so many times; a number of 10^18 has no end that anybody sees
+    {{1000000*text}}    the text so many times; 10^18 is endless in practice
 
-The head of an answer may end its lines in LF. Between answers stands a line `=====`. The last one stays. An answer
-that is no HTTP is sent as it is; an empty one closes the connection.
+The head of an answer may end its lines in LF. A line `=====` separates answers. The last one is repeated. An answer
+that is not HTTP is sent unchanged; an empty one closes the connection.
 """
 
 import re
@@ -30,9 +30,9 @@ class ScriptedServer:
     """The two servers.
 
     Attributes:
-        address: `127.0.0.1:port` of the one that is asked.
-        requests: the heads of what came, since the last script.
-        others: the heads of what came to the other one.
+        address: `127.0.0.1:port` of the first one.
+        requests: the heads of its requests since the last script.
+        others: the heads of requests to the other one.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class ScriptedServer:
             threading.Thread(target=self._accept, args=(listener, heads), daemon=True).start()
 
     def follow(self, script: bytes) -> None:
-        """Answer with this from now on; whoever still waits for an earlier answer gets no more of it."""
+        """Send these answers from now on; connections that wait for an earlier answer are closed."""
         with self._lock:
             self._script += 1
             self._answers = script.split(BETWEEN)
@@ -82,7 +82,7 @@ class ScriptedServer:
             for piece in self._pieces(answer):
                 connection.sendall(piece)
         except OSError:
-            pass  # whoever asked has heard enough
+            pass  # the client has closed the connection
         finally:
             with self._lock:
                 self._open.discard(connection)

@@ -72,7 +72,7 @@ class Reply:
 
     Attributes:
         status: code and reason.
-        headers: names and values, in order; a name may come twice.
+        headers: names and values, in order; a name may occur twice.
         body: with marks.
     """
 
@@ -98,7 +98,7 @@ class StoreAnswers(Target):
     url: str
 
     def open(self) -> None:
-        """A store whose patience is short: no attempt is waited for."""
+        """Return a store without a wait between attempts."""
         self.server = ScriptedServer()
         for name in [
             each for each in os.environ if each.startswith(("AWS_", "AZURE_", "GOOGLE_")) or "proxy" in each.lower()
@@ -153,7 +153,7 @@ class StoreAnswers(Target):
         try:
             make(self.store, call)
         except TieredStorageError as error:
-            str(error).encode()  # what is told must be text that a log can take
+            str(error).encode()  # the message must be text that a log can contain
         finally:
             self.server.follow(b"")
         for head in self.server.others:
@@ -177,7 +177,7 @@ def word(chance: random.Random, usual: str) -> str:
 
 
 def some_keys(chance: random.Random, prefix: str = "base/") -> list[str]:
-    """Keys of a page: in order, or not; some that were not asked for."""
+    """Return keys of a page: in order, or not; some outside of the request."""
     keys = [key for key in KEYS if key.startswith(prefix)] if chance.random() < 0.8 else list(KEYS)
     roll = chance.random()
     if roll < 0.1:

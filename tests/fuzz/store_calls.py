@@ -12,7 +12,7 @@ _BODY = b"0123456789"
 
 
 def make(store: ObjectStore, words: list[str]) -> None:
-    """Make the call that these words say (see `store_answers`).
+    """Make the call that these words describe (see `store_answers`).
 
     Raises:
         Mismatch: the result is not one that the contract allows.
@@ -41,7 +41,7 @@ def _get(store: ObjectStore, words: list[str]) -> None:
         while piece := stream.read(1 << 16):
             rest += len(piece)
             if rest > 1 << 20:
-                return  # as long as it says it is
+                return  # as long as its header declares
     start, end = 0, info.size
     if wanted is not None:
         start = wanted.start if wanted.start >= 0 else max(0, info.size + wanted.start)

@@ -1,4 +1,4 @@
-"""Every target, and what one input of it may take."""
+"""Every target, with the limits of one input."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ class Entry:
         seconds: after which an input hangs.
         mib: of resident memory that its inputs may add.
         guided: atheris may choose inputs by the code that they reach: it is pure Python and has no threads.
-        known: failures of a library that nothing here can mend; they are told, and do not count.
+        known: failures of a library that the project cannot fix; they are reported, and do not count.
     """
 
     place: str
@@ -33,7 +33,7 @@ TARGETS = {
     "answers-google": Entry("tests.fuzz.google_answers:GoogleAnswers", seconds=20.0, mib=512),
     "answers-hdfs": Entry("tests.fuzz.hdfs_answers:HdfsAnswers", seconds=20.0, mib=512),
     "zookeeper": Entry("tests.fuzz.zookeeper_nodes:ZookeeperNodes", guided=True),
-    # librdkafka believes its broker: a count of -1 (rd_kafka_parse_Metadata0) or of 2^31 ends the process.
+    # librdkafka trusts its broker: a count of -1 (rd_kafka_parse_Metadata0) or of 2^31 ends the process.
     "broker": Entry(
         "tests.fuzz.broker_answers:BrokerAnswers", seconds=20.0, known=("died: signal SIGSEGV", "died: signal SIGABRT")
     ),

@@ -16,7 +16,7 @@ def test_the_corpus_of_a_target_passes(name: str, tmp_path: Path) -> None:
     assert files
     outcome = replay(name, files, tmp_path)
     assert outcome.inputs == len(files)
-    assert [f"{failure.file}: {failure.kind}\n{failure.told}" for failure in outcome.failures] == []
+    assert [f"{failure.file}: {failure.kind}\n{failure.traceback}" for failure in outcome.failures] == []
 
 
 def test_every_directory_of_the_corpus_is_of_a_target() -> None:

@@ -1,4 +1,4 @@
-"""The harness notices what it is there for: otherwise a run without failures says nothing."""
+"""The harness notices failures; otherwise a run without failures would prove nothing."""
 
 import ctypes
 import random
@@ -16,7 +16,7 @@ SIZE = 100
 
 
 class Broken(Target):
-    """Fails as an input says."""
+    """A target that fails as its input describes."""
 
     def draw(self, chance: random.Random) -> bytes:
         """A number; one in ten fails."""
@@ -59,10 +59,10 @@ def inputs(directory: Path, *contents: bytes) -> list[Path]:
     ],
 )
 def test_an_input_that_fails_is_named_and_the_others_are_run(tmp_path: Path, content: bytes, kind: str) -> None:
-    """A process that hangs, ends or grows says which input it was, and another one goes on behind it."""
+    """If a process hangs, ends or grows, its input is reported, and another process continues after it."""
     files = inputs(tmp_path, b"fine", content, b"wrong", b"fine")
-    bytes(bytearray(b"x" * (300 << 20)))  # what this process had at most is none of the other's
-    outcome = replay(NAME, files, tmp_path, patience=1.0 if kind == "hang" else 60.0)
+    bytes(bytearray(b"x" * (300 << 20)))  # the peak of this process must not count in the other
+    outcome = replay(NAME, files, tmp_path, timeout_factor=1.0 if kind == "hang" else 60.0)
     assert outcome.inputs == len(files)
     first, second = outcome.failures
     assert (first.file, first.kind.split(" at ")[0]) == (files[1], kind)
@@ -70,7 +70,7 @@ def test_an_input_that_fails_is_named_and_the_others_are_run(tmp_path: Path, con
 
 
 def test_what_is_drawn_fails_once_for_each_kind_and_is_kept(tmp_path: Path) -> None:
-    """The seed decides what is drawn; the input is in a file, from which it fails again."""
+    """The seed decides what is drawn; the input is written to a file, and fails again when it is read."""
     first, again = (fuzz(NAME, 0.5, 7, tmp_path / directory) for directory in ("first", "again"))
     (failure,) = first.failures
     assert failure.file.read_bytes() == b"wrong"
@@ -80,7 +80,7 @@ def test_what_is_drawn_fails_once_for_each_kind_and_is_kept(tmp_path: Path) -> N
 
 
 def test_a_failing_input_is_cut_down_to_what_fails(tmp_path: Path) -> None:
-    """What stands around it is left out, as long as it fails in the same way."""
+    """Other bytes are removed while it fails in the same way."""
     (file,) = inputs(tmp_path, b"around " * 50 + b"wrong" + b" it" * 50)
     (failure,) = replay(NAME, [file], tmp_path).failures
     minimise(failure)

@@ -93,7 +93,7 @@ class Tokens(Target):
         return kind.encode() + b"\n" + BETWEEN.join(texts)
 
     def run(self, data: bytes) -> None:
-        """Get credentials, of which a header could be made."""
+        """Get credentials, and check that they fit into a header."""
         (kind, *_), script = split_input(data)
         self.server.follow(script)
         try:

@@ -64,7 +64,7 @@ class ZookeeperNodes(Target):
     """Nodes that Kafka writes."""
 
     def open(self) -> None:
-        """Nobody reads the log."""
+        """Silence the log, which no test reads."""
         structlog.configure(
             processors=[structlog.processors.JSONRenderer()], logger_factory=structlog.ReturnLoggerFactory()
         )
@@ -78,7 +78,7 @@ class ZookeeperNodes(Target):
         return kind.encode() + b"\n" + json_text(chance, said)
 
     def run(self, data: bytes) -> None:
-        """Take the node, and whatever it says to where it is used."""
+        """Parse the node, and use its content as the agent does."""
         (kind, *_), node = split_input(data)
         _TAKE.get(kind, _take_state)(node)
 

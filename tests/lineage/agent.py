@@ -1,7 +1,7 @@
 """One agent, one store operation a step: what protocol rules 4 to 8, 10 and 12 do to `offset.wm` and `log.start`.
 
-An agent leads in one epoch. It looks whether it leads only when it begins a cycle, so all that follows may be late.
-What is refused, it begins again (`Habit.PERSISTS`: also where it no longer leads). A PUT of a segment under a taken
+An agent leads in one epoch. It checks its leadership only at the start of a cycle, so all later steps may be late.
+After a rejected request it starts again (`Habit.PERSISTS`: even if it no longer leads). A PUT of a segment under a used
 name and its comparison are one step.
 """
 
@@ -37,7 +37,7 @@ class Step(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What the rules say, and what Kafka does."""
+    """The protocol rules, and what Kafka does."""
 
     history: tuple[Moment, ...]
     clauses: frozenset[Clause]
@@ -84,7 +84,7 @@ class Rules(NamedTuple):
         if self._steps_back(epoch, store.log_start):
             return Step("GET log.start: lineage of a higher epoch, steps back", store, STEPPED_BACK)
         if Habit.SKIPS_LOG_START in self.habits and store.log_start and agent.commit:
-            follows = self._follow(epoch, agent)  # as if there were none
+            follows = self._follow(epoch, agent)  # as without a commit
             if (store.log_start.lineage, agent.commit.lineage) == (None, None) and follows.do != Do.GO_BACK:
                 return Step("list: log.start has no second line", store, follows)
         agent = agent._replace(log_start=store.log_start)
@@ -123,7 +123,7 @@ class Rules(NamedTuple):
         return shared_end(epochs, end, log) if epochs else min(end, log.end)
 
     def _back(self, epoch: int, agent: Agent, back_to: int, *, heeds_log_start: bool) -> Agent:
-        """Go back: the commit with a new lineage comes first.
+        """Go back: the commit with a new lineage is written first.
 
         Args:
             epoch: the leader's.
@@ -174,7 +174,7 @@ class Rules(NamedTuple):
         for offset in range(log.start, back_to):
             named = epoch_at(epochs, offset)
             if named is not None and named != log.epoch_of(offset):
-                back_to = offset  # a walk can mix two lines, which KIP-279 takes for one
+                back_to = offset  # a walk can mix two lines, and KIP-279 handles them as one
                 break
         if log_start.offset > log.start:
             back_to = min(back_to, log.start)

@@ -6,7 +6,7 @@ from enum import StrEnum
 class Clause(StrEnum):
     """A clause of protocol rules 5 and 6, reading rule 1 or remote retention; each member's docstring cites it.
 
-    `C1` to `C10` are the counterexamples. Without its clause each comes back: `python -m tests.lineage --without
+    `C1` to `C10` are the counterexamples. Without its clause each occurs again: `python -m tests.lineage --without
     CLAUSE`.
     """
 
@@ -82,7 +82,7 @@ ALL = frozenset(Clause)
 
 
 class Habit(StrEnum):
-    """What the rules leave open; each is off unless a run asks for it."""
+    """Behaviour that the rules leave open; each is off unless a run enables it."""
 
     ANNOUNCES = "a leader that may go on commits in its own epoch before it ships"
     HEEDS_LATER_RECORDS = "an agent that rebuilds a commit steps back from an object of a leader epoch above its own"

@@ -161,7 +161,7 @@ def history(script: str, rolls: tuple[int, int]) -> tuple[Moment, ...]:
 
 @cache
 def shared_end(run: Epochs, end: int, log: Log) -> int:
-    """Up to which offset a run that ends at `end` is this log's past (KIP-279); its end where all of it is.
+    """Return how far a run that ends at `end` is this log's past (KIP-279): an offset, `end` for all of it.
 
     `ts_common.archive.epoch_history.EpochHistory.shared_end` without its refusal: this one also answers for epochs
     unknown here.

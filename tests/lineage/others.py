@@ -1,4 +1,4 @@
-"""Whoever else reads and writes: the collector (remote retention), a reader, Java, and loss."""
+"""The others that read and write: the collector (remote retention), a reader, a Java uploader, and loss."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -82,7 +82,7 @@ def _moved(collector: Collector, store: Store, idle: Collector) -> Collected:
     moved = LogStart(target, read.lineage)
     rightly = target
     if isinstance(store.commit, Commit) and store.commit.lineage not in {None, read.lineage}:
-        rightly = min(target, store.commit.lineage.offset)  # the line that the policy was asked about ended there
+        rightly = min(target, store.commit.lineage.offset)  # the line that the policy was computed for ended there
     written = store._replace(log_start=moved, reclaimed=max(store.reclaimed, rightly))
     return Collected(f"PUT log.start: {moved}", written, collector._replace(do=Collect.PLAN, log_start=moved, target=0))
 

@@ -46,7 +46,7 @@ class Scenario:
         return tuple(stage.strip() for stage in self.script.split("|"))
 
     def without_reader(self) -> "Scenario":
-        """The same with nobody who reads, and one pass on each plan."""
+        """Return the same without a reader, and with one pass on each plan."""
         return replace(self, reader=False, passes=1)
 
 

@@ -88,8 +88,9 @@ class Store(NamedTuple):
     """The objects of the partition, and two numbers that exist only in the model.
 
     Attributes:
-        gaps: offsets that gap records name. nonces: how many commits were written. reclaimed: up to which offset the
-        retention policy could rightly move `log.start` in what is now the living line.
+        gaps: offsets of gap records.
+        nonces: the number of commits written.
+        reclaimed: the greatest `log.start` that the retention policy could write in the live line.
     """
 
     commit: Commit | JavaCommit | None = None
@@ -233,7 +234,7 @@ def epoch_at(epochs: Epochs, offset: int) -> int | None:
 
 
 def continued(epochs: Epochs, log: Log, start: int, end: int) -> Epochs:
-    """A list below `start`, and what the log says of `[start, end)`."""
+    """Return a list below `start`, continued by the log's epochs of `[start, end)`."""
     pairs = [pair for pair in epochs if pair[1] < start]
     for offset in range(max(start, log.start), end):
         epoch = log.epoch_of(offset)

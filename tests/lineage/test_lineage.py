@@ -108,7 +108,7 @@ class StepsOnly(Model):
     """What no single step may do; C6 would end the search before C7."""
 
     def check(self, state: State) -> None:
-        """Ask nothing of a state."""
+        """Check nothing."""
 
 
 def test_without_its_clause_a_late_agent_takes_the_lineage_of_log_start_down() -> None:
@@ -162,7 +162,7 @@ def test_what_the_rules_leave_open_changes_nothing(name: str, habit: Habit) -> N
 @pytest.mark.full
 @pytest.mark.timeout(7200)
 def test_an_agent_that_persists_while_late_steps_back_from_later_objects() -> None:
-    """Beside a Java uploader it would else rebuild under a lower epoch, and a late plan would delete what it ships."""
+    """Next to a Java uploader it would rebuild under a lower epoch, and a late plan would delete what it ships."""
     persists = frozenset({Habit.PERSISTS})
     result = search(Model(SCENARIOS["java-first-back"], habits=persists))
     assert result.violation is not None, result

@@ -13,14 +13,14 @@ from ts_local.ports import LOOPBACK
 
 @contextmanager
 def graphite(port: int = 0) -> Iterator[tuple[int, list[str]]]:
-    """Yield a port that receives lines over TCP, and the lines so far."""
+    """A port that receives lines over TCP, and the lines so far."""
     lines: list[str] = []
 
-    class Receive(socketserver.StreamRequestHandler):
+    class Take(socketserver.StreamRequestHandler):
         def handle(self) -> None:
             lines.extend(self.rfile.read().decode().splitlines())
 
-    with socketserver.TCPServer((LOOPBACK, port), Receive) as server:
+    with socketserver.TCPServer((LOOPBACK, port), Take) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:
@@ -32,7 +32,7 @@ def graphite(port: int = 0) -> Iterator[tuple[int, list[str]]]:
 
 @contextmanager
 def hanging_up() -> Iterator[tuple[int, list[object]]]:
-    """Yield a port that reads a byte of each connection and resets it, and the clients' addresses so far."""
+    """A port that reads a byte of each connection and resets it, and the addresses of the clients so far."""
     clients: list[object] = []
 
     class HangUp(socketserver.BaseRequestHandler):
@@ -57,16 +57,16 @@ def hanging_up() -> Iterator[tuple[int, list[object]]]:
 
 @contextmanager
 def statsd(port: int = 0) -> Iterator[tuple[int, socket.socket]]:
-    """Yield a port, and its socket to receive datagrams from."""
-    with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as taken:
-        taken.bind((LOOPBACK, port))
-        taken.settimeout(60)
-        yield taken.getsockname()[1], taken
+    """A port, and its socket to receive datagrams from."""
+    with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as receiver:
+        receiver.bind((LOOPBACK, port))
+        receiver.settimeout(60)
+        yield receiver.getsockname()[1], receiver
 
 
-def datagrams(taken: socket.socket, last: str) -> list[bytes]:
-    """Return the received datagrams, up to one with a line that begins with `last`."""
+def datagrams(receiver: socket.socket, last: str) -> list[bytes]:
+    """Return the datagrams up to the one with a line that begins with `last`."""
     found: list[bytes] = []
     while not any(line.startswith(last) for datagram in found for line in datagram.decode().splitlines()):
-        found.append(taken.recv(65_536))
+        found.append(receiver.recv(65_536))
     return found

@@ -1,4 +1,4 @@
-"""The alert rules, the runbook and the dashboard: Prometheus' own tool accepts them, and their names match."""
+"""The alert rules, the runbook and the dashboard, as files: by Prometheus' own tool, and with consistent names."""
 
 import json
 import re
@@ -22,7 +22,7 @@ SAMPLES = {
 
 
 def promtool(*arguments: str) -> str:
-    """Return the output of promtool, which must succeed."""
+    """Return its output; its exit code must be 0."""
     done = subprocess.run(
         [program("promtool"), *arguments], cwd=PROMETHEUS, capture_output=True, text=True, check=False
     )
@@ -31,13 +31,13 @@ def promtool(*arguments: str) -> str:
 
 
 def sample_names() -> set[str]:
-    """Return the names of all samples of an agent, those of its process included."""
+    """Return the names of all samples that an agent exposes, including those of its process."""
     own = {family.name + suffix for family in families() for suffix in SAMPLES[family.type]}
     return own | {"process_start_time_seconds"}
 
 
 def test_prometheus_accepts_the_rules_and_the_example() -> None:
-    """Its own tool checks them."""
+    """By its own tool."""
     assert f"{len(alert_names())} rules found" in promtool("check", "rules", ALERTS.name)
     promtool("check", "config", "scrape.yml")
 
@@ -51,7 +51,7 @@ def test_each_alert_fires_where_it_should_and_nowhere_else() -> None:
 
 @pytest.mark.parametrize("reason", WaitReason)
 def test_u35_each_reason_to_be_stuck_has_an_alert_that_fires_and_an_entry_in_the_runbook(reason: WaitReason) -> None:
-    """The rules' own test, which promtool runs above, has a series and an alert of each."""
+    """The rules' own test has a series and an alert of each; promtool runs it above."""
     tests = (PROMETHEUS / "alerts.test.yml").read_text()
     assert re.search(rf'series: \'ts_uploader_partition_stuck_seconds{{.*reason="{reason}"}}', tests)
     assert f'alertname="TsUploaderPartitionStuck",alertstate="firing",reason="{reason}"' in tests
@@ -60,7 +60,7 @@ def test_u35_each_reason_to_be_stuck_has_an_alert_that_fires_and_an_entry_in_the
 
 
 def test_each_alert_names_its_section_of_the_runbook() -> None:
-    """Each section belongs to an alert, in the same order."""
+    """And each section is of an alert, in the same order."""
     sections = re.findall(r"^## (\w+)$", RUNBOOK.read_text(), re.MULTILINE)
     assert sections == alert_names()
     urls = re.findall(r"runbook_url: docs/runbook\.md#(\S+)$", ALERTS.read_text(), re.MULTILINE)
@@ -70,8 +70,8 @@ def test_each_alert_names_its_section_of_the_runbook() -> None:
 @pytest.mark.parametrize(
     "path", [ALERTS, DASHBOARD, RUNBOOK, CHECKOUT / "docs" / "monitoring.md"], ids=lambda path: path.name
 )
-def test_each_metric_that_is_named_exists(path: Path) -> None:
-    """A rule on a metric that does not exist never fires."""
+def test_each_metric_that_is_named_is_one_that_the_agent_has(path: Path) -> None:
+    """A rule about a metric that no agent exposes never fires."""
     named = set(re.findall(r"\b(?:ts_uploader|process)_[a-z_]+[a-z]\b", path.read_text()))
     assert named
     prefixes = {"ts_uploader_partition"}  # written with a star
@@ -79,7 +79,7 @@ def test_each_metric_that_is_named_exists(path: Path) -> None:
 
 
 def test_every_family_of_the_agent_is_on_the_dashboard() -> None:
-    """Except the one that identifies the agent."""
+    """Except the one that only identifies the agent."""
     text = json.dumps(json.loads(DASHBOARD.read_text())["panels"])
     absent = {
         family.name

@@ -83,7 +83,7 @@ def test_graphite_is_sent_a_line_for_each_number(tags: bool, sent: str) -> None:
     ids=["names", "tags"],
 )
 def test_statsd_is_sent_gauges_and_what_counters_rose_by(tags: bool, sent: str) -> None:
-    """A counter's whole value first, then its increase; a histogram's sum and count."""
+    """A counter's whole value first, then its increase; of a histogram the sum and the count."""
     told = Told()
     with statsd() as (port, taken):
         reporter = StatsdReporter(config(port, tags=tags))
@@ -116,7 +116,7 @@ def test_no_datagram_is_too_long_for_a_frame() -> None:
 
 @pytest.mark.parametrize("kind", [GraphiteReporter, StatsdReporter])
 def test_a_server_that_is_away_is_said_once_and_found_when_it_comes(kind: type[MetricsReporter]) -> None:
-    """One line for any number of failures, and one when the server is back."""
+    """One line however often the receiver is missing, and one when it is back."""
     port, told, tries = free_port(), Told(), 0
 
     class Counting(Collector):
@@ -181,7 +181,7 @@ def environment() -> Environment:
 
 
 def test_a_class_of_ones_own_is_handed_its_options_and_may_fail() -> None:
-    """The agent ships whatever the reporter raises, and closes it at the end."""
+    """Shipping continues whatever the reporter raises, and the reporter is closed at the end."""
     own = {"metrics.reporter.class": f"{__name__}:Own", "metrics.reporter.token": "t", "metrics.reporter.tags": "true"}
     parsed, _ = parse_config(own, "f")
     reporter = open_reporter(parsed, environment())

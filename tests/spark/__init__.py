@@ -1,1 +1,1 @@
-"""The Spark data source: what a query shows, what it asks of the store, and what it says when it cannot."""
+"""The Spark data source: the rows of a query, its requests to the store, and its errors."""

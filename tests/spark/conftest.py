@@ -8,7 +8,7 @@ from tests.spark.archives import Archive
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """PySpark leaves the sockets that results come through to the garbage collector."""
+    """Ignore warnings of sockets: PySpark leaves those of results to the garbage collector."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))

@@ -12,7 +12,7 @@ from ts_uploader.shipping.metadata_cache_writer import write_cache_object
 
 
 class Counting(WrappedStore):
-    """Notes what is asked for; its ETags are the MD5 of an object, as those of S3."""
+    """A store that records requests; its ETags are the MD5 of an object, as in S3."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner, threads=1)
@@ -30,7 +30,7 @@ class Counting(WrappedStore):
         return super().open(key, byte_range)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """With the ETags of small objects, which nobody asked for."""
+        """Yield objects with the ETags of small objects, although the caller did not request them."""
         for info in super().list(prefix, start_after=start_after):
             if info.key.endswith("/log.start"):
                 yield replace(info, etag=f'"{md5(self._inner.get(info.key)[0]).hexdigest()}"')
@@ -39,6 +39,6 @@ class Counting(WrappedStore):
 
 
 def write_all(archive: Archive, next_offset: int) -> None:
-    """As many cache objects as it takes."""
+    """Write as many cache objects as the segments need."""
     while write_cache_object(archive.store, archive.partition("t"), next_offset)[1]:
         pass

@@ -23,7 +23,7 @@ def run(page: Path, namespace: dict[str, Any], variables: Mapping[str, Any]) -> 
     Args:
         page: the file.
         namespace: what the blocks find there.
-        variables: take the place of those that the first block sets, which is where a reader sets them.
+        variables: replace those that the first block sets, because that is where a reader sets them.
 
     Raises:
         ValueError: the first block sets other names in capitals than `variables` has.

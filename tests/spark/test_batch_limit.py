@@ -1,4 +1,4 @@
-"""`maxBatchBytes`: one batch never takes a worker's memory, in any mode, and the error says how to read it."""
+"""`maxBatchBytes`: one batch never exhausts a worker's memory, in any mode, and the error names the option."""
 
 import cramjam
 import pytest

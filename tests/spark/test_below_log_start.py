@@ -88,7 +88,7 @@ def test_of_copies_that_the_cache_knows_nothing_is_asked(archive: Archive) -> No
 
 @pytest.mark.parametrize("base", [200, 250])
 def test_what_vanishes_at_or_above_log_start_is_an_error_that_names_retention(archive: Archive, base: int) -> None:
-    """The query was planned by a `log.start` of before: never a mix of what is there and what is gone."""
+    """The query was planned with an earlier `log.start`: it never returns only a part of the deleted range."""
     two_leaders(archive, 200)
     archive.put_segment("t", 250, batches((250, 300)))
     with pytest.raises(ObjectNotFound, match=rf"{base}\.log in .*: gone since .*retention.*run it again"):
@@ -96,7 +96,7 @@ def test_what_vanishes_at_or_above_log_start_is_an_error_that_names_retention(ar
 
 
 def test_what_vanishes_and_reached_over_log_start_is_an_error_too(archive: Archive) -> None:
-    """Of [90,250) nobody knows any more how far it reached; [200,300) is all that is left of a view from 120 on."""
+    """The end of [90,250) is no longer known; only [200,300) is left of a view from 120 on."""
     two_leaders(archive, 120)
     gone = [key(archive, 0), key(archive, 90), key(archive, 100), *variants(archive)]
     with pytest.raises(ObjectNotFound, match=r"gone since it was listed, and the view begins at 120"):
@@ -119,7 +119,7 @@ def test_an_object_that_vanishes_after_planning_is_an_error(archive: Archive, is
 
 
 def test_a_foreign_commits_epochs_come_from_what_is_left(archive: Archive) -> None:
-    """A Java uploader wrote over the commit; what ends below the start may go, what reaches over it says the epoch."""
+    """A Java uploader replaced the commit. Copies below the start can be deleted; a copy over it has the epoch."""
     archive.put_segment("t", 0, batches((0, 100)))
     archive.put_segment("t", 90, batches((90, 150)) + batches((150, 250), epoch=2))
     archive.put_segment("t", 100, batches((100, 200)), variant=True)
@@ -132,7 +132,7 @@ def test_a_foreign_commits_epochs_come_from_what_is_left(archive: Archive) -> No
 
 
 def test_gaps_below_log_start_are_not_filled() -> None:
-    """A broker may hold what retention took here; of a gap that reaches over the start, the part above it counts."""
+    """A broker may still have what retention deleted here; only the part of a gap above the start counts."""
     gaps = ((0, 10), (20, 40), (50, 60), (90, 100))
     assert fillable(gaps, 80, 0, 30) == ((30, 40), (50, 60))
     assert fillable(gaps, 80, 40, 30) == ((50, 60),)

@@ -1,4 +1,4 @@
-"""The option `config`: what the agent's file says need not be said again."""
+"""The option `config`: a query reads cluster, location and connection from the agent's file."""
 
 import json
 import pickle
@@ -73,7 +73,7 @@ def test_a_file_without_a_width_means_none(tmp_path: Path) -> None:
 
 
 def test_each_topic_is_looked_for_where_it_lies(several: Path) -> None:
-    """The provider is asked for the topics that the query names."""
+    """The provider returns the locations of the topics that the query names."""
     assert parsed(several).location == "s3://public"
     assert parsed(several, subscribe="pii,cards").location == "s3://private/base"
     assigned = parse_options({"config": str(several), "assign": '{"cards":[0]}'}).query
@@ -81,7 +81,7 @@ def test_each_topic_is_looked_for_where_it_lies(several: Path) -> None:
 
 
 def test_topics_of_several_locations_are_one_table(tmp_path: Path) -> None:
-    """Each is planned where it lies, its splits say so, and JSON offsets go with their topics."""
+    """Each is planned at its location, which its splits have, with the JSON offsets of its topics."""
     places = {name: Archive(tmp_path / f"store-{name}") for name in "abc"}
     for number, (name, archive) in enumerate(places.items()):
         archive.put_segment(name, 0, batches((0, 10 + number)))
@@ -176,7 +176,7 @@ def test_a_location_that_is_missing_hides_no_contradiction(several: Path) -> Non
 
 
 def test_everything_wrong_in_the_file_is_told_beside_the_other_problems(tmp_path: Path) -> None:
-    """Also where no topic is asked for."""
+    """Also if the query names no topic."""
     file = written(tmp_path, **{BITS: "many", "storage.service.endpoint.urk": "s3://bucket"})
     told = problems(file, subscribe="a b", failOnDataLoss="maybe")
     assert [problem.partition(f"{file}: ")[2].partition(":")[0] for problem in told if "config" in problem] == [
@@ -202,7 +202,7 @@ def test_a_file_that_is_none_is_named(tmp_path: Path, name: str, told: str) -> N
 
 
 def test_a_stream_reads_one_location_and_the_newest_incarnation(several: Path) -> None:
-    """It is told so before it begins, and reads the file as a batch query does where its topics lie together."""
+    """It is rejected before it starts. If all topics are in one location, it reads the file as a batch query does."""
     given = {"config": str(several), "subscribe": "t,pii"}
     with pytest.raises(ConfigurationError) as caught:
         parse_options({**given, "incarnation": "oldest"}, Kind.STREAM)
@@ -241,7 +241,7 @@ def test_the_file_says_how_s3_is_spoken_to(tmp_path: Path) -> None:
 def test_a_service_that_only_the_file_names_is_read(
     moto_server: MotoServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """On the driver and in the tasks, which are sent the connection as Spark sends it; a stream's driver likewise."""
+    """On the driver, in the tasks, which receive the connection from Spark, and on a stream's driver."""
     for name, value in moto_server.environment().items():
         monkeypatch.setenv(name, value)
     bucket = f"read-{uuid.uuid4().hex[:12]}"

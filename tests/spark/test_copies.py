@@ -32,7 +32,7 @@ def test_u04_segments_of_two_leaders_with_other_boundaries_read_once(archive: Ar
 
 
 def test_r05_copies_compacted_differently_are_united(archive: Archive) -> None:
-    """What one copy lost another may hold; what both hold comes once, whatever their batches' boundaries."""
+    """A record that one copy lacks can be in another; a record of both is returned once, whatever the batches."""
     archive.put_segment("t", 0, batches((0, 20), (30, 45), (70, 100)), end=100)
     archive.put_segment("t", 0, batches((10, 35), (40, 60)), end=100, variant=True)
     archive.put_segment("t", 50, batches((55, 57), (90, 120)), end=120)
@@ -49,7 +49,7 @@ def test_r05_copies_compacted_differently_are_united(archive: Archive) -> None:
 
 
 def test_r05_a_dead_tail_is_not_shown(archive: Archive) -> None:
-    """After an unclean election the commit's epochs say which copy lives, also under the same base name."""
+    """After an unclean election the commit's epochs show which copy is live, also under the same base name."""
     archive.put_segment("t", 0, batches(*steps(0, 60)))
     archive.put_segment("t", 60, batches(*steps(60, 130), value=b"dead"))
     archive.put_segment("t", 60, batches(*steps(60, 80)) + batches(*steps(80, 110), epoch=2), variant=True)
@@ -71,7 +71,7 @@ def test_r05_a_foreign_commit_has_its_epochs_from_the_copies(archive: Archive) -
 
 
 def test_coverage_may_end_beyond_the_last_batch(archive: Archive) -> None:
-    """Compaction took the tail; the object's CRC says that it is whole, also where reading began in its middle."""
+    """Compaction removed the tail; the object's CRC confirms it, also for a read that starts in its middle."""
     log = batches(*steps(0, 50))
     archive.put_segment("t", 0, log, end=100, index=index((29, len(log) // 5 * 2)))
     archive.commit("t", 100)
@@ -209,7 +209,7 @@ def test_neighbours_are_packed_and_stay_in_order(archive: Archive) -> None:
 
 @pytest.mark.parametrize("start", range(9))
 def test_r06_old_formats_are_read_from_any_offset(archive: Archive, start: int) -> None:
-    """An index entry names a wrapper's last offset, which may lie above the offset that is asked for."""
+    """An index entry has a wrapper's last offset, which may be above the requested offset."""
     inner = [message(1, offset, b"v%d" % (offset + 2), b"k", timestamp=1000 + offset) for offset in (0, 1, 3)]
     wrapper = message(1, 5, bytes(cramjam.gzip.compress(b"".join(inner))), attributes=1, timestamp=1003)
     old = message(0, 0, b"v0") + message(0, 1, b"v1")
@@ -228,7 +228,7 @@ def test_r06_old_formats_are_read_from_any_offset(archive: Archive, start: int) 
 def test_r04_a_base_offset_that_ends_a_range_of_a_compacted_segment_early_is_corrupt(
     archive: Archive, moved: int
 ) -> None:
-    """Its CRC leaves it out, and what seems to be missing may be compaction: the batch behind it tells."""
+    """The batch's CRC does not cover it, and missing offsets may be compaction: the next batch decides."""
     log = batches((0, 10), (12, 20), (22, 30), (30, 50))
     at = len(batches((0, 10)))
     archive.put_segment("t", 0, log, body=log[:at] + (12 + moved).to_bytes(8, "big") + log[at + 8 :])
@@ -249,10 +249,10 @@ def test_a_range_that_ends_where_compaction_removed_records_is_read(archive: Arc
 
 @pytest.mark.parametrize("mode", ["FAILFAST", "DROPMALFORMED"])
 def test_r04_a_transaction_that_a_flipped_bit_begins_ends_the_query(archive: Archive, mode: str) -> None:
-    """Where the headers say which transactions there are, each batch's CRC is checked."""
+    """If transactions are read from headers, each batch's CRC is checked."""
     before = batches(*steps(0, 20))
     log = before + batch(20, [record(offset) for offset in range(10)], producer_id=9) + batches((30, 50))
-    place = len(before) + 22  # of the attributes; this bit says that a batch is part of a transaction
+    place = len(before) + 22  # of the attributes; this bit marks a batch of a transaction
     flipped = log[:place] + bytes([log[place] ^ 0x10]) + log[place + 1 :]
     archive.store.put(archive.partition("t").segment(SegmentName(0)), flipped)
     archive.store.put(archive.partition("t").commit, b"%020d" % 0)

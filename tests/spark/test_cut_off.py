@@ -52,7 +52,7 @@ def between(start: int, end: int) -> dict[str, str]:
 
 
 def test_r14_records_whose_marker_lies_in_a_gap_are_hidden_and_told(archive: Archive) -> None:
-    """The abort marker stood at 12, and retention took it before it was shipped."""
+    """The abort marker was at 12, and retention deleted it before it was shipped."""
     with_gap(archive, plain(0, 2) + data(2, 10), plain(20, 30))
     assert archive.offsets(**COMMITTED) == [0, 1, *range(20, 30)]
     told = "t-0: offsets 2 to 9 are not shown as far as producer 5 wrote them"
@@ -82,7 +82,7 @@ def test_r14_what_began_inside_the_hole_goes_by_its_own_marker(archive: Archive)
 
 
 def test_r14_what_began_below_the_logs_start_is_open_by_what_is_shown_of_it(archive: Archive) -> None:
-    """Where the view begins inside a transaction, its records above are hidden, and nothing below is asked for."""
+    """If the view begins inside a transaction, its records above are hidden, and nothing below is read."""
     with_gap(archive, data(0, 10), plain(20, 30))
     archive.commit("t", 30, highest_base=20, last_stable_offset=30, log_start=6)
     assert archive.offsets(**COMMITTED) == [*range(20, 30)]
@@ -109,7 +109,7 @@ def test_r14_a_hole_without_a_record_is_as_one_with(archive: Archive) -> None:
 
 
 def test_r14_the_last_stable_offset_is_as_before(archive: Archive) -> None:
-    """A commit that does not tell it: a marker behind the hole ends what the producer began before it."""
+    """If the commit has no last stable offset, a marker after the hole ends the producer's transaction before it."""
     with_gap(archive, data(0, 10), data(20, 24) + marker(24, PRODUCER, COMMIT) + plain(25, 30), stable=None)
     view = open_view(archive.store, read_catalog(archive.store, archive.partition("t")))
     assert stable_end(archive.store, view) == 30
@@ -119,12 +119,12 @@ def test_r14_the_last_stable_offset_is_as_before(archive: Archive) -> None:
 def test_r14_with_holes_nothing_aborted_is_shown_and_no_more_is_hidden_than_is_in_doubt(
     archive: Archive, seed: int
 ) -> None:
-    """Random logs of three producers, of which random segments are gone; any range of them is read."""
+    """Random logs of three producers without random segments; any range of them is read."""
     draw = random.Random(seed)
     end, log, open_ones = 80, [], dict[int, int]()
     fates: dict[int, bool] = {}
     whose: list[tuple[int, int] | None] = []  # of each offset: producer and transaction; None outside of any
-    indexes: list[bytes] = []  # of each offset, what a `.txnindex` says of it
+    indexes: list[bytes] = []  # of each offset, its entries in a `.txnindex`
     for offset in range(end):
         indexes.append(b"")
         producer = draw.randrange(4)
@@ -146,7 +146,7 @@ def test_r14_with_holes_nothing_aborted_is_shown_and_no_more_is_hidden_than_is_i
     bounds = sorted({0, end, *(draw.randrange(1, end) for _ in range(7))})
     held = [(low, high) for low, high in pairwise(bounds) if draw.random() < 0.7] or [(0, end)]
     for low, high in held:
-        if seed % 2:  # a Java uploader's, of which the headers are read
+        if seed % 2:  # a Java uploader's: the headers are read
             archive.store.put(archive.partition("t").segment(SegmentName(low)), b"".join(log[low:high]))
         else:
             archive.put_segment("t", low, b"".join(log[low:high]), txnindex=b"".join(indexes[low:high]) or None)

@@ -127,7 +127,7 @@ def test_the_page_runs_and_prints_what_it_shows(tmp_path: Path) -> None:
 
 
 def test_a_block_that_breaks_is_told_by_its_line(tmp_path: Path) -> None:
-    """What others printed does not hide it; a reader's variables are taken from the first block's names only."""
+    """Output of other blocks does not hide it; only names of the first block can be set."""
     page = tmp_path / "page.md"
     page.write_text('```python\nNAME = "mine"\n```\n\nText.\n\n```python\nprint(NAME)\n\nNAME.missing\n```\n')
     with pytest.raises(AttributeError) as caught:
@@ -138,7 +138,7 @@ def test_a_block_that_breaks_is_told_by_its_line(tmp_path: Path) -> None:
 
 
 def test_the_jar_is_of_pysparks_line() -> None:
-    """Of the same 4.1 or later line, and the page tells users to fetch the one that ran it."""
+    """The jar has PySpark's version line, and the page names the jar that ran it."""
     name = spark_avro_jar().name
     line = pyspark.__version__.rpartition(".")[0]
     assert name.startswith(f"spark-avro_2.13-{line}.")

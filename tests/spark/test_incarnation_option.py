@@ -1,4 +1,4 @@
-"""The option `incarnation`: earlier lives of a topic's name, each whole and none mixed with another."""
+"""The option `incarnation`: each incarnation is read whole, and never mixed with another."""
 
 import pytest
 
@@ -12,12 +12,12 @@ from ts_spark.options.parse import parse_options
 
 IDS = ("AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAA-g", "1234567890123456789012")  # the last is all digits
 SEEN = 1_700_000_000_000
-VALUES = [(b"first", 0), (b"second", 3), (b"third", 5)]  # each life's records, and its records besides those of `first`
+VALUES = [(b"first", 0), (b"second", 3), (b"third", 5)]  # each one's value, and how many more records than 9
 
 
 @pytest.fixture
 def lives(archive: Archive) -> Archive:
-    """Topic `t` in three lives: of two, one and two partitions, of 9, 12 and 14 records each."""
+    """Return topic `t` in three incarnations: of two, one and two partitions, of 9, 12 and 14 records each."""
     incarnations = Incarnations("t")
     for number, topic_id in enumerate(IDS):
         incarnations = incarnations.opened(topic_id, SEEN + number * 86_400_000, archive.keys)
@@ -88,7 +88,7 @@ def test_a_topic_without_topic_ids_has_one_life(archive: Archive) -> None:
     archive.put_segment("t", 0, batches((0, 9)))
     archive.commit("t", 9)
     assert archive.offsets(subscribe="t", incarnation="oldest") == list(range(9))
-    with pytest.raises(QueryError, match=r"topic t: no incarnation 2; no topic id of it was ever seen"):
+    with pytest.raises(QueryError, match=r"topic t: no incarnation 2; it never had a topic id"):
         archive.plan(subscribe="t", incarnation="2")
     with pytest.raises(QueryError, match=r"topic u: .* does not hold it"):
         archive.plan(subscribe="u", incarnation="2")

@@ -44,7 +44,7 @@ def later_metadata(archive: Archive, keys: PartitionKeys) -> str:
 def test_a_query_names_the_object_of_a_later_release(
     archive: Archive, make: Callable[[Archive, PartitionKeys], str]
 ) -> None:
-    """It fails, and says what to upgrade: rows that nobody can vouch for are not shown."""
+    """The query fails and names what to upgrade: rows of an unknown format are not returned."""
     key = make(archive, archive.partition(TOPIC))
     with pytest.raises(NewerFormat, match=r"is written in version [23] .* upgrade this one") as refused:
         archive.offsets(subscribe=TOPIC)
@@ -52,7 +52,7 @@ def test_a_query_names_the_object_of_a_later_release(
 
 
 def test_a_cache_object_of_a_later_release_costs_time_and_no_rows(archive: Archive) -> None:
-    """What it would have said, the segments say themselves."""
+    """The segments' own metadata has the same content."""
     text = b'{"version":2}'
     archive.store.put(archive.partition(TOPIC).cache_object(0), b"%08x\n%b\n" % (crc32c(text), text))
     assert archive.offsets(subscribe=TOPIC) == list(range(10))

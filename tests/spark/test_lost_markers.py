@@ -1,7 +1,7 @@
-"""Transactions whose end marker compaction took away (R02, the last sentence of reading rule 4).
+"""Transactions whose end marker compaction removed (R02, the last sentence of reading rule 4).
 
-Two leaders' copies of the same offsets: one was shipped before the cleaner came, the other so late that markers may be
-gone from it. Which of the first one's records count?
+Two leaders' copies of the same offsets: one was shipped before the cleaner ran, the other so late that markers may be
+missing from it. The tests check which of the first one's records count.
 """
 
 import random
@@ -34,7 +34,7 @@ def data(producer: int, *offsets: int) -> bytes:
     )
 
 
-EARLY = plain(0, 1, 2, 3) + data(7, 4, 5, 6) + plain(7, 8, 9)  # [0, 10): the marker stood at 12
+EARLY = plain(0, 1, 2, 3) + data(7, 4, 5, 6) + plain(7, 8, 9)  # [0, 10): the marker was at 12
 
 
 def both(archive: Archive, late: bytes, *, early: bytes = EARLY, stable: int | None = 15) -> Archive:
@@ -63,7 +63,7 @@ def test_r02_what_the_furthest_copy_holds_counts(archive: Archive) -> None:
 
 
 def test_r02_where_one_copy_is_all_there_is_it_counts(archive: Archive) -> None:
-    """The copy that was shipped late says nothing of offsets that it does not cover."""
+    """A copy that was shipped late proves nothing about offsets outside of its coverage."""
     archive.put_segment("t", 0, EARLY)
     archive.put_segment("t", 10, plain(10, 14), late=True)
     archive.commit("t", 15, last_stable_offset=15)
@@ -71,7 +71,7 @@ def test_r02_where_one_copy_is_all_there_is_it_counts(archive: Archive) -> None:
 
 
 def test_r02_of_copies_that_reach_equally_far_one_is_enough(archive: Archive) -> None:
-    """Both were made of the log as it was last; one of them before the cleaner came again."""
+    """Both are of the latest log, one of them from before the cleaner's next run."""
     archive.put_segment("t", 0, EARLY + plain(10, 11, 13, 14))
     archive.put_segment("t", 0, plain(0, 14), variant=True, late=True)
     archive.commit("t", 15, last_stable_offset=15)
@@ -86,7 +86,7 @@ def test_r02_a_marker_that_cannot_be_missing_decides(archive: Archive) -> None:
 
 
 def test_r02_a_later_marker_of_the_same_producer_is_not_believed(archive: Archive) -> None:
-    """Its own transaction's records are there; those of the one before, whose marker may be gone, are not shown."""
+    """Its own transaction's records are shown; those of the one before, whose marker may be missing, are not."""
     both(archive, plain(0) + data(7, 11) + marker(13, 7, COMMIT) + plain(14))
     assert archive.offsets(**COMMITTED) == [0, 1, 2, 3, 7, 8, 9, 11, 14]
 
@@ -102,14 +102,14 @@ def test_r02_a_dead_tail_reaches_nowhere(archive: Archive) -> None:
 
 @pytest.mark.parametrize(("late", "stable"), [(plain(0, 14), 15), (data(7, 5) + plain(14), 5), (data(8, 13), 13)])
 def test_r02_a_lost_marker_does_not_hold_back_the_stable_end(archive: Archive, late: bytes, stable: int) -> None:
-    """Where the commit does not say it: an open transaction holds it back, one without records does not."""
+    """If the commit has none: an open transaction holds it back, one without records does not."""
     both(archive, late, stable=None)
     view = open_view(archive.store, read_catalog(archive.store, archive.partition("t")))
     assert stable_end(archive.store, view) == stable
 
 
 def test_r02_what_the_cleaner_emptied_is_no_open_transaction(archive: Archive) -> None:
-    """It keeps a producer's last batch, without records, when the marker is gone already."""
+    """The cleaner keeps a producer's last batch, without records, after it removed the marker."""
     emptied = batch(6, [], attributes=TRANSACTIONAL, producer_id=7, count=0, last_offset_delta=0)
     both(archive, plain(0) + emptied + plain(14), stable=None)
     view = open_view(archive.store, read_catalog(archive.store, archive.partition("t")))
@@ -156,7 +156,7 @@ def true_log(draw: random.Random) -> tuple[list[Entry], dict[int, int], dict[int
 
 
 def cleaned(log: list[Entry], fates: dict[int, bool], *, forgets: bool) -> set[int]:
-    """The offsets that the cleaner leaves; it forgets markers of transactions of which nothing is left."""
+    """Return the offsets that the cleaner leaves; it removes markers of transactions without remaining records."""
     counting = {
         n: entry.key
         for n, entry in enumerate(log)
@@ -191,7 +191,7 @@ def encoded(
 
 
 def ended(log: list[Entry], end: int) -> set[int | None]:
-    """The transactions whose marker stands at or below an offset."""
+    """Return the transactions whose marker is at or below an offset."""
     return {entry.transaction for entry in log[: end + 1] if entry.key is None}
 
 

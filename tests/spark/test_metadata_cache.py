@@ -1,4 +1,4 @@
-"""Planning by cache objects: the same plan as without them, whatever they say, for fewer requests."""
+"""Planning by cache objects: the same plan as without them, whatever they contain, for fewer requests."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ def filled(archive: Archive, segments: int = SEGMENTS) -> Archive:
 
 
 def asked(archive: Archive, **options: str) -> Counting:
-    """What planning a query asks the store for."""
+    """Return the requests that planning a query makes."""
     counting = Counting(archive.store)
     plan_query(counting, parse_options(archive.options(subscribe="t", **options)).query)
     return counting
@@ -44,7 +44,7 @@ def remove_cache_objects(archive: Archive) -> list[str]:
 
 
 def test_a_segment_that_a_cache_object_knows_is_not_asked(archive: Archive) -> None:
-    """One request for all of them, and one for each that came later; `log.start` is known by its ETag."""
+    """One request for all of them, and one for each later segment; the ETag of `log.start` is enough."""
     filled(archive)
     without = asked(archive)
     assert len(without.heads) == SEGMENTS
@@ -57,7 +57,7 @@ def test_a_segment_that_a_cache_object_knows_is_not_asked(archive: Archive) -> N
 
 
 def test_a_narrow_query_reads_the_cache_objects_of_its_partition_once(archive: Archive) -> None:
-    """Full cache objects follow one another; each is read once, and nothing else is asked."""
+    """Full cache objects follow one another; each is read once, and nothing else is requested."""
     filled(archive, CACHE_OBJECT_SEGMENTS + 5)
     write_all(archive, (CACHE_OBJECT_SEGMENTS + 5) * 10)
     keys = archive.partition("t")
@@ -73,7 +73,7 @@ def test_a_narrow_query_reads_the_cache_objects_of_its_partition_once(archive: A
 
 
 def test_a_log_start_that_moved_is_read(archive: Archive) -> None:
-    """An ETag that is not the expected text's says nothing, so the object is read."""
+    """An ETag that differs from the expected text's proves nothing, so the object is read."""
     filled(archive)
     archive.commit("t", SEGMENTS * 10, highest_base=SEGMENTS * 10 - 10, log_start=35)
     assert archive.partition("t").log_start in asked(archive).gets
@@ -107,7 +107,7 @@ def _too_large(text: bytes) -> bytes:
 
 
 def _changed(text: bytes, column: int, value: object) -> bytes:
-    """Each entry with a wrong end, so that it must not be believed, and another value in one column."""
+    """Return entries with a wrong end, which must not be used, and another value in one column."""
     fields = json.loads(text.partition(b"\n")[2])
     for row in fields["segments"]:
         row[column], row[3] = value, row[3] + 5
@@ -126,7 +126,7 @@ def _signed(text: bytes) -> bytes:
 def test_a_cache_object_that_cannot_be_believed_costs_time_and_no_rows(
     archive: Archive, spoil: Callable[[bytes], bytes]
 ) -> None:
-    """Damaged, of another partition, of other objects, or not understood: the segments are asked themselves."""
+    """Damaged, of another partition, of other objects, or of an unknown format: the segments' metadata is read."""
     filled(archive)
     expected = archive.plan(subscribe="t")
     write_all(archive, SEGMENTS * 10)
@@ -138,7 +138,7 @@ def test_a_cache_object_that_cannot_be_believed_costs_time_and_no_rows(
 
 
 def test_a_cache_object_is_no_list_of_what_exists(archive: Archive) -> None:
-    """What retention took is gone though a cache object still knows it, and a later variant counts that none knows."""
+    """Deleted segments are not planned although a cache object has them; a variant that no cache object has is."""
     filled(archive)
     write_all(archive, SEGMENTS * 10)
     keys = archive.partition("t")

@@ -14,7 +14,7 @@ FIRST_TIME = 1000  # of the record at offset 0; each later one is a millisecond 
 
 @pytest.fixture
 def three(archive: Archive) -> Archive:
-    """Topic `t`: segments [0, 100), [100, 200), [200, 300), of which 260 on are not committed."""
+    """Return topic `t` with the segments [0, 100), [100, 200) and [200, 300), committed up to 260."""
     for base in (0, 100, 200):
         archive.put_segment("t", base, batches(*steps(base, base + 100)))
     archive.commit("t", 260, highest_base=100)
@@ -73,7 +73,7 @@ def test_only_what_a_range_needs_is_planned(three: Archive) -> None:
 
 
 def test_json_offsets_name_each_partition_and_no_other(three: Archive) -> None:
-    """As Spark's Kafka source asks, so that a forgotten partition is no silent default."""
+    """As Spark's Kafka source requires, so that a forgotten partition is no silent default."""
     wrong = '{"t":{"1":0},"u":{"0":1}}'
     with pytest.raises(QueryError, match=r"startingOffsets: nothing for t-0 .*; t-1, u-0, which this"):
         three.plan(subscribe="t", startingOffsets=wrong)
@@ -92,7 +92,7 @@ UNSHIPPED = "are not in the store: the next offset is 260 (not shipped yet, or a
     ],
 )
 def test_offsets_outside_the_view_are_data_loss(three: Archive, start: int, end: int, told: str) -> None:
-    """Retention took them, or they were never shipped: an error, or a warning and what is there."""
+    """Retention deleted them, or they were never shipped: an error, or a warning and the rest."""
     three.commit("t", 260, log_start=50, highest_base=100)
     options = {"startingOffsets": json_of(start), "endingOffsets": json_of(end), "subscribe": "t"}
     with pytest.raises(DataLoss) as caught:
@@ -152,7 +152,7 @@ def test_timestamps_win_over_offsets(three: Archive) -> None:
 
 
 def test_a_hole_before_the_first_record_so_late_is_met(three: Archive) -> None:
-    """The record that is asked for may be among the lost ones, so a query does not begin silently behind them."""
+    """The first record with the timestamp may be lost, so a query does not silently begin after the hole."""
     three.store.delete([three.partition("t").prefix + "00000000000000000100.log"])
     with pytest.raises(DataLoss, match="t-0: offsets 100 to 199 are lost: no object in the store holds them"):
         three.plan(subscribe="t", startingTimestamp="1150")
@@ -195,7 +195,7 @@ def test_a_hole_at_the_end_may_hold_the_first_record_so_late(archive: Archive) -
 
 
 def test_a_segment_without_records_behind_a_hole_hides_nothing_of_it(archive: Archive) -> None:
-    """No record comes between the hole and the first one that is late enough, so that one may not be the first."""
+    """No record is between the hole and the first match, so an earlier match may be lost."""
     archive.put_segment("t", 0, batches((0, 10)))
     archive.put_segment("t", 20, batch(20, [], last_offset_delta=9, max_timestamp=-1), end=30)
     archive.put_segment("t", 30, batches((30, 40), time=5000))
@@ -214,7 +214,7 @@ def test_a_record_behind_a_hole_that_another_copy_holds_counts(archive: Archive)
 
 
 def test_r04_a_timestamp_is_looked_for_in_a_segment_that_was_damaged_when_it_was_shipped(archive: Archive) -> None:
-    """What its metadata says of its times leaves out what was not whole."""
+    """The timestamps in its metadata do not cover its damaged batches."""
     log = batches((0, 10)) + batches((10, 20), time=9000) + batches((20, 30))
     place = len(batches((0, 10))) + 80
     archive.put_segment("t", 0, log[:place] + bytes([log[place] ^ 1]) + log[place + 1 :])
@@ -222,3 +222,28 @@ def test_r04_a_timestamp_is_looked_for_in_a_segment_that_was_damaged_when_it_was
     archive.commit("t", 40)
     with pytest.raises(CorruptData):
         archive.offsets(subscribe="t", startingTimestamp="9000")
+
+
+def test_offsets_by_timestamp_are_found_for_each_partition(archive: Archive) -> None:
+    """As Spark's Kafka source: JSON that names every partition, the ending ones exclusive."""
+    for partition in (0, 1):
+        archive.put_segment("t", 0, batches(*steps(0, 100), time=1000), partition=partition)
+        archive.commit("t", 100, partition=partition)
+    rows = archive.rows(
+        subscribe="t",
+        startingOffsetsByTimestamp='{"t":{"0":1010,"1":1050}}',
+        endingOffsetsByTimestamp='{"t":{"0":1020,"1":9999}}',
+    )
+    assert [(row["partition"], row["offset"]) for row in rows] == [
+        *((0, offset) for offset in range(10, 20)),
+        *((1, offset) for offset in range(50, 100)),
+    ]
+
+
+def test_a_timestamp_for_all_wins_over_one_for_each(archive: Archive) -> None:
+    """And both over offsets, as in Spark's Kafka source."""
+    archive.put_segment("t", 0, batches(*steps(0, 100), time=1000))
+    archive.commit("t", 100)
+    bounds = {"startingOffsetsByTimestamp": '{"t":{"0":1050}}', "startingOffsets": '{"t":{"0":70}}'}
+    assert archive.offsets(subscribe="t", startingTimestamp="1090", **bounds) == list(range(90, 100))
+    assert archive.offsets(subscribe="t", **bounds) == list(range(50, 100))

@@ -20,7 +20,7 @@ def problems(**options: str) -> tuple[str, ...]:
 
 
 def test_defaults_are_those_of_sparks_kafka_source() -> None:
-    """Earliest to latest, no headers, data loss is an error; entropy bits as the archive says."""
+    """Earliest to latest, no headers, data loss is an error; entropy bits of the archive's layout."""
     query = parse_options(GIVEN).query
     assert (query.start, query.end) == (Edge.EARLIEST, Edge.LATEST)
     assert (query.entropy_bits, query.fail_on_data_loss) == (None, True)
@@ -60,7 +60,7 @@ def test_every_problem_is_told_at_once_in_documented_spelling() -> None:
 
 
 def test_an_option_like_no_other_is_answered_with_all_there_are() -> None:
-    """Where none is close, the list is the help."""
+    """If no name is close, the message lists all."""
     (told,) = problems(q="")
     assert told.startswith("q: unknown option; known: cluster, prefixEntropyBits, subscribe, ")
 
@@ -129,7 +129,7 @@ def test_a_wrong_value_is_told_with_what_is_accepted(options: dict[str, str], to
 
 
 def test_json_offsets_have_words_for_the_ends() -> None:
-    """-2 is earliest and -1 is latest; timestamps take precedence over offsets."""
+    """-2 is earliest and -1 is latest; timestamps have precedence over offsets."""
     query = parse_options(
         {**GIVEN, "startingoffsets": '{"t":{"0":23,"1":-2}}', "endingoffsets": '{"t":{"0":-1}}'}
     ).query
@@ -163,7 +163,7 @@ def test_a_schema_that_cannot_be_read_is_refused_with_every_reason() -> None:
 
 
 def test_every_option_is_documented() -> None:
-    """The page and the parser know the same names."""
+    """The page and the parser have the same names."""
     page = (Path(__file__).parents[2] / "docs/spark.md").read_text()
     (told,) = problems(q="")
     names = told.rpartition("known: ")[2].split(", ")

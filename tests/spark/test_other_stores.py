@@ -1,4 +1,4 @@
-"""What stands at Azure, Google or in HDFS is planned and read as what stands at S3 is."""
+"""Archives on Azure, Google and HDFS are planned and read like those on S3."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def test_a_query_reads_each_record_once(archive: Archive) -> None:
 
 
 def test_offsets_prune_by_ranges_of_objects(archive: Archive) -> None:
-    """A query of a few offsets asks for the part of the object that holds them."""
+    """A query of a few offsets requests only the part of the object that has them."""
     archive.put_segment("t", 0, batches(*((start, start + 10) for start in range(0, 100, 10))))
     archive.commit("t", 100)
     with archive.store:

@@ -149,7 +149,7 @@ def test_partitions_that_cannot_match_are_left_out(archive: Archive) -> None:
 
 
 def test_offsets_narrow_what_is_read(three: Archive) -> None:
-    """Down to the pieces that are asked for, in each partition."""
+    """Down to the wanted offsets, in each partition."""
     assert offsets(three, In(("offset",), (5, 150, 151, 999))) == [5, 150, 151]
     plan = planned(three, GreaterThanOrEqual(("offset",), 150), LessThan(("offset",), 160))
     assert (plan.segments, plan.all_segments) == (1, 3)
@@ -171,7 +171,7 @@ def test_filters_stay_inside_what_options_ask_for(three: Archive) -> None:
 
 
 def test_r03_a_hole_counts_only_where_filters_ask_for_it(three: Archive) -> None:
-    """Outside of the offsets that are asked for it is none of the query's; a time may stand in any hole."""
+    """A hole outside of the wanted offsets is ignored; a wanted timestamp may be in any hole."""
     three.store.delete([three.partition("t").segment(SegmentName(100))])
     assert offsets(three, LessThan(("offset",), 100)) == list(range(100))
     assert offsets(three, GreaterThanOrEqual(("offset",), 200)) == list(range(200, 300))
@@ -214,7 +214,7 @@ def test_segments_whose_records_are_all_later_are_left_out_where_that_is_proved(
 
 
 def test_a_batch_whose_first_record_is_its_latest_is_found(archive: Archive) -> None:
-    """A base timestamp is no minimum: what is earlier stands behind it."""
+    """A base timestamp is no minimum: a later record of the batch can be earlier."""
     back = [record(0, b"k", b"v", timestamp_delta=0), record(1, b"k", b"v", timestamp_delta=-4000)]
     archive.put_segment("t", 0, batch(0, back, base_timestamp=5000, max_timestamp=5000))
     archive.commit("t", 2)
@@ -222,7 +222,7 @@ def test_a_batch_whose_first_record_is_its_latest_is_found(archive: Archive) -> 
 
 
 def test_a_segment_that_was_damaged_when_it_was_shipped_is_not_left_out(archive: Archive) -> None:
-    """What its damaged batches hold, nobody knows; the damage is met, as without a filter."""
+    """The timestamps of its damaged batches are unknown; the query reads it, as without a filter."""
     good = batches((0, 10), (10, 20))
     damaged = bytearray(good)
     damaged[len(good) // 2 + 70] ^= 1
@@ -238,7 +238,7 @@ def test_a_segment_that_was_damaged_when_it_was_shipped_is_not_left_out(archive:
 
 
 def test_records_without_a_timestamp_are_found_and_left_out(archive: Archive) -> None:
-    """They show -1 ms, and a segment of theirs has no greatest timestamp."""
+    """Their timestamp is -1 ms, and a segment of such records has no greatest timestamp."""
     bare = batch(0, [record(0, b"k", b"v", timestamp_delta=0)], base_timestamp=-1, max_timestamp=-1)
     archive.put_segment("t", 0, bare)
     archive.commit("t", 1)
@@ -248,7 +248,7 @@ def test_records_without_a_timestamp_are_found_and_left_out(archive: Archive) ->
 
 
 def test_r05_of_several_copies_those_that_may_match_are_read(archive: Archive) -> None:
-    """The union of the others holds nothing that is asked for."""
+    """The other copies have no record that can match."""
     early = batches((0, 10), (20, 30))
     late = batch(10, [record(0, b"k", b"late", timestamp_delta=0)], base_timestamp=9000, max_timestamp=9000)
     archive.put_segment("t", 0, early, end=40)
@@ -308,7 +308,7 @@ def test_what_is_wanted_of_a_partition_needs_no_store() -> None:
 
 @pytest.fixture
 def handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process is as one to which PySpark's daemon gives filters."""
+    """Make this process look like one that receives filters from PySpark's daemon."""
     monkeypatch.setattr(sys, "argv", ["daemon.py", "pyspark.sql.worker.data_source_pushdown_filters"])
 
 
@@ -318,7 +318,7 @@ def reader_of(archive: Archive, **options: str) -> DataSourceReader:
 
 
 def takes_filters(reader: DataSourceReader) -> bool:
-    """As Spark asks, which refuses such a reader where its setting is off."""
+    """Return whether a reader accepts filters, by Spark's check; if its setting is off, Spark rejects it."""
     return getattr(reader.pushFilters, "__func__", None) is not DataSourceReader.pushFilters
 
 

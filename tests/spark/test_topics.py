@@ -20,7 +20,7 @@ ID_ONE, ID_TWO = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAA-g"
 
 @pytest.mark.parametrize("bits", [0, 3])
 def test_r12_a_topic_without_data_is_an_empty_table(tmp_path: Path, bits: int) -> None:
-    """Its list of incarnations says that it is; also where it is called like another's partition."""
+    """Its list of incarnations proves that it exists, even if its name looks like another topic's partition."""
     archive = Archive(tmp_path, bits)
     archive.put_incarnations("events-1", ID_ONE)
     assert archive.offsets(subscribe="events-1") == []
@@ -98,7 +98,7 @@ def test_u41_nobody_has_to_say_a_width_that_the_archive_says(tmp_path: Path, bit
 
 
 def test_a_width_that_is_given_costs_no_request_for_the_layout(tmp_path: Path) -> None:
-    """A query that names it asks the store what it asked before; one that does not asks once more."""
+    """A query that names it makes the same requests as before; a query that does not makes one more."""
     archive = Archive(tmp_path, 3)
     archive.put_segment("t", 0, batches((0, 5)))
     archive.commit("t", 5)
@@ -129,7 +129,7 @@ def test_a_location_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_r12c_segments_without_a_commit_show_nothing_and_say_so(archive: Archive) -> None:
-    """How far their run goes is not known."""
+    """The end of their run is unknown."""
     archive.put_segment("t", 0, batches((0, 5)))
     plan = archive.plan(subscribe="t")
     assert plan.splits == ()
@@ -150,7 +150,7 @@ def test_r12c_a_commit_without_its_segments_is_data_loss(archive: Archive) -> No
 
 
 def test_the_newest_incarnation_is_read(archive: Archive) -> None:
-    """Nothing of an older life is served, and partitions that only it had are gone."""
+    """No row of an older incarnation is returned, and its additional partitions are not read."""
     for partition in (0, 1):
         archive.put_segment("t", 0, batches((0, 9)), partition=partition)
         archive.commit("t", 9, partition=partition)

@@ -30,31 +30,31 @@ _LATEST_MILLISECONDS: Final = ((1 << 63) - 1) // 1000
 
 
 def arrow_schema(names: Sequence[str] = COLUMNS) -> pa.Schema:
-    """The schema of the named columns, in that order.
+    """Return the schema of the named columns, in that order.
 
     Raises:
-        KeyError: no such column.
+        KeyError: a column does not exist.
     """
     return pa.schema([(name, _TYPES[name]) for name in names])
 
 
 def projection_of(names: Sequence[str]) -> Projection:
-    """What must be decoded for these columns."""
+    """Return the fields that these columns need."""
     return Projection(key="key" in names, value="value" in names, headers=HEADERS in names)
 
 
 def to_arrow(columns: RecordColumns, topic: str, partition: int, names: Sequence[str] = COLUMNS) -> pa.RecordBatch:
-    """One record batch with the named columns; none other is built.
+    """Return one record batch with the named columns; no other column is built.
 
     Args:
         columns: decoded with `projection_of(names)`, or more.
-        topic: what the column `topic` says in each row.
-        partition: likewise.
+        topic: value of the column `topic`.
+        partition: value of the column `partition`.
         names: of columns, in their order.
 
     Raises:
-        KeyError: no such column.
-        ValueError: a column that was not decoded.
+        KeyError: a column does not exist.
+        ValueError: a column was not decoded.
     """
     rows = columns.row_count
     arrays = []
@@ -75,7 +75,7 @@ def to_arrow(columns: RecordColumns, topic: str, partition: int, names: Sequence
         else:
             plain = {"offset": columns.offsets, "timestampType": columns.timestamp_types}[name]
             arrays.append(pa.Array.from_buffers(_TYPES[name], rows, [None, pa.py_buffer(plain)]))
-    if not names:  # a count needs rows, but no column
+    if not names:  # a count needs rows and no column
         return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(names))
 
@@ -103,7 +103,7 @@ def _headers(column: HeadersColumn | None, rows: int) -> pa.Array:
 
 
 def _capacity(rows: int) -> int:
-    """A power of two, so that few lengths are ever built."""
+    """Return a power of two at or above `rows`, so that the caches have few lengths."""
     return 1 << max(rows - 1, 0).bit_length()
 
 

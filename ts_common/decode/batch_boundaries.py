@@ -1,4 +1,4 @@
-"""Where batches begin in a segment whose lengths cannot all be believed: what stands at a place, what comes next."""
+"""Batch boundaries of a segment whose headers may be damaged: what is at a position, and what may follow it."""
 
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ from ts_common.log_format.framing import (
     parse_header,
 )
 
-# What looking for batches may check in all, before it is given up: garbage can be made to look like many.
+# The bytes that all searches for batches may check, because crafted bytes can look like many batches.
 _SEARCH_TIMES: Final = 8
 _SEARCH_BYTES: Final = 64 << 20
 _ANY_SIZE: Final = 1 << 62
@@ -33,18 +33,18 @@ HIGHEST_MAGIC: Final = max(MINIMUM_SIZE)
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What is known of a segment without looking at it.
+    """What metadata and indexes claim about a segment.
 
     Attributes:
         size: bytes.
         base: first offset of its coverage.
         end: end of its coverage.
-        crc32c: of all its bytes; None where unknown.
-        epochs: (leader epoch, first offset) wherever it changes, by the offsets; None where unknown.
-        records: how many; None where unknown.
+        crc32c: of all its bytes; None if unknown.
+        epochs: (leader epoch, first offset) of each change, by offset; None if unknown.
+        records: their number; None if unknown.
         dense: whether every offset of the coverage has its record.
-        was_damaged: whether it was when it was shipped, so that `crc32c` is that of damaged bytes.
-        anchors: positions at which a batch begins, as the `.index` has them.
+        was_damaged: whether the segment was damaged when it was shipped, so that `crc32c` is of damaged bytes.
+        anchors: positions of batches, from the `.index`.
     """
 
     size: int
@@ -59,11 +59,11 @@ class Claim:
 
 
 class Boundaries:
-    """Answers about places of one segment.
+    """Checks positions of one segment.
 
     Args:
         window: on its bytes.
-        claim: what is known of it.
+        claim: about it.
     """
 
     def __init__(self, window: Window, claim: Claim) -> None:
@@ -72,7 +72,7 @@ class Boundaries:
         self._left_to_search = _SEARCH_TIMES * claim.size + _SEARCH_BYTES
 
     def look(self, position: int) -> BatchHeader | Trailing | CorruptData:
-        """What stands at a position, by its header alone."""
+        """Return the header at a position, how the segment ends there, or the error of parsing it."""
         remaining = self._claim.size - position
         try:
             return parse_header(self._window.hold(position, HEADER_SIZE), 0, remaining, position)
@@ -80,7 +80,7 @@ class Boundaries:
             return error
 
     def fits(self, header: BatchHeader, floor: int) -> bool:
-        """Whether offsets, leader epoch and counts are those of a batch that may stand behind offset `floor`."""
+        """Return whether offsets, leader epoch and counts are those of a batch that may follow offset `floor`."""
         if not floor < header.base_offset <= header.last_offset < self._claim.end:
             return False
         count = header.record_count
@@ -93,14 +93,14 @@ class Boundaries:
         return header.leader_epoch == epochs[max(place - 1, 0)][0]
 
     def crc(self, header: BatchHeader, position: int) -> int:
-        """The CRC of a batch's bytes, to compare with the one in its header."""
+        """Return the CRC of a batch's bytes, to compare with the one in its header."""
         crc, end = 0, position + header.size_in_bytes
         for piece in self._window.pieces(position + crc_start(header.magic), end):
             crc = batch_crc(header.magic, piece, crc)
         return crc
 
     def boundary(self, position: int, floor: int) -> int | None:
-        """The first offset behind a place where a batch that fits begins, or the segment ends; None elsewhere."""
+        """Return the first offset after a position where a fitting batch begins or the segment ends; else None."""
         if position == self._claim.size:
             return self._claim.end
         header = self.look(position)
@@ -111,7 +111,7 @@ class Boundaries:
         return header.base_offset if isinstance(header, BatchHeader) and self.fits(header, floor) else None
 
     def _torn_offset(self, position: int, floor: int) -> int | None:
-        """The base offset of a batch that the object's end cuts off, if it fits."""
+        """Return the base offset of a batch that the object's end cuts off; None if it does not fit."""
         head = self._window.hold(position, HEADER_SIZE)
         if len(head) < HEADER_SIZE:
             return None
@@ -119,12 +119,12 @@ class Boundaries:
             header = parse_header(head, 0, _ANY_SIZE, position)
         except CorruptData:
             return None
-        if not isinstance(header, BatchHeader) or header.magic < 2:  # a message's header says too little
+        if not isinstance(header, BatchHeader) or header.magic < 2:  # a message's header has too few fields to check
             return None
         return header.base_offset if self.fits(header, floor) else None
 
     def is_followed(self, position: int, floor: int) -> bool:
-        """Whether another batch that fits, or the end, stands behind the batch at a boundary."""
+        """Return whether another fitting batch, or the end, follows the batch at a boundary."""
         header = self.look(position)
         if not isinstance(header, BatchHeader) or position in self._claim.anchors:
             return True
@@ -132,7 +132,7 @@ class Boundaries:
         return behind in self._claim.anchors or self.boundary(behind, max(floor, header.last_offset)) is not None
 
     def search(self, position: int, stop: int, floor: int) -> int | None:
-        """The position of the next batch, before `stop`, that is whole, fits, and leads somewhere."""
+        """Return the position of the next batch before `stop` that is whole, fits, and leads to a confirmed one."""
         while position < stop:
             data = self._window.hold(position, WINDOW_BYTES)
             for place in _candidates(data, floor, self._claim.end, self._claim.size - position):
@@ -151,7 +151,7 @@ class Boundaries:
         return self.crc(header, position) == header.crc and self._leads_on(header, position)
 
     def _leads_on(self, header: BatchHeader, position: int) -> bool:
-        """Whether lengths lead from a batch to the segment's end, or by way of where the `.index` knows of a batch."""
+        """Return whether lengths lead from a batch to the segment's end or to a position in the `.index`."""
         while position not in self._claim.anchors:
             floor, position = header.last_offset, position + header.size_in_bytes
             self._left_to_search -= min(header.size_in_bytes, WINDOW_BYTES)
@@ -164,11 +164,11 @@ class Boundaries:
         return True
 
     def _ends(self, what: Trailing | CorruptData, position: int, floor: int) -> bool:
-        """Whether a segment may end so behind batches up to offset `floor`."""
+        """Return whether a segment may end here, after batches up to offset `floor`."""
         if what is Trailing.TORN:
             torn = self._torn_offset(position, floor)
             return torn is not None and (torn == floor + 1 or not self._claim.dense)
-        if what is Trailing.ZEROS:  # a zero byte or two end a record, too
+        if what is Trailing.ZEROS:  # a record may end with a zero byte or two as well
             is_end = self._claim.size - position >= HEADER_SIZE and self._window.is_zero_from(position)
         else:
             is_end = what is Trailing.NONE
@@ -176,7 +176,7 @@ class Boundaries:
 
 
 def _candidates(data: bytes, floor: int, end: int, remaining: int) -> Iterator[int]:
-    """Places in `data` where base offset, length and magic could be those of a batch above `floor` and below `end`."""
+    """Yield positions in `data` whose base offset, length and magic fit a batch above `floor` and below `end`."""
     count = len(data) - MAGIC_POSITION
     if count <= 0:
         return

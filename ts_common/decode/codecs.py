@@ -1,8 +1,8 @@
-"""Decompression by Kafka's codec ids, into a buffer that is used again.
+"""Decompression by Kafka's codec ids, into a reused buffer.
 
-Formats: gzip (RFC 1952); snappy in the framing of xerial's snappy-java, as Kafka's clients write it, and bare, as some
-others do; the LZ4 frame (KIP-57); zstd (KIP-110). LZ4's blocks are decoded one by one: that takes half the time of
-a frame decoder, and does not look at the header checksum, which magic 0 has wrong.
+Formats: gzip (RFC 1952); snappy in the framing of xerial's snappy-java, as Kafka's clients write it, or without
+framing, as some others do; the LZ4 frame (KIP-57); zstd (KIP-110). LZ4's blocks are decoded one by one, which is twice
+as fast as a frame decoder and ignores the header checksum, which is wrong in magic 0.
 """
 
 import struct
@@ -22,11 +22,11 @@ _INITIAL_BYTES: Final = 1 << 20
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_SIZE: Final = 16  # the magic, a version, the lowest compatible version
 _XERIAL_BLOCK_SIZE: Final = struct.Struct(">I")
-_SNAPPY_MOST_RATIO: Final = 22  # three bytes name a copy of 64 at most: a preamble that says more lies
+_SNAPPY_MOST_RATIO: Final = 22  # three bytes encode a copy of at most 64, so a preamble with more is wrong
 _LZ4_MAGIC: Final = 0x184D2204
 _LZ4_HEADER: Final = struct.Struct("<IBB")  # magic, flags, block size id << 4; a header checksum follows
 _LZ4_HEADER_SIZE: Final = _LZ4_HEADER.size + 1
-_LZ4_BLOCK_HEADER: Final = struct.Struct("<I")  # size, with the highest bit where the block is stored
+_LZ4_BLOCK_HEADER: Final = struct.Struct("<I")  # size; the highest bit marks a stored block
 _LZ4_BLOCK_SIZES: Final = {4: 1 << 16, 5: 1 << 18, 6: 1 << 20, 7: 1 << 22}
 _LZ4_UNUSUAL: Final = 0xE3  # version, block independence, a reserved bit, a dictionary
 _LZ4_INDEPENDENT_BLOCKS: Final = 0x60  # version 1
@@ -46,8 +46,8 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
-class OutputFull(Exception):  # the decompressor's way to ask for more room; no error of ours
-    """The output must have at least `needed` bytes from where the batch begins."""
+class OutputFull(Exception):  # how a decompressor requests more room; not an error of the project
+    """The output needs at least `needed` bytes after the start of the batch."""
 
     def __init__(self, needed: int) -> None:
         self.needed = needed
@@ -55,10 +55,10 @@ class OutputFull(Exception):  # the decompressor's way to ask for more room; no 
 
 
 class Scratch:
-    """The buffer that batches are decompressed into, one behind the other.
+    """The buffer for decompressed batches, one after the other.
 
     Attributes:
-        array: uint8, read-only; what was decompressed since `clear` lies in `[0, end)`.
+        array: uint8, read-only; `[0, end)` has the bytes decompressed since `clear`.
         end: bytes in use.
     """
 
@@ -68,17 +68,17 @@ class Scratch:
         self._allocate(min(_INITIAL_BYTES, limit.most))
 
     def clear(self) -> None:
-        """Forget what was decompressed."""
+        """Drop the decompressed bytes."""
         self.end = 0
 
     def add(self, codec: int, data: memoryview) -> bool:
-        """Decompress one batch's records behind those before; False if that needs room and something is there.
+        """Decompress a batch's records after the others; return False if a scratch that is not empty needs more room.
 
-        Then use what is there, `clear` and repeat: an empty scratch grows as far as it takes.
+        After False, use its content, `clear` it and repeat: an empty scratch grows to the needed size.
 
         Raises:
-            CorruptData: the bytes are not what the codec writes, or the codec is unknown.
-            BatchTooLarge: more comes out than the limit allows.
+            CorruptData: the bytes are not of the codec, or the codec is unknown.
+            BatchTooLarge: the decompressed bytes exceed the limit.
         """
         decompress = _DECOMPRESSORS.get(codec)
         if decompress is None:
@@ -104,12 +104,12 @@ class Scratch:
         self.array.flags.writeable = False
 
 
-# Each takes the compressed bytes, the output, and where in it to begin; it returns where it ended.
+# A function of the compressed bytes, the output and the start in it; returns the end in it.
 _Decompress = Callable[[memoryview, memoryview, int], int]
 
 
 def _stream(into: Callable[[memoryview, memoryview], int]) -> _Decompress:
-    """For formats that do not tell their size beforehand."""
+    """Return a decompressor for a format without a size in advance."""
 
     def decompress(data: memoryview, output: memoryview, start: int) -> int:
         try:
@@ -126,7 +126,7 @@ def _snappy_block(block: memoryview, output: memoryview, start: int) -> int:
     try:
         return start + int(cramjam.snappy.decompress_raw_into(block, output[start:]))
     except cramjam.DecompressionError:
-        needed = int(cramjam.snappy.decompress_raw_len(block))  # refuses what has no such length
+        needed = int(cramjam.snappy.decompress_raw_len(block))  # raises if the preamble has no valid length
         if len(output) - start < needed <= _SNAPPY_MOST_RATIO * len(block):
             raise OutputFull(needed) from None
         raise
@@ -175,7 +175,7 @@ def _lz4(data: memoryview, output: memoryview, start: int) -> int:
             except cramjam.DecompressionError:
                 if limit == written + block_size:
                     raise
-                raise OutputFull(limit - start + 1) from None  # the last block may be short: so it was worth a try
+                raise OutputFull(limit - start + 1) from None  # the last block may be short, so it was tried
         elif size > block_size:
             raise CorruptData(f"lz4: a stored block of {size} bytes, at most {block_size} expected")
         elif size > capacity - written:

@@ -1,7 +1,7 @@
-"""Records as columns, in Arrow's memory layout, and the buffers that they are decoded into.
+"""Records as columns in Arrow's memory layout, and the buffers for them.
 
-Touching fresh memory costs more than decoding into it. So buffers are used again, as soon as nobody holds a column that
-lies in them: an array keeps its buffer, and so does an Arrow array made of it. No call is needed to give one back.
+The first write to fresh memory costs more than decoding into it. So buffers are used again once no caller holds a
+column of them. An array holds its buffer, and so does an Arrow array made of it. No call returns a buffer to the pool.
 """
 
 import re
@@ -15,20 +15,20 @@ import numpy as np
 import numpy.typing as npt
 
 from ts_common.decode.compiled import Bytes
-from ts_common.decode.kernels import STATE_SIZE, Int32s, Int64s, State
+from ts_common.decode.kernel_arrays import STATE_SIZE, Int32s, Int64s, State
 from ts_common.errors import BatchTooLarge
 
-POOLED_BUFFERS: Final = 3  # one being filled, one with the caller, one with whom the caller handed the last one to
+POOLED_BUFFERS: Final = 3  # one being filled, one with the caller, one with the consumer of its last one
 _ALL_VALID: Final = 0xFF
 _ASCII_END: Final = 0x80
-_CONTINUATION_MASK: Final = 0xC0  # of a byte inside a character of UTF-8, and what it has there
+_CONTINUATION_MASK: Final = 0xC0  # the bits of a byte inside a UTF-8 character, and their value
 _CONTINUATION: Final = 0x80
 _PIECE_NAMES: Final = 1 << 14
 _PIECE_BYTES: Final = 1 << 20
 _SLICE_BYTES: Final = 1 << 16
 _LONGEST_CHARACTER: Final = 4
 _MOST_NAME_BYTES: Final = (1 << 31) - 1
-_POOLED_BYTES: Final = 64 << 20  # larger buffers, grown for one record, are not kept for the next ones
+_POOLED_BYTES: Final = 64 << 20  # larger buffers, grown for one record, are dropped
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
@@ -40,7 +40,7 @@ class BinaryColumn:
         offsets: int32[n + 1]; string i is `data[offsets[i]:offsets[i + 1]]`.
         data: uint8.
         validity: uint8, a bit for each string, least significant first; 0 is null.
-        null_count: how many there are.
+        null_count: the number of nulls.
     """
 
     offsets: Int32s
@@ -51,11 +51,11 @@ class BinaryColumn:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeadersColumn:
-    """The headers of each record, in their order, names repeated as they are.
+    """The headers of each record, in their order, with repeated names.
 
     Attributes:
         offsets: int32[rows + 1]; record i has headers `offsets[i]` to below `offsets[i + 1]`.
-        names: valid UTF-8: what is not, reads as Java's consumer reads it, with U+FFFD.
+        names: valid UTF-8; malformed bytes are U+FFFD, as Java's consumer reads them.
         values: can be null.
     """
 
@@ -69,11 +69,11 @@ class RecordColumns:
     """Some records of one partition, offsets ascending.
 
     Attributes:
-        row_count: rows.
+        row_count: the number of records.
         offsets: int64[rows].
         timestamps: int64[rows], ms; -1 for none.
         timestamp_types: int32[rows]; 0 CreateTime, 1 LogAppendTime, -1 none (magic 0), as in Kafka's `TimestampType`.
-        keys: None where not asked for; so are the next two.
+        keys: None if not in the projection, like the next two.
         values: the records' values.
         headers: the records' headers.
     """
@@ -89,7 +89,7 @@ class RecordColumns:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """Which fields of a record are wanted besides offset and timestamp; the others are never copied."""
+    """The fields of a record to decode in addition to offset and timestamp; others are never copied."""
 
     key: bool = True
     value: bool = True
@@ -97,9 +97,9 @@ class Projection:
 
 
 class ColumnBuffers:
-    """Room for one `RecordColumns`, and the cursor in it. Owned by the decoder that fills it.
+    """Room for one `RecordColumns`, owned by the decoder that fills it.
 
-    Memory that is never written to is never touched, so that generous sizes cost address space only.
+    Memory is committed at its first write, so large sizes cost only address space.
     """
 
     def __init__(self, projection: Projection, max_rows: int, max_bytes: int) -> None:
@@ -120,22 +120,22 @@ class ColumnBuffers:
 
     @property
     def is_idle(self) -> bool:
-        """Nobody else holds a part of it."""
+        """Return whether no caller holds a part of it."""
         return self._references() == self._idle_references
 
     @property
     def is_large(self) -> bool:
-        """It grew for one large record."""
+        """Return whether it grew for one large record."""
         rooms = (self.keys, self.values, self.names, self.header_values)
         return sum(len(room.data) + 4 * len(room.offsets) for room in rooms) > _POOLED_BYTES + self._first_bytes
 
     def clear(self) -> None:
-        """Make all strings valid, as the kernel expects it."""
+        """Set all validity bits, as the kernel requires."""
         for room in (self.keys, self.values, self.names, self.header_values):
             room.validity.fill(_ALL_VALID)
 
     def arrays(self) -> tuple[Any, ...]:
-        """What `decode_records` takes behind its cursor."""
+        """Return the arguments of `decode_records` after its cursor."""
         keys, values, names, headers = self.keys, self.values, self.names, self.header_values
         return (
             *(self.offsets, self.timestamps, self.timestamp_types),
@@ -146,7 +146,7 @@ class ColumnBuffers:
         )
 
     def make_room(self, state: Int64s) -> None:
-        """Grow for the one record that did not fit into empty columns; the sizes are those of its bytes."""
+        """Grow for one record that did not fit into empty columns, to the sizes in the cursor."""
         self.keys.grow(0, int(state[State.NEED_KEY_BYTES]))
         self.values.grow(0, int(state[State.NEED_VALUE_BYTES]))
         for room in (self.names, self.header_values):
@@ -154,7 +154,7 @@ class ColumnBuffers:
         self._idle_references = self._references()
 
     def columns(self, state: Int64s) -> RecordColumns:
-        """What was decoded, without a copy."""
+        """Return the decoded columns, without a copy."""
         rows, headers = int(state[State.ROWS]), int(state[State.HEADERS])
         projection = self._projection
         return RecordColumns(
@@ -209,14 +209,14 @@ class _Room:
 
 
 class BufferPool:
-    """Buffers of one shape, handed out again when they are idle."""
+    """Buffers of one shape, used again when they are idle."""
 
     def __init__(self, projection: Projection, max_rows: int, max_bytes: int) -> None:
         self._shape = (projection, max_rows, max_bytes)
         self._buffers: list[ColumnBuffers] = []
 
     def take(self) -> ColumnBuffers:
-        """An idle one, or a new one."""
+        """Return an idle buffer, or a new one."""
         self._buffers = [buffers for buffers in self._buffers if not buffers.is_large]
         found = next((buffers for buffers in self._buffers if buffers.is_idle), None)
         if found is None:
@@ -227,17 +227,17 @@ class BufferPool:
 
 
 def new_state() -> Int64s:
-    """A cursor at the beginning of empty columns."""
+    """Return a cursor at the beginning of empty columns."""
     return np.zeros(STATE_SIZE, np.int64)
 
 
 def valid_names(names: BinaryColumn) -> BinaryColumn:
-    """Header names as Java's consumer reads them: malformed UTF-8 becomes U+FFFD.
+    """Return header names as Java's consumer reads them: malformed UTF-8 becomes U+FFFD.
 
-    Names are looked at in pieces, since one record may have millions.
+    Names are checked in pieces, because one record may have millions.
 
     Raises:
-        BatchTooLarge: they are longer than an Arrow array's offsets reach, once they are valid.
+        BatchTooLarge: as valid UTF-8 they are longer than an Arrow array's offsets can address.
     """
     if not len(names.data) or int(names.data.max()) < _ASCII_END:
         return names
@@ -264,13 +264,13 @@ def valid_names(names: BinaryColumn) -> BinaryColumn:
 
 
 def _piece(names: BinaryColumn, begin: int) -> tuple[Bytes, npt.NDArray[np.integer[Any]]]:
-    """The bytes of some names, and the bounds of each in them."""
+    """Return the bytes of some names, and the bounds of each in them."""
     bounds = names.offsets[begin : begin + _PIECE_NAMES + 1]
     return names.data[bounds[0] : bounds[-1]], bounds - bounds[0]
 
 
 def _add_java_utf8(to: bytearray, data: memoryview) -> None:
-    """Add a string as `java_utf8` reads it, in slices that end where no character of UTF-8 goes on."""
+    """Add a string as `java_utf8` reads it, in slices that do not cut a UTF-8 character."""
     start = 0
     while start < len(data):
         end = min(start + _SLICE_BYTES, len(data))
@@ -283,7 +283,7 @@ def _add_java_utf8(to: bytearray, data: memoryview) -> None:
 
 
 def _are_valid(data: Bytes, bounds: npt.NDArray[np.integer[Any]]) -> bool:
-    """Whether each string between two bounds is UTF-8: all of them together are, and none begins inside a character."""
+    """Return whether each string is UTF-8: all together are, and no string begins inside a character."""
     begins = bounds[1:-1]
     begins = begins[begins < len(data)]
     if np.any(data[begins] & _CONTINUATION_MASK == _CONTINUATION):
@@ -299,5 +299,5 @@ def _are_valid(data: Bytes, bounds: npt.NDArray[np.integer[Any]]) -> bool:
 
 
 def java_utf8(data: bytes) -> str:
-    """`new String(data, UTF_8)`: as Python's replacement, but an encoded surrogate is one U+FFFD, not one per byte."""
+    """Return Java's `new String(data, UTF_8)`: an encoded surrogate is one U+FFFD, in Python's decoder one per byte."""
     return _SURROGATE.sub(b"\xff", data).decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Compiling kernels with numba: without the GIL, and cached on disk.
+"""Compilation of kernels with numba: they run without the GIL, and their code is cached on disk.
 
 Numba finds a kernel's cached code by the time stamp of the kernel's file. So a kernel calls only functions of its own
 file and of this one. After a change of this file, touch the kernels' files.
@@ -43,7 +43,7 @@ def kernel(function: F) -> F:
 
 @lru_cache(maxsize=1)
 def _private_directory() -> Path | None:
-    """Return a directory below `TMPDIR` that only this user can write to; None if there is none.
+    """Return a directory below `TMPDIR` that only this user can write to; None if it cannot be made.
 
     Cached code is code: a directory of another user, or one that others can write to, is not used.
     """
@@ -64,7 +64,7 @@ def _private_directory() -> Path | None:
 
 
 def _copy_bytes(_typing: Any, target: Any, _target_position: Any, source: Any, _position: Any, _count: Any) -> Any:
-    """`copy_bytes(target, target_position, source, position, count)` is one memcpy; nothing is checked."""
+    """Return the code of `copy_bytes(target, target_position, source, position, count)`: one memcpy, without checks."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         memcpy: Any = cgutils.raw_memcpy
@@ -83,7 +83,7 @@ copy_bytes: Any = intrinsic(_copy_bytes)
 
 @kernel
 def int32_at(data: Bytes, position: int) -> Any:
-    """A big-endian int32."""
+    """Return a big-endian int32."""
     value = np.uint32(0)
     for index in range(4):
         value = np.uint32((value << np.uint32(8)) | np.uint32(data[position + index]))
@@ -92,7 +92,7 @@ def int32_at(data: Bytes, position: int) -> Any:
 
 @kernel
 def int64_at(data: Bytes, position: int) -> Any:
-    """A big-endian int64."""
+    """Return a big-endian int64."""
     value = np.uint64(0)
     for index in range(8):
         value = (value << np.uint64(8)) | np.uint64(data[position + index])

@@ -3,17 +3,17 @@
 Format: `framing.MESSAGE_FIELDS`, then key length int32, key, value length int32, value; a length below 0 is null. A
 compressed message wraps a set of others in its value, as in Kafka's `AbstractLegacyRecordBatch` and `LegacyRecord`:
 
-- its offset is that of the last message inside. Those of magic 0 bear absolute offsets. Those of magic 1 bear relative
-  ones, which count from where the last one meets the wrapper's; compaction leaves holes between them;
+- its offset is that of the last message inside. Messages of magic 0 have absolute offsets. Messages of magic 1 have
+  relative offsets, counted from the wrapper's offset minus the last one; compaction leaves holes between them;
 - its timestamp type is that of all messages inside, and with LogAppendTime its timestamp too. Magic 0 has neither;
-- its key means nothing, and what it wraps is of the same magic and not compressed.
+- its key is ignored, and the messages inside are of the same magic and not compressed.
 
-Every message's CRC-32 is checked, the wrapper's and those inside. What a right CRC vouches for is read as Kafka's
-brokers and consumer read it: bytes behind a value mean nothing, and a part of a message ends the set that it stands in.
-Offsets that do not ascend or exceed the wrapper's, and another magic inside, no broker writes: they are damage.
+Every message's CRC-32 is checked, the wrapper's and those inside. Bytes with a correct CRC are read as Kafka's brokers
+and consumer read them: bytes after a value are ignored, and a part of a message ends its set. No broker writes offsets
+that do not ascend or exceed the wrapper's, or another magic inside: they are damage.
 
-A row of the table is a compressed message, or a run of messages that are not compressed: such a run looks like the set
-that a compressed one holds, and `_pass_messages` reads both.
+A row of the table is a compressed message, or a run of messages that are not compressed. Such a run looks like the set
+inside a compressed message, and `_pass_messages` reads both.
 """
 
 import struct
@@ -23,12 +23,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ts_common.decode.compiled import Bytes, int32_at, int64_at, kernel
-from ts_common.decode.kernels import Column, Int64s
+from ts_common.decode.kernel_arrays import Column, Int64s
 from ts_common.errors import CorruptData
 from ts_common.log_format import framing
 from ts_common.log_format.framing import BatchHeader, Trailing, batch_crc, crc_start, parse_header
 
-_HIGHEST_CODEC: Final = 3  # zstd came with magic 2
+_HIGHEST_CODEC: Final = 3  # magic 2 introduced zstd
 _LENGTH: Final = struct.Struct(">i")
 _LENGTH_END, _FIELDS_END = framing.LENGTH_END, framing.MESSAGE_FIELDS_END
 _MINIMUM_SIZE_V0, _MINIMUM_SIZE_V1 = framing.MINIMUM_SIZE[0], framing.MINIMUM_SIZE[1]
@@ -49,7 +49,7 @@ _HAS_ONE_TIMESTAMP, _TIMESTAMP_TYPE = int(Column.HAS_ONE_TIMESTAMP), int(Column.
 
 
 def _crc_table() -> npt.NDArray[np.uint32]:
-    """CRC-32 (RFC 1952) of each byte with 0 to 7 zero bytes behind it."""
+    """Return the CRC-32 (RFC 1952) of each byte followed by 0 to 7 zero bytes."""
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = np.where(table & 1, np.uint32(0xEDB88320) ^ (table >> 1), table >> 1).astype(np.uint32)
@@ -64,7 +64,7 @@ _TABLE: Final = _crc_table()
 
 @kernel
 def _crc32(data: Bytes, position: int, end: int) -> Any:
-    """CRC-32 of `data[position:end]`, eight bytes at a time: awscrt's is quicker, but a call per message is not."""
+    """Return the CRC-32 of `data[position:end]`; awscrt is faster, but not with a call for each message."""
     crc = np.uint32(0xFFFFFFFF)
     while end - position >= 8:
         low = np.uint32(0)
@@ -86,13 +86,13 @@ def _crc32(data: Bytes, position: int, end: int) -> Any:
 def _pass_messages(
     data: Bytes, position: int, end: int, magic: int, mask: int, attributes: int, last_offset: int, end_offset: int
 ) -> Any:
-    """Pass over sound messages of one magic, whose attributes under `mask` are the same, as far as they go.
+    """Skip valid messages of one magic whose attributes under `mask` are the same, until another message follows.
 
-    Sound: whole, lengths that fit, the right CRC, offsets that ascend from above `last_offset` and are below
+    A valid message is whole, its lengths fit, its CRC is correct, and its offset is above the one before and below
     `end_offset`.
 
     Returns:
-        (position behind them, how many, the last one's offset).
+        (position after them, their number, offset of the last one).
     """
     minimum = _MINIMUM_SIZE_V1 if magic == 1 else _MINIMUM_SIZE_V0
     count = 0
@@ -123,13 +123,13 @@ def _pass_messages(
 def index_messages(
     data: Bytes, position: int, end: int, start_offset: int, end_offset: int, last_offset: int, table: Int64s
 ) -> Any:
-    """List whole messages of `data[position:end]` with offsets above `last_offset`, as many as `table` takes.
+    """List whole messages of `data[position:end]` with offsets above `last_offset`, until `table` is full.
 
-    Those that are not compressed are checked, and listed as runs. Compressed ones are yet to be checked and opened; one
-    above `end_offset` may hold messages below it.
+    Messages that are not compressed are checked, and listed as runs. Compressed messages are not checked or opened yet;
+    one above `end_offset` may contain messages below it.
 
     Returns:
-        as `records.index_batches`. Where a whole message stands at that position, it is damaged: `damage` says how.
+        as `batch_index.index_batches`. A whole message at that position is damaged: `damage` describes it.
     """
     count = 0
     reached = False
@@ -179,10 +179,10 @@ def index_messages(
 
 
 def wrapped(message: memoryview) -> memoryview:
-    """The compressed set in a compressed message whose CRC is right.
+    """Return the compressed set of a compressed message with a correct CRC.
 
     Raises:
-        CorruptData: there is none, its lengths do not fit, or the codec is not one of its time.
+        CorruptData: the value is missing, its lengths do not fit, or the codec does not exist in its magic.
     """
     magic, codec = message[_AT_MAGIC], message[_AT_ATTRIBUTES] & _CODEC_MASK
     if codec > _HIGHEST_CODEC:
@@ -208,15 +208,15 @@ def open_set(data: Bytes, start: int, end: int, magic: int, wrapper_offset: int,
         data: the bytes.
         start: of the set.
         end: of the set.
-        magic: the wrapper's.
-        wrapper_offset: the wrapper's.
+        magic: of the wrapper.
+        wrapper_offset: of the wrapper.
         floor: all offsets must be above this one.
 
     Returns:
-        (what the offsets inside count from, how many messages there are, where the last one ends).
+        (the base of the offsets inside, the number of messages, the end of the last one).
 
     Raises:
-        CorruptData: one is damaged, there is none, or the offsets are not the wrapper's.
+        CorruptData: a message is damaged, the set is empty, or its offsets do not fit the wrapper's.
     """
     position, count, last = _pass_messages(data, start, end, magic, _CODEC_MASK, 0, -1, _BEYOND)
     if not _is_end(bytes(data[position : min(position + _LENGTH_END, end)]), end - position):
@@ -224,18 +224,18 @@ def open_set(data: Bytes, start: int, end: int, magic: int, wrapper_offset: int,
             f"inside it: {_damage_inside(memoryview(cast('Any', data))[start:end], position - start, magic, last)}"
         )
     if not count:
-        raise CorruptData("a compressed message with no message inside")
+        raise CorruptData("a compressed message without a message inside")
     if last > wrapper_offset:
         raise CorruptData(f"the last offset inside is {last}, beyond its own")
     base = wrapper_offset - last if magic == 1 else 0
     first = base + int.from_bytes(bytes(data[start : start + 8]), "big")
     if first <= floor:
-        raise CorruptData(f"the first offset inside is {first}, the messages before it reach {floor} already")
+        raise CorruptData(f"the first offset inside is {first}, the messages before it end at {floor}")
     return base, count, position
 
 
 def _is_end(begin: bytes, remaining: int) -> bool:
-    """Whether a set ends where these bytes stand: with nothing, or with a part of a message."""
+    """Return whether a set ends at these bytes: with no bytes, or with a part of a message."""
     if remaining < _LENGTH_END:
         return True
     size = _LENGTH_END + int(_LENGTH.unpack_from(begin, _AT_LENGTH)[0])
@@ -243,10 +243,10 @@ def _is_end(begin: bytes, remaining: int) -> bool:
 
 
 def damage(message: memoryview | bytes, header: BatchHeader) -> str:
-    """What is wrong with a message that is whole, not compressed, and in its place."""
+    """Return what is wrong with a whole, uncompressed message with a valid offset."""
     actual = batch_crc(header.magic, message[crc_start(header.magic) : header.size_in_bytes])
     if actual != header.crc:
-        return f"CRC {actual:08x}, its header says {header.crc:08x}"
+        return f"CRC {actual:08x}; its header has {header.crc:08x}"
     return _BAD_FIELDS
 
 
@@ -254,7 +254,7 @@ _BAD_FIELDS: Final = "the lengths of its key and value do not fit its size"
 
 
 def _damage_inside(messages: memoryview, position: int, magic: int, last_offset: int) -> str:
-    """What is wrong at a place where `_pass_messages` stopped in a set."""
+    """Return what is wrong at the position in a set where `_pass_messages` stopped."""
     try:
         header = parse_header(messages, position, len(messages) - position)
     except CorruptData as error:
@@ -267,5 +267,5 @@ def _damage_inside(messages: memoryview, position: int, magic: int, last_offset:
     if header.codec:
         return f"{named}: compressed (codec {header.codec}), in a compressed one"
     if header.base_offset <= last_offset:
-        return f"{named}: the messages before it reach {last_offset} already"
+        return f"{named}: the messages before it end at {last_offset}"
     return f"{named}: {damage(messages[position : position + header.size_in_bytes], header)}"

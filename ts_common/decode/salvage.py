@@ -1,19 +1,19 @@
-"""What of a damaged segment can be believed: stretches of whole batches, and the places between them.
+"""Salvage of a damaged segment: stretches of intact batches, and the damage between them.
 
-A walk over the batches, each with its CRC, before any row of the segment is shown. Behind a batch that is damaged the
-walk goes on where its length says, if a batch that fits begins there. Otherwise it looks, byte by byte, for the next
-batch with the right CRC whose offsets fit, and from which the lengths lead to the segment's end or to a place where the
-`.index` knows that a batch begins: a value may hold bytes that look like batches, and those lead nowhere. Where there
-is none, the rest of the segment is damaged.
+A survey checks the CRC of each batch before any row of the segment is returned. After a damaged batch it continues at
+the position that the batch's length gives, if a fitting batch begins there. Otherwise it searches, byte by byte, for
+the next batch with a correct CRC and fitting offsets. From that batch the lengths must lead to the segment's end or to
+a position in the `.index`, because a value may contain bytes that look like batches. If the search finds no batch, the
+rest of the segment is damaged.
 
-A batch's CRC leaves out its base offset, its leader epoch and its length; the object's CRC has them. An object whose
-own CRC is wrong is walked again with what its metadata says: leader epochs, and whether every offset has its record.
-Where the walk then finds nothing that would explain the wrong CRC, and offsets may be missing, any base offset can be
-the wrong one, and nothing of the segment is believed.
+A batch's CRC does not cover its base offset, leader epoch and length; the object's CRC does. If the object's CRC is
+wrong, the survey runs again, stricter: leader epochs must be those of the metadata, and offsets must be dense if the
+metadata requires it. If that finds no damage that explains the wrong CRC, and offsets may be missing, any base offset
+may be wrong. Then the whole segment is damaged.
 
-What remains possible in an object with a wrong CRC: a second, hidden damage in the base offset of a batch, where
-offsets are missing anyhow; and bytes that are a batch in full, with fitting offsets, at the very end of a batch whose
-own length is damaged, or of an object that was cut off just there.
+Two errors stay possible in an object with a wrong CRC. A second, hidden damage may be in the base offset of a batch, if
+offsets are missing. And bytes that form a whole batch with fitting offsets may be at the end of a batch whose own
+length is damaged, or of an object that was truncated there.
 """
 
 from bisect import bisect_right
@@ -30,11 +30,11 @@ MARK_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Whole batches, one behind the other.
+    """Intact batches, one after the other.
 
     Attributes:
-        start: of the first one.
-        end: behind the last one.
+        start: position of the first one.
+        end: position after the last one.
         marks: (base offset, position) of the first batch, and of one about every `MARK_BYTES`.
         end_offset: the offset after its last one.
     """
@@ -46,21 +46,21 @@ class Stretch:
 
     @property
     def base_offset(self) -> int:
-        """Its first offset."""
+        """Return its first offset."""
         return self.marks[0][0]
 
     def position_of(self, offset: int) -> int:
-        """Where a batch begins at or before the one that holds an offset."""
+        """Return the position of a batch at or before the one that contains an offset."""
         return self.marks[max(bisect_right(self.marks, offset, key=lambda mark: mark[0]) - 1, 0)][1]
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A place that is not believed: one batch or several, or what should have been some.
+    """A damaged place: one batch or several, or bytes where batches should be.
 
     Attributes:
         position: of its first byte in the segment.
-        end_position: behind its last byte.
+        end_position: position after its last byte.
         start: the first offset that may be lost.
         end: the offset after the last one that may be lost.
         reason: a sentence without its subject.
@@ -75,11 +75,11 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Salvage:
-    """What a walk found.
+    """The result of a survey.
 
     Attributes:
-        stretches: in order, their offsets ascending.
-        damages: likewise; each between two stretches, before the first or behind the last.
+        stretches: in order, with ascending offsets.
+        damages: in order; each is between two stretches, before the first or after the last.
     """
 
     stretches: tuple[Stretch, ...]
@@ -87,7 +87,7 @@ class Salvage:
 
 
 def survey_segment(source: Source, claim: Claim) -> Salvage:
-    """Walk a segment; memory is bounded whatever its bytes say.
+    """Return the stretches and damages of a segment; memory is bounded for any content.
 
     Raises:
         what `source` raises.
@@ -98,23 +98,23 @@ def survey_segment(source: Source, claim: Claim) -> Salvage:
         if claim.dense or claim.crc32c is None:
             first.lose_rest("")
         return first.survey()
-    found = f"CRC-32C of the object {first.object_crc32c():08x}, its metadata says {claim.crc32c:08x}"
+    found = f"CRC-32C of the object {first.object_crc32c():08x}; its metadata has {claim.crc32c:08x}"
     walk = _Walk(source, claim, strict=True)
     walk.run()
     is_cut = walk.floor + 1 < claim.end and claim.records is not None and walk.records < claim.records
     if claim.dense or is_cut or (walk.damages and not claim.was_damaged):
         walk.lose_rest(f" ({found})")
         return walk.survey()
-    return Salvage((), (Damage(0, claim.size, claim.base, claim.end, f"{found}, and nothing in it says where"),))
+    return Salvage((), (Damage(0, claim.size, claim.base, claim.end, f"{found}, and no batch in it shows the place"),))
 
 
 class _Walk:
     """One pass over a segment.
 
     Attributes:
-        floor: the last offset that was passed; one below the coverage at first.
-        records: in the batches that were believed.
-        damages: the places that are not.
+        floor: the last offset so far; at first one below the coverage.
+        records: the number of records in accepted batches.
+        damages: the damaged places so far.
     """
 
     def __init__(self, source: Source, claim: Claim, *, strict: bool) -> None:
@@ -151,7 +151,7 @@ class _Walk:
             self.lose(position if begin is None else begin, following, self._claim.end, f"{problem}")
             position = following
         if self._claim.dense and self.floor + 1 < self._claim.end and (begin := self._withdraw()) is not None:
-            reason = f"batch at position {begin}: nothing behind it confirms its base offset"
+            reason = f"batch at position {begin}: no batch after it confirms its base offset"
             self.lose(begin, position, self._claim.end, reason)
         self._close(position)
 
@@ -162,7 +162,7 @@ class _Walk:
         return self._window.object_crc32c()
 
     def lose(self, position: int, end_position: int, end: int, reason: str) -> None:
-        """Note a place that is not believed; it grows where it touches the one before."""
+        """Add a damaged place; join it with the place before if they touch."""
         self._close(position)
         if self.damages and self.damages[-1].end_position == position and self.damages[-1].start > self.floor:
             last = self.damages.pop()
@@ -171,16 +171,16 @@ class _Walk:
             self.damages.append(Damage(position, end_position, self.floor + 1, end, reason))
 
     def lose_rest(self, reason: str) -> None:
-        """Note the offsets that should follow the last batch, unless they are known to be lost."""
+        """Add the offsets that should follow the last batch, unless they are in a damaged place already."""
         end, size = self._claim.end, self._claim.size
         if self.floor + 1 < end and not (self.damages and self.damages[-1].end == end):
             reached = f"its batches end at offset {self.floor + 1}, position {size}"
-            self.lose(size, size, end, f"{reached}; it answers for offsets up to {end}{reason}")
+            self.lose(size, size, end, f"{reached}; it covers offsets up to {end}{reason}")
 
     def _accept(self, header: BatchHeader, position: int) -> None:
         if not self._marks:
             self._begun = position
-            if self.damages:  # it was lost up to here only
+            if self.damages:  # the damage ends here
                 last = self.damages.pop()
                 end = max(header.base_offset, last.start)
                 self.damages.append(Damage(last.position, last.end_position, last.start, end, last.reason))
@@ -192,15 +192,15 @@ class _Walk:
         self.records += header.record_count or 0
 
     def _is_misplaced(self, header: BatchHeader | Trailing | CorruptData) -> bool:
-        """Whether offsets contradict the batch before, or, where every offset has its record, do not confirm them."""
+        """Return whether a header contradicts the batch before, or does not confirm it in a dense segment."""
         if not isinstance(header, BatchHeader):
             return self._claim.dense
         return header.base_offset <= self.floor or (self._claim.dense and header.base_offset != self.floor + 1)
 
     def _is_behind_a_gap(self, header: BatchHeader, position: int) -> bool:
-        """Whether bytes are missing in front of a batch, which is otherwise what it should be.
+        """Return whether bytes are missing before a batch that is intact otherwise.
 
-        Every offset has its record, and what stands behind it begins where it ends: so its base offset is right.
+        In a dense segment its base offset is right if the next batch begins where this one ends.
         """
         behind = position + header.size_in_bytes
         return (
@@ -213,10 +213,10 @@ class _Walk:
         )
 
     def _withdraw(self) -> int | None:
-        """Believe the batch before a misplaced one no longer: either may have the wrong base offset.
+        """Reject the batch before a misplaced one, because either may have the wrong base offset.
 
         Returns:
-            where it begins; None where there is none, or where its base offset is certain.
+            its position; None if no batch precedes, or if its base offset is certain.
         """
         if not (self._strict and self._marks and self._doubtful):
             return None
@@ -228,43 +228,43 @@ class _Walk:
         return position
 
     def _close(self, position: int) -> None:
-        """End the stretch that is being walked, if any."""
+        """End the current stretch, if any."""
         if self._marks:
             self._stretches.append(Stretch(self._begun, position, tuple(self._marks), self.floor + 1))
             self._marks = []
 
     def _is_tail(self, header: BatchHeader | Trailing | CorruptData, position: int) -> bool:
-        """Whether a segment may end so: with zeros, or with half a batch behind all that it answers for."""
+        """Return whether a segment may end like this: with zeros, or with a part of a batch after its coverage."""
         if header is Trailing.ZEROS:
             return self._window.is_zero_from(position)
         return header is Trailing.TORN and self.floor + 1 >= self._claim.end
 
     def _problem(self, header: BatchHeader | Trailing | CorruptData, position: int) -> str | None:
-        """What is wrong with what stands at a position; None for a batch that is whole and in its place."""
+        """Return what is wrong at a position; None for an intact batch with a valid offset."""
         if isinstance(header, CorruptData):
             return str(header)
         if header is Trailing.ZEROS:
-            return f"zero bytes at position {position}, and others behind them"
+            return f"zero bytes at position {position}, and other bytes after them"
         if isinstance(header, Trailing):
-            return f"torn batch at position {position}: fewer bytes are left than its length says"
+            return f"torn batch at position {position}: its length is greater than the rest of the object"
         named = f"batch of base offset {header.base_offset} at position {position}"
         crc = self._at.crc(header, position)
         if crc != header.crc:
-            return f"{named}: CRC {crc:08x}, its header says {header.crc:08x}"
+            return f"{named}: CRC {crc:08x}; its header has {header.crc:08x}"
         if header.base_offset <= self.floor:
-            return f"{named}: the batches before it reach {self.floor} already"
+            return f"{named}: the batches before it end at {self.floor}"
         if header.last_offset >= self._claim.end:
-            return f"{named}: its offsets go to {header.last_offset}, the segment's end at {self._claim.end - 1}"
+            return f"{named}: its last offset is {header.last_offset}, the segment's is {self._claim.end - 1}"
         if not self._strict:
             return None
         if not self._at.fits(header, self.floor):
             return f"{named}: leader epoch {header.leader_epoch} is not the one of these offsets"
         if self._claim.dense and header.base_offset != self.floor + 1 and (self._marks or not position):
-            return f"{named}: offset {self.floor + 1} is expected there"
+            return f"{named}: offset {self.floor + 1} is expected"
         return None
 
     def _go_on(self, header: BatchHeader | Trailing | CorruptData, position: int) -> int:
-        """Where the walk goes on behind a damaged batch: where its length says, or where another batch is found."""
+        """Return where the pass continues after a damaged batch: after its length, or at the next batch found."""
         size = self._claim.size
         head = self._window.hold(position, HEADER_SIZE)
         frame = frame_size(head, 0, size - position)

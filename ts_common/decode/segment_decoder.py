@@ -1,14 +1,14 @@
 """From a segment's bytes, as they stream in, to columns of records.
 
 `SegmentDecoder` is one pass over one segment or a range of it: chunks with any boundaries in, `RecordColumns` out.
-Whole batches are listed by a kernel, some dozens at a time; each CRC is checked, the records are decompressed, and
-one call of a kernel decodes all of them into columns. Messages of magic 0 and 1 are listed by a kernel of their own
-(`legacy`), and go the same way from there. What is not listed, `framing.parse_header` explains: the rest of a batch
-that is still to come, the end, or damage.
+A kernel lists whole batches, some dozens at a time. Then each CRC is checked, the records are decompressed, and one
+call of a kernel decodes all of them into columns. Another kernel (`legacy`) lists messages of magic 0 and 1; the next
+steps are the same. For bytes that are not listed, `framing.parse_header` distinguishes a part of a batch, the end, and
+damage.
 
-What compaction leaves is no damage: offsets that are missing, batches without records, and batches whose last offset is
-above their last record's. Control batches are checked, and not shown; nor are records of aborted transactions that the
-caller names.
+Traces of compaction are not damage: missing offsets, batches without records, and batches whose last offset is above
+their last record's. Control batches are checked and not returned. Records of aborted transactions, which the caller
+passes, are not returned either.
 """
 
 from collections.abc import Generator, Iterable, Iterator
@@ -18,18 +18,13 @@ from typing import Any, Final, cast
 import numpy as np
 from awscrt.checksums import crc32, crc32c
 
+from ts_common.decode.batch_index import index_batches
 from ts_common.decode.codecs import Scratch
 from ts_common.decode.columns import BufferPool, ColumnBuffers, Projection, RecordColumns, new_state
 from ts_common.decode.compiled import Bytes
-from ts_common.decode.kernels import (
-    TABLE_WIDTH,
-    Column,
-    State,
-    Status,
-    decode_records,
-    index_batches,
-)
+from ts_common.decode.kernel_arrays import TABLE_WIDTH, Column, State, Status
 from ts_common.decode.legacy import damage, index_messages, open_set, wrapped
+from ts_common.decode.records import decode_records
 from ts_common.errors import BatchTooLarge, CorruptData
 from ts_common.log_format.framing import (
     ATTRIBUTES_POSITION,
@@ -46,10 +41,10 @@ from ts_common.log_format.framing import (
 from ts_common.log_format.index_files import AbortedTransaction
 from ts_common.log_format.limits import DEFAULT_LIMIT, HEADER_BYTES, BatchLimit
 
-MAX_ROWS: Final = 32_768  # what Spark takes fastest (docs: Arrow batches)
-MAX_BYTES: Final = 16 << 20  # of keys, values and headers in one RecordColumns; one larger record stands alone
+MAX_ROWS: Final = 32_768  # the fastest size for Spark (docs: Arrow batches)
+MAX_BYTES: Final = 16 << 20  # of keys, values and headers in one RecordColumns; a larger record is alone in one
 MAX_OFFSET: Final = (1 << 63) - 1
-GROUP_BATCHES: Final = 64  # a kernel's call costs microseconds, so it gets many batches ...
+GROUP_BATCHES: Final = 64  # a call of a kernel costs microseconds, so it gets many batches ...
 GROUP_BYTES: Final = 1 << 18  # ... but no more than stay in the cache between decompression and copy
 _UNBOUNDED: Final = 1 << 62
 _DATA_START, _DATA_END = int(Column.DATA_START), int(Column.DATA_END)
@@ -57,17 +52,17 @@ _DATA_START, _DATA_END = int(Column.DATA_START), int(Column.DATA_END)
 _NEEDS: Final = (State.NEED_KEY_BYTES, State.NEED_VALUE_BYTES, State.NEED_HEADER_BYTES)
 
 _DAMAGE: Final = {
-    Status.BAD_LENGTH: "a record's length goes beyond the batch",
-    Status.BAD_FIELD: "a field's length goes beyond its record",
+    Status.BAD_LENGTH: "a record's length exceeds the batch",
+    Status.BAD_FIELD: "a field's length exceeds its record",
     Status.BAD_HEADERS: "a record's headers do not fit its length",
-    Status.BAD_OFFSET: "a record's offset does not ascend, or is beyond the batch's last offset",
-    Status.BYTES_LEFT: "bytes are left behind the last record",
+    Status.BAD_OFFSET: "a record's offset does not ascend, or is above the batch's last offset",
+    Status.BYTES_LEFT: "bytes are left after the last record",
 }
 
 
 @dataclass(slots=True)
 class _Passing:
-    """A batch that is longer than the limit, on its way past: its header, the bytes to come, the CRC so far."""
+    """A batch above the limit that is being skipped: its header, the bytes left, the CRC so far."""
 
     header: BatchHeader
     missing: int
@@ -78,11 +73,10 @@ class SegmentDecoder:
     """Decodes one segment once.
 
     Attributes:
-        position: the offset after all that was yielded, by batches: missing records, empty and control batches are
-            progress too. Below `end_offset` after the end, where the segment ends there.
-        trailing: how the segment ended: None until it has, and where `end_offset` was reached before.
-        valid_bytes: position in the segment behind the last whole batch that was passed; after `CorruptData`, that of
-            the batch that is damaged.
+        position: the offset after all batches that were yielded or skipped. At the end it is below `end_offset` if the
+            segment ends there.
+        trailing: how the segment ended; None before that, and if `end_offset` was reached first.
+        valid_bytes: position in the segment after the last whole batch; after `CorruptData`, of the damaged batch.
     """
 
     def __init__(
@@ -99,19 +93,19 @@ class SegmentDecoder:
         pool: BufferPool | None = None,
         aborted: Iterable[AbortedTransaction] = (),
     ) -> None:
-        """What to decode, and within which bounds.
+        """Create a decoder for a range of offsets.
 
         Args:
-            projection: the fields that are wanted.
-            start_offset: records below are not shown.
-            end_offset: records at and above are not shown, nor is anything behind the batch that reaches it read.
+            projection: the fields to decode.
+            start_offset: first offset.
+            end_offset: the offset after the last. No byte after the batch that reaches it is read.
             max_rows: of one `RecordColumns`.
-            max_bytes: of the keys, values and headers of one `RecordColumns`. A larger record comes alone.
-            size: bytes that the chunks have in all, where known: no batch is longer.
-            first_position: where in the segment the first chunk begins: a batch boundary.
-            limit: how much memory one batch may take.
+            max_bytes: of the keys, values and headers of one `RecordColumns`. A larger record is alone in one.
+            size: bytes of all chunks together, if known: no batch is longer.
+            first_position: position of the first chunk in the segment: a batch boundary.
+            limit: of the memory that one batch may use.
             pool: buffers of the same projection, `max_rows` and `max_bytes`, to share among decoders in one thread.
-            aborted: transactions whose records are not shown.
+            aborted: transactions whose records are left out.
         """
         self.position = start_offset
         self.trailing: Trailing | None = None
@@ -124,10 +118,10 @@ class SegmentDecoder:
         self._limit = limit
         self._scratch = Scratch(limit)
         self._table = np.zeros((GROUP_BATCHES, TABLE_WIDTH), np.int64)
-        self._cells = memoryview(cast("Any", self._table.reshape(-1)))  # quicker to set one by one
+        self._cells = memoryview(cast("Any", self._table.reshape(-1)))  # faster to set one by one
         self._pool = pool or BufferPool(projection, max_rows, max_bytes)
         self._buffers: ColumnBuffers | None = None
-        self._last_offset = -1  # of the last batch that was passed
+        self._last_offset = -1  # of the last batch so far
         self._finished = False
         self._passing: _Passing | None = None
         self._state = new_state()
@@ -138,14 +132,14 @@ class SegmentDecoder:
         self._state[State.WANT_HEADERS] = projection.headers
 
     def decode(self, chunks: Iterable[Buffer]) -> Iterator[RecordColumns]:
-        """The records of the chunks in `[start_offset, end_offset)`.
+        """Yield the records of the chunks in `[start_offset, end_offset)`.
 
-        A `RecordColumns` stays as it is for as long as it, or anything made of its arrays, is held.
+        A `RecordColumns` does not change while the caller holds it or an array made of it.
 
         Raises:
-            CorruptData: naming the batch's base offset and its position in the segment. What stands before that batch
-                was yielded; of it only records whose bytes have the right CRC.
-            BatchTooLarge: naming the same; likewise.
+            CorruptData: naming the batch's base offset and its position in the segment. All rows before that batch were
+                yielded, and of the batch only rows of bytes with a correct CRC.
+            BatchTooLarge: naming the same, after the same rows.
         """
         try:
             yield from self._decode(chunks)
@@ -155,8 +149,8 @@ class SegmentDecoder:
         yield from self._flush()
 
     def _decode(self, chunks: Iterable[Buffer]) -> Iterator[RecordColumns]:
-        """All of `decode` but the rows that are pending at its end."""
-        carry = bytearray()  # a batch whose end is still to come
+        """Yield all columns of `decode` except the pending rows at its end."""
+        carry = bytearray()  # a batch without its end so far
         for chunk in chunks:
             view = memoryview(chunk).cast("B")
             start = 0
@@ -172,7 +166,7 @@ class SegmentDecoder:
                 start += len(taken)
                 if not self._missing(carry):
                     rest = yield from self._batches(memoryview(carry))
-                    carry = bytearray(rest)  # old messages can be shorter than what `_missing` waits for
+                    carry = bytearray(rest)  # old messages can be shorter than the bytes that `_missing` requires
                     if len(rest) <= len(taken):
                         start -= len(rest)
                         carry.clear()
@@ -190,7 +184,7 @@ class SegmentDecoder:
             self._look(rest)
 
     def _batches(self, view: memoryview) -> Generator[RecordColumns, None, memoryview]:
-        """Decode the whole batches that `view` begins with; returns what is left."""
+        """Decode the whole batches at the beginning of `view`; return the rest."""
         data = np.frombuffer(view, np.uint8)
         data.flags.writeable = False  # so that bytes and bytearrays are one type to the kernels
         origin, position = self.valid_bytes, 0
@@ -208,7 +202,7 @@ class SegmentDecoder:
         return rest
 
     def _index(self, data: Bytes, view: memoryview, position: int) -> tuple[int, int, bool]:
-        """List what stands at `position`: batches, or messages of magic 0 and 1, whichever comes first."""
+        """List batches from `position` on, or messages of magic 0 and 1, depending on the first one."""
         end, bounds = len(view), (self._start_offset, self._end_offset, self._last_offset)
         found: tuple[int, int, bool]
         if position + MAGIC_POSITION < end and view[position + MAGIC_POSITION] < 2:
@@ -218,7 +212,7 @@ class SegmentDecoder:
         return found
 
     def _missing(self, carry: bytearray) -> int:
-        """Bytes without which nothing can be done with the carried ones."""
+        """Return how many more bytes the carried batch needs."""
         held = len(carry)
         if held < HEADER_SIZE:
             return HEADER_SIZE - held
@@ -226,7 +220,7 @@ class SegmentDecoder:
         return max(header.size_in_bytes - held, 0) if header else 0
 
     def _begin_passing(self, carry: bytearray) -> bool:
-        """Whether the carried bytes begin a batch that is longer than the limit: nothing more of it is kept."""
+        """Return whether the carried bytes begin a batch above the limit; if so, no more of it is kept."""
         header = self._look(memoryview(carry)) if len(carry) >= HEADER_SIZE else None
         if header is None or header.size_in_bytes <= self._limit.most:
             return False
@@ -238,9 +232,9 @@ class SegmentDecoder:
         return True
 
     def _pass(self, passing: "_Passing", view: memoryview) -> int:
-        """Take what `view` has of a batch that is passed; how many bytes these are.
+        """Read the bytes in `view` of a batch that is skipped; return their number.
 
-        At its end, a batch that is not wanted is passed over, if its CRC is right. Of another the option is the reason.
+        At its end, an unwanted batch with a correct CRC is skipped. A wanted batch is an error that names the option.
         """
         piece, header = view[: passing.missing], passing.header
         passing.crc = batch_crc(header.magic, piece, passing.crc)
@@ -249,7 +243,7 @@ class SegmentDecoder:
             return len(piece)
         named = _named(header.base_offset, self.valid_bytes)
         if passing.crc != header.crc:
-            raise CorruptData(f"{named}: CRC {passing.crc:08x}, its header says {header.crc:08x}")
+            raise CorruptData(f"{named}: CRC {passing.crc:08x}; its header has {header.crc:08x}")
         if header.last_offset >= self._start_offset and not header.is_control:
             self._limit.refuse(f"{named}: it has {header.size_in_bytes} bytes")
         self._passing = None
@@ -260,7 +254,7 @@ class SegmentDecoder:
         return len(piece)
 
     def _look(self, rest: memoryview) -> BatchHeader | None:
-        """What stands behind the last batch that was passed: the header of another, or None at the end."""
+        """Return the header after the last batch, or None at the end."""
         place = self.valid_bytes
         header = parse_header(rest, 0, self._end_of_stream - place, place)
         if isinstance(header, Trailing):
@@ -269,7 +263,7 @@ class SegmentDecoder:
             return None
         if header.base_offset <= self._last_offset:
             named = _named(header.base_offset, place)
-            raise CorruptData(f"{named}: the batches before it reach {self._last_offset} already")
+            raise CorruptData(f"{named}: the batches before it end at {self._last_offset}")
         return header
 
     def _group(self, data: Bytes, view: memoryview, count: int, origin: int) -> Iterator[RecordColumns]:
@@ -286,7 +280,7 @@ class SegmentDecoder:
                 else:
                     actual = crc32c(view[position + ATTRIBUTES_POSITION : end])
                 if actual != crc:
-                    raise CorruptData(f"CRC {actual:08x}, its header says {crc:08x}")
+                    raise CorruptData(f"CRC {actual:08x}; its header has {crc:08x}")
                 if end - position > most and self._table[index, Column.LAST_OFFSET] >= self._start_offset:
                     self._limit.refuse(f"it has {end - position} bytes")
                 if codec > 0:
@@ -310,7 +304,7 @@ class SegmentDecoder:
         yield from self._records(data, count, origin)
 
     def _open_set(self, index: int, start: int, magic: int) -> None:
-        """Check the messages that a compressed one held, and complete its row."""
+        """Check the messages inside a compressed one, and complete its row."""
         row = self._table[index]
         floor = int(self._table[index - 1, Column.LAST_OFFSET]) if index else self._last_offset
         wrapper_offset = int(row[Column.LAST_OFFSET])
@@ -328,7 +322,7 @@ class SegmentDecoder:
                 needed = sum(int(state[each]) for each in _NEEDS) + HEADER_BYTES * int(state[State.NEED_HEADERS])
                 if needed > self._limit.most:
                     self.valid_bytes = origin + int(self._table[index, Column.POSITION])
-                    self._limit.refuse(f"{self._name(index, origin)}: one of its records takes {needed} bytes")
+                    self._limit.refuse(f"{self._name(index, origin)}: one of its records needs {needed} bytes")
                 buffers.make_room(state)
             elif status < 0:
                 index = int(state[State.BATCH])
@@ -349,7 +343,7 @@ class SegmentDecoder:
         self._advance()
 
     def _emit(self, buffers: ColumnBuffers) -> RecordColumns:
-        """The pending rows; `position` moves to behind them. The next ones go elsewhere: the caller may keep these."""
+        """Return the pending rows, which the caller may hold, and move `position` after them."""
         self._buffers = None
         columns = buffers.columns(self._state)
         self._state[State.ROWS : State.START_OFFSET] = 0
@@ -357,7 +351,7 @@ class SegmentDecoder:
         return columns
 
     def _advance(self) -> None:
-        """With no row pending, all the batches that were passed are progress."""
+        """Move `position` after all batches so far; called without pending rows."""
         self.position = max(self.position, min(self._last_offset + 1, self._end_offset))
 
     def _name(self, index: int, origin: int) -> str:

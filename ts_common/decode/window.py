@@ -1,4 +1,4 @@
-"""A window on an object that is mostly read from front to back, and now and then looked at elsewhere."""
+"""A window on an object that is mostly read from front to back, with some jumps."""
 
 from collections.abc import Iterator
 from typing import Final, Protocol
@@ -9,14 +9,14 @@ WINDOW_BYTES: Final = 4 << 20
 
 
 class Source(Protocol):
-    """An object's bytes, best read one after the other."""
+    """The bytes of an object; sequential reads are the fastest."""
 
     def read(self, position: int, count: int) -> bytes:
-        """At most `count` bytes from `position` on, which lies inside the object; at least one."""
+        """Return one to `count` bytes from `position` on, which is inside the object."""
 
 
 class Window:
-    """A part of the object in memory; each byte goes into the object's CRC once, in order."""
+    """A part of the object in memory; each byte is added to the object's CRC once, in order."""
 
     def __init__(self, source: Source, size: int) -> None:
         self._source = source
@@ -27,7 +27,7 @@ class Window:
         self._crc_end = 0
 
     def hold(self, position: int, count: int) -> bytes:
-        """`count` bytes from a position on, or all that are left."""
+        """Return `count` bytes from a position on, or fewer at the end of the object."""
         count = max(min(count, self._size - position), 0)
         begin = position - self._start
         if begin < 0 or begin + count > len(self._data):
@@ -40,7 +40,7 @@ class Window:
         return self._data[begin : begin + count]
 
     def pieces(self, start: int, end: int) -> Iterator[memoryview]:
-        """The bytes `[start, end)`, piece by piece."""
+        """Yield the bytes `[start, end)` in pieces."""
         while start < end:
             if not self._start <= start < self._start + len(self._data):
                 self.hold(start, 1)
@@ -50,11 +50,11 @@ class Window:
             start += len(piece)
 
     def is_zero_from(self, position: int) -> bool:
-        """Whether all bytes from there on are zero."""
+        """Return whether all bytes from a position on are zero."""
         return all(not bytes(piece).strip(b"\0") for piece in self.pieces(position, self._size))
 
     def object_crc32c(self) -> int:
-        """Of all bytes; reads those that were passed over."""
+        """Return the CRC-32C of all bytes; reads the bytes that were skipped."""
         while self._crc_end < self._size:
             self._read(self._crc_end, WINDOW_BYTES)
         return self._crc

@@ -92,9 +92,9 @@ def _plan(store: ObjectStore, query: Query, wanted: Wanted) -> QueryPlan:
     catalogs = [catalog for catalog in found if wanted.has(catalog.keys.partition)]
     damaged: list[str] | None = None if query.tolerance.fails else []
     views = in_threads(
-        lambda catalog: open_view(store, catalog, damaged=damaged), catalogs, telling="metadata of segments"
+        lambda catalog: open_view(store, catalog, damaged=damaged), catalogs, step="metadata of segments"
     )
-    plans = in_threads(lambda view: plan_partition(store, view, query, wanted), views, telling="offsets")
+    plans = in_threads(lambda view: plan_partition(store, view, query, wanted), views, step="offsets")
     losses = [loss for plan in plans for loss in plan.losses]
     check_losses(losses, query)
     read = {copy.key: copy for plan in plans for part in plan.read.ranges for copy in part.copies}

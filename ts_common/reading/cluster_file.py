@@ -1,7 +1,7 @@
-"""A cluster's properties file as readers use it: whose topics, under which entropy bits, and where each of them lies.
+"""A cluster's properties file as readers use it: the cluster, its entropy bits, and the location of each topic.
 
-It is the agent's own file, `<clusterId>.properties`, read by the agent's parser, so that nobody repeats elsewhere what
-stands there. How objects are stored means nothing to readers; where, and how S3 is spoken to, does.
+It is the agent's own file, `<clusterId>.properties`, read by the agent's parser, so that an operator writes each
+setting once. Readers use locations and connections, and ignore the settings for writing objects.
 """
 
 from dataclasses import dataclass
@@ -14,18 +14,18 @@ from ts_common.store.factory import parse_location
 from ts_common.store.options import Endpoint, StorageOptions
 
 SUFFIX = ".properties"
-STUCK_AFTER_SECONDS = STUCK_AFTER_MS / 1000  # where no file says otherwise
+STUCK_AFTER_SECONDS = STUCK_AFTER_MS / 1000  # without a file
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterFile:
-    """What readers want of a cluster's properties file.
+    """A cluster's properties file, for readers.
 
     Attributes:
         path: of the file.
-        keys: how the cluster's keys are made.
-        provider: of the file, which says where each topic lies.
-        stuck_after_seconds: after which agents call a partition stuck.
+        keys: of the cluster.
+        provider: returns the endpoint of each topic.
+        stuck_after_seconds: a partition that waits longer is stuck.
     """
 
     path: Path
@@ -34,15 +34,15 @@ class ClusterFile:
     stuck_after_seconds: float = STUCK_AFTER_SECONDS
 
     def endpoint(self, topic: str) -> Endpoint:
-        """Where a topic lies, and how S3 is spoken to there.
+        """Return the location of a topic and the connection to it.
 
         Raises:
-            ConfigurationError: the topic has no place.
+            ConfigurationError: the topic has no location.
         """
         return _for_reading(self.provider.endpoint(topic))
 
     def endpoints(self) -> frozenset[Endpoint]:
-        """All that `endpoint` may return."""
+        """Return all endpoints that `endpoint` may return."""
         return frozenset(_for_reading(endpoint) for endpoint in self.provider.endpoints())
 
 
@@ -50,7 +50,7 @@ def read_cluster_file(path: Path) -> ClusterFile:
     """Read `<clusterId>.properties`.
 
     Raises:
-        ConfigurationError: the file is not there, or anything in it is wrong; all problems at once.
+        ConfigurationError: the file is missing, or settings in it are wrong; the error lists all of them.
     """
     config, _ = load_config(path)
     provider = open_provider(config.endpoint_provider, path.stem, path.parent, config.endpoint_properties)

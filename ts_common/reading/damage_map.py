@@ -1,4 +1,4 @@
-"""Where copies of segments are damaged, and which copy answers for which offsets there.
+"""Damage of copies of segments, and the copies to read instead.
 
 A `DamageMap` makes a reader tolerate damage. It checks each object once before any row of it is returned
 (`ts_common.decode.salvage`). Where a copy is damaged, other copies of the same offsets are read instead, including the
@@ -68,7 +68,7 @@ class DamageMap:
         self._logged: set[tuple[str, int, int]] = set()
 
     def steps(self, part: ReadRange) -> Iterator[ReadRange | Corruption]:
-        """Cut a range at damage: yield what to read from which copies, and what no copy holds.
+        """Cut a range at damage: yield ranges with the copies to read, and offsets that no copy holds.
 
         Raises:
             ObjectNotFound: retention deleted an object since the query was planned.
@@ -126,7 +126,7 @@ class DamageMap:
         known.append(damage)
 
     def _step(self, part: ReadRange, copies: Sequence[ReadRange], start: int, end: int) -> ReadRange | Corruption:
-        """Return what to read of offsets in which each copy is either intact or damaged."""
+        """Return what to read of a range where each copy is either all intact or all damaged."""
         if not any(self._damages(copy, start, end) for copy in part.copies):
             return ReadRange(start, end, part.copies)
         covering = [one.copies[0] for one in copies if one.start <= start and end <= one.end]

@@ -1,7 +1,7 @@
 """The first record, in the order of offsets, that has a timestamp or a later one.
 
-Record timestamps need not ascend, so this is found by decoding: of the segments whose greatest timestamp reaches it,
-the first that holds one, from where a `.timeindex` proves that all before is earlier.
+Record timestamps need not ascend, so the search decodes records. It reads only segments whose greatest timestamp is
+late enough, and starts after the records that a `.timeindex` proves to be earlier.
 """
 
 from collections.abc import Callable
@@ -19,24 +19,24 @@ from ts_common.reading.segment_reader import SegmentReader
 from ts_common.reading.time_index import first_that_may_reach
 from ts_common.store.contract import ObjectStore
 
-# Where a `.timeindex` leads to, a match is an index interval away: some KB by default. So little is fetched at once,
-# and looked at before more is.
+# After the start that a `.timeindex` gives, a match is at most an index interval away: some KB by default. So the
+# search fetches and decodes little at once.
 _NEAR_BYTES: Final = 128 << 10
 _NEAR_ROWS: Final = 512
 
-# The offsets of a range's first record and of its first match. With the flag the first record is asked for as well;
-# without, what cannot match is passed over.
+# Returns the offsets of a range's first record and of its first match. With the flag it finds the first record too;
+# without the flag it may skip records that cannot match.
 Search = Callable[[ReadRange, bool], tuple[int | None, int | None]]
 
 
 def first_offset_at(view: PartitionView, search: Search, *, after_hole: bool = True) -> int | None:
-    """The offset of the first record of a view that has a timestamp or a later one; None where none has.
+    """Return the offset of the first record of a view at or after a timestamp; None if no record is.
 
     Args:
         view: of a partition.
         search: for that timestamp; `search_for` makes one.
-        after_hole: where no record comes between a hole and the match, or the view's end, the one that is asked for may
-            be lost: answer with the hole's start, so that the loss is met.
+        after_hole: whether to return the start of a hole if no record is between the hole and the match, or the view's
+            end. The wanted record may be in that hole, and a query that starts there reports the loss.
 
     Raises:
         CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from reading segments.
@@ -61,13 +61,13 @@ def search_for(
     way_out: str = "",
     limit: BatchLimit = DEFAULT_LIMIT,
 ) -> Search:
-    """A search that a corrupt batch ends.
+    """Return a search that fails at a corrupt batch.
 
     Args:
-        store: where the segments lie.
+        store: of the segments.
         milliseconds: since 1970.
         way_out: as of `SegmentReader`.
-        limit: how much memory one record batch may take.
+        limit: of the memory that one record batch may use.
     """
     projection = Projection(key=False, value=False, headers=False)
     reader = SegmentReader(store, projection, max_rows=_NEAR_ROWS, way_out=way_out, limit=limit)
@@ -97,9 +97,9 @@ def search_for(
 
 
 def _may_reach(copy: SegmentCopy, milliseconds: int) -> bool:
-    """Whether a copy can hold a record so late.
+    """Return whether a copy can have a record at or after a timestamp.
 
-    One of the Java uploader's does not say how late its records are; of a damaged one only what is whole was looked at.
+    A Java uploader's copy has no greatest timestamp. The one of a damaged copy covers its intact batches only.
     """
     metadata = copy.metadata
     if metadata.corruptions:

@@ -1,7 +1,7 @@
-"""The option `incarnation`: which life of a topic is read, where it was deleted and created again under its name.
+"""The option `incarnation`: which incarnation to read of a topic that was deleted and created again.
 
-Lives are told apart by topic id (KIP-516), and counted from 1 in the order of `incarnations.json`. The newest is read
-where nothing is said. Each lies in a directory of its own, and one query reads one of them, never a mix.
+Incarnations have different topic ids (KIP-516), and are counted from 1 in the order of `incarnations.json`. The newest
+is the default. Each has its own directory, and a query reads one of them, never a mix.
 """
 
 import re
@@ -20,15 +20,15 @@ _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
 def is_topic_id(text: str) -> bool:
-    """Whether a text has the form of a topic id."""
+    """Return whether a text has the form of a topic id."""
     return _TOPIC_ID.fullmatch(text) is not None
 
 
 def parse_incarnation(text: str) -> str:
-    """`newest`, a number from 1, or a topic id.
+    """Return `newest`, a number from 1, or a topic id.
 
     Raises:
-        ValueError: it is none of these.
+        ValueError: the text is not one of them.
     """
     if text.lower() in {NEWEST, _OLDEST}:
         return NEWEST if text.lower() == NEWEST else "1"
@@ -40,14 +40,14 @@ def parse_incarnation(text: str) -> str:
 
 
 def directory_of(incarnations: Incarnations, wanted: str) -> str:
-    """What stands before `-<partition>` in the keys of the life that is asked for.
+    """Return the directory of an incarnation: the part of its keys before `-<partition>`.
 
     Args:
-        incarnations: of the topic; none where no topic id was ever seen: its one life is in the plain directory.
-        wanted: as `parse_incarnation` says.
+        incarnations: of the topic; empty if it never had a topic id, so that its only one has the plain directory.
+        wanted: as `parse_incarnation` returns it.
 
     Raises:
-        QueryError: there is no such life; those that there are are named.
+        QueryError: the topic has no such incarnation; the message lists the others.
     """
     entries, topic = incarnations.entries, incarnations.topic
     if wanted == NEWEST:
@@ -55,7 +55,7 @@ def directory_of(incarnations: Incarnations, wanted: str) -> str:
     if not entries:
         if wanted == "1":
             return topic
-        raise QueryError(f"topic {topic}: no {OPTION} {wanted}; no topic id of it was ever seen, so there is only 1")
+        raise QueryError(f"topic {topic}: no {OPTION} {wanted}; it never had a topic id, so there is only 1")
     chosen = incarnations.find(wanted)
     if chosen is None and not _TOPIC_ID.fullmatch(wanted) and int(wanted) <= len(entries):
         chosen = entries[int(wanted) - 1]

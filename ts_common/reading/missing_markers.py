@@ -1,15 +1,16 @@
-"""Transactions whose end marker compaction took away (the last sentence of reading rule 4).
+"""Transactions whose end marker compaction removed (the last sentence of reading rule 4).
 
-Kafka's cleaner drops the records of aborted transactions, and an end marker once no record of its transaction is left
-and `delete.retention.ms` has passed. A copy that was shipped later than that (its metadata says so) may lack markers,
-while a copy of another leader that was shipped before still holds the records. Nothing says any more whether they were
-aborted. The copy that reaches furthest does: it was made of the log as it was last, so what it holds counts, and what
-it does not hold was aborted, or has newer records for all its keys.
+Kafka's cleaner removes the records of aborted transactions. It removes an end marker once no record of its transaction
+is left and `delete.retention.ms` has passed. A copy that was shipped later (its metadata has that) may lack markers,
+while a copy of another leader that was shipped earlier still has the records. Then no marker shows whether they were
+aborted. The copy that reaches furthest decides, because it is of the latest log: records that it has count. Records
+that it lacks were aborted, or have newer records for all their keys.
 
-A batch is looked at by itself, since a producer's lost marker lets two of its transactions look like one. It counts
-where one of the copies that reach furthest over it holds records of it, and where no marker can be missing: up to
-the producer's next marker, or to the end of the view, copies answer that were shipped in time. So nothing is shown that
-Kafka's consumer hides from who reads the furthest copy; what was committed and has newer records may be hidden with it.
+Each batch is judged alone, because without a marker two transactions of a producer look like one. A batch counts if one
+of the furthest copies over it has records of it. It also counts if no marker can be missing: copies that were shipped
+in time cover all offsets up to the producer's next marker, or to the end of the view. So readers return no record that
+Kafka's consumer would hide from a reader of the furthest copy. Committed records with newer ones may be hidden with
+them.
 
 Source of what the cleaner keeps: Kafka's `LogCleaner.CleanedTransactionMetadata` and KIP-534.
 """
@@ -25,16 +26,16 @@ from ts_common.archive.view import PartitionView
 from ts_common.reading.transactional_batches import read_transactional
 from ts_common.store.contract import ObjectStore
 
-# Where a producer's next marker stands behind an offset, searching from a range on; None where there is none.
+# Returns the offset of a producer's next marker after an offset, from the numbered range on; None if it has no marker.
 NextMarker = Callable[[int, int, int], int | None]
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Batch:
-    """A transactional batch that holds records.
+    """A transactional batch with records.
 
     Attributes:
-        producer_id: whose.
+        producer_id: of its producer.
         first: its base offset.
         last: its last offset.
     """
@@ -52,19 +53,19 @@ class _Living:
 
 
 def may_be_lost(copies: Sequence[SegmentCopy]) -> bool:
-    """Whether any copy was shipped so late that a marker may be missing from it."""
+    """Return whether any copy was shipped so late that it may lack a marker."""
     return any(_is_late(copy) for copy in copies)
 
 
 def hidden_batches(
     store: ObjectStore, view: PartitionView, steps: Sequence[ReadRange], start: int, stop: int, next_marker: NextMarker
 ) -> set[Batch]:
-    """The batches in `[start, stop)` that do not count: their marker may be lost, and the furthest copies lack them.
+    """Return the batches in `[start, stop)` that do not count: the furthest copies lack them, and maybe their marker.
 
     Args:
-        store: where the segments lie.
+        store: of the segments.
         view: of the partition.
-        steps: all that is to be read of the view.
+        steps: all ranges of the view.
         start: first offset.
         stop: the offset after the last.
         next_marker: finds markers in `steps`.
@@ -92,12 +93,12 @@ def hidden_batches(
 
 
 def _is_late(copy: SegmentCopy) -> bool:
-    """Whether its metadata says so; of one whose `.txnindex` is corrupt it does not say when it was shipped."""
+    """Return whether a copy may lack markers; if its `.txnindex` is corrupt, its metadata lacks when it was shipped."""
     return copy.metadata.txnindex is not None and copy.metadata.txnindex[1] is not TxnIndexState.COMPLETE
 
 
 def _pieces(living: Sequence[_Living], start: int, end: int) -> Iterator[tuple[int, int, list[SegmentCopy]]]:
-    """`[start, end)` in pieces over which the same copies reach furthest."""
+    """Yield `[start, end)` in pieces, each with the copies that reach furthest over it."""
     bounds = {start, end} if start < end else set()
     bounds |= {bound for entry in living for bound in (entry.start, entry.end) if start < bound < end}
     ordered = sorted(bounds)
@@ -114,7 +115,7 @@ def _batches(store: ObjectStore, copy: SegmentCopy, start: int, end: int) -> Ite
 
 
 def _covered(ranges: Sequence[tuple[int, int]], start: int, end: int) -> bool:
-    """Whether ascending ranges, which may overlap, hold all of `[start, end)`."""
+    """Return whether ascending ranges, which may overlap, cover all of `[start, end)`."""
     for low, high in ranges:
         if low <= start < high:
             start = high

@@ -2,11 +2,11 @@
 
 A key costs 24 bytes (its hash, its newest offset with one bit for "this one is a tombstone") in tables that are filled
 to between 53 and 80 %: 30 to 45 bytes. There are 64 tables, by bits of the hash, and each grows by half when it is
-full, so growing needs hardly more than that. 10 million keys of a partition take about 0.4 GB of a Python worker.
+full, so growing needs hardly more than that. 10 million keys of a partition use about 0.4 GB of a Python worker.
 
 Hash: SipHash-2-4 with 128 bits (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012, and its reference
-implementation), with a random key per table, so that nobody can make keys that collide. Two of n keys have the same
-hash with odds of n^2 / 2^129: for a billion keys, one in 6 * 10^20. Then the older of the two would be missing.
+implementation), with a random key per table, so that no producer can choose keys that collide. Two of n keys have the
+same hash with odds of n^2 / 2^129: for a billion keys, one in 6 * 10^20. Then the older of the two would be missing.
 """
 
 import os
@@ -31,7 +31,7 @@ Int64s = npt.NDArray[np.int64]
 
 @kernel
 def _rounds(v0: Any, v1: Any, v2: Any, v3: Any, count: int) -> Any:
-    """SipRounds."""
+    """Return the state after `count` SipRounds."""
     for _ in range(count):
         v0 += v1
         v1 = (v1 << np.uint64(13)) | (v1 >> np.uint64(51))
@@ -55,7 +55,7 @@ def siphash128(data: Bytes, bounds: npt.NDArray[np.int32], seed: Hashes, hashes:
     """Fill `hashes[i]` with both halves of the hash of `data[bounds[i]:bounds[i + 1]]`.
 
     Args:
-        data: the strings, one behind the other.
+        data: the strings, one after the other.
         bounds: int32[n + 1].
         seed: uint64[2], the key of the hash.
         hashes: uint64[n, 2].
@@ -65,7 +65,7 @@ def siphash128(data: Bytes, bounds: npt.NDArray[np.int32], seed: Hashes, hashes:
         v0, v1 = seed[0] ^ np.uint64(0x736F6D6570736575), seed[1] ^ np.uint64(0x646F72616E646F6D) ^ np.uint64(0xEE)
         v2, v3 = seed[0] ^ np.uint64(0x6C7967656E657261), seed[1] ^ np.uint64(0x7465646279746573)
         position = start
-        while position <= end:  # the last word has what is left, and the length in its highest byte
+        while position <= end:  # the last word has the rest, and the length in its highest byte
             word = np.uint64(0)
             held = min(np.int64(8), end - position)
             for byte in range(held):
@@ -86,7 +86,7 @@ def siphash128(data: Bytes, bounds: npt.NDArray[np.int32], seed: Hashes, hashes:
 
 @kernel
 def _put(table: Hashes, newest: Int64s, hashes: Hashes, values: Int64s) -> int:
-    """Keep the greatest value of each hash, in a table with room for all of them; how many hashes were new."""
+    """Keep the greatest value of each hash, in a table with room for all; return the number of new hashes."""
     capacity = np.uint64(len(newest))
     added = 0
     for index in range(len(values)):
@@ -102,7 +102,7 @@ def _put(table: Hashes, newest: Int64s, hashes: Hashes, values: Int64s) -> int:
 
 
 class NewestOffsets:
-    """Which record of each key is the newest, as far as records were taken."""
+    """The newest record of each key among the records added so far."""
 
     def __init__(self) -> None:
         self._seed: Hashes = np.frombuffer(os.urandom(16), np.uint64)
@@ -110,19 +110,19 @@ class NewestOffsets:
 
     @property
     def keys(self) -> int:
-        """How many different ones there are."""
+        """Return the number of different keys."""
         return sum(shard.used for shard in self._shards)
 
     @property
     def size_in_bytes(self) -> int:
-        """Of its tables."""
+        """Return the size of its tables."""
         return sum(shard.size_in_bytes for shard in self._shards)
 
-    def take(self, keys: pa.BinaryArray, offsets: Int64s, tombstones: npt.NDArray[np.bool_]) -> None:
-        """Take records into account, in any order.
+    def add(self, keys: pa.BinaryArray, offsets: Int64s, tombstones: npt.NDArray[np.bool_]) -> None:
+        """Add records, in any order.
 
         Args:
-            keys: none of them null.
+            keys: without nulls.
             offsets: int64[n].
             tombstones: bool[n], whether each record's value is null.
         """
@@ -142,7 +142,7 @@ class NewestOffsets:
             start = end
 
     def pop_offsets(self) -> Int64s:
-        """The offsets of the newest records that are no tombstones, ascending; what was taken is forgotten."""
+        """Return the offsets of the newest records that are not tombstones, ascending, and empty the table."""
         found = np.concatenate([np.empty(0, np.int64), *self._pop_shards()])
         found.sort()
         return found
@@ -154,11 +154,11 @@ class NewestOffsets:
 
 
 class _Shard:
-    """One table, with open addressing.
+    """A table with open addressing.
 
     Attributes:
         used: slots in use.
-        newest: twice the newest offset of each slot's hash, plus one where it is a tombstone's; -1 where it is free.
+        newest: twice the newest offset of each slot's hash, plus one for a tombstone; -1 for a free slot.
     """
 
     def __init__(self) -> None:

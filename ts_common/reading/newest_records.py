@@ -55,7 +55,7 @@ def read_newest(ranges: Sequence[ReadRange], names: Sequence[str], read: Read) -
                 first_without_key = offsets.filter(keys.is_null())[0].as_py()
             keys, values, offsets = keys.filter(has_key), values.filter(has_key), offsets.filter(has_key)
         tombstones = values.is_null().to_numpy(zero_copy_only=False)
-        newest.take(keys, offsets.to_numpy(), tombstones)
+        newest.add(keys, offsets.to_numpy(), tombstones)
     if without_key:
         log.warning(
             "records_without_key",

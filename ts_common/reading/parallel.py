@@ -1,6 +1,6 @@
-"""Asking the store many things at once: each answer waits for the network, not for the processor.
+"""Many requests to the store at once: each waits for the network, not for the processor.
 
-What takes long says how far it has come: a line in the log every few seconds.
+A long step logs its progress every few seconds.
 """
 
 import threading
@@ -11,10 +11,10 @@ from typing import Final, TypeVar
 
 import structlog
 
-# As many as the S3 driver keeps connections. Of each partition about five things are asked, one after the other: on
-# AWS, at 20 ms each, a thousand partitions wait 3 s for them.
+# The number of connections that the S3 driver keeps. Planning makes about five requests for each partition, one after
+# the other: on AWS, at 20 ms each, 3 s for a thousand partitions.
 _THREADS: Final = 32
-TOLD_EVERY_SECONDS: Final = 3.0
+LOG_EVERY_SECONDS: Final = 3.0
 
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
@@ -22,45 +22,48 @@ _Out = TypeVar("_Out")
 log = structlog.get_logger("ts_common")
 
 
-def in_threads(function: Callable[[_In], _Out], inputs: Iterable[_In], telling: str | None = None) -> list[_Out]:
-    """`map`, on threads; the first error, in the order of the inputs, is raised.
+def in_threads(function: Callable[[_In], _Out], inputs: Iterable[_In], step: str | None = None) -> list[_Out]:
+    """Return the results of a function for each input, in the order of the inputs; calls run on threads.
 
     Args:
         function: safe to call from several threads.
         inputs: one for each call.
-        telling: what is done with the inputs, for the log; None says nothing.
+        step: the name of the work in the log; None logs nothing.
+
+    Raises:
+        what `function` raises: the first error in the order of the inputs.
     """
     items = list(inputs)
     if len(items) < 2:
         return [function(item) for item in items]
-    if telling is not None:
-        function = Progress(telling, len(items)).counting(function)
+    if step is not None:
+        function = Progress(step, len(items)).counting(function)
     pool = ThreadPoolExecutor(min(_THREADS, len(items)), "plan")
     try:
         return list(pool.map(function, items))
     finally:
-        pool.shutdown(cancel_futures=True)  # after an error nobody waits for the rest
+        pool.shutdown(cancel_futures=True)  # after an error the other calls are not needed
 
 
 class Progress:
-    """How many of so many things are done, told now and then.
+    """Counts finished calls and logs the count every few seconds.
 
     Args:
-        what: is done with them.
-        total: how many there are.
-        clock: seconds of any one clock.
+        step: the name of the work in the log.
+        total: the number of calls.
+        clock: returns seconds.
     """
 
-    def __init__(self, what: str, total: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._what = what
+    def __init__(self, step: str, total: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._step = step
         self._total = total
         self._clock = clock
-        self._lock = threading.Lock()  # guards what follows
+        self._lock = threading.Lock()  # guards the next two
         self._done = 0
-        self._told_at = clock()
+        self._logged_at = clock()
 
     def counting(self, function: Callable[[_In], _Out]) -> Callable[[_In], _Out]:
-        """The same function; each call that returns counts."""
+        """Return the same function; each call that returns is counted."""
 
         def counted(item: _In) -> _Out:
             result = function(item)
@@ -73,8 +76,8 @@ class Progress:
         with self._lock:
             self._done += 1
             now = self._clock()
-            if now - self._told_at < TOLD_EVERY_SECONDS or self._done == self._total:
+            if now - self._logged_at < LOG_EVERY_SECONDS or self._done == self._total:
                 return
-            self._told_at = now
+            self._logged_at = now
             done = self._done
-        log.info("planning_progress", step=self._what, partitions=done, of_partitions=self._total)
+        log.info("planning_progress", step=self._step, partitions=done, of_partitions=self._total)

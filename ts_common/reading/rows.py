@@ -71,7 +71,7 @@ def read_intact_rows(
 
     Args:
         store: of the segments.
-        ranges: in order, with the copies that may stand in for theirs (`ts_common.archive.plan.with_spares`).
+        ranges: in order, each with its spare copies (`ts_common.archive.plan.with_spares`).
         names: of columns, as in `ts_common.decode.arrow`.
         aborted: transactions whose records are left out.
         silent: whether another read of the same ranges has logged the damage already.

@@ -149,7 +149,7 @@ class SegmentReader:
             if decoder.trailing is None and not (position == 0 and end >= copy.end):
                 if copy.dense and decoder.position < min(end, copy.end):  # a changed base offset looks like the end
                     raise CorruptData(
-                        f"offsets {decoder.position} to {min(end, copy.end) - 1} are missing behind position "
+                        f"offsets {decoder.position} to {min(end, copy.end) - 1} are missing after position "
                         f"{decoder.valid_bytes}, although every offset has its record"
                     )
                 if decoder.position < min(end, copy.end):

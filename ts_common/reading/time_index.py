@@ -1,7 +1,7 @@
-"""What a `.timeindex` proves: up to which offset all records of a segment are earlier than a time.
+"""The proof of a `.timeindex`: all records of a segment up to an offset are earlier than a timestamp.
 
-It counts only if it is the one that the `.log`'s metadata names: the agent names it where no batch header contradicts
-it.
+It is used only if it has the CRC in the `.log`'s metadata. The agent writes that CRC if no batch header contradicts the
+index.
 """
 
 from awscrt.checksums import crc32c
@@ -13,10 +13,10 @@ from ts_common.store.contract import ObjectStore
 
 
 def first_that_may_reach(store: ObjectStore, copy: SegmentCopy, milliseconds: int) -> int:
-    """An offset below which all records of a copy are earlier; its base where nothing proves more.
+    """Return an offset such that all records of a copy below it are earlier; its base if no index proves more.
 
     Raises:
-        StoreUnavailable, AccessDenied: the store's.
+        StoreUnavailable, AccessDenied: from the store.
     """
     expected = copy.metadata.timeindex
     if expected is None or ".timeindex" not in copy.segment.suffixes:

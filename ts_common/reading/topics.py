@@ -1,8 +1,8 @@
-"""From names to partitions: a cluster's topics in a store, in one incarnation each, and where their objects lie.
+"""From names to partitions: a cluster's topics in a store, one incarnation of each, with its objects.
 
-Readers take one incarnation of a topic, the newest unless another is asked for, all its partitions of the same one. A
-topic without any data is known by the list of its incarnations; one that has neither never was. Where nothing at all
-lies under the entropy width, the mistake is most likely the width, so the widths that hold the cluster are looked up.
+Readers read one incarnation of a topic with all its partitions; the newest is the default. A topic without data has a
+list of incarnations; a topic without either never existed. If the store has no object under the entropy width, the
+width is probably wrong, so the message names the widths that the store has for the cluster.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,13 +21,13 @@ from ts_common.store.contract import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic that is asked for, in one incarnation.
+    """One incarnation of a topic.
 
     Attributes:
-        name: the topic's.
-        partitions: what the store holds of each one that is asked for; empty for a topic without data.
-        incarnations: all that the topic has had.
-        directory: of the incarnation whose partitions these are, as `Incarnation.directory`.
+        name: of the topic.
+        partitions: a snapshot of each; empty for a topic without data.
+        incarnations: all of the topic.
+        directory: of the incarnation of these partitions, as `Incarnation.directory`.
     """
 
     name: str
@@ -39,32 +39,33 @@ class Topic:
 def read_topics(
     store: ObjectStore, keys: ClusterKeys, listed: Mapping[str, TopicDirectories], incarnation: str = NEWEST
 ) -> dict[str, Topic]:
-    """Topics with all their partitions, as far as the store knows them.
+    """Return topics by name with all partitions that the store has; a topic that never existed is left out.
 
     Args:
-        store: where they lie.
+        store: of the topics.
         keys: of the cluster.
-        listed: the topics, as `list_topics` says.
-        incarnation: which one; as the option of that name.
+        listed: the topics, as `list_topics` returns them.
+        incarnation: of each topic, as `parse_incarnation` returns it.
 
     Raises:
-        QueryError: a topic that has no such incarnation.
-        CorruptData, StoreUnavailable, AccessDenied, BucketMissing: as `find_topics`.
+        QueryError: a topic has no such incarnation.
+        CorruptData: a commit, `log.start` or list of incarnations cannot be parsed.
+        StoreUnavailable, AccessDenied, BucketMissing: from the store.
     """
-    lists = in_threads(lambda name: read_lives(store, keys, name, listed[name]), listed)
+    lists = in_threads(lambda name: read_listed_incarnations(store, keys, name, listed[name]), listed)
     known = {
         name: found
         for name, found in zip(listed, lists, strict=True)
         if found[1] is not None or listed[name].partitions
     }
     chosen = {name: directory_of(incarnations, incarnation) for name, (incarnations, _) in known.items()}
-    lying = [
+    partitions = [
         keys.partition(TopicPartition(name, number), chosen[name])
         for name in known
         for number in sorted(listed[name].partitions)
     ]
     held: dict[str, list[PartitionCatalog]] = {name: [] for name in known}
-    for catalog in in_threads(lambda partition: read_catalog(store, partition), lying, telling="list"):
+    for catalog in in_threads(lambda partition: read_catalog(store, partition), partitions, step="list"):
         if _holds_anything(catalog):
             held[catalog.keys.partition.topic].append(catalog)
     return {
@@ -74,14 +75,14 @@ def read_topics(
     }
 
 
-def read_lives(
+def read_listed_incarnations(
     store: ObjectStore, keys: ClusterKeys, topic: str, listed: TopicDirectories
 ) -> tuple[Incarnations, str | None]:
-    """As `read_incarnations`, checked against the names of the directories.
+    """Return what `read_incarnations` returns, compared with the names of the directories.
 
     Raises:
-        CorruptData: the list is none, or lacks an incarnation that the store holds.
-        StoreUnavailable, AccessDenied: the store's.
+        CorruptData: the list cannot be parsed, or lacks an incarnation that has objects.
+        StoreUnavailable, AccessDenied: from the store.
     """
     incarnations, etag = read_incarnations(store, keys, topic)
     listed.check_all_listed(incarnations, keys.incarnations(topic))
@@ -89,20 +90,20 @@ def read_lives(
 
 
 def nothing_under(store: ObjectStore, keys: ClusterKeys, option: str) -> str:
-    """What somebody is told whose cluster the store does not hold under this entropy width.
+    """Return the message for a user whose cluster the store does not hold under this entropy width.
 
     Args:
-        store: that was asked.
+        store: of the query.
         keys: of the cluster, with the width.
         option: how the width is written, for instance `prefixEntropyBits=`.
 
     Raises:
-        CorruptData, NewerFormat: of the layout.
-        StoreUnavailable, AccessDenied, BucketMissing: the store's.
+        CorruptData, NewerFormat: from reading the layout.
+        StoreUnavailable, AccessDenied, BucketMissing: from the store.
     """
     layout = read_layout(store, keys)
-    if layout is not None and (told := contradiction(layout, keys, option, store.location)) is not None:
-        return told
+    if layout is not None and (message := contradiction(layout, keys, option, store.location)) is not None:
+        return message
     cluster, name = keys.cluster, option.rstrip("= ")
     widths = entropy_widths(store, cluster)
     if not widths:
@@ -113,12 +114,12 @@ def nothing_under(store: ObjectStore, keys: ClusterKeys, option: str) -> str:
 
 
 def some(names: Iterable[str], limit: int = 10) -> str:
-    """Names for a message, the first few of many."""
+    """Return the first names in order, for a message, with the number of the others."""
     names = sorted(names)
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more
 
 
 def _holds_anything(catalog: PartitionCatalog) -> bool:
-    """Whether it is more than a name: an older incarnation's partition, or a directory of something else."""
+    """Return whether a directory has objects of a partition, and not only another object or an older incarnation."""
     return bool(catalog.commit or catalog.segments or catalog.gaps or catalog.log_start is not None)

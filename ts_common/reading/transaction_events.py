@@ -1,7 +1,7 @@
-"""Beginnings and ends of a partition's transactions, as the batch headers of its segments show them.
+"""Beginnings and ends of a partition's transactions, by the batch headers of its segments.
 
-A transaction begins with a producer's first transactional batch after its last marker, and ends with its next one.
-Only living parts of copies are read: what a dead tail holds counts for nothing.
+A transaction begins with a producer's first transactional batch after its last marker, and ends with its next marker.
+Only live batches count; batches in a dead tail are ignored.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,8 +28,13 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """An abort marker, and the first batch of its transaction that the walk met; not certain where it may have met a
-    later one only.
+    """An abort marker with the beginning of its transaction.
+
+    Attributes:
+        producer_id: of the transaction.
+        offset: of the marker.
+        begun: the first batch of the transaction that the walk has read; None if it has read none.
+        is_certain: whether that is the transaction's first batch, because the walk has read the marker before it.
     """
 
     producer_id: int
@@ -39,18 +44,18 @@ class Abort:
 
 
 class Walk:
-    """Transactions as the headers of ranges show them that are read one after the other.
+    """Transactions in ranges that are read one after the other.
 
     Attributes:
-        open: first offset met of each undecided one, by producer id.
+        open: the first offset read of each undecided transaction, by producer id.
     """
 
     def __init__(self) -> None:
         self.open: dict[int, int] = {}
-        self._known: set[int] = set()  # producers whose last marker was met
+        self._with_marker: set[int] = set()  # producers with a marker so far
 
-    def take(self, events: Sequence[Event]) -> list[Abort]:
-        """Go on with the next range's events; the aborted transactions that end there."""
+    def add(self, events: Sequence[Event]) -> list[Abort]:
+        """Add the next range's events; return the aborted transactions that end there."""
         aborts = []
         for event in events:
             producer_id = event.producer_id
@@ -59,13 +64,13 @@ class Walk:
                 continue
             begun = self.open.pop(producer_id, None)
             if event.kind == ABORT:
-                aborts.append(Abort(producer_id, event.offset, begun, producer_id in self._known))
-            self._known.add(producer_id)
+                aborts.append(Abort(producer_id, event.offset, begun, producer_id in self._with_marker))
+            self._with_marker.add(producer_id)
         return aborts
 
 
 class Events:
-    """Beginnings and ends of transactions in each of some ranges, by all its copies, in order; each is read once."""
+    """Beginnings and ends of transactions in each of some ranges, of all its copies, in order; each is read once."""
 
     def __init__(
         self, store: ObjectStore, steps: Sequence[ReadRange], uncounted: frozenset[Batch] = frozenset()
@@ -76,7 +81,7 @@ class Events:
         self._read: dict[int, list[Event]] = {}
 
     def of(self, number: int) -> list[Event]:
-        """Those of a range, by its number.
+        """Return the events of a range, by its number.
 
         Raises:
             CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from reading segments.
@@ -92,7 +97,7 @@ class Events:
         return self._read[number]
 
     def next_marker(self, number: int, producer_id: int, offset: int) -> int | None:
-        """The first marker of a producer behind an offset, in range `number` or above; None where there is none."""
+        """Return a producer's first marker after an offset, in range `number` or above; None if it has no marker."""
         for above in range(number, len(self._steps)):
             for event in self.of(above):
                 if event.kind is not None and event.producer_id == producer_id and event.offset > offset:
@@ -114,7 +119,7 @@ def _events_of(
     for header, body in read_transactional(store, copy, start, end):
         offset = max(header.base_offset, start)
         if not header.is_control:
-            # What the cleaner emptied was decided before: it never comes as far as an open transaction.
+            # The cleaner empties only decided transactions: it never reaches an open one.
             if header.record_count == 0:
                 continue
             if uncounted and Batch(header.producer_id, header.base_offset, header.last_offset) in uncounted:

@@ -1,4 +1,4 @@
-"""The transactional batches of a segment, by their headers; records are read of markers only."""
+"""The transactional batches of a segment, by their headers; only markers have their records read."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -16,13 +16,13 @@ _MARKERS_BYTES: Final = 1 << 20  # a broker writes a control batch of 78 bytes
 def read_transactional(
     store: ObjectStore, copy: SegmentCopy, start: int, end: int
 ) -> Iterator[tuple[BatchHeader, bytes]]:
-    """Headers of the transactional batches of a copy in `[start, end)`, with the records of markers.
+    """Yield the headers of the transactional batches of a copy in `[start, end)`, with the records of markers.
 
-    Of other batches nothing is kept: a header may say of one batch that it is as long as the segment.
+    Other batches are not kept in memory, because by its header one batch may be as long as the segment.
 
     Raises:
-        CorruptData: a batch that is none, or a wrong CRC.
-        ObjectNotFound, StoreUnavailable, AccessDenied: from reading it.
+        CorruptData: a header cannot be parsed, or a CRC is wrong.
+        ObjectNotFound, StoreUnavailable, AccessDenied: from reading the object.
     """
     where, size = f"{copy.key} in {store.location}", copy.segment.size
     with explained_where_gone(store, copy.key), ResumableReader(store, copy.key) as reader:
@@ -51,15 +51,15 @@ def read_transactional(
 
 
 class _InOrder:
-    """An object that is read from front to back, as a window reads it."""
+    """An object that is read from front to back, as a source of a window."""
 
     def __init__(self, reader: ResumableReader, where: str) -> None:
         self._reader = reader
         self._where = where
 
     def read(self, position: int, count: int) -> bytes:
-        """The next bytes; a window without jumps asks for none but these."""
+        """Return the next bytes; a window that never jumps reads no others."""
         data = self._reader.read(count)
         if not data:
-            raise CorruptData(f"{self._where}: ends at byte {position}, its listing said more")
+            raise CorruptData(f"{self._where}: ends at byte {position}; its listed size is greater")
         return data

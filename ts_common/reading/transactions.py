@@ -1,17 +1,17 @@
-"""Which transactions of a partition were aborted, and where the undecided ones begin (reading rule 4).
+"""The aborted transactions of a partition, and the beginnings of the undecided ones (reading rule 4).
 
-A `.txnindex` lists the aborted transactions whose marker stands in its segment. It counts only if it is the one that
-the `.log`'s metadata names, and complete; a segment of ours without one has no abort marker. Elsewhere the batch
-headers are read: a transaction begins with a producer's first transactional batch after its last marker, and ends with
-its next one. Where a marker is read so whose transaction began further down, the segments below are read too, until one
-shows where. Only living parts of copies count: what stands in a dead tail is nobody's word.
+A `.txnindex` lists the aborted transactions whose marker is in its segment. It is used only if it is complete and has
+the CRC in the `.log`'s metadata. A segment that an agent wrote without one has no abort marker. For other segments the
+batch headers are read: a transaction begins with a producer's first transactional batch after its last marker, and ends
+with its next marker. If the transaction of a marker began in an earlier segment, earlier segments are read until its
+beginning is found. Only live batches count; batches in a dead tail are ignored.
 
-Where offsets are lost, markers are lost with them. A producer's next marker behind a hole may belong to a transaction
-that began in the hole, so it proves nothing of one that is open where the hole begins. The records of that one, up to
-the hole, are hidden, and are part of the loss.
+Lost offsets may contain markers. A producer's next marker after a hole may belong to a transaction that began in the
+hole, so it does not decide a transaction that is open where the hole begins. The records of that transaction before the
+hole are hidden, and are part of the loss.
 
-Source of the search's end: Kafka's `UnifiedLog.collectAbortedTransactions`, which stops at an entry whose last stable
-offset reaches what is asked for.
+Source of the end of the search: Kafka's `UnifiedLog.collectAbortedTransactions`, which stops at an entry whose last
+stable offset is at or above the requested end.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,10 +34,11 @@ log = structlog.get_logger()
 
 
 def stable_end(store: ObjectStore, view: PartitionView) -> int:
-    """Up to which offset `read_committed` shows a view: its last stable offset, at most its end.
+    """Return the end of a view for `read_committed`: its last stable offset, at most its end.
 
     Raises:
-        CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: where the commit does not say it.
+        CorruptData, ObjectNotFound, StoreUnavailable, AccessDenied: from reading segments, if the commit has no last
+            stable offset.
     """
     if view.last_stable_offset is not None:
         return min(view.last_stable_offset, view.end)
@@ -47,17 +48,17 @@ def stable_end(store: ObjectStore, view: PartitionView) -> int:
         lost = hidden_batches(store, view, steps, view.start, view.end, events.next_marker)
         events = Events(store, steps, frozenset(lost))
     for number in range(len(steps)):
-        walk.take(events.of(number))
+        walk.add(events.of(number))
     return min([*walk.open.values(), view.end])
 
 
 @dataclass(frozen=True, slots=True)
 class CutOff:
-    """A transaction that is open where a hole begins: the hole may hold its end.
+    """A transaction that is open where a hole begins: its end marker may be in the hole.
 
     Attributes:
         producer_id: of its producer.
-        first: its first offset that was looked at.
+        first: its first offset that was read.
         hole: the lost offsets `[start, end)`.
     """
 
@@ -67,7 +68,7 @@ class CutOff:
 
     @property
     def reason(self) -> str:
-        """Why its records are not shown; the end of a sentence that begins with their offsets."""
+        """Return why its records are not shown, as the end of a sentence that begins with their offsets."""
         return (
             f"not shown as far as producer {self.producer_id} wrote them: its transaction is open where "
             f"the lost offsets {self.hole.start} to {self.hole.end - 1} begin"
@@ -76,11 +77,11 @@ class CutOff:
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """What `read_committed` does not show of a range.
+    """Transactions of a range whose records `read_committed` does not return.
 
     Attributes:
-        transactions: those whose records are hidden, by producer and offset.
-        cut_off: of these the ones that a hole left without an end, in the order of offsets.
+        transactions: all of them, by producer and offset.
+        cut_off: those of them whose end a hole may contain, in the order of offsets.
     """
 
     transactions: tuple[AbortedTransaction, ...] = ()
@@ -88,14 +89,14 @@ class Hidden:
 
 
 def find_hidden(store: ObjectStore, view: PartitionView, start: int, stop: int) -> Hidden:
-    """The transactions whose records in `[start, stop)` are hidden: aborted, cut off by a hole, or without a marker.
+    """Return the transactions whose records in `[start, stop)` are hidden: aborted, cut off, or without a marker.
 
-    The markers are looked for as far as the view shows them. Batches that do not count because their marker was
-    compacted away (`ts_common.reading.missing_markers`) are told as transactions of their own.
+    Markers are searched up to the end of the view. A batch that does not count because compaction removed its marker
+    (`ts_common.reading.missing_markers`) is a transaction of its own.
 
     Args:
-        store: where the segments lie.
-        view: of the partition, with its own end: a marker can stand far behind its records.
+        store: of the segments.
+        view: of the partition, with its own end, because a marker can be far after its records.
         start: first offset.
         stop: the offset after the last, at most the last stable one.
 
@@ -119,7 +120,7 @@ def find_hidden(store: ObjectStore, view: PartitionView, start: int, stop: int) 
 def _find_aborted(
     store: ObjectStore, events: Events, steps: Sequence[ReadRange], start: int, stop: int
 ) -> list[AbortedTransaction]:
-    """What indexes and markers show from `start` on."""
+    """Return the aborted transactions by indexes and markers from `start` on."""
     found: list[AbortedTransaction] = []
     walk = Walk()
     for number, step in enumerate(steps):
@@ -130,13 +131,13 @@ def _find_aborted(
         living = [entry for entry in entries if step.start <= entry.last_offset < step.end]
         found += living
         if None in indexed:
-            for abort in walk.take(events.of(number)):
+            for abort in walk.add(events.of(number)):
                 first = abort.offset if abort.begun is None else abort.begun
                 if not abort.is_certain:
                     first = _began(events, number, abort.producer_id, first)
                 found.append(AbortedTransaction(abort.producer_id, first, abort.offset, -1))
         else:
-            walk = Walk()  # commits here are not known, so what was open may not be any more
+            walk = Walk()  # an index lists no commits, so open transactions may have ended here
             if any(entry.last_stable_offset >= stop for entry in living):
                 break
     return found
@@ -145,10 +146,10 @@ def _find_aborted(
 def _find_cut_off(
     store: ObjectStore, view: PartitionView, lost: frozenset[Batch], start: int, stop: int
 ) -> tuple[CutOff, ...]:
-    """The transactions with records in `[start, stop)` that are open where a hole begins.
+    """Return the transactions with records in `[start, stop)` that are open where a hole begins.
 
-    Headers are read from `start` to the last hole that begins below `stop`, and on from there until all that is open
-    has ended. Of a view without a hole above `start` nothing is read.
+    Headers are read from `start` to the last hole that begins below `stop`, and from there until all open transactions
+    have ended. If the view has no hole above `start`, no segment is read.
     """
     plan = view.plan(start, view.end)
     holes = [number for number, step in enumerate(plan) if isinstance(step, Hole)]
@@ -173,7 +174,7 @@ def _find_cut_off(
 
 
 def _apart(entries: Iterable[AbortedTransaction]) -> tuple[AbortedTransaction, ...]:
-    """By producer and offset; what lies inside another one of the same producer is left out."""
+    """Return entries by producer and offset, without those inside another one of the same producer."""
     kept: list[AbortedTransaction] = []
     for entry in sorted(entries, key=lambda entry: (entry.producer_id, entry.first_offset, -entry.last_offset)):
         if not kept or kept[-1].producer_id != entry.producer_id or entry.last_offset > kept[-1].last_offset:
@@ -182,7 +183,7 @@ def _apart(entries: Iterable[AbortedTransaction]) -> tuple[AbortedTransaction, .
 
 
 def _began(events: Events, number: int, producer_id: int, first: int) -> int:
-    """Where a transaction began whose first batch above the ranges before `number` is at `first`."""
+    """Return the first offset of a transaction whose first batch in range `number` or above is at `first`."""
     for before in reversed(range(number)):
         mine = [event for event in events.of(before) if event.producer_id == producer_id]
         if mine and mine[-1].kind is None:
@@ -193,7 +194,7 @@ def _began(events: Events, number: int, producer_id: int, first: int) -> int:
 
 
 def _indexed(store: ObjectStore, copy: SegmentCopy) -> tuple[AbortedTransaction, ...] | None:
-    """What the copy's `.txnindex` says; None where it cannot be believed."""
+    """Return the entries of the copy's `.txnindex`; None if it cannot be used."""
     if copy.metadata.rebuilt:
         return None
     if copy.metadata.txnindex is None:
@@ -202,6 +203,6 @@ def _indexed(store: ObjectStore, copy: SegmentCopy) -> tuple[AbortedTransaction,
     if state is TxnIndexState.CORRUPT:
         return None
     if ".txnindex" not in copy.segment.suffixes:
-        return () if crc == 0 else None  # late, and the broker had none
+        return () if crc == 0 else None  # shipped late, and the broker had no index
     data = read_index(store, copy.keys, copy.segment.name, ".txnindex")
     return None if data is None or crc32c(data) != crc else read_transaction_index(data)

@@ -26,7 +26,7 @@ from ts_common.model import TopicPartition
 from ts_common.query.query import Query
 from ts_common.query.subscription import list_known, missing_partitions, unknown_topic, wanted_names
 from ts_common.reading.parallel import in_threads
-from ts_common.reading.topics import read_lives, read_topics
+from ts_common.reading.topics import read_listed_incarnations, read_topics
 from ts_common.reading.transactions import stable_end
 from ts_common.store.contract import ObjectStore
 
@@ -167,7 +167,7 @@ class Observer:
         return taken
 
     def _topic(self, name: str, listed: TopicDirectories, wanted: Iterable[int] | None) -> TopicSnapshot | None:
-        incarnations, etag = read_lives(self._store, self._keys, name, listed)
+        incarnations, etag = read_listed_incarnations(self._store, self._keys, name, listed)
         directory = incarnations.newest_directory
         asked = sorted(listed.partitions if wanted is None else listed.partitions & set(wanted))
         keys = [self._keys.partition(TopicPartition(name, number), directory) for number in asked]

@@ -95,7 +95,7 @@ def test_keys_and_values_are_not_copied() -> None:
 
 
 def test_arrow_batches_that_are_held_keep_their_rows() -> None:
-    """The decoder does not write into what an Arrow batch still needs, also when the columns are gone."""
+    """The decoder does not write into buffers that an Arrow batch still holds, even if the columns are deleted."""
     data = b"".join(batch(i, [record(0, b"%d" % i, b"value %d" % i, [(b"h", b"%d" % i)])]) for i in range(100))
     decoder = SegmentDecoder(max_rows=7)
     tables = [to_arrow(found, "t", 0, COLUMNS_WITH_HEADERS) for found in decoder.decode([data])]

@@ -23,7 +23,7 @@ PACKED = [
 
 @pytest.mark.parametrize(("codec", "packed"), PACKED)
 def test_a_batch_is_decompressed_behind_the_one_before(codec: Codec, packed: bytes) -> None:
-    """Several in one buffer, until it is full; then it says so, and takes the same one when it is empty."""
+    """Several batches share one buffer. If it is full, `add` returns False, and adds the same batch after `clear`."""
     scratch, count = Scratch(), 0
     while scratch.add(codec, memoryview(packed)):
         count += 1
@@ -77,7 +77,7 @@ def test_r04_sizes_that_lie_ask_for_no_memory() -> None:
 
 
 def test_frames_of_linked_blocks_and_several_frames_are_read() -> None:
-    """What some other clients write; the general decoder takes these."""
+    """Some other clients write these frames; the general decoder reads them."""
     linked, scratch = bytes(cramjam.lz4.compress(TEXT)), Scratch()
     assert not linked[4] & 0x20
     for packed, expected in (

@@ -14,7 +14,7 @@ CHECKOUT = Path(__file__).parents[3]
 _DECODE = """
 import sys
 from ts_common.decode.arrow import projection_of
-from ts_common.decode.kernels import decode_records
+from ts_common.decode.records import decode_records
 from ts_common.decode.segment_decoder import SegmentDecoder
 data = sys.stdin.buffer.read()
 decoder = SegmentDecoder(projection_of(["offset"]), 0, 5, size=len(data))

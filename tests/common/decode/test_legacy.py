@@ -1,10 +1,10 @@
-"""Messages of magic 0 and 1, against a slow decoder that knows nothing of the fast one, and damage of every kind."""
+"""Messages of magic 0 and 1, compared with a slow, independent decoder, and damage of every kind."""
 
 import gzip
 import random
 import struct
 import tracemalloc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import cramjam
@@ -14,8 +14,10 @@ from awscrt.checksums import crc32
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.common.decode.decoded_rows import Row, decoded, decoded_to_the_damage, rows_of
-from tests.common.log_format.build import LOG_APPEND_TIME, batch, message, record
+from tests.common.decode.decoded_rows import Row, decoded, rows_of
+from tests.common.decode.odd_messages import INNER_1, LIE, NULL, ONE, SEEMS_MAGIC_1, fields
+from tests.common.decode.upgraded_segment import UPGRADED, UPGRADED_ROWS
+from tests.common.log_format.build import LOG_APPEND_TIME, batch, message
 from tests.common.log_format.legacy_messages import GZIP, LZ4, SNAPPY, Inner, packed, wrapper
 from ts_common.decode.columns import BufferPool, Projection
 from ts_common.decode.segment_decoder import SegmentDecoder
@@ -78,12 +80,14 @@ def unpack(codec: int, data: bytes) -> bytes:
 
 
 binary = st.none() | st.binary(max_size=30) | st.binary(min_size=100, max_size=130)
+
+
 times = st.integers(-1, 1 << 41)
 
 
 @st.composite
 def message_sets(draw: st.DrawFn) -> list[bytes]:
-    """Messages of both magics as logs hold them, with what compaction took missing anywhere."""
+    """Generate messages of both magics as logs contain them; compaction may have removed any of them."""
     last, made = draw(st.integers(-1, 1000)), []
     for _ in range(draw(st.integers(1, 6))):
         magic, codec = draw(st.integers(0, 1)), draw(st.integers(0, 3))
@@ -148,7 +152,7 @@ def test_r06_a_range_cut_inside_a_wrapper_shows_its_offsets_only(
 @settings(deadline=None, max_examples=100)
 @given(message_sets())
 def test_r06_decoding_goes_on_at_any_message(messages: list[bytes]) -> None:
-    """A second decoder that begins where the first one says that it stands shows the other rows."""
+    """A second decoder that starts at the first one's position returns the remaining rows."""
     data = b"".join(messages)
     for cut in range(len(messages)):
         head = b"".join(messages[:cut])
@@ -174,7 +178,7 @@ def test_r06_what_aiokafka_writes_is_read(magic: int, codec: int) -> None:
 
 
 def test_r06_neighbours_keep_their_own_magic_and_timestamp_type() -> None:
-    """Plain messages are read in runs; none is read as its neighbour is."""
+    """Plain messages are read in runs; each is decoded by its own attributes."""
     data = b"".join(
         one
         for n in range(0, 40, 4)
@@ -197,7 +201,6 @@ def test_r06_a_wrapper_of_magic_0_shows_the_offsets_inside_it() -> None:
 
 
 # Value and key of a message of magic 0 whose lengths would also fit a message of magic 1.
-SEEMS_MAGIC_1 = (struct.pack(">i", 2) + b"ab", b"time" + struct.pack(">i", 4))
 
 
 def test_r06_what_kafkas_consumer_looks_over_is_looked_over() -> None:
@@ -219,29 +222,9 @@ def test_r06_what_kafkas_consumer_looks_over_is_looked_over() -> None:
             assert {row[3] for row in rows} == {None}
 
 
-UPGRADED = (
-    message(0, 0, b"a", b"k"),
-    message(0, 1, None, None),
-    wrapper(0, SNAPPY, [(2, 0, None, b"b"), (4, 0, b"", b"")], 4),
-    message(1, 5, b"", b"", timestamp=10),
-    wrapper(1, LZ4, [(0, 11, b"k", None), (2, 12, b"l", b"c")], 8, timestamp=12),
-    batch(9, [record(0), record(1)]),
-    wrapper(1, GZIP, [(0, 13, b"k", b"d"), (1, 14, b"l", b"e")], 12, attributes=LOG_APPEND_TIME),
-    batch(13, [record(0), record(3)], last_offset_delta=5),
-    message(0, 19, b"f", b"m"),
-)
-UPGRADED_ROWS: list[Row] = [
-    (0, -1, -1, b"k", b"a", ()), (1, -1, -1, None, None, ()), (2, -1, -1, None, b"b", ()), (4, -1, -1, b"", b"", ()),
-    (5, 10, 0, b"", b"", ()), (6, 11, 0, b"k", None, ()), (8, 12, 0, b"l", b"c", ()),
-    (9, 1000, 0, b"k", b"v", ()), (10, 1000, 0, b"k", b"v", ()),
-    (11, 5555, 1, b"k", b"d", ()), (12, 5555, 1, b"l", b"e", ()),
-    (13, 1000, 0, b"k", b"v", ()), (16, 1000, 0, b"k", b"v", ()), (19, -1, -1, b"m", b"f", ()),
-]  # fmt: skip
-
-
 @pytest.mark.parametrize("chunk", [1, 7, 30, 61, 100, 1 << 20])
 def test_r06_a_segment_of_an_upgraded_topic_is_one_pass(chunk: int) -> None:
-    """Magics 0, 1 and 2 in any order; each end and each rest is told as for v2."""
+    """Magics 0, 1 and 2 in any order; each kind of end is reported as for v2."""
     data = b"".join(UPGRADED)
     for tail, trailing in ((b"", Trailing.NONE), (bytes(100), Trailing.ZEROS), (bytes(20), Trailing.ZEROS),
                            (message(0, 20, b"x")[:-1], Trailing.TORN), (message(1, 20, b"x")[:20], Trailing.TORN),
@@ -253,176 +236,8 @@ def test_r06_a_segment_of_an_upgraded_topic_is_one_pass(chunk: int) -> None:
             assert (decoder.trailing, decoder.valid_bytes, decoder.position) == (trailing, len(data), 20)
 
 
-def test_r06_every_truncation_gives_a_prefix_of_the_rows() -> None:
-    """At each byte of a segment of three magics."""
-    data, ends = b"".join(UPGRADED), {sum(map(len, UPGRADED[:n])) for n in range(len(UPGRADED) + 1)}
-    for length in range(len(data)):
-        decoder = SegmentDecoder()
-        found = [row for columns in decoder.decode([data[:length]]) for row in rows_of(columns)]
-        assert found == UPGRADED_ROWS[: len(found)]
-        assert decoder.valid_bytes == max(end for end in ends if end <= length)
-        assert (decoder.trailing is Trailing.NONE) == (length in ends)
-
-
-def test_r06_every_flipped_bit_under_a_crc_is_found() -> None:
-    """In each message, plain or compressed; what stands before it is yielded first, and position says so."""
-    position = 0
-    for one in UPGRADED:
-        for at in range(position + 16, position + len(one)):
-            bad = bytearray(b"".join(UPGRADED))
-            bad[at] ^= 1 << at % 8
-            decoder, found = SegmentDecoder(), list[Row]()
-            with pytest.raises(CorruptData, match=rf"position {position}\b"):
-                for columns in decoder.decode([bytes(bad)]):
-                    found += rows_of(columns)
-            assert found == [row for row in UPGRADED_ROWS if row[0] < UPGRADED_OFFSETS[position]]
-            assert decoder.position == UPGRADED_OFFSETS[position]
-        position += len(one)
-
-
-# By position, the lowest offset that a batch or message answers for.
-UPGRADED_OFFSETS = dict(
-    zip((sum(map(len, UPGRADED[:n])) for n in range(len(UPGRADED))), (0, 1, 2, 5, 6, 9, 11, 13, 19), strict=True)
-)
-
-
-def test_r06_flips_outside_the_crc_never_crash() -> None:
-    """A flipped offset or length gives other offsets or an error, but always whole records."""
-    fields, errors = {row[1:] for row in UPGRADED_ROWS}, 0
-    for position in UPGRADED_OFFSETS:
-        for at in range(position, position + 12):
-            for bit in range(8):
-                bad = bytearray(b"".join(UPGRADED))
-                bad[at] ^= 1 << bit
-                found, damaged = decoded_to_the_damage(bytes(bad))
-                errors += damaged
-                assert {row[1:] for row in found} <= fields
-                assert [row[0] for row in found] == sorted({row[0] for row in found})
-    assert errors > 100
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_r06_damage_inside_a_wrapper_under_right_crcs_never_crashes(seed: int) -> None:
-    """Random bytes in a decompressed set, each message's CRC right or wrong: whole rows or an error."""
-    generator, errors = random.Random(seed), 0
-    inner = b"".join(message(seed % 2, n, b"value-%d" % n, b"key") for n in range(8))
-    for _ in range(300):
-        bad = bytearray(inner)
-        for _ in range(generator.randint(1, 3)):
-            bad[generator.randrange(len(bad))] = generator.choice((0, 1, 2, 0x7F, 0x80, 0xFF, generator.randrange(256)))
-        if generator.random() < 0.8:
-            bad = crcs_fixed(bad)
-        try:
-            rows = decoded(message(0, 3, b"before") + wrapper(seed % 2, GZIP, bytes(bad), 11))
-            assert [row[0] for row in rows] == sorted({row[0] for row in rows})
-        except (BatchTooLarge, CorruptData):
-            errors += 1
-    assert errors > 50
-
-
-def crcs_fixed(data: bytearray) -> bytearray:
-    position = 0
-    while position + 26 <= len(data):
-        size = 12 + int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
-        if not 26 <= size <= len(data) - position:
-            break
-        data[position + 12 : position + 16] = crc32(bytes(data[position + 16 : position + size])).to_bytes(4, "big")
-        position += size
-    return data
-
-
-def fields(magic: int, tail: bytes, attributes: int = 0, offset: int = 9) -> bytes:
-    """A message with a right CRC, and these bytes in place of key and value."""
-    body = struct.pack(">bb", magic, attributes) + bytes(8 * magic) + tail
-    return struct.pack(">qiI", offset, len(body) + 4, crc32(body)) + body
-
-
-def wrong_crc(data: bytes) -> bytes:
-    return data[:12] + bytes([data[12] ^ 1]) + data[13:]
-
-
-ONE: Sequence[Inner] = [(0, 7, b"k", b"v")]
-LIE, NULL = struct.pack(">i", 2**31 - 1), struct.pack(">i", -1)
-INNER_0, INNER_1 = message(0, 9, b"v", b"k"), message(1, 0, b"v", b"k")
-
-
-@pytest.mark.parametrize(
-    ("data", "reason"),
-    [
-        (wrong_crc(message(0, 9, b"v")), "CRC [0-9a-f]+, its header says"),
-        (wrong_crc(message(1, 9, b"v")), "CRC [0-9a-f]+, its header says"),
-        (wrong_crc(wrapper(0, GZIP, INNER_0, 9)), "CRC [0-9a-f]+, its header says"),
-        (wrong_crc(wrapper(1, LZ4, ONE, 9)), "CRC [0-9a-f]+, its header says"),
-        (fields(0, LIE + NULL), "key and value"),
-        (fields(1, LIE + NULL), "key and value"),
-        (fields(1, NULL + LIE), "key and value"),
-        (fields(0, struct.pack(">i", 4) + NULL), "key and value"),
-        (fields(0, LIE + NULL, GZIP), "key and value"),
-        (fields(1, NULL + LIE, SNAPPY), "key and value"),
-        (fields(1, NULL + struct.pack(">i", 5) + b"less", SNAPPY), "key and value"),
-        (fields(1, NULL + struct.pack(">i", -2), SNAPPY), "without a value"),
-        (fields(1, struct.pack(">i", 4) + NULL, LZ4), "key and value"),
-        (fields(0, NULL + NULL, GZIP), "without a value"),
-        (message(1, 9, b"any", attributes=4), "codec 4 in a message of magic 1, 0 to 3 expected"),
-        (message(0, 9, b"any", attributes=7), "codec 7 in a message of magic 0, 0 to 3 expected"),
-        (message(0, 9, b"no gzip", attributes=GZIP), "gzip"),
-        (message(0, 9, b"\xff" * 20, attributes=SNAPPY), "snappy"),
-        (message(1, 9, b"no lz4 frame", attributes=LZ4), "lz4"),
-        (message(1, 9, packed(GZIP, INNER_1)[:-5], attributes=GZIP), "gzip"),
-        (message(1, 9, packed(LZ4, INNER_1)[:-4], attributes=LZ4), "lz4"),
-        (wrapper(1, GZIP, b"", 9), "no message inside"),
-        (wrapper(1, GZIP, wrong_crc(INNER_1), 9), "inside it: message of offset 0 at position 0: CRC"),
-        (wrapper(0, GZIP, INNER_0 + wrong_crc(message(0, 10, b"v")), 10), "message of offset 10 at position 28: CRC"),
-        (wrapper(1, GZIP, INNER_1[:-1], 9), "no message inside"),
-        (wrapper(1, GZIP, INNER_1[:8] + LIE + INNER_1[12:], 9), "no message inside"),
-        (wrapper(1, GZIP, INNER_1 + bytes(80), 9), "inside it: 80 bytes at position 36 are no whole message"),
-        (wrapper(1, GZIP, INNER_1[:8] + struct.pack(">i", 3) + INNER_1[12:], 9), "inside it: .*15 bytes by its length"),
-        (wrapper(1, GZIP, INNER_1[:8] + NULL + INNER_1[12:], 9), "inside it: .*11 bytes by its length"),
-        (wrapper(1, GZIP, INNER_0, 9), "magic 0 in a message of magic 1"),
-        (wrapper(1, GZIP, message(0, 0, *SEEMS_MAGIC_1), 9), "magic 0 in a message of magic 1"),
-        (wrapper(0, GZIP, INNER_1, 9), "magic 1 in a message of magic 0"),
-        (wrapper(1, GZIP, batch(0), 9), "magic 2 in a message of magic 1"),
-        (wrapper(1, GZIP, wrapper(1, LZ4, ONE, 0), 9), r"compressed \(codec 3\), in a compressed one"),
-        (wrapper(0, SNAPPY, wrapper(0, SNAPPY, INNER_0, 9), 9), r"compressed \(codec 2\), in a compressed one"),
-        (wrapper(0, SNAPPY, fields(0, LIE + NULL), 9), "inside it: .* key and value"),
-        (wrapper(1, GZIP, INNER_1 + INNER_1, 9), "the messages before it reach 0 already"),
-        (wrapper(0, GZIP, [(8, 0, None, None), (7, 0, None, None)], 9), "the messages before it reach 8 already"),
-        (wrapper(1, GZIP, [(-1, 0, None, None)], 9), "offset -1, which cannot be negative"),
-        (wrapper(0, GZIP, [(10, 0, None, None)], 9), "the last offset inside is 10, beyond its own"),
-        (wrapper(1, GZIP, [(0, 0, None, None), (10, 0, None, None)], 9), "the last offset inside is 10, beyond"),
-        (wrapper(0, GZIP, [(3, 0, None, None), (9, 0, None, None)], 9), "offset inside is 3, the messages before .* 3"),
-        (wrapper(1, GZIP, [(0, 0, None, None), (6, 0, None, None)], 9), "offset inside is 3, the messages before .* 3"),
-        (message(1, 3, b"again"), "base offset 3 at position 30: the batches before it reach 3"),
-        (wrapper(1, GZIP, ONE, 3), "base offset 3 at position 30: the batches before it reach 3"),
-        (struct.pack(">qi", 9, 13) + bytes(80), "magic 0 at position 30: 25 bytes by its length"),
-        (fields(1, b"")[:28], "magic 1 at position 30: 26 bytes by its length"),
-        (fields(1, b"12", GZIP), "magic 1 at position 30: 28 bytes by its length"),
-        (message(0, -9, b"v"), "position 30: offset -9"),
-    ],
-)
-@pytest.mark.parametrize("chunk", [1 << 20, 13])
-def test_r06_damage_is_named(data: bytes, reason: str, chunk: int) -> None:
-    """Each check, with base offset and position; the row before it is read, whatever the chunks are."""
-    before = message(0, 3, b"test")
-    assert len(before) == 30
-    decoder, found, whole = SegmentDecoder(), list[Row](), before + data + message(0, 99, b"after")
-    with pytest.raises(CorruptData, match=reason) as raised:
-        for columns in decoder.decode(whole[start : start + chunk] for start in range(0, len(whole), chunk)):
-            found += rows_of(columns)
-    assert "position 30: " in str(raised.value)
-    assert [row[0] for row in found] == [3]
-    assert decoder.position == 4
-
-
-def test_r06_damage_names_the_wrapper_by_offset_and_place_in_the_segment() -> None:
-    """And the message in it by its own."""
-    bad = wrapper(1, GZIP, INNER_1 + wrong_crc(message(1, 1, b"v")), 9)
-    with pytest.raises(CorruptData, match=r"^batch of base offset 9 at position 1030: inside it: message of offset 1 "):
-        list(SegmentDecoder(first_position=1000).decode([message(0, 3, b"test"), bad]))
-
-
 def test_r06_many_wrappers_keep_their_order_beyond_a_group() -> None:
-    """More than a table takes, larger than the scratch at first, with runs of plain messages between them."""
+    """More messages than a table has rows, larger than the first scratch, with runs of plain messages between them."""
     data, last = b"", -1
     for n in range(400):
         inner = [(i, n, b"%d" % i, random.Random(n).randbytes(900)) for i in range(20)]

@@ -1,4 +1,4 @@
-"""What one record batch may take: the bound holds, the error names the way out, and nothing is passed over."""
+"""The memory of one record batch: it is bounded, the error names the option, and no batch is skipped."""
 
 import struct
 import tracemalloc
@@ -41,7 +41,7 @@ def with_headers(count: int, name: bytes) -> bytes:
 
 
 def peak_of(data: bytes, limit: BatchLimit) -> tuple[int, list[str]]:
-    """Bytes that decoding takes at most, and the errors that ended it."""
+    """Return the peak memory of decoding in bytes, and the errors that ended it."""
     errors: list[str] = []
     list(SegmentDecoder().decode([ONE]))  # compiled
     tracemalloc.start()
@@ -57,19 +57,19 @@ def peak_of(data: bytes, limit: BatchLimit) -> tuple[int, list[str]]:
 
 
 def test_r15_a_record_with_millions_of_headers_is_refused_by_the_option() -> None:
-    """4 KB of zstd hold a record of ten million headers, each of which costs a reader more than its bytes."""
+    """4 KB of zstd can contain a record of ten million headers, and each header uses more memory than its bytes."""
     data = with_headers(2_000_000, b"\xff\xff")
     peak, errors = peak_of(ONE + data, BatchLimit(16 * MIB, "maxBatchBytes"))
     assert len(data) < 4096
     (error,) = errors
-    assert error.startswith(f"batch of base offset 1 at position {len(ONE)}: one of its records takes ")
+    assert error.startswith(f"batch of base offset 1 at position {len(ONE)}: one of its records needs ")
     assert error.endswith(f", and maxBatchBytes allows {16 * MIB} bytes: raise it")
     assert peak < 64 * MIB
 
 
 @pytest.mark.parametrize("unit", [b"\xff", b"\xed\xa0\x80", b"\xff\xc3\xa9", b"\x80", "日".encode() + b"\xff"])
 def test_one_long_name_that_is_no_utf8_costs_a_few_times_the_limit(unit: bytes) -> None:
-    """Each malformed byte becomes three; a Python object of each surrogate took thirty times the limit."""
+    """Each malformed byte becomes three bytes. One Python object for each surrogate used thirty times the limit."""
     data = with_headers(1, unit * (3 * MIB // len(unit)))
     peak, errors = peak_of(data, BatchLimit(4 * MIB))
     assert errors == []
@@ -78,7 +78,7 @@ def test_one_long_name_that_is_no_utf8_costs_a_few_times_the_limit(unit: bytes) 
 
 @pytest.mark.parametrize("cut", range(65_530, 65_542))
 def test_a_long_name_is_the_same_wherever_its_slices_end(cut: int) -> None:
-    """Characters of all lengths, a surrogate, and bytes that go on with nothing, at each place of a border."""
+    """Characters of all lengths, a surrogate, and incomplete characters, at each position relative to a slice's end."""
     for tail in ("aé日😀".encode() + b"\xff", b"\xed\xa0\x80\x80\x80\x80\x80", b"\xf0\x9f\x98", b"\x80" * 9):
         name = b"a" * cut + tail + b"b" * 70_000
         found = valid_names(column(name, b"\xff"))
@@ -94,7 +94,7 @@ def test_header_names_that_are_no_utf8_cost_a_few_times_the_limit() -> None:
 
 
 def test_r15_a_batch_that_decompresses_to_more_is_refused_by_the_option() -> None:
-    """31 KB can hold a gigabyte. What stands before it is shown."""
+    """31 KB can decompress to a gigabyte. Rows before it are returned."""
     bomb = batch(1, body=bytes(cramjam.zstd.compress(bytes(64 * MIB), 3)), count=1, attributes=ZSTD)
     shown = []
     with pytest.raises(

@@ -38,7 +38,7 @@ COMPACTED = {
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    """A broker of 3.9 that still writes old formats where a topic asks for them."""
+    """Start a broker of 3.9, which writes old formats if a topic's configuration requires them."""
     with LocalCluster(properties=OLD_PROTOCOL, name="old-formats") as cluster:
         yield cluster
 
@@ -125,7 +125,7 @@ def test_r06_what_brokers_took_of_odd_clients_reads_as_the_java_consumer_reads_i
 def test_r06_what_the_cleaner_left_of_old_formats_reads_as_the_java_consumer_reads_it(
     cluster: LocalCluster, magic: int
 ) -> None:
-    """Wrappers with holes: of the keys that come again only the last ones are there."""
+    """Wrappers with holes: of repeated keys only the last message is left."""
     topic, keys = f"compacted-{magic}", 600
     cluster.create_topic(topic, partitions=len(CODECS), config={**COMPACTED, "message.format.version": FORMATS[magic]})
     rows = [
@@ -152,7 +152,7 @@ def test_r06_what_the_cleaner_left_of_old_formats_reads_as_the_java_consumer_rea
 
 
 def test_r06_a_topic_that_was_upgraded_reads_as_the_java_consumer_reads_it(cluster: LocalCluster) -> None:
-    """One segment that begins in the format of 0.9, goes on in that of 0.10 and ends in today's; and back again."""
+    """One segment in the formats of 0.9, 0.10 and 3.9, and back again."""
     cluster.create_topic(
         "upgraded", partitions=len(CODECS), config={"segment.bytes": "200000", "message.format.version": "0.9.0"}
     )

@@ -1,4 +1,4 @@
-"""What of a damaged segment is believed: each batch that is shown is one of the undamaged segment's, at its offsets."""
+"""Salvage of a damaged segment: each batch that it accepts is one of the undamaged segment, at its offsets."""
 
 import io
 import random
@@ -8,27 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.common.decode.sources import Bytes
 from tests.common.log_format.build import batch, message, record
 from ts_common.decode import batch_boundaries as boundaries
 from ts_common.decode.batch_boundaries import Claim
 from ts_common.decode.salvage import Salvage, survey_segment
-from ts_common.decode.window import WINDOW_BYTES
 from ts_common.log_format.framing import ATTRIBUTES_POSITION, BatchHeader, Buffer, batch_crc, parse_header
 from ts_common.log_format.scan import scan_segment
 
 Shown = tuple[int, int, bytes]
-
-
-class Bytes:
-    """A source that never gives more than a window at once, nor is asked for more."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-
-    def read(self, position: int, count: int) -> bytes:
-        assert 0 <= position < len(self._data)
-        assert 0 < count <= WINDOW_BYTES
-        return self._data[position : position + count]
 
 
 def plain(base: int, count: int, value: bytes = b"v", epoch: int = 0) -> bytes:
@@ -36,7 +24,7 @@ def plain(base: int, count: int, value: bytes = b"v", epoch: int = 0) -> bytes:
 
 
 def claim(log: bytes, body: bytes, end: int, anchors: frozenset[int] = frozenset()) -> Claim:
-    """What the metadata of `log` says, of an object that now holds `body`."""
+    """Return the claim by the metadata of `log`, for an object whose content is now `body`."""
     scan = scan_segment(io.BytesIO(log), len(log))
     dense = scan.record_count == end and not scan.corrupt_batches
     return Claim(
@@ -45,7 +33,7 @@ def claim(log: bytes, body: bytes, end: int, anchors: frozenset[int] = frozenset
 
 
 def shown(body: bytes, walked: Salvage) -> list[Shown]:
-    """(base offset, last offset, checksummed bytes) of each batch that is believed."""
+    """Return (base offset, last offset, checksummed bytes) of each accepted batch."""
     found = []
     for stretch in walked.stretches:
         position = stretch.start
@@ -60,7 +48,7 @@ def shown(body: bytes, walked: Salvage) -> list[Shown]:
 
 
 def check(log: bytes, body: bytes, end: int, anchors: frozenset[int] = frozenset()) -> tuple[set[Shown], Salvage]:
-    """Nothing false is shown, nothing twice, and what is not shown is told; the batches that are not shown."""
+    """Check that accepted batches are true and unique, and that the others are reported; return the others."""
     whole = set(shown(log, survey_segment(Bytes(log), claim(log, log, end))))
     walked = survey_segment(Bytes(body), claim(log, body, end, anchors))
     found = shown(body, walked)
@@ -91,7 +79,7 @@ def test_r04_any_bit_of_a_header_costs_that_batch(position: int) -> None:
 
 @pytest.mark.parametrize("position", range(61))
 def test_r04_a_base_offset_that_may_be_wrong_is_not_shown(position: int) -> None:
-    """Where offsets are missing, a changed one may fit; then nothing is believed rather than a row shown elsewhere."""
+    """If offsets are missing, a changed one may fit. Then no batch is accepted, so that no row gets another offset."""
     log, begin = b"".join(SPARSE), len(b"".join(SPARSE[:2]))
     for bit in range(8):
         body = bytearray(log)
@@ -124,14 +112,14 @@ def test_r04_a_truncated_object_loses_its_end(cut: int) -> None:
 
 @pytest.mark.parametrize("number", range(5))
 def test_r04_batches_that_are_cut_out_are_told(number: int) -> None:
-    """What stands behind them is what it should be."""
+    """The batch after them has the expected offset."""
     body = b"".join(DENSE[:number] + DENSE[number + 1 :])
     lost, _ = check(b"".join(DENSE), body, 50)
     assert {base for base, _, _ in lost} == {number * 10}
 
 
 def test_r04_a_copy_cut_between_batches_is_known_by_its_count() -> None:
-    """Compaction left offsets out, so only the number of records says that some are gone."""
+    """Compaction removed offsets, so only the number of records shows that batches are missing."""
     log = b"".join(SPARSE)
     lost, _ = check(log, b"".join(SPARSE[:3]), 50)
     assert {base for base, _, _ in lost} == {32, 40}
@@ -163,7 +151,7 @@ def test_r04_bytes_with_a_wrong_crc_are_no_batch() -> None:
 
 
 def test_r04_an_index_says_where_batches_begin_between_two_damages() -> None:
-    """Without one, what stands between two lost headers leads nowhere that is known."""
+    """Without an index, lengths between two damaged headers lead to no confirmed batch."""
     log = b"".join(DENSE)
     body = bytearray(log)
     for number in (1, 4):
@@ -219,7 +207,7 @@ def test_looking_for_batches_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_r04_a_base_offset_that_nothing_confirms_is_not_believed() -> None:
-    """Damage that goes from one batch into the base offset of the next, which is the last one."""
+    """The damage reaches from one batch into the base offset of the next one, which is the last."""
     parts = [plain(0, 3), plain(3, 3)]
     log = b"".join(parts)
     body = log[: len(parts[0]) - 20] + bytes(28) + log[len(parts[0]) + 8 :]

@@ -35,7 +35,7 @@ def test_the_hash_is_siphash(length: int) -> None:
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.binary(max_size=3), st.booleans()), max_size=300), st.integers(1, 50))
 def test_it_keeps_what_a_dict_keeps(records: list[tuple[bytes, bool]], size: int) -> None:
-    """Whatever comes first, and in slices of larger arrays."""
+    """In any order, and in slices of larger arrays."""
     newest: dict[bytes, tuple[int, bool]] = {}
     table = NewestOffsets()
     order = [*range(0, len(records), 2), *range(1, len(records), 2)]
@@ -43,7 +43,7 @@ def test_it_keeps_what_a_dict_keeps(records: list[tuple[bytes, bool]], size: int
     for begin in range(0, len(order), size):
         numbers = order[begin : begin + size]
         tombstones = np.array([records[n][1] for n in numbers], bool)
-        table.take(keys.slice(begin + 1, len(numbers)), np.array(numbers, np.int64) * 7, tombstones)
+        table.add(keys.slice(begin + 1, len(numbers)), np.array(numbers, np.int64) * 7, tombstones)
     for number, (key, is_tombstone) in enumerate(records):
         newest[key] = (number * 7, is_tombstone)
     assert table.keys == len(newest)
@@ -55,7 +55,7 @@ def test_a_key_costs_what_the_page_says() -> None:
     table, count = NewestOffsets(), 200_000
     for begin in range(0, count, 10_000):
         keys = pa.array([b"%d" % n for n in range(begin, begin + 10_000)], pa.binary())
-        table.take(keys, np.arange(begin, begin + 10_000), np.zeros(10_000, bool))
-        table.take(keys, np.arange(begin, begin + 10_000), np.zeros(10_000, bool))
+        table.add(keys, np.arange(begin, begin + 10_000), np.zeros(10_000, bool))
+        table.add(keys, np.arange(begin, begin + 10_000), np.zeros(10_000, bool))
     assert table.keys == count
     assert table.size_in_bytes < 48 * count

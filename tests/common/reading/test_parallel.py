@@ -1,15 +1,15 @@
-"""What is asked many times at once, and what the log says meanwhile."""
+"""Many calls at once: order, errors, and progress in the log."""
 
 import threading
 
 import pytest
 from structlog.testing import capture_logs
 
-from ts_common.reading.parallel import TOLD_EVERY_SECONDS, Progress, in_threads
+from ts_common.reading.parallel import LOG_EVERY_SECONDS, Progress, in_threads
 
 
 class Clock:
-    """Moves on with each thing done."""
+    """A clock that advances with each call of `work`."""
 
     def __init__(self, seconds: float) -> None:
         self._each = seconds
@@ -23,8 +23,8 @@ class Clock:
         return item
 
 
-def told(each_seconds: float, total: int) -> list[int]:
-    """How many were done at each line, where one takes so long."""
+def logged(each_seconds: float, total: int) -> list[int]:
+    """Return the count of each log line, if each call lasts that many seconds."""
     clock = Clock(each_seconds)
     work = Progress("list", total, clock).counting(clock.work)
     with capture_logs() as lines:
@@ -35,34 +35,34 @@ def told(each_seconds: float, total: int) -> list[int]:
     return [line["partitions"] for line in lines]
 
 
-def test_long_planning_says_every_few_seconds_how_far_it_came() -> None:
-    """A line each few seconds, and none for what is quick or has just ended."""
-    assert told(TOLD_EVERY_SECONDS / 8, 35) == [8, 16, 24, 32]
-    assert told(TOLD_EVERY_SECONDS / 8, 8) == []
-    assert told(TOLD_EVERY_SECONDS * 2, 3) == [1, 2]
+def test_a_long_step_logs_its_progress_every_few_seconds() -> None:
+    """A quick step logs nothing, and neither does the last call."""
+    assert logged(LOG_EVERY_SECONDS / 8, 35) == [8, 16, 24, 32]
+    assert logged(LOG_EVERY_SECONDS / 8, 8) == []
+    assert logged(LOG_EVERY_SECONDS * 2, 3) == [1, 2]
 
 
-def test_answers_keep_the_order_of_what_was_asked() -> None:
-    """Whichever comes first."""
+def test_results_have_the_order_of_the_inputs() -> None:
+    """Whatever call ends first."""
     first_waits = threading.Event()
 
-    def ask(item: int) -> int:
+    def call(item: int) -> int:
         if item == 0:
             assert first_waits.wait(10)
         else:
             first_waits.set()
         return -item
 
-    assert in_threads(ask, range(5), telling="list") == [0, -1, -2, -3, -4]
+    assert in_threads(call, range(5), step="list") == [0, -1, -2, -3, -4]
 
 
-def test_the_first_error_in_the_order_of_what_was_asked_is_raised() -> None:
-    """The same error each time, whichever thread was quicker."""
+def test_the_first_error_in_the_order_of_the_inputs_is_raised() -> None:
+    """The same error each time, whatever thread is quicker."""
 
-    def ask(item: int) -> int:
+    def call(item: int) -> int:
         if item % 2:
             raise PermissionError(item)
         return item
 
     with pytest.raises(PermissionError, match=r"^1$"):
-        in_threads(ask, range(100))
+        in_threads(call, range(100))

@@ -17,7 +17,7 @@ class Case:
 
     Attributes:
         name: of the case.
-        options: besides those that every case has.
+        options: in addition to those that every case has.
         differs: the row of the table of differences; None where both answer the same.
         rows: whether rows are expected of this source; False for an error.
     """

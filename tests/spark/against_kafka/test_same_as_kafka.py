@@ -1,4 +1,4 @@
-"""`kafka_segments` beside Spark's own Kafka source: the same options, the same topics, a real broker."""
+"""`kafka_segments` compared with Spark's own Kafka source: the same options, the same topics, a real broker."""
 
 import json
 import os
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 COUNT = 300  # records of each partition
 STEP = 1000  # milliseconds between two of them
 SECONDS = 900
-EMPTY = {  # of these rows are none in both; of all others there are some
+EMPTY = {  # both sources return no rows for these, and rows for all others
     "a pattern without a match",
     "a start at the end",
     "the same, with the strategy",

@@ -15,7 +15,7 @@ from ts_local.oracle import OracleRecord, dump
 
 BUCKET = "history"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-NAMES = ("_under", "a-b", "a.b", "t", "t-1", "t-10")  # partition 0 of t-1 beside partition 1 of t, and so on
+NAMES = ("_under", "a-b", "a.b", "t", "t-1", "t-10")  # partition 0 of t-1 next to partition 1 of t, and so on
 _SEGMENTS = {"segment.bytes": "20000", "index.interval.bytes": "1000"}
 
 
@@ -96,7 +96,7 @@ def spark(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> It
         gateway.shutdown()
         gateway.proc.stdin.close()
         gateway.proc.wait(30)
-        # A test process that comes back to this folder starts another JVM: PySpark itself would go on with this one.
+        # A test process that returns to this folder starts another JVM: PySpark itself would use this one.
         SparkContext._gateway = SparkContext._jvm = None
 
 

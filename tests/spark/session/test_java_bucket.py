@@ -40,7 +40,7 @@ def test_a_java_written_bucket_reads_up_to_the_segment_that_its_commit_names(spa
 
 
 def test_timestamps_are_found_without_metadata(spark: SparkSession) -> None:
-    """Nothing says how late a segment's records are, so they are looked at."""
+    """No metadata has the latest timestamp of a segment, so its records are read."""
     everything = rows(spark)
     middle = everything[150].time
     expected = [row.offset for row in everything[next(i for i, r in enumerate(everything) if r.time >= middle) :]]

@@ -87,7 +87,7 @@ def test_a_moment_is_named_by_a_timestamp(archive: Archive) -> None:
 
 
 def test_copies_are_united_first(archive: Archive) -> None:
-    """What one copy's cleaner took another may hold, and the other way round."""
+    """A record that the cleaner removed from one copy can be in another, and vice versa."""
     archive.put_segment("t", 0, keyed(0, (b"a", b"0"), (b"b", b"1")) + keyed(6, (b"a", b"6")), end=10)
     archive.put_segment("t", 0, keyed(1, (b"b", b"1")) + keyed(4, (b"c", b"4"), (b"b", None)), end=10, variant=True)
     archive.commit("t", 10)
@@ -109,7 +109,7 @@ def test_aborted_records_never_count(archive: Archive) -> None:
 
 
 def test_records_without_a_key_are_told_and_not_shown(archive: Archive) -> None:
-    """Kafka's cleaner removes them, too; the log says what was looked at and what was kept."""
+    """Kafka's cleaner removes them too. The log reports the records read and kept."""
     archive.put_segment("t", 0, keyed(0, (b"a", b"0"), (None, b"1"), (b"", b"2"), (None, None), (b"a", None)))
     archive.commit("t", 5)
     with capture_logs() as logs:
@@ -121,7 +121,7 @@ def test_records_without_a_key_are_told_and_not_shown(archive: Archive) -> None:
 
 
 def test_a_segment_without_a_newest_record_is_read_once(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second pass wants rows, and knows where they are; a narrow schema has what it names."""
+    """The second pass reads only the kept offsets; a narrow schema has the columns that it names."""
     for base in range(0, 50, 10):
         archive.put_segment("t", base, keyed(base, *((b"k%d" % n, b"%d" % base) for n in range(10))))
     archive.commit("t", 50, highest_base=40)
@@ -148,7 +148,7 @@ def test_r03_a_hole_may_hide_a_newer_record(archive: Archive) -> None:
 
 
 def test_r04_a_corrupt_batch_ends_it_or_is_passed_over(archive: Archive) -> None:
-    """What it hid is told once, although segments are read twice."""
+    """A damaged batch is logged once, although segments are read twice."""
     log = keyed(0, (b"a", b"0"), (b"b", b"1")) + keyed(2, (b"a", b"2")) + keyed(3, (b"b", b"3"))
     body = bytearray(log)
     body[len(keyed(0, (b"a", b"0"), (b"b", b"1"))) + 65] ^= 1
@@ -181,7 +181,7 @@ def test_what_makes_no_sense_with_it_is_refused(archive: Archive, options: dict[
 
 
 def test_r04_a_record_whose_headers_cannot_be_decoded_is_no_newest_one(archive: Archive) -> None:
-    """Where headers are asked for it is not shown, so the one before it is."""
+    """If headers are read it is not returned, so the record before it is."""
     broken = record(0, b"a", b"new")[:-1] + b"\x09"
     archive.put_segment("t", 0, batch(0, [record(0, b"a", b"old")]) + batch(1, [broken]))
     archive.commit("t", 2)
@@ -200,7 +200,7 @@ def test_filters_are_applied_to_the_newest_records(archive: Archive) -> None:
 
 
 def test_a_stream_has_no_moment(archive: Archive) -> None:
-    """A snapshot is as of an end; a stream that asks for one is refused."""
+    """A snapshot is as of an end; a stream with this option is rejected."""
     with pytest.raises(ConfigurationError, match="a stream has no end"):
         parse_options(archive.options(**LATEST), Kind.STREAM)
 
@@ -226,7 +226,7 @@ TOPIC = "table"
 
 
 def test_it_is_what_kafkas_cleaner_leaves(cluster: LocalCluster, archive: Archive, tmp_path: Path) -> None:
-    """The segments as they were before the real cleaner came, and as it left them: one newest record per key.
+    """The segments before the real cleaner ran and after it: the same newest record of each key.
 
     What Kafka's Java consumer reads of the compacted topic is the oracle: its newest of each key, no tombstones.
     """

@@ -1,4 +1,4 @@
-"""What a user sees when a query cannot be answered: one message that says what to do, not a traceback."""
+"""What a user sees if a query fails: one message with the way out, not a traceback."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from tests.spark.archives import Archive
 
 @pytest.fixture
 def damaged(archive: Archive) -> Archive:
-    """Topic `t`, whose only object is not what its metadata says; topic `holed`, without its first segment."""
+    """Topic `t`, whose only object does not match its metadata; topic `holed`, without its first segment."""
     archive.put_segment("t", 0, batches((0, 10)), body=batches((0, 9)))
     archive.commit("t", 10)
     archive.put_segment("holed", 10, batches((10, 20)))
@@ -39,7 +39,7 @@ def message_of(query: Callable[[], object]) -> str:
 def test_a_message_comes_without_a_traceback(
     spark: SparkSession, damaged: Archive, options: dict[str, str], told: str
 ) -> None:
-    """From options, planning and reading alike."""
+    """Errors of options, of planning and of reading."""
     reader = spark.read.format("kafka_segments").options(**damaged.options(**options))
     message = message_of(lambda: reader.load().collect())
     assert told in message

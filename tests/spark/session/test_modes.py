@@ -1,4 +1,4 @@
-"""Corrupt batches (R04) by what a query asks for: an error that names the place, the rest without them, or a row."""
+"""Corrupt batches (R04) by the query's mode: an error that names the place, the rest without them, or a row."""
 
 import json
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from tests.common.log_format.legacy_messages import wrapper
 from tests.made_archive import batches, steps
 from tests.spark.archives import Archive
 from tests.spark.made_segments import from_offset, index
-from tests.spark.streams import Query
+from tests.spark.streaming.query import Query
 from ts_common.archive.object_keys import SegmentName
 from ts_common.errors import CorruptData, DataLoss
 from ts_common.query import splitting
@@ -55,7 +55,7 @@ def without(lost: list[int], end: int = 50) -> list[int]:
 
 @pytest.mark.parametrize("how", DAMAGES)
 def test_r04_failfast_names_the_place_and_the_way_out(archive: Archive, how: str) -> None:
-    """Topic, partition, object and position, in the mode that nobody asked for."""
+    """Topic, partition, object and position, in the default mode."""
     damaged(archive, DAMAGES[how][0])
     with pytest.raises(CorruptData) as error:
         archive.rows(subscribe="t")
@@ -97,7 +97,7 @@ def test_r04_permissive_shows_a_row_in_their_place(archive: Archive, how: str) -
 
 
 def test_r04_neighbours_are_one_place(archive: Archive) -> None:
-    """Two corrupt batches side by side, and one apart; ranges that cut them; what lies outside a range is not told."""
+    """Two adjacent corrupt batches, and one apart; ranges that cut them. Damage outside of a range is not reported."""
     damaged(archive, lambda log: b"".join(bytes([b ^ 1]) if at in PLACES else bytes([b]) for at, b in enumerate(log)))
     offsets, warnings = dropped(archive)
     assert offsets == [*range(10), *range(30, 40)]
@@ -155,18 +155,18 @@ def flip(log: bytes, position: int) -> bytes:
 
 
 def test_r04_a_base_offset_among_missing_ones_may_be_any(archive: Archive) -> None:
-    """The object's CRC says that a byte changed, no batch's does, and offsets are missing anyhow: nothing is shown."""
+    """The object's CRC is wrong, each batch's is right, and compaction removed offsets: no row is returned."""
     log = batches((0, 10), (20, 30), (40, 50))
     damaged(archive, lambda log: flip(log, len(batches((0, 10))) + 7), log, index=index((9, 9)))
     offsets, (warning,) = dropped(archive)
     assert offsets == []
     assert (warning["first_offset"], warning["last_offset"]) == (0, 49)
-    assert "nothing in it says where" in warning["reason"]
+    assert "no batch in it shows the place" in warning["reason"]
 
 
 @pytest.mark.parametrize("attributes", [7, 1, 4])
 def test_r04_a_batch_that_cannot_be_decoded_is_dropped_too(archive: Archive, attributes: int) -> None:
-    """Its CRC is right; its codec is none, or its bytes are not that codec's."""
+    """Its CRC is right; its codec does not exist, or its bytes are not of that codec."""
     bad = batch(20, [record(n) for n in range(10)], attributes=attributes)
     log = batches(*steps(0, 20)) + bad + batches((30, 50))
     archive.put_segment("t", 0, log)
@@ -210,7 +210,7 @@ def test_r04_a_long_corrupt_place_is_shown_by_its_beginning(archive: Archive) ->
 
 
 def test_r04_a_segment_of_garbage_is_left_out(archive: Archive) -> None:
-    """Without metadata nothing says what it answered for: its offsets are a hole, which failOnDataLoss is about."""
+    """Without metadata its coverage is unknown: its offsets are a hole, for which failOnDataLoss decides."""
     archive.put_segment("t", 0, batches((0, 10)))
     archive.store.put(archive.partition("t").segment(SegmentName(10)), b"\xa5" * 500)
     archive.put_segment("t", 20, batches((20, 30)))
@@ -233,7 +233,7 @@ def test_r04_a_timestamp_is_looked_for_in_what_is_whole(archive: Archive) -> Non
 
 
 def test_whole_segments_read_the_same_in_every_mode(archive: Archive) -> None:
-    """Also compacted and united ones; large ones are not cut, unless the query asks for it."""
+    """Also compacted and merged ones; large ones are not cut, unless the query requires it."""
     archive.put_segment("t", 0, batches((0, 20), (30, 45), (70, 100)), end=100)
     archive.put_segment("t", 0, batches((10, 35), (40, 60)), end=100, variant=True)
     archive.put_segment("t", 50, batches((55, 57), (90, 120)), end=120)
@@ -272,14 +272,14 @@ def test_r04_spark_shows_corrupt_rows_in_a_column_of_its_own(spark: SparkSession
 def test_r04_a_base_offset_beyond_the_range_does_not_end_it(archive: Archive, start: int) -> None:
     """Of a range that is not the whole segment, no object's CRC is compared; every offset has its record, though."""
     damaged(archive, lambda log: log[:BEGIN] + (60).to_bytes(8, "big") + log[BEGIN + 8 :], index=index((19, 141)))
-    with pytest.raises(CorruptData, match=f"offsets 20 to 39 are missing behind position {BEGIN}, although"):
+    with pytest.raises(CorruptData, match=f"offsets 20 to 39 are missing after position {BEGIN}, although"):
         archive.rows(**from_offset(start, 40))
 
 
 def test_large_segments_are_not_cut_where_each_task_would_check_all_of_them(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Unless the query asks for more tasks."""
+    """Unless the query requires more tasks."""
     archive.put_segment("t", 0, LOG)
     archive.commit("t", 50)
     monkeypatch.setattr(splitting, "SPLIT_BYTES", len(LOG) // 5)
@@ -289,7 +289,7 @@ def test_large_segments_are_not_cut_where_each_task_would_check_all_of_them(
 
 
 def test_r04_a_stream_passes_over_what_is_corrupt(archive: Archive) -> None:
-    """As a batch query in the same mode; a segment of which nothing can be said is told once."""
+    """As a batch query in the same mode; a segment that cannot be read at all is reported once."""
     damaged(archive, DAMAGES["flipped bit"][0])
     archive.store.put(archive.partition("t").segment(SegmentName(50)), b"\xa5" * 500)
     archive.commit("t", 60)
@@ -308,7 +308,7 @@ def test_r04_a_stream_passes_over_what_is_corrupt(archive: Archive) -> None:
 def test_r04_a_timestamp_is_looked_for_in_the_copy_that_stands_in(
     archive: Archive, bound: str, expected: list[int]
 ) -> None:
-    """The record that has it stands in the damaged batch of one leader's segment, and whole in another's."""
+    """The record with that timestamp is in a damaged batch of one leader's segment, and intact in another's."""
     damaged(archive, DAMAGES["flipped bit"][0])
     archive.put_segment("t", 5, batches((5, 33)))
     assert dropped(archive)[0] == [*range(50)]
@@ -318,7 +318,7 @@ def test_r04_a_timestamp_is_looked_for_in_the_copy_that_stands_in(
 @pytest.mark.parametrize("mode", ["DROPMALFORMED", "PERMISSIVE"])
 @pytest.mark.parametrize("magic", [0, 1])
 def test_r06_a_part_of_a_wrapper_is_read_in_every_mode(archive: Archive, mode: str, magic: int) -> None:
-    """A wrapper of an older magic names its last offset only: what stands in it begins before."""
+    """A wrapper of an older magic has its last offset only; its records begin before it."""
     first = wrapper(magic, 1, [(n, 50 + n, b"k", b"v") for n in range(5)], 4, timestamp=54)
     second = wrapper(magic, 1, [(n if magic else n + 5, 60 + n, b"k", b"v") for n in range(5)], 9, timestamp=64)
     archive.put_segment("t", 0, first + second)

@@ -1,14 +1,14 @@
-"""Every kind of topic that Kafka can write, through the whole system: the agent ships what a real broker wrote, Spark
-reads it, and no field of any record differs from what Kafka's Java consumer shows.
+"""Every kind of topic that Kafka can write, through the whole system: broker, agent, store, Spark.
 
-The broker of 3.9 still writes the formats of 0.9 and 0.10. Each compacted topic has been through the real cleaner, some
-of them twice, so that tombstones and markers are gone too, and batches without a record remain.
+No field of any record may differ from what Kafka's Java consumer returns. The broker of 3.9 still writes the formats of
+0.9 and 0.10. Kafka's cleaner compacts some topics, a few of them twice, so that tombstones and markers are removed too
+and batches without a record remain. `make test` has each kind with one codec or two, `make test-full` all of them.
 """
 
 import os
 import random
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from tests.common.log_format.old_brokers import CODECS as OLD_CODECS
 from tests.common.log_format.old_brokers import FORMATS, OLD_PROTOCOL, closed, headers, produce_as_of_old, write_in
 from tests.every_field import TIME, every_field
+from tests.matrix import cases
 from tests.spark.archives import oracle_records
 from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit
@@ -56,10 +57,10 @@ class Kind:
     """One topic of one partition.
 
     Attributes:
-        fill: what is produced, in each round.
-        config: the topic's own.
-        rounds: how often it is filled; the cleaner has come to the active segment in between and in the end.
-        proof: what the batches of its closed segments must be, so that the topic is what its name says.
+        fill: produces records, in each round.
+        config: of the topic.
+        rounds: how often it is filled; after each round the cleaner reaches the active segment.
+        proof: checks the batches of its closed segments, so that the topic is of the kind that its name promises.
     """
 
     fill: Fill
@@ -69,27 +70,27 @@ class Kind:
 
     @property
     def is_cleaned(self) -> bool:
-        """Whether the cleaner comes."""
+        """Whether the cleaner compacts it."""
         return "cleanup.policy" in self.config
 
 
 def plain(codec: str, cluster: LocalCluster, topic: str, _: int, config: Mapping[str, object] = NOTHING) -> None:
-    """A producer that compresses so."""
+    """Produce with a codec."""
     cluster.produce(topic, every_field(600), partition=0, config={"compression.type": codec, **config})
 
 
 def without_headers(codec: str, cluster: LocalCluster, topic: str, _: int) -> None:
-    """As `plain`, of what old formats can hold; the broker converts it."""
+    """As `plain`, with fields that old formats have; the broker converts the records."""
     cluster.produce(topic, every_field(600, with_headers=False), partition=0, config={"compression.type": codec})
 
 
 def of_old(magic: int, codec: str, cluster: LocalCluster, topic: str, _: int) -> None:
-    """A client of old, whose bytes the broker keeps."""
+    """Produce like an old client; the broker stores its bytes unchanged."""
     produce_as_of_old(cluster, topic, 0, magic, OLD_CODECS.index(codec))
 
 
 def keyed(codec: str, cluster: LocalCluster, topic: str, number: int, *, with_headers: bool = True) -> None:
-    """Keys that come again, and tombstones; what fills up has keys of its own, which stay."""
+    """Produce repeated keys, tombstones, and filling with unique keys, which the cleaner keeps."""
     rows = [
         Record(
             None if n % 13 == 0 else b"%d-%d" % (number, n) * 5,
@@ -100,13 +101,13 @@ def keyed(codec: str, cluster: LocalCluster, topic: str, number: int, *, with_he
         for n in range(600)
     ]
     filling = [Record(os.urandom(4000), b"filling-%d-%d" % (number, n), timestamp=TIME) for n in range(30)]
-    # Not idempotent: the last batch of a living producer would keep its place.
+    # Not idempotent: the cleaner keeps the last batch of a live producer.
     config = {"compression.type": codec, "enable.idempotence": "false", "batch.size": 4000}
     cluster.produce(topic, rows + filling, partition=0, config=config)
 
 
 def transactional(codec: str, cluster: LocalCluster, topic: str, number: int) -> None:
-    """Three producers whose transactions interleave, commit and abort, some of them over several segments."""
+    """Run three producers whose transactions interleave, commit and abort, some of them over several segments."""
     draw = random.Random(f"{topic}-{number}")
     config = {"compression.type": codec, "batch.size": 1000, "linger.ms": 0}
     producers = [cluster.producer({**config, "transactional.id": f"{topic}-{number}-{n}"}) for n in range(3)]
@@ -128,7 +129,7 @@ def transactional(codec: str, cluster: LocalCluster, topic: str, number: int) ->
             began.discard(which)
     for which in began:
         producers[which].abort_transaction(SECONDS)
-    # What one transaction alone left behind: a compacted one of which no record stays.
+    # A transaction whose only record the cleaner removes.
     producers[1].begin_transaction()
     producers[1].produce(topic, b"soon gone", b"key-1")
     producers[1].commit_transaction(SECONDS)
@@ -136,7 +137,7 @@ def transactional(codec: str, cluster: LocalCluster, topic: str, number: int) ->
 
 
 def upgraded(cluster: LocalCluster, topic: str, number: int) -> None:
-    """One segment that begins in the format of 0.9, goes on in that of 0.10 and ends in today's; each codec."""
+    """Write one segment in the formats of 0.9, 0.10 and 3.9, with each codec."""
     for magic in (0, 1, 2):
         write_in(cluster, topic, magic)
         for codec in OLD_CODECS:
@@ -144,14 +145,14 @@ def upgraded(cluster: LocalCluster, topic: str, number: int) -> None:
 
 
 def mixed(cluster: LocalCluster, topic: str, number: int) -> None:
-    """A codec after the other."""
+    """Produce with one codec after the other."""
     for codec in CODECS:
         cluster.produce(topic, every_field(50)[:50], partition=0, config={"compression.type": codec})
     plain("none", cluster, topic, number)
 
 
 def large(cluster: LocalCluster, topic: str, _: int) -> None:
-    """Records of one megabyte, some of them of zeros, which compress to nothing."""
+    """Produce records of one megabyte, half of them zeros, which compress to almost nothing."""
     rows = [
         Record(os.urandom(900_000) if n % 2 else bytes(900_000), b"%d" % n, [("h", bytes(50_000))]) for n in range(6)
     ]
@@ -160,19 +161,19 @@ def large(cluster: LocalCluster, topic: str, _: int) -> None:
 
 
 def bulk(cluster: LocalCluster, topic: str, number: int) -> None:
-    """Hundreds of records in each batch, one batch in each segment."""
+    """Produce hundreds of records in each batch, one batch in each segment."""
     for _ in range(3):
         plain("zstd", cluster, topic, number, {"batch.size": 900_000, "linger.ms": 500})
 
 
 def cut_below(cluster: LocalCluster, topic: str, number: int) -> None:
-    """DeleteRecords in the middle of a segment: the archive begins where the broker's oldest segment does."""
+    """Delete records up to the middle of a segment: the archive begins with the broker's oldest segment."""
     plain("lz4", cluster, topic, number)
     cluster.delete_records(topic, {0: CUT})
 
 
 def _has(codec: str, magic: int = 2, *, appended: bool = False) -> Callable[[list[BatchHeader]], bool]:
-    """Batches of that format only; some, or all but incompressible ones, of that codec."""
+    """Require batches of that format only, at least one of them of that codec."""
 
     def proof(found: list[BatchHeader]) -> bool:
         return (
@@ -197,7 +198,7 @@ def _has_empty(found: list[BatchHeader]) -> bool:
 
 
 def kinds() -> dict[str, Kind]:
-    """Every topic, by name."""
+    """Return every topic, by name."""
     made: dict[str, Kind] = {}
     for codec in CODECS:
         made[f"created-{codec}"] = Kind(partial(plain, codec), SMALL, 1, _has(codec))
@@ -245,17 +246,27 @@ def kinds() -> dict[str, Kind]:
 
 
 KINDS = kinds()
+# Each kind with one codec or two, each codec with several kinds. Kafka's bytes of every codec and format are also in
+# tests/common/decode, without a broker.
+QUICK = (
+    *("created-gzip", "created-zstd", "appended-snappy", "by-broker-lz4", "compacted-none"),
+    *("transactions-none", "transactions-lz4", "compacted-transactions-zstd", "compacted-appended"),
+    *("forgotten-transactions-none", "forgotten-zstd"),
+    *("magic-0-gzip", "magic-1-snappy", "of-old-0-snappy", "of-old-1-lz4", "of-old-0-none", "of-old-1-gzip"),
+    *("compacted-0-gzip", "compacted-1-none", "appended-1-lz4"),
+    *("upgraded", "mixed", "large", "single", "bulk", "cut-below"),
+)
 
 
 @dataclass(frozen=True)
 class Compared:
-    """What the two readers show of every topic.
+    """The records of every topic by both readers.
 
     Attributes:
         batches: of each topic's closed segments.
         ends: each topic's next offset.
-        expected: what Kafka's Java consumer shows below it, by isolation and topic.
-        shown: what a query through Spark shows.
+        expected: records of Kafka's Java consumer below it, by isolation and topic.
+        shown: records of a query through Spark.
     """
 
     batches: dict[str, list[BatchHeader]]
@@ -264,28 +275,31 @@ class Compared:
     shown: dict[Isolation, dict[str, list[OracleRecord]]]
 
     def start(self, topic: str) -> int:
-        """The first offset of a topic that the broker shows."""
+        """Return the first offset of a topic that the broker returns."""
         return CUT if topic == "cut-below" else 0
 
 
 @pytest.fixture(scope="module")
-def compared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Compared:
-    """The broker fills and cleans, the agent ships, both end; then Spark reads."""
+def compared(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Compared:
+    """Fill and clean the topics of the selected tests, ship them, stop broker and agent, and read with Spark."""
+    tests = (item for item in request.session.items if isinstance(item, pytest.Function) and hasattr(item, "callspec"))
+    selected = {test.callspec.params["topic"] for test in tests if test.path == request.path}
+    kinds_here = {name: kind for name, kind in KINDS.items() if name in selected}
     directory = tmp_path_factory.mktemp("kinds")
     location = (directory / "store").as_uri()
     (directory / "store").mkdir()
     with LocalCluster(properties={**OLD_PROTOCOL, "message.max.bytes": "2000000"}, name="kinds") as cluster:
-        for name, kind in KINDS.items():
+        for name, kind in kinds_here.items():
             cluster.create_topic(name, config=kind.config)
         for number in range(2):
-            for name, kind in KINDS.items():
+            for name, kind in kinds_here.items():
                 if number < kind.rounds:
                     kind.fill(cluster, name, number)
-            _wait_for_the_cleaner(cluster)
-        ends = _ship(cluster, directory, location)
-        batches = {name: headers(closed(cluster, name, 0)[0]) for name in KINDS}
+            _wait_for_the_cleaner(cluster, kinds_here)
+        ends = _ship(cluster, kinds_here, directory, location)
+        batches = {name: headers(closed(cluster, name, 0)[0]) for name in kinds_here}
         expected = {
-            isolation: _by_topic(dump(cluster.bootstrap, list(KINDS), isolation), ends) for isolation in ISOLATIONS
+            isolation: _by_topic(dump(cluster.bootstrap, list(kinds_here), isolation), ends) for isolation in ISOLATIONS
         }
     shown = {}
     for isolation in ISOLATIONS:
@@ -302,33 +316,35 @@ def compared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> C
     return Compared(batches, ends, expected, shown)
 
 
-def _ends(cluster: LocalCluster) -> dict[str, int]:
-    """The base offset of each topic's active segment; nobody produces any more."""
+def _ends(cluster: LocalCluster, topics: Iterable[str]) -> dict[str, int]:
+    """Return the base offset of each topic's active segment, once no producer writes any more."""
     return {
         name: max(int(path.stem) for path in cluster.brokers[1].partition_directory(name, 0).glob("*.log"))
-        for name in KINDS
+        for name in topics
     }
 
 
-def _wait_for_the_cleaner(cluster: LocalCluster) -> None:
-    """Until it has come to the active segment of each topic that it cleans."""
+def _wait_for_the_cleaner(cluster: LocalCluster, kinds_here: Mapping[str, Kind]) -> None:
+    """Wait until the cleaner has reached the active segment of each topic that it cleans."""
     checkpoint = cluster.brokers[1].log_dirs[0] / "cleaner-offset-checkpoint"
-    wanted = {name: f"{name} 0 {end}" for name, end in _ends(cluster).items() if KINDS[name].is_cleaned}
+    wanted = {
+        name: f"{name} 0 {end}" for name, end in _ends(cluster, kinds_here).items() if kinds_here[name].is_cleaned
+    }
 
     def left() -> list[str]:
         lines = checkpoint.read_text().splitlines() if checkpoint.exists() else []
         return [name for name, line in wanted.items() if line not in lines]
 
-    wait_for(lambda: not left(), "the cleaner to come to the active segments", 120, state=left)
+    wait_for(lambda: not left(), "the cleaner to reach the active segments", 120, state=left)
 
 
-def _ship(cluster: LocalCluster, directory: Path, location: str) -> dict[str, int]:
-    """An agent ships all that is closed; each topic's next offset."""
+def _ship(cluster: LocalCluster, topics: Iterable[str], directory: Path, location: str) -> dict[str, int]:
+    """Ship all closed segments with an agent; return each topic's next offset."""
     config = {"storage.service.endpoint.url": location, "ts.segment.uploader.s3.prefix.entropy.bits": "3"}
     write_config(directory / "conf", CLUSTER, config)
     broker = cluster.brokers[1]
     agent = AgentProcess(directory, cluster.logs, directory / "conf", broker.server_properties, CLUSTER)
-    keys, ends = ClusterKeys(CLUSTER, 3), _ends(cluster)
+    keys, ends = ClusterKeys(CLUSTER, 3), _ends(cluster, topics)
     with open_store(location) as store:
 
         def next_offset(name: str) -> int | None:
@@ -347,7 +363,7 @@ def _ship(cluster: LocalCluster, directory: Path, location: str) -> dict[str, in
 
 
 def _by_topic(records: list[OracleRecord], ends: Mapping[str, int]) -> dict[str, list[OracleRecord]]:
-    """Those below the next offsets, in the order in which they came."""
+    """Return the records below the next offsets by topic, in their order."""
     found: dict[str, list[OracleRecord]] = defaultdict(list)
     for record in records:
         if record.offset < ends[record.topic]:
@@ -356,22 +372,23 @@ def _by_topic(records: list[OracleRecord], ends: Mapping[str, int]) -> dict[str,
 
 
 def test_there_are_topics_enough() -> None:
-    """Of each kind, at least forty in all."""
+    """At least forty in all, and a few of each kind of format in `make test`."""
     assert len(KINDS) >= 40
+    assert len(QUICK) >= 20
 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
-@pytest.mark.parametrize("topic", KINDS)
+@pytest.mark.parametrize("topic", cases(KINDS, quick=QUICK))
 def test_no_field_of_any_topic_differs_from_the_java_consumers(
     compared: Compared, topic: str, isolation: Isolation
 ) -> None:
-    """The topic is what its name says, and of all its records every field is equal, in order, and once."""
+    """The topic is of its kind, and every field of all its records is equal, in order, and once."""
     found = compared.batches[topic]
     assert KINDS[topic].proof(found), found[:10]
     shown, expected = compared.shown[isolation][topic], compared.expected[isolation][topic]
-    # An archive begins with the broker's oldest segment, in which DeleteRecords may have moved the broker's start.
+    # An archive begins with the broker's oldest segment; DeleteRecords moves the broker's start inside it.
     assert [record for record in shown if record.offset >= compared.start(topic)] == expected
     every, committed = (compared.expected[level][topic] for level in ISOLATIONS)
     assert every
-    # The cleaner removes what was aborted.
+    # The cleaner removes aborted records.
     assert (len(committed) < len(every)) == topic.startswith("transactions")

@@ -77,7 +77,7 @@ def test_literals_follow_the_sessions_time_zone(spark_with_filters: SparkSession
 
 
 def test_with_the_setting_off_filters_are_right_and_all_is_read(spark: SparkSession, half: Archive) -> None:
-    """Spark refuses a reader that takes filters then, so there is none, whatever the option says."""
+    """Spark rejects a reader that accepts filters then, so the reader accepts none, whatever its option."""
     with pytest.raises(Exception, match=DAMAGED):
         table(spark, half).where("partition = 0 and offset >= 150").collect()
     whole = {"assign": '{"t":[0]}', "startingOffsets": '{"t":{"0":100}}'}
@@ -89,7 +89,7 @@ def test_with_the_setting_off_filters_are_right_and_all_is_read(spark: SparkSess
 def test_a_query_without_a_filter_reads_all_with_the_setting_on(
     spark_with_filters: SparkSession, archive: Archive
 ) -> None:
-    """Spark plans it in a process that does not say how the setting is."""
+    """Spark plans it in a process that does not have the setting."""
     archive.put_segment("t", 0, batches(*steps(0, 100)))
     archive.commit("t", 100)
     assert table(spark_with_filters, archive).count() == 100
@@ -98,10 +98,9 @@ def test_a_query_without_a_filter_reads_all_with_the_setting_on(
 def test_without_the_option_a_table_answers_any_number_of_queries(
     spark_with_filters: SparkSession, archive: Archive
 ) -> None:
-    """Spark keeps a filtered plan beside its table: with the option, a table is for one query. See
-    ts_spark.options.filters.
+    """With the option, a table is for one query, because Spark keeps a filtered plan with its table.
 
-    Where the last line fails, Spark has mended that, and the option can be on by default.
+    See ts_spark.options.filters. If the last line fails, Spark has fixed this, and the option can be on by default.
     """
     archive.put_segment("t", 0, batches(*steps(0, 100)))
     archive.commit("t", 100)
@@ -115,7 +114,7 @@ def test_without_the_option_a_table_answers_any_number_of_queries(
 
 
 def test_only_the_driver_reads_the_clusters_file(spark: SparkSession, archive: Archive, tmp_path: Path) -> None:
-    """Once a query is planned the file may go."""
+    """Once a query is planned, the file can be deleted."""
     archive.put_segment("t", 0, batches(*steps(0, 100)))
     archive.commit("t", 100)
     file = tmp_path / f"{CLUSTER}.properties"

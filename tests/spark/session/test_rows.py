@@ -35,7 +35,7 @@ def test_rows_come_from_s3(spark: SparkSession, on_s3: Shipped) -> None:
 
 
 def test_the_columns_are_those_of_sparks_kafka_source(spark: SparkSession, on_disk: Shipped) -> None:
-    """Names, types and order; headers only when asked for."""
+    """Names, types and order; headers only with `includeHeaders`."""
     table = spark.read.format("kafka_segments").options(**on_disk.archive.options(subscribe="t")).load()
     assert [(field.name, field.dataType.simpleString()) for field in table.schema] == [
         ("key", "binary"),
@@ -52,7 +52,7 @@ def test_the_columns_are_those_of_sparks_kafka_source(spark: SparkSession, on_di
 
 
 def test_a_narrower_schema_reads_those_columns(spark: SparkSession, on_disk: Shipped) -> None:
-    """In the order of the schema, which is all that Spark tells of the columns that are wanted."""
+    """In the order of the schema, the only thing that Spark passes about the columns."""
     options = on_disk.archive.options(subscribe="fields")
     reader = spark.read.format("kafka_segments").options(**options)
     table = reader.schema("offset bigint, partition int").load()
@@ -89,7 +89,7 @@ def test_a_count_needs_every_row_and_no_column(spark: SparkSession, on_disk: Shi
 def test_r10_exactly_the_asked_partitions_are_read(
     on_disk: Shipped, subscription: dict[str, str], expected: dict[str, set[int]]
 ) -> None:
-    """Names that begin with `_` or hold `-` and `.`; partition 10 beside 1 (fault R10)."""
+    """Names that begin with `_` or contain `-` and `.`; partitions 10 and 1 (fault R10)."""
     rows = on_disk.archive.rows(**subscription)
     found: dict[str, set[int]] = {}
     for row in rows:

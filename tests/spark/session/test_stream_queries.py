@@ -29,7 +29,7 @@ TOPIC = "fields"
 
 @pytest.fixture
 def two(archive: Archive) -> Archive:
-    """Topic `t`: segments [0, 100) and [100, 200), of which the first is committed."""
+    """Topic `t`: segments [0, 100) and [100, 200), the first one committed."""
     for base in (0, 100):
         archive.put_segment("t", base, batches(*steps(base, base + 100)))
     archive.commit("t", 100)
@@ -57,7 +57,7 @@ def wrapper(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[Non
 def test_available_now_reads_everything_once(spark: SparkSession, two: Archive, tmp_path: Path) -> None:
     """And what was shipped since, the next time; the checkpoint is in the shape of Spark's Kafka source.
 
-    Spark's wrapper asks a restarted query for its end before it shows where it stands.
+    Spark's wrapper requests the end of a restarted query before it passes its position.
     """
     assert read_available(spark, two, tmp_path, startingOffsets="earliest") == list(range(100))
     two.commit("t", 200, highest_base=100)
@@ -68,7 +68,7 @@ def test_available_now_reads_everything_once(spark: SparkSession, two: Archive, 
 
 
 def test_available_now_is_one_batch_that_the_limit_bounds(spark: SparkSession, two: Archive, tmp_path: Path) -> None:
-    """What Spark 4.1 gives to Python sources, as the documentation says: start it again until nothing comes."""
+    """What Spark 4.1 supports for Python sources, as documented: start the query again until it returns no row."""
     limits = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "60"}
     assert read_available(spark, two, tmp_path, **limits) == list(range(60))
     assert read_available(spark, two, tmp_path, **limits) == list(range(100))
@@ -149,7 +149,7 @@ class Driver:
     def running(self, mode: str, **options: str) -> Iterator[subprocess.Popen[bytes]]:
         """A driver in a process group of its own, which does not outlive the block."""
         arguments = [json.dumps({**self._options, **options}), str(self.sink), str(self.checkpoint), mode]
-        command = [sys.executable, "-m", "tests.spark.stream_process", *arguments]
+        command = [sys.executable, "-m", "tests.spark.streaming.process", *arguments]
         environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(self._folder / "local")}
         with (self._folder / "driver.log").open("ab") as log:
             process = subprocess.Popen(
@@ -163,7 +163,7 @@ class Driver:
                 process.wait(SECONDS)
 
     def kill(self, batch: int, *, inside: bool, **options: str) -> None:
-        """Let a driver come to a batch, and kill it with its JVM: when the batch is begun, or when it is committed."""
+        """Kill a driver with its JVM when it reaches a batch: when the batch is begun, or when it is committed."""
         awaited = self.checkpoint / ("offsets" if inside else "commits") / str(batch)
         with self.running("follow", **options) as process:
             wait_for(lambda: awaited.exists() or process.poll() is not None, f"{awaited}", SECONDS, state=self._said)
@@ -180,7 +180,7 @@ class Driver:
         return sorted(oracle_records(table.toArrow().to_pylist()), key=_place)
 
     def last_batch(self) -> int:
-        """The highest batch in the checkpoint; -1 where there is none."""
+        """Return the highest batch in the checkpoint; -1 if it has no batch."""
         return max((int(path.name) for path in (self.checkpoint / "offsets").glob("[0-9]*")), default=-1)
 
     def _said(self) -> Any:

@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
 
 from tests.made_archive import batches, steps
+from tests.made_indexes import index_of, timeindex_of
 from tests.spark.archives import Archive
-from tests.spark.indexes import index_of
 from tests.spark.pushed import at, offsets, planned
 from tests.spark.session.conftest import Shipped
 from ts_common.archive.object_keys import SegmentName
@@ -21,21 +21,6 @@ from ts_spark.options.parse import parse_options
 
 RECORDS = 4000
 TIME = 10_000  # of the record at offset 0; each later one is a millisecond later
-
-
-def timeindex_of(log: bytes, every: int = 4) -> bytes:
-    """A time index with an entry for each so many batches, as the broker writes it: greatest time and its offset."""
-    entries, position, number, latest = b"", 0, 0, (-1, 0)
-    while position < len(log):
-        base, length = struct.unpack_from(">qi", log, position)
-        (delta,) = struct.unpack_from(">i", log, position + 23)
-        (greatest,) = struct.unpack_from(">q", log, position + 35)
-        latest = max(latest, (greatest, base + delta))
-        if number and number % every == 0 and entries[-12:-4] != struct.pack(">q", latest[0]):
-            entries += struct.pack(">qi", *latest)
-        position += 12 + length
-        number += 1
-    return entries
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from pyspark.sql.datasource import In
 
 from tests.spark.archives import Archive, oracle_records
-from tests.spark.streams import Query
+from tests.spark.streaming.query import Query
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.segment_metadata import TxnIndexState
 from ts_common.log_format.index_files import read_transaction_index
@@ -29,7 +29,7 @@ STEPS = 400
 
 @dataclass(frozen=True)
 class Transactions:
-    """The topic, as it stood.
+    """The topic at one time.
 
     Attributes:
         directory: of its partition, copied while the last transaction was open.
@@ -112,7 +112,7 @@ def test_r02_the_topic_really_holds_what_is_asked_for(transactions: Transactions
 def test_r02_read_committed_shows_what_kafkas_consumer_shows(
     archive: Archive, transactions: Transactions, how: str
 ) -> None:
-    """By the indexes, and by the markers where an index is corrupt, gone, another one, or never was there."""
+    """By the indexes, and by the markers if an index is corrupt, deleted, replaced, or never existed."""
     if how == "java":
         end = archive.ship_as_java(transactions.directory)
     else:

@@ -1,4 +1,4 @@
-"""A driver of some Spark version: answers with what it read. It knows pyspark and the standard library alone.
+"""A driver of some Spark version: answers with what it read. It imports pyspark and the standard library only.
 
 Run as a file, with the question as JSON on standard input: `{"options": {...}, "folder": "..."}`. The last line of
 standard output is the answer.

@@ -18,13 +18,13 @@ from ts_local.jars import BUILD, java
 
 ROOT: Final = Path(__file__).parents[3]
 SPARKS: Final = ("4.0.5", "4.1.4", "4.2.1", "4.3.0")
-PYTHONS: Final = ("3.12", "3.13")  # besides the one that runs the tests
-IN_BATCHES: Final = (4, 2)  # from here on `Trigger.AvailableNow` takes several
+PYTHONS: Final = ("3.12", "3.13")  # in addition to the one that runs the tests
+IN_BATCHES: Final = (4, 2)  # from this version on `Trigger.AvailableNow` runs several batches
 SECONDS: Final = 600
 
 
 def python_of(version: str) -> str | None:
-    """The program of a Python version on this machine; None where there is none."""
+    """Return the program of a Python version on this machine; None if it is not installed."""
     candidates = [shutil.which(f"python{version}")]
     if (pyenv := shutil.which("pyenv")) is not None:
         listed = subprocess.run([pyenv, "prefix", version], capture_output=True, text=True, check=False)
@@ -115,7 +115,7 @@ def test_each_spark_version_reads_the_same(spark: str, archive: Archive, tmp_pat
 def test_each_python_of_this_machine_reads_the_same(
     archive: Archive, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The newest Spark under each Python that is here; the run says which are not."""
+    """The newest Spark under each installed Python; the run reports which are missing."""
     filled(archive)
     tried = []
     for version in PYTHONS:

@@ -1,4 +1,4 @@
-"""A streaming query without Spark around it: what `MicroBatchExecution` of Spark 4.1 asks of a source, in its order."""
+"""A streaming query without Spark: the calls of Spark 4.1's `MicroBatchExecution` to a source, in its order."""
 
 import json
 from typing import Any
@@ -10,6 +10,14 @@ from ts_spark.options.schema import full_schema
 from ts_spark.options.spark_query import Kind
 from ts_spark.streaming.driver import StreamDriver
 
+EARLIEST = {"subscribe": "t", "startingOffsets": "earliest"}
+LENIENT = {**EARLIEST, "failOnDataLoss": "false"}
+
+
+def warnings_of(logs: list[Any]) -> list[str]:
+    """Return the messages of the warnings."""
+    return [entry["message"] for entry in logs if entry["log_level"] == "warning"]
+
 
 class Query:
     """One query with its checkpoint and its sink, which keeps the rows of each batch apart.
@@ -20,7 +28,7 @@ class Query:
 
     Attributes:
         offsets: the checkpoint's, as text: where each batch ends.
-        committed: how many batches are in the sink for good.
+        committed: the number of batches in the sink that never run again.
         sink: the rows of each batch.
         pauses: seconds that the source slept.
     """
@@ -50,7 +58,7 @@ class Query:
         """The next batch's rows: topic, partition, offset; none where there is nothing new.
 
         Args:
-            dies: the driver is killed when the sink has the rows and the checkpoint does not know it.
+            dies: whether the driver is killed after the sink has the rows and before the checkpoint has the batch.
         """
         end = json.dumps(self._driver.latest_offset())
         if self.offsets and end == self.offsets[-1]:

@@ -1,6 +1,6 @@
 """A driver of its own, to be killed: streams a topic into parquet files until it has all there is, or for ever.
 
-Run as `python -m tests.spark.stream_process <options as JSON> <sink> <checkpoint> <finish or follow>`.
+Run as `python -m tests.spark.streaming.process <options as JSON> <sink> <checkpoint> <finish or follow>`.
 """
 
 import json

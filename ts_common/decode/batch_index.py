@@ -1,0 +1,110 @@
+"""The kernel that lists v2 batches of a segment's bytes in the table of `kernel_arrays`.
+
+`legacy` lists messages of magic 0 and 1 in the same table; `records` decodes the records of both.
+
+Every length is compared with the remaining bytes before it is used.
+"""
+
+from typing import Any
+
+from ts_common.decode.compiled import Bytes, int32_at, int64_at, kernel
+from ts_common.decode.kernel_arrays import Column, Int64s
+from ts_common.log_format import framing
+
+# numba compiles module constants as literals, but not members of an enumeration in every place
+_POSITION, _END, _CRC, _CODEC = (int(c) for c in (Column.POSITION, Column.END, Column.CRC, Column.CODEC))
+_MAGIC, _RECORDS_BASE = int(Column.MAGIC), int(Column.RECORDS_BASE)
+_DATA_START, _DATA_END = int(Column.DATA_START), int(Column.DATA_END)
+_BASE_OFFSET, _LAST_OFFSET = int(Column.BASE_OFFSET), int(Column.LAST_OFFSET)
+_BASE_TIMESTAMP, _MAX_TIMESTAMP = int(Column.BASE_TIMESTAMP), int(Column.MAX_TIMESTAMP)
+_HAS_ONE_TIMESTAMP, _TIMESTAMP_TYPE = int(Column.HAS_ONE_TIMESTAMP), int(Column.TIMESTAMP_TYPE)
+_RECORD_COUNT = int(Column.RECORD_COUNT)
+
+_field = framing.batch_field_position
+_AT_LENGTH, _AT_MAGIC, _AT_CRC, _AT_ATTRIBUTES = _field("length"), _field("magic"), _field("crc"), _field("attributes")
+_AT_DELTA, _AT_COUNT = _field("last_offset_delta"), _field("record_count")
+_AT_BASE_TIMESTAMP, _AT_MAX_TIMESTAMP = _field("base_timestamp"), _field("max_timestamp")
+_AT_PRODUCER_ID = _field("producer_id")
+_HEADER_SIZE, _LENGTH_END = framing.HEADER_SIZE, framing.LENGTH_END
+_CODEC_MASK, _TIMESTAMP_TYPE_MASK = framing.CODEC_MASK, framing.TIMESTAMP_TYPE_MASK
+_CONTROL_MASK, _TRANSACTIONAL_MASK = framing.CONTROL_MASK, framing.TRANSACTIONAL_MASK
+
+
+@kernel
+def _is_aborted(aborted: Int64s, producer_id: int, offset: int) -> bool:
+    """Return whether an aborted transaction of the producer contains the offset.
+
+    A producer's transactions do not overlap, so only the first that ends at or above the offset can contain it.
+    """
+    low, high = 0, len(aborted)
+    while low < high:
+        middle = (low + high) // 2
+        row = aborted[middle]
+        if row[0] < producer_id or (row[0] == producer_id and row[2] < offset):
+            low = middle + 1
+        else:
+            high = middle
+    return low < len(aborted) and aborted[low, 0] == producer_id and aborted[low, 1] <= offset
+
+
+@kernel
+def index_batches(
+    data: Bytes,
+    position: int,
+    end: int,
+    start_offset: int,
+    end_offset: int,
+    last_offset: int,
+    aborted: Int64s,
+    table: Int64s,
+) -> Any:
+    """List whole, valid v2 batches of `data[position:end]` with offsets above `last_offset`, until `table` is full.
+
+    Batches of transactions in `aborted` get no codec. Its rows are (producer id, first offset, offset of the marker),
+    in order.
+
+    Returns:
+        (number of batches, position after them, whether `end_offset` is reached). If the position is not `end`, the
+        table is not full and `end_offset` is not reached, then something else follows: a part of a batch, zeros, an
+        older magic, or damage. `framing.parse_header` distinguishes them.
+    """
+    count = 0
+    reached = False
+    while count < len(table) and position + _HEADER_SIZE <= end:
+        size = _LENGTH_END + int32_at(data, position + _AT_LENGTH)
+        if data[position + _AT_MAGIC] != 2 or size < _HEADER_SIZE or position + size > end:
+            break
+        base_offset = int64_at(data, position)
+        delta = int32_at(data, position + _AT_DELTA)
+        records = int32_at(data, position + _AT_COUNT)
+        if base_offset <= last_offset or delta < 0 or records < 0:
+            break
+        if base_offset >= end_offset:
+            reached = True
+            break
+        last_offset = base_offset + delta
+        attributes = data[position + _AT_ATTRIBUTES + 1]
+        wanted = records > 0 and last_offset >= start_offset
+        if wanted and len(aborted) and attributes & _TRANSACTIONAL_MASK:
+            wanted = not _is_aborted(aborted, int64_at(data, position + _AT_PRODUCER_ID), base_offset)
+        row = table[count]
+        row[_POSITION] = position
+        row[_END] = position + size
+        row[_CRC] = int32_at(data, position + _AT_CRC) & 0xFFFFFFFF
+        row[_CODEC] = attributes & _CODEC_MASK if wanted and not attributes & _CONTROL_MASK else -1
+        row[_MAGIC] = 2
+        row[_DATA_START] = position + _HEADER_SIZE
+        row[_DATA_END] = position + size
+        row[_BASE_OFFSET] = base_offset
+        row[_LAST_OFFSET] = last_offset
+        row[_RECORDS_BASE] = base_offset
+        row[_BASE_TIMESTAMP] = int64_at(data, position + _AT_BASE_TIMESTAMP)
+        row[_MAX_TIMESTAMP] = int64_at(data, position + _AT_MAX_TIMESTAMP)
+        row[_HAS_ONE_TIMESTAMP] = row[_TIMESTAMP_TYPE] = 1 if attributes & _TIMESTAMP_TYPE_MASK else 0
+        row[_RECORD_COUNT] = records
+        count += 1
+        position += size
+        if last_offset >= end_offset - 1:
+            reached = True
+            break
+    return count, position, reached
