@@ -80,11 +80,11 @@ def test_account_and_key_are_read_as_the_command_line_reads_them() -> None:
 @pytest.mark.parametrize(
     ("environment", "problem"),
     [
-        ({}, "no storage account is named: set AZURE_STORAGE_CONNECTION_STRING"),
-        ({"AZURE_STORAGE_ACCOUNT": "acc", "AZURE_STORAGE_KEY": "no base64!"}, "key of account acc is no base64"),
+        ({}, "the storage account is missing: set AZURE_STORAGE_CONNECTION_STRING"),
+        ({"AZURE_STORAGE_ACCOUNT": "acc", "AZURE_STORAGE_KEY": "no base64!"}, "key of account acc is not base64"),
         (
             {"AZURE_STORAGE_ACCOUNT": "acc", "AZURE_STORAGE_KEY": "a2V5", "AZURE_STORAGE_SERVICE_ENDPOINT": "host"},
-            "neither http:// nor https://",
+            "expected http:// or https://",
         ),
     ],
 )

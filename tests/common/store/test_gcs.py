@@ -34,7 +34,7 @@ SAID = {"access_token": "t0ken", "expires_in": 3600, "token_type": "Bearer", "em
 TOKEN = answer("200 OK", json.dumps(SAID).encode(), content_type="application/json", metadata_flavor="Google")
 
 
-@pytest.mark.parametrize("etag", ["0", "00", '"0000"', "no number", ""])
+@pytest.mark.parametrize("etag", ["0", "00", '"0000"', "not a number", ""])
 def test_no_etag_means_that_nothing_may_stand_there(google: GcsServer, etag: str) -> None:
     """Generation 0 does; a commit over something that is gone must be refused."""
     del google
@@ -138,7 +138,7 @@ def test_a_machine_without_a_service_account_is_told_what_to_give_it(machine: Fa
     """The metadata server answers, and says that it knows none: no repetition helps."""
     store = HttpStore(gcs_service("bucket", {}))
     machine.answers = [answer("404 Not Found", b"no such account")]
-    with store, pytest.raises(AccessDenied, match="give the machine a service account"):
+    with store, pytest.raises(AccessDenied, match="attach a service account"):
         store.check()
 
 

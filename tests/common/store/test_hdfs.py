@@ -252,7 +252,7 @@ def test_what_a_namenode_answers_is_told_as_what_to_do(told: bytes, expected: ty
     [
         (remote("403 Forbidden", "AccessControlException"), "as told; allow this user"),
         (remote("401 Unauthorized", "InvalidToken"), "as told; allow this user"),
-        (answer("401 Unauthorized", b"<html>", connection="close"), "demands authentication"),
+        (answer("401 Unauthorized", b"<html>", connection="close"), "requires authentication"),
         (answer("403 Forbidden", b"<html>", connection="close"), "gives no reason: check the user .* and allow this"),
     ],
 )

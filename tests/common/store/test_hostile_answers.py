@@ -112,7 +112,7 @@ def test_pages_that_lead_nowhere_end(liar: Liar) -> None:
     """Two pages that follow each other for ever, each time under another token."""
     pages = [answer("200 OK", liar.page(f"base/{name}", more=f"t{at}")) for at, name in enumerate("abab" * 300)]
     liar.server.answers = [*pages, answer("200 OK", liar.page("base/z"))]
-    with pytest.raises(StoreUnavailable, match="pages in a row name nothing new"):
+    with pytest.raises(StoreUnavailable, match="pages in a row contain no new name"):
         list(liar.store.list_directories())
 
 
@@ -161,7 +161,7 @@ def s3(fake: FakeServer) -> Iterator[ObjectStore]:
 def test_regions_that_send_on_to_each_other_end(s3: ObjectStore, fake: FakeServer) -> None:
     """The SDK looks for the bucket's region with a request that is sent on too, and so on."""
     fake.answers = [answer("301 Moved Permanently")]
-    with pytest.raises(StoreUnavailable, match="one redirection after another"):
+    with pytest.raises(StoreUnavailable, match="too many redirections"):
         s3.get("key")
 
 
@@ -263,7 +263,7 @@ def test_a_directory_of_hdfs_that_cannot_be_is_no_listing(hdfs: ObjectStore, fak
 def test_a_directory_of_hdfs_that_holds_itself_is_no_listing(hdfs: ObjectStore, fake: FakeServer) -> None:
     """Each answer names one more directory; HDFS has none a thousand deep."""
     fake.answers = [ROOT, listing(status("a", kind="DIRECTORY"))]
-    with pytest.raises(StoreUnavailable, match="no directory of HDFS is as deep"):
+    with pytest.raises(StoreUnavailable, match="is deeper than HDFS allows"):
         list(hdfs.list())
 
 
@@ -304,7 +304,7 @@ CREDENTIALS = {"AccessKeyId": "who", "SecretAccessKey": "secret", "Token": "t", 
         json.dumps({**CREDENTIALS, "AccessKeyId": ""}).encode(),
         json.dumps({**CREDENTIALS, "Expiration": "1999-01-01T00:00:00Z"}).encode(),
     ],
-    ids=["number", "text", "no date", "no text", "no key", "expired"],
+    ids=["number", "text", "no date", "not a text", "no key", "expired"],
 )
 def test_credentials_of_a_container_that_are_none_are_waited_for(
     fake: FakeServer, monkeypatch: pytest.MonkeyPatch, said: bytes

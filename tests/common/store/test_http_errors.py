@@ -143,12 +143,12 @@ def test_u14_a_refusal_names_what_to_allow(told: Told) -> None:
     ("status", "azure", "google", "said"),
     [
         ("403 No", "AuthenticationFailed", "", {"az": "account's key or the SAS is wrong"}),
-        ("403 No", "AuthorizationFailure", "", {"az": "account's firewall does not allow this machine"}),
-        ("403 No", "AuthorizationSourceIPMismatch", "", {"az": "SAS does not allow this machine's address"}),
+        ("403 No", "AuthorizationFailure", "", {"az": "account's firewall does not allow this host"}),
+        ("403 No", "AuthorizationSourceIPMismatch", "", {"az": "SAS does not allow this host's address"}),
         ("403 No", "AuthorizationPermissionMismatch", "forbidden", {"az": "allow this", "gs": "allow this"}),
         ("403 No", "NeverHeardOf", "neverHeardOf", {"az": "gives no reason.*clock", "gs": "gives no reason.*clock"}),
-        ("401 No", "InvalidAuthenticationInfo", "authError", {"az": "renew it", "gs": "does not know who asks"}),
-        ("401 No", "", "", {"az": "renew it", "gs": "does not know who asks"}),
+        ("401 No", "InvalidAuthenticationInfo", "authError", {"az": "renew it", "gs": "does not accept this identity"}),
+        ("401 No", "", "", {"az": "renew it", "gs": "does not accept this identity"}),
     ],
 )
 def test_a_wrong_key_and_a_missing_right_are_told_apart(

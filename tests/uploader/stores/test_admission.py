@@ -50,7 +50,7 @@ def test_u21_an_agent_with_a_wrong_secret_says_so_until_it_is_stopped(archive_of
     wait_for(lambda: refusals(agent) >= 1, "the agent to be refused")
     (error,) = agent.status()["last_errors"]
     assert archive.location.rpartition("/")[0] in error["message"]
-    assert "the secret key is not the one of this access key" in error["message"]
+    assert "the secret key does not belong to this access key" in error["message"]
     agent.stop()
     assert "agent_stopping" in agent.log.read_text()
 

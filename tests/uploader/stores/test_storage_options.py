@@ -100,7 +100,7 @@ def test_u21_a_server_without_keys_is_told_to_refuse_encryption(
     """SeaweedFS has no KMS here and fails at such a put, with a 500: that is no reason to try again for ever."""
     command = Command(cluster, tmp_path)
     ended = command.run({URL: command.location, S3 + "server.side.encryption": encryption})
-    command.refuses(ended, f"{S3}server.side.encryption={encryption}: {command.location} refuses it")
+    command.refuses(ended, f"{S3}server.side.encryption={encryption}: {command.location} rejects it")
 
 
 def test_u21_wrong_options_are_told_before_any_store_is_asked(cluster: LocalCluster, tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_another_entropy_width_is_told_before_anything_is_written(tmp_path: Path
 def test_an_unknown_storage_class_is_named(location: str) -> None:
     """moto knows Amazon's classes and refuses others; nothing is written."""
     (problem,) = checked(location, Storing(storage_class="COLD", tags=(("team", "data"),)))
-    assert problem.startswith(f"{PREFIX}storage.class=COLD: {location} refuses it")
+    assert problem.startswith(f"{PREFIX}storage.class=COLD: {location} rejects it")
     assert "InvalidStorageClass" in problem
     with open_store(location) as store:
         assert store.get(PROBE_NAME)[0] == PROBE
@@ -173,14 +173,14 @@ def test_u21_what_a_store_refuses_is_named_with_its_option(
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", endpoint)
         problems = checked("s3://archive/base", conditional=False)
     assert [problem.partition(": ")[0] for problem in problems] == [PREFIX + name for name in named]
-    assert all("s3://archive/base refuses it" in problem and "drop the option" in problem for problem in problems)
+    assert all("s3://archive/base rejects it" in problem and "drop the option" in problem for problem in problems)
 
 
 @pytest.mark.parametrize(
     ("refused", "kind", "said"),
     [
         ((403, "AccessDenied"), AccessDenied, "allow this identity s3:PutObject"),
-        ((500, "E"), StoreUnavailable, "takes no object at this moment"),
+        ((500, "E"), StoreUnavailable, "accepts no object at this moment"),
     ],
 )
 def test_what_is_refused_without_any_option_is_none_of_theirs(
@@ -224,7 +224,7 @@ def test_u21_conditions_that_a_store_ignores_are_found(
     """At the first start and at each later one; the message says how to go on without, and what is lost then."""
     for _ in range(2):
         (problem,) = checked(location, wrap=lambda store: Careless(store, forgets))
-        assert problem.startswith(f"{CONDITIONAL_KEY}=true: {location} is asked for {header}")
+        assert problem.startswith(f"{CONDITIONAL_KEY}=true: {location} receives {header}")
         assert f"{CONDITIONAL_KEY}=false" in problem
         assert "overwrite each other" in problem
     assert checked(location, conditional=False) == []

@@ -172,7 +172,7 @@ def test_rights_that_are_missing_are_told_and_a_clock_that_is_off_is_a_warning(
     findings = found(tmp_path.as_uri(), wrap=lambda store: Changed(store, seconds))
     by_severity = {each.severity: each.found for each in findings if "conditional" not in each.found}
     assert "may not delete" in " ".join(each.found for each in findings if each.severity is Severity.OK)
-    assert "lifecycle rules cannot be seen" in by_severity[Severity.HINT]
+    assert "may not read the lifecycle rules" in by_severity[Severity.HINT]
     if side:
         assert f"s {side} the store's" in by_severity[Severity.WARNING]
     else:
