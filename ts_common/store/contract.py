@@ -1,7 +1,7 @@
 """The contract of every object store driver.
 
 Keys are relative to the location that the driver was opened with (`s3://bucket/base/prefix` or `file:///dir`). Their
-separator is ``/``, and they never begin with one. `tests/common/store/test_contract.py` checks every driver.
+separator is ``/``, and they never begin with one. `tests/common/store/test_contract_*.py` checks every driver.
 
 Guarantees to a caller:
 

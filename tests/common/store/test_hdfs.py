@@ -55,7 +55,7 @@ def test_u31_a_writer_killed_before_its_last_step_holds_nobody_up(
     with again() as killed, again() as other:
         first = killed.put("offset.wm", b"first", condition=IfAbsent()).etag
         with monkeypatch.context() as patched:
-            patched.setattr(WebHdfsStore, "_take_over", lambda *_: (_ for _ in ()).throw(StoreUnavailable("killed")))
+            patched.setattr(WebHdfsStore, "_replace", lambda *_: (_ for _ in ()).throw(StoreUnavailable("killed")))
             with pytest.raises(OutcomeUnknown):
                 killed.put("offset.wm", b"killed", metadata={"by": "it"}, condition=IfMatch(first))
         assert other.get("offset.wm")[0] == b"first"
@@ -154,13 +154,13 @@ def test_u06_who_finishes_late_writes_over_nothing_newer(
     """It finds somebody's `.next-`, sleeps, and renames when that was written over already."""
     with again() as beginning, again() as finishing:
         first = beginning.put("offset.wm", b"first").etag
-        take_over, late = WebHdfsStore._take_over, []
+        take_over, late = WebHdfsStore._replace, []
 
         def begun(self: WebHdfsStore, following: Status, path: str) -> bool:
             late.append((following, path))
             return take_over(self, following, path)
 
-        monkeypatch.setattr(WebHdfsStore, "_take_over", begun)
+        monkeypatch.setattr(WebHdfsStore, "_replace", begun)
         second = beginning.put("offset.wm", b"second", condition=IfMatch(first)).etag
         finishing.put("offset.wm", b"third", condition=IfMatch(second))
         assert isinstance(finishing, WebHdfsStore)

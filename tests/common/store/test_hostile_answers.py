@@ -87,7 +87,7 @@ def test_an_answer_is_read_as_far_as_a_page_goes(liar: Liar) -> None:
 def test_more_bytes_than_the_range_are_no_answer(liar: Liar) -> None:
     """The header names the right range, and another number of bytes follows."""
     liar.server.answers = [answer("206 Partial Content", b"23456", content_range="bytes 2-4/10", **SAYS)]
-    with pytest.raises(StoreUnavailable, match="5 bytes are said to follow"):
+    with pytest.raises(StoreUnavailable, match="Content-Length is 5; expected the length of bytes 2-4/10"):
         liar.store.get("key", ByteRange(2, 5))
 
 
@@ -319,7 +319,7 @@ def test_credentials_of_a_container_that_are_none_are_waited_for(
         with open_store("s3://archive/base", timeout_seconds=5) as store:
             store.head("key")
 
-    with pytest.raises(StoreUnavailable, match=r"credentials|answer") as raised:
+    with pytest.raises(StoreUnavailable, match=r"credentials|unusable response") as raised:
         look()
     str(raised.value).encode()
 

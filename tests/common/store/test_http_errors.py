@@ -201,7 +201,7 @@ def test_another_range_than_the_one_asked_for_is_refused(told: Told) -> None:
     """A proxy that drops the header would else hand over other bytes."""
     headers = {"etag": '"0x1"', "x_goog_generation": "1", "last_modified": DATE}
     told.server.answers = [answer("200 OK", b"0123456789", **headers)]
-    with pytest.raises(OperatorError, match="asked for bytes 2-4/10"):
+    with pytest.raises(OperatorError, match="requested bytes 2-4/10"):
         told.store.get("key", ByteRange(2, 5))
 
 

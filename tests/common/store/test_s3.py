@@ -216,8 +216,8 @@ def test_a_refusal_without_a_reason_names_all_that_it_may_mean(far: ObjectStore,
     ("code", "said"),
     [
         ("AccessDenied", r"as told; allow this identity s3:"),
-        ("InvalidAccessKeyId", r"as told; the store does not know this access key"),
-        ("SignatureDoesNotMatch", r"as told; the secret key is not the one"),
+        ("InvalidAccessKeyId", r"as told; the store has no such access key"),
+        ("SignatureDoesNotMatch", r"as told; the secret key does not belong to this access key"),
         ("ExpiredToken", r"as told; the credentials have expired"),
     ],
 )
@@ -243,7 +243,8 @@ def test_a_real_store_tells_a_wrong_secret_from_a_wrong_key(
     open_s3: OpenStore, monkeypatch: pytest.MonkeyPatch, ask: Ask
 ) -> None:
     """With every call, a HEAD among them; neither is taken for a missing right."""
-    for name, said in (("AWS_SECRET_ACCESS_KEY", "secret key does not belong"), ("AWS_ACCESS_KEY_ID", "no such access key")):
+    wrong_secret = ("AWS_SECRET_ACCESS_KEY", "secret key does not belong")
+    for name, said in (wrong_secret, ("AWS_ACCESS_KEY_ID", "no such access key")):
         with monkeypatch.context() as wrong, pytest.raises(AccessDenied, match=said) as raised:
             wrong.setenv(name, "wrong")
             ask(open_s3("s3://contract/base"))

@@ -139,7 +139,10 @@ def test_a_server_that_always_says_more_is_not_asked_for_ever(fake: FakeServer) 
     """The same token again is no way on."""
     more = "<IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>"
     fake.answers = [answer("200 OK", page([("base/a", 1, '"e"')], more=more))]
-    with open_store("s3://archive/base", timeout_seconds=5) as store, pytest.raises(StoreUnavailable, match="more"):
+    with (
+        open_store("s3://archive/base", timeout_seconds=5) as store,
+        pytest.raises(StoreUnavailable, match="truncated"),
+    ):
         list(store.list())
     assert len(fake.requests) == 2
 
