@@ -121,6 +121,6 @@ def test_u21_wrong_options_are_told_before_any_store_is_asked(cluster: LocalClus
 
 def test_the_page_of_the_store_says_of_each_option_where_it_applies() -> None:
     """A new option cannot be forgotten there."""
-    page = (Path(__file__).parents[3] / "docs" / "store.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "store-drivers.md").read_text()
     for option in OPTIONS:
         assert f"| `{option.name}` |" in page, option.name
