@@ -25,7 +25,7 @@ from ts_common.store.wrappers.bandwidth import Allowance
 
 
 def test_what_is_put_is_got(store: ObjectStore) -> None:
-    """Bytes, size, etag, time and metadata come back from get and head as put told them."""
+    """Get and head return bytes, size, ETag, time and metadata of the put."""
     metadata = {"coverage": "0-100", "epochs": "[[1, 0], [2, 50]]"}
     put = store.put("topic-0/00000000000000000000.log", b"content", metadata=metadata)
     content, got = store.get("topic-0/00000000000000000000.log")
@@ -40,7 +40,7 @@ def test_what_is_put_is_got(store: ObjectStore) -> None:
 
 
 def test_an_empty_object_is_an_object(store: ObjectStore) -> None:
-    """A .txnindex may be empty; it is found, listed and read as such."""
+    """A .txnindex may be empty; it is found, listed and read."""
     store.put("t-0/0.txnindex", b"", condition=IfAbsent())
     assert store.get("t-0/0.txnindex")[0] == b""
     assert store.head("t-0/0.txnindex").size == 0
@@ -48,7 +48,7 @@ def test_an_empty_object_is_an_object(store: ObjectStore) -> None:
 
 
 def test_an_unconditional_put_replaces_content_and_metadata(store: ObjectStore) -> None:
-    """Nothing of the object before is left, also where the new one has no metadata."""
+    """Nothing of the former object is left, even if the new one has no metadata."""
     first = store.put("key", b"first", metadata={"number": "1", "old": "yes"})
     second = store.put("key", b"second", metadata={"number": "2"})
     assert first.etag != second.etag
@@ -59,7 +59,7 @@ def test_an_unconditional_put_replaces_content_and_metadata(store: ObjectStore) 
 
 
 def test_if_absent_writes_once(store: ObjectStore) -> None:
-    """The second writer is refused, and neither content nor metadata changes."""
+    """The second writer is rejected, and neither content nor metadata changes."""
     first = store.put("key", b"first", metadata={"by": "one"}, condition=IfAbsent())
     with pytest.raises(PreconditionFailed):
         store.put("key", b"other", metadata={"by": "two"}, condition=IfAbsent())
@@ -71,7 +71,7 @@ def test_if_absent_writes_once(store: ObjectStore) -> None:
 
 
 def test_if_absent_of_sixteen_threads_has_one_winner(store: ObjectStore) -> None:
-    """Whoever is told that it wrote is the one whose bytes stand there; all others are refused."""
+    """The object is that of the one successful writer; all others are rejected."""
     found = outcomes(
         16, lambda number: store.put("key", b"%d" % number, metadata={"by": str(number)}, condition=IfAbsent()).etag
     )
@@ -83,7 +83,7 @@ def test_if_absent_of_sixteen_threads_has_one_winner(store: ObjectStore) -> None
 
 
 def test_if_match_of_sixteen_threads_has_one_winner(store: ObjectStore) -> None:
-    """Sixteen agents that saw the same commit: one moves it, fifteen are refused."""
+    """Of sixteen agents with the same commit, one moves it and fifteen are rejected."""
     before = store.put("offset.wm", b"before").etag
     found = outcomes(16, lambda number: store.put("offset.wm", b"after %02d" % number, condition=IfMatch(before)).etag)
     (winner,) = [number for number, outcome in enumerate(found) if isinstance(outcome, str)]
@@ -92,7 +92,7 @@ def test_if_match_of_sixteen_threads_has_one_winner(store: ObjectStore) -> None:
 
 
 def test_if_match_writes_over_what_it_names(store: ObjectStore) -> None:
-    """The etag of put, head, get and listing is one that a write can name."""
+    """A condition accepts the ETag of put, head, get and listing."""
     etag = store.put("key", b"put").etag
     etag = store.put("key", b"head", metadata={"n": "2"}, condition=IfMatch(etag)).etag
     assert store.head("key").etag == etag
@@ -105,7 +105,7 @@ def test_if_match_writes_over_what_it_names(store: ObjectStore) -> None:
 
 
 def test_if_match_over_something_else_is_refused(store: ObjectStore) -> None:
-    """A stale etag writes nothing, and neither does one over an object that is gone or never was."""
+    """A stale ETag writes nothing, and neither does one for a missing object."""
     stale = store.put("key", b"first").etag
     store.put("key", b"second", metadata={"n": "2"})
     with pytest.raises(PreconditionFailed):
@@ -118,13 +118,13 @@ def test_if_match_over_something_else_is_refused(store: ObjectStore) -> None:
 
 
 def test_contents_of_one_size_have_different_etags(store: ObjectStore) -> None:
-    """A commit that changed between two looks, however quickly, is seen to have changed."""
+    """A commit that changes between two reads always has another ETag, however quickly it changes."""
     etags = [store.put("offset.wm", b"%04d" % number).etag for number in range(50)]
     assert len(set(etags)) == 50
 
 
 def test_a_reader_never_meets_a_mix_of_content_and_metadata(store: ObjectStore) -> None:
-    """While a writer replaces an object again and again, readers see content and metadata of one put."""
+    """While a writer replaces an object repeatedly, readers see content and metadata of one put."""
     store.put("key", b"0", metadata={"n": "0"})
     done = threading.Event()
 
@@ -146,7 +146,7 @@ def test_a_reader_never_meets_a_mix_of_content_and_metadata(store: ObjectStore) 
 @pytest.mark.parametrize("content", [b"0123456789", LARGE], ids=["small", "large"])
 @pytest.mark.parametrize("checked", [True, False])
 def test_of_a_reader_only_its_size_is_sent(store: ObjectStore, tmp_path: Path, content: bytes, checked: bool) -> None:
-    """A segment that grows while it is shipped goes up as long as it was, from wherever the reader stands."""
+    """A segment that grows while it is shipped is sent up to its size, from any position of the reader."""
     path = tmp_path / "segment.log"
     path.write_bytes(content + b"what was appended since")
     with path.open("rb") as reader:
@@ -157,9 +157,7 @@ def test_of_a_reader_only_its_size_is_sent(store: ObjectStore, tmp_path: Path, c
 
 
 def test_a_body_is_never_held_as_a_whole(store: ObjectStore) -> None:
-    """A segment of 1 GiB costs the broker's host neither a gigabyte nor a call for every page, however often it is gone
-    through: it is read in pieces of a megabyte at most and 64 KiB at least.
-    """
+    """A body is read at most three times, in pieces of at most a megabyte and on average at least 64 KiB."""
     asked = []
 
     class Large(io.BytesIO):
@@ -175,7 +173,7 @@ def test_a_body_is_never_held_as_a_whole(store: ObjectStore) -> None:
 
 @pytest.mark.parametrize("content", [b"0123456789", LARGE], ids=["small", "large"])
 def test_a_reader_that_ends_early_writes_nothing(store: ObjectStore, content: bytes) -> None:
-    """A segment that was cut while it was shipped is no segment any more."""
+    """A segment that was truncated while it was shipped is no longer that segment."""
     with pytest.raises(SegmentChanged, match=str(len(content))):
         store.put("key", io.BytesIO(content), size=len(content) + 1, crc32c=crc32c(content))
     assert keys_of(store) == []
@@ -183,7 +181,7 @@ def test_a_reader_that_ends_early_writes_nothing(store: ObjectStore, content: by
 
 @pytest.mark.parametrize("content", [b"0123456789", LARGE], ids=["small", "large"])
 def test_what_a_reader_raises_comes_through(store: ObjectStore, content: bytes) -> None:
-    """A local disk that fails is no failure of the store, and nothing was written."""
+    """An error of the local disk is not an error of the store, and nothing was written."""
 
     class Failing(io.BytesIO):
         def read(self, size: int | None = -1, /) -> bytes:
@@ -196,7 +194,7 @@ def test_what_a_reader_raises_comes_through(store: ObjectStore, content: bytes) 
 
 @pytest.mark.parametrize("content", [b"0123456789", LARGE], ids=["small", "large"])
 def test_bytes_of_another_checksum_are_refused(store: ObjectStore, content: bytes) -> None:
-    """The store compares what arrives with the checksum that the caller knows."""
+    """The bytes are compared with the caller's checksum."""
     with pytest.raises(CorruptData):
         store.put("key", io.BytesIO(content), size=len(content), crc32c=crc32c(content) ^ 1)
     with pytest.raises(CorruptData):
@@ -205,7 +203,7 @@ def test_bytes_of_another_checksum_are_refused(store: ObjectStore, content: byte
 
 
 def test_asynchronous_puts_carry_results_and_errors(store: ObjectStore) -> None:
-    """A future returns what `put` returns, and raises what it raises."""
+    """A future has the result of `put`, or its exception."""
     futures = [store.put_async(f"key-{n:02}", b"%d" % n, metadata={"n": str(n)}) for n in range(32)]
     assert [future.result().key for future in futures] == [f"key-{n:02}" for n in range(32)]
     refused = store.put_async("key-00", b"again", condition=IfAbsent())
@@ -214,7 +212,7 @@ def test_asynchronous_puts_carry_results_and_errors(store: ObjectStore) -> None:
 
 
 def test_closing_waits_for_puts_that_have_begun(place: Place) -> None:
-    """What was begun is there once `close` returns, which may be called twice."""
+    """A put that has begun is complete after `close`, which may be called twice."""
     began = threading.Event()
 
     class Slow(io.BytesIO):
@@ -233,7 +231,7 @@ def test_closing_waits_for_puts_that_have_begun(place: Place) -> None:
 
 
 def test_deleted_objects_are_gone_and_deleting_them_again_is_nothing(store: ObjectStore) -> None:
-    """Content, metadata and place in the listing go; what is not there counts as removed."""
+    """Content, metadata and key are removed; a missing object counts as removed."""
     for key in ("a/1", "a/2", "b/1"):
         store.put(key, b"x", metadata={"k": key})
     store.delete(iter(["a/1", "b/1", "never/was", "a"]))
@@ -248,7 +246,7 @@ def test_deleted_objects_are_gone_and_deleting_them_again_is_nothing(store: Obje
 
 @pytest.mark.parametrize("key", ["", "/a", "a/", "a//b", "../a", "a/../b", ".", "..", "a/.", "./a"])
 def test_keys_that_some_store_cannot_hold_are_refused_by_all(store: ObjectStore, key: str) -> None:
-    """Parts that are empty or one or two dots are nobody's, whatever is asked of them."""
+    """Every method rejects parts that are empty, `.` or `..`."""
     for ask in (
         lambda: store.put(key, b"x"),
         lambda: store.head(key),
@@ -257,7 +255,7 @@ def test_keys_that_some_store_cannot_hold_are_refused_by_all(store: ObjectStore,
     ):
         with pytest.raises(ValueError, match="not a key") as raised:
             ask()
-        assert isinstance(raised.value, TieredStorageError)  # what it is the key of waits, and the rest goes on
+        assert isinstance(raised.value, TieredStorageError)  # the object of this key waits, and all others continue
     assert keys_of(store) == []
 
 
@@ -265,14 +263,14 @@ def test_keys_that_some_store_cannot_hold_are_refused_by_all(store: ObjectStore,
     "metadata", [{"Upper": "x"}, {"": "x"}, {"x": "h\u00e9"}, {"x": "a\nb"}, {"x": " padded "}, {"x": "x" * 2048}]
 )
 def test_metadata_that_some_store_cannot_hold_is_refused_by_all(store: ObjectStore, metadata: dict[str, str]) -> None:
-    """What S3 would change or refuse is refused before anything is written."""
+    """Metadata that S3 would change or reject is rejected before anything is written."""
     with pytest.raises(ValueError, match="metadata"):
         store.put("key", b"x", metadata=metadata)
     assert keys_of(store) == []
 
 
 def test_a_body_without_its_size_is_refused(store: ObjectStore) -> None:
-    """A reader needs one, and bytes have their own."""
+    """A reader requires a size, and bytes have their own."""
     with pytest.raises(ValueError, match="size"):
         store.put("key", io.BytesIO(b"x"))
     with pytest.raises(ValueError, match="size"):
@@ -281,9 +279,9 @@ def test_a_body_without_its_size_is_refused(store: ObjectStore) -> None:
 
 
 def test_a_body_is_sent_as_the_allowance_lets_it_go(place: Place) -> None:
-    """One rate for all bodies of a process, whatever the driver; what is sent slowly arrives whole."""
+    """All bodies of a process share one rate, with any driver; a slow body arrives whole."""
     content = bytes(range(256)) * 100
-    allowance = Allowance(len(content))  # in ten pieces, five of them at once
+    allowance = Allowance(len(content))  # in ten pieces, the first five at once
     with open_store(place.location, allowance=allowance) as store:
         store.put("a", io.BytesIO(content), size=len(content), crc32c=crc32c(content))
         assert store.get("a")[0] == content
@@ -291,7 +289,7 @@ def test_a_body_is_sent_as_the_allowance_lets_it_go(place: Place) -> None:
 
 
 def test_a_missing_bucket_or_directory_is_an_error_and_is_not_created(place: Place) -> None:
-    """Whatever is asked: not "no such key", which would mean "no commit", and nothing appears."""
+    """No call raises "not found", which would mean "no commit", and no call creates it."""
     with open_store(place.missing) as store:
         for ask in (
             store.check,
@@ -309,6 +307,6 @@ def test_a_missing_bucket_or_directory_is_an_error_and_is_not_created(place: Pla
 
 
 def test_a_place_that_is_closed_to_this_identity_is_access_denied(place: Place) -> None:
-    """The message names what was asked, where, and the way out."""
+    """The message names the operation, the object, and what to allow."""
     with open_store(place.closed) as store, pytest.raises(AccessDenied, match=r"key.*(allow|give) this"):
         store.put("key", b"x")

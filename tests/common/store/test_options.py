@@ -1,4 +1,4 @@
-"""Options of S3 as files say them: what is read, what is refused, and what is never shown."""
+"""S3 options in files: reading, rejecting, and hiding secrets."""
 
 from collections.abc import Mapping
 
@@ -28,7 +28,7 @@ def problems_of(given: Mapping[str, object]) -> list[str]:
 
 
 def test_every_option_is_read() -> None:
-    """By the names of the reference page, each into its own place."""
+    """Each name of the reference page sets its own attribute."""
     given = {
         "server.side.encryption": "aws:kms",
         "kms.key.id": "alias/archive",
@@ -78,12 +78,12 @@ def test_every_option_is_read() -> None:
 
 
 def test_nothing_said_is_nothing_done() -> None:
-    """What is absent is left to the bucket and to the environment."""
+    """Without options the bucket and the environment decide."""
     assert parsed({}) == NO_OPTIONS
 
 
 def test_json_says_tags_and_truth_in_its_own_way() -> None:
-    """An object and a boolean mean what the texts mean."""
+    """An object and a boolean of JSON mean the same as their texts."""
     given = {"server.side.encryption": "aws:kms", "bucket.key.enabled": True, "tags": {"team": "data: all"}}
     assert parsed(given).storing.tags == (("team", "data: all"),)
     assert parsed(given).storing.bucket_key_enabled is True
@@ -115,7 +115,7 @@ def test_json_says_tags_and_truth_in_its_own_way() -> None:
     ],
 )
 def test_a_value_that_is_none_is_refused_with_what_is_accepted(name: str, value: object, said: str) -> None:
-    """The option is named as the file names it."""
+    """The message has the option's name in the file, and the accepted values."""
     (problem,) = problems_of({name: value})
     assert problem.startswith(f"x.{name}")
     assert said in problem
@@ -125,7 +125,7 @@ def test_a_value_that_is_none_is_refused_with_what_is_accepted(name: str, value:
     ("name", "value", "said"), [("external.id", "x", "2 to 1224"), ("role.session.name", "a b", "2 to 64")]
 )
 def test_what_sts_would_refuse_of_a_role_is_refused_here(name: str, value: str, said: str) -> None:
-    """By the rules of its API; the SDK would say so at the first request only."""
+    """By the rules of the STS API; the SDK would report it only at the first request."""
     (problem,) = problems_of({"role.arn": ROLE, name: value})
     assert problem.startswith(f"x.{name}")
     assert said in problem
@@ -148,13 +148,13 @@ def test_what_sts_would_refuse_of_a_role_is_refused_here(name: str, value: str, 
     ],
 )
 def test_options_that_contradict_one_another_are_named(given: Mapping[str, object], said: str) -> None:
-    """Both cannot be meant, and the message says which two."""
+    """The message names both options."""
     (problem,) = problems_of(given)
     assert said in problem
 
 
 def test_all_problems_of_a_file_are_told_at_once() -> None:
-    """Options beside other keys, with the nearest right name for one that is unknown."""
+    """Options and other keys, with the nearest right name for an unknown one."""
     prefix = "storage.service.endpoint.s3."
     with pytest.raises(ConfigurationError) as refused:
         parse_config(
@@ -176,7 +176,7 @@ def test_all_problems_of_a_file_are_told_at_once() -> None:
 
 
 def test_secrets_are_in_no_message_and_no_text_of_a_value() -> None:
-    """A proxy's password and an external id stay where they were written."""
+    """No message and no repr contains a proxy's password or an external id."""
     given = {
         "proxy": f"ftp://me:{SECRET}@proxy",
         "external.id": f"<{SECRET}>",
