@@ -175,7 +175,7 @@ def test_directories_are_what_stands_before_the_next_slash(store: ObjectStore, l
 
 
 def test_more_keys_than_a_page_are_listed_and_deleted(store: ObjectStore) -> None:
-    """1,100 segments and their neighbours are listed once, in order, from any key on; after the delete the listing is without them."""
+    """1,100 segments and their neighbours are listed once, in order, from any key on, and removed by a delete."""
     keys = [f"t-0/{number:020}.log" for number in range(1100)]
     others = ["s-0/0.log", "t-0-x", "t-00/0.log", "t-0/gaps/5-6.json", "t-0/log.start", "t-0/offset.wm"]
     for future in [store.put_async(key, b"x") for key in (*keys, *others)]:
