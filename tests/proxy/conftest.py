@@ -1,4 +1,4 @@
-"""An S3 server and a cluster behind links, shared by the folder; a fresh fault proxy for each test."""
+"""An S3 server and a cluster with links for the folder, and a new fault proxy for each test."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ ClientOf = Callable[..., "S3Client"]
 
 @pytest.fixture(scope="package")
 def s3() -> Iterator[S3Server]:
-    """An S3 server alone."""
+    """Start an S3 server without brokers."""
     with LocalCluster(brokers=0, mode="kraft", s3=True, buckets=[BUCKET], name="proxied-s3") as cluster:
         assert cluster.s3 is not None
         yield cluster.s3
@@ -28,14 +28,14 @@ def s3() -> Iterator[S3Server]:
 
 @pytest.fixture
 def proxy(s3: S3Server) -> Iterator[S3FaultProxy]:
-    """Before the server, without a rule."""
+    """Open a proxy in front of the server, without rules."""
     with S3FaultProxy(s3) as proxy:
         yield proxy
 
 
 @pytest.fixture
 def client_of(s3: S3Server) -> Iterator[ClientOf]:
-    """Makes clients of an endpoint that try once; they are closed with the test."""
+    """Return a function that creates clients of an endpoint; they try once, and are closed after the test."""
     made: list[S3Client] = []
 
     def client(endpoint: str, read_timeout: float = 30) -> "S3Client":
@@ -58,19 +58,19 @@ def client_of(s3: S3Server) -> Iterator[ClientOf]:
 
 @pytest.fixture
 def through(client_of: ClientOf, proxy: S3FaultProxy) -> "S3Client":
-    """A client of the proxy."""
+    """Return a client of the proxy."""
     return client_of(proxy.endpoint)
 
 
 @pytest.fixture
 def direct(client_of: ClientOf, s3: S3Server) -> "S3Client":
-    """A client of the server itself."""
+    """Return a client of the server."""
     return client_of(s3.endpoint)
 
 
 @pytest.fixture(scope="package")
 def linked() -> Iterator[LocalCluster]:
-    """Two brokers and ZooKeeper, with links between all of them."""
+    """Start two brokers and ZooKeeper, with links between all of them."""
     properties = {
         "zookeeper.session.timeout.ms": "2000",
         "zookeeper.connection.timeout.ms": "20000",

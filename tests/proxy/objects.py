@@ -1,4 +1,4 @@
-"""What the folder's tests put through proxies, and what they look for behind."""
+"""Objects that the folder's tests send through proxies, and helpers to read them from the server."""
 
 import io
 from typing import TYPE_CHECKING
@@ -14,12 +14,12 @@ CONTENT = b"0123456789" * 50_000
 
 
 def body() -> io.BytesIO:
-    """A body that is announced with `Expect: 100-continue`, as the agent's are."""
+    """Return a body that the SDK sends with `Expect: 100-continue`, as the agent does."""
     return io.BytesIO(CONTENT)
 
 
 def stored(direct: "S3Client", key: str) -> bytes | None:
-    """What the server holds under a key, if anything."""
+    """Return the content of a key on the server; None if it has no object."""
     try:
         with direct.get_object(Bucket=BUCKET, Key=key)["Body"] as found:
             return found.read()
@@ -28,6 +28,6 @@ def stored(direct: "S3Client", key: str) -> bytes | None:
 
 
 def error_of(caught: pytest.ExceptionInfo[ClientError]) -> tuple[int, str]:
-    """Status and code of a refusal."""
+    """Return status and code of an error response."""
     answer = caught.value.response
     return answer["ResponseMetadata"]["HTTPStatusCode"], answer["Error"]["Code"]

@@ -1,4 +1,4 @@
-"""Each fault of the S3 proxy, as a real client and a real server see it."""
+"""Each fault of the S3 proxy, with a real client and a real server."""
 
 import http.client
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def in_background(client: "S3Client", key: str, **arguments: Any) -> Iterator["Future[Any]"]:
-    """A put in another thread."""
+    """Run a put in another thread."""
     with ThreadPoolExecutor(1) as pool:
         yield pool.submit(client.put_object, Bucket=BUCKET, Key=key, Body=body(), **arguments)
 
@@ -48,7 +48,7 @@ def in_background(client: "S3Client", key: str, **arguments: Any) -> Iterator["F
 def test_cut_before_keeps_the_request_from_the_server(
     proxy: S3FaultProxy, through: "S3Client", direct: "S3Client", action: Action
 ) -> None:
-    """The client sees a broken connection, the store nothing, and the next attempt succeeds."""
+    """The client's connection breaks, the store receives nothing, and the next attempt succeeds."""
     proxy.script(Rule(action, methods={"PUT"}))
     with pytest.raises(HTTPClientError):
         through.put_object(Bucket=BUCKET, Key="cut-before", Body=body())
@@ -65,7 +65,7 @@ def test_cut_before_keeps_the_request_from_the_server(
 def test_a_delayed_request_lets_others_pass_and_ends_with_the_proxy(
     s3: S3Server, client_of: ClientOf, direct: "S3Client"
 ) -> None:
-    """What waits when the proxy is closed never reaches the server."""
+    """A request that is delayed when the proxy is closed never reaches the server."""
     with S3FaultProxy(s3) as proxy:
         delay = Delay(3600)
         proxy.script(Rule(delay, target="/delayed$"))
@@ -84,7 +84,7 @@ def test_a_delayed_request_lets_others_pass_and_ends_with_the_proxy(
 def test_a_held_request_goes_on_when_it_is_released(
     proxy: S3FaultProxy, through: "S3Client", direct: "S3Client"
 ) -> None:
-    """Nothing is stored before, all of it after, and the client is answered."""
+    """The store has nothing before the release and everything after it, and the client receives a response."""
     hold = Hold()
     proxy.script(Rule(hold, methods={"PUT"}))
     with in_background(through, "held") as put:
@@ -97,7 +97,7 @@ def test_a_held_request_goes_on_when_it_is_released(
 
 
 def test_cut_after_breaks_off_within_the_body(proxy: S3FaultProxy, through: "S3Client", direct: "S3Client") -> None:
-    """The server gets so many bytes and no more, and stores nothing of them."""
+    """The server receives exactly that number of bytes, and stores none."""
     cut = CutAfter(300_000)
     proxy.script(Rule(cut, methods={"PUT"}))
     with pytest.raises(HTTPClientError):
@@ -109,14 +109,14 @@ def test_cut_after_breaks_off_within_the_body(proxy: S3FaultProxy, through: "S3C
     assert stored(direct, "cut-after") is None
 
 
-# In the server's place
+# In place of the server
 
 
 @pytest.mark.parametrize(("status", "code"), [(503, "SlowDown"), (500, "InternalError"), (403, "ExpiredToken")])
 def test_an_answer_of_our_own_is_an_error_of_s3(
     proxy: S3FaultProxy, through: "S3Client", direct: "S3Client", status: int, code: str
 ) -> None:
-    """Code and message arrive; with a streamed body, a plain one, and none, and the connection serves again."""
+    """Code and message arrive for a streamed, a plain and an empty body; the connection can be used again."""
     refuse = Answer(status, code, "a <message> & more")
     proxy.script(Rule(refuse, target="/refused", times=None))
     with pytest.raises(ClientError, match="a <message> & more") as streamed:
@@ -135,7 +135,7 @@ def test_an_answer_of_our_own_is_an_error_of_s3(
 
 
 def test_a_refused_body_that_nobody_announced_is_heard_to_its_end(proxy: S3FaultProxy, through: "S3Client") -> None:
-    """A client that sends without asking for leave reads the answer, and its connection stays."""
+    """A client without `Expect: 100-continue` reads the response, and its connection stays open."""
     proxy.script(Rule(Answer(503, "SlowDown")))
     signed = through.generate_presigned_url("put_object", Params={"Bucket": BUCKET, "Key": "unannounced"})
     connection = http.client.HTTPConnection("127.0.0.1", proxy.port)
@@ -149,7 +149,7 @@ def test_a_refused_body_that_nobody_announced_is_heard_to_its_end(proxy: S3Fault
 
 
 def test_a_throttle_refuses_what_comes_too_fast(proxy: S3FaultProxy, through: "S3Client") -> None:
-    """The burst passes, the rest is told to slow down and counted, and an end of the storm is an end."""
+    """The burst passes, other requests are throttled and counted, and `clear` ends the throttle."""
     slow_down = proxy.throttle(0, burst=3)
     for _ in range(3):
         through.list_buckets()
@@ -164,7 +164,7 @@ def test_a_throttle_refuses_what_comes_too_fast(proxy: S3FaultProxy, through: "S
 
 
 def test_a_throttle_admits_at_its_rate() -> None:
-    """Two a second, three at once after a rest."""
+    """It admits two per second, and three at once after a pause."""
     throttle = Throttle(rate=2, burst=3, tokens=3, at=0)
     assert [throttle.admits(now) for now in (0, 0, 0, 0, 0.4, 0.6, 0.9, 1.1)] == [
         *(True, True, True, False),
@@ -177,7 +177,7 @@ def test_a_throttle_admits_at_its_rate() -> None:
 
 
 def test_a_truncated_answer_ends_before_its_length(proxy: S3FaultProxy, through: "S3Client") -> None:
-    """The client reads so many bytes of the real object, and then that some are missing."""
+    """The client reads that number of bytes of the real object, then finds that some are missing."""
     through.put_object(Bucket=BUCKET, Key="truncated", Body=body())
     truncate = TruncateAnswer(1000)
     proxy.script(Rule(truncate, methods={"GET"}))
@@ -195,7 +195,7 @@ def test_a_truncated_answer_ends_before_its_length(proxy: S3FaultProxy, through:
 def test_a_swallowed_answer_leaves_the_object_behind(
     proxy: S3FaultProxy, through: "S3Client", direct: "S3Client"
 ) -> None:
-    """The client sees a broken connection, and the object stands in the store."""
+    """The client's connection breaks, and the store has the object."""
     swallow = SwallowAnswer()
     proxy.script(Rule(swallow, methods={"PUT"}))
     with pytest.raises(HTTPClientError):
@@ -208,7 +208,7 @@ def test_a_swallowed_answer_leaves_the_object_behind(
 def test_our_driver_calls_a_swallowed_answer_an_unknown_outcome(
     proxy: S3FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The agent's own S3 driver sends once, and what it sent stands there."""
+    """The agent's own S3 driver sends once, and the store has the object."""
     for name, value in proxy.environment().items():
         monkeypatch.setenv(name, value)
     proxy.script(Rule(SwallowAnswer(), methods={"PUT"}))
@@ -223,7 +223,7 @@ def test_our_driver_calls_a_swallowed_answer_an_unknown_outcome(
 def test_a_put_lands_after_its_client_gave_up(
     proxy: S3FaultProxy, through: "S3Client", direct: "S3Client", overtaken: bool
 ) -> None:
-    """Its condition is judged when it lands: refused where somebody else wrote meanwhile."""
+    """The server checks its condition on arrival: it rejects it if another client has written since."""
     key = f"late-{overtaken}"
     late = LandLate()
     proxy.script(Rule(late, methods={"PUT"}))
@@ -242,7 +242,7 @@ def test_a_put_lands_after_its_client_gave_up(
 
 
 def test_a_put_that_timed_out_lands_late(proxy: S3FaultProxy, client_of: ClientOf, direct: "S3Client") -> None:
-    """A silent server outlasts the client's patience, and its client is never answered."""
+    """The server is silent for longer than the client's timeout, and the client never receives a response."""
     late = LandLate(silent=True)
     proxy.script(Rule(late, methods={"PUT"}))
     with pytest.raises(ReadTimeoutError):

@@ -1,4 +1,4 @@
-"""A cluster whose brokers reach ZooKeeper and one another through links."""
+"""A cluster whose brokers connect to ZooKeeper and to each other through links."""
 
 import json
 import shutil
@@ -14,7 +14,7 @@ from ts_local.process import ServerDiedError
 
 
 def controller_of(cluster: LocalCluster) -> int:
-    """The controller's id."""
+    """Return the id of the controller."""
     assert cluster.zookeeper is not None
     with cluster.zookeeper.client() as client:
         raw, _ = client.get("/controller")
@@ -22,7 +22,7 @@ def controller_of(cluster: LocalCluster) -> int:
 
 
 def test_every_broker_has_its_links_and_clients_have_none(linked: LocalCluster) -> None:
-    """Brokers meet at the links' ports, and clients are told the real ones."""
+    """Brokers use the links' ports, and clients receive the real ones."""
     assert set(linked.links) == {"broker-1", "broker-1:zookeeper", "broker-2", "broker-2:zookeeper"}
     assert all(linked.links[f"broker-{number}:zookeeper"].counters().open == 1 for number in (1, 2))
     said = linked.brokers[1].metadata().brokers
@@ -32,9 +32,9 @@ def test_every_broker_has_its_links_and_clients_have_none(linked: LocalCluster) 
 
 
 def test_a_follower_falls_out_when_it_cannot_reach_the_leader(linked: LocalCluster) -> None:
-    """Its fetches go through the link into the leader's broker; healed, it catches up with what was written."""
+    """Its fetches use the link of the leader's broker; after `heal` it replicates the missing records."""
     controller = controller_of(linked)
-    # The leader asks the controller to shrink the set, and a controller's own link must stay: see cluster_links.
+    # The leader requests from the controller to shrink the set; keep the controller's own link: see cluster_links.
     leader = 3 - controller
     linked.create_topic("fetched", assignment=[[leader, controller]])
     link = linked.links[f"broker-{leader}"]
@@ -43,7 +43,9 @@ def test_a_follower_falls_out_when_it_cannot_reach_the_leader(linked: LocalClust
     wait_for(lambda: link.counters().moved > before + 100_000, "the records to pass the link")
     link.cut()
     assert link.counters().reset > 0
-    linked.produce("fetched", [Record(b"alone")])  # a follower that lacks nothing is in sync, however silent
+    linked.produce(
+        "fetched", [Record(b"alone")]
+    )  # a follower without missing records is in sync, even if it sends no fetch
     wait_for(lambda: linked.in_sync("fetched", 0) == {leader}, "the follower out of sync")
     assert all(broker.alive for broker in linked.brokers.values())
     link.heal()
@@ -51,7 +53,7 @@ def test_a_follower_falls_out_when_it_cannot_reach_the_leader(linked: LocalClust
 
 
 def test_a_broker_without_zookeeper_lives_on_and_loses_its_leadership(linked: LocalCluster) -> None:
-    """A black hole before ZooKeeper ends its session; healed, the same process registers again."""
+    """A stalled link to ZooKeeper ends its session; after `heal` the same process registers again."""
     zookeeper = linked.zookeeper
     assert zookeeper is not None
     cut = 3 - controller_of(linked)
@@ -67,7 +69,7 @@ def test_a_broker_without_zookeeper_lives_on_and_loses_its_leadership(linked: Lo
 
 
 def test_an_agents_surroundings_differ_in_zookeeper_only(linked: LocalCluster) -> None:
-    """The copy names a link of the agent's own, and asked for twice it is the same one."""
+    """The copy names the agent's own link, which is the same at a second call."""
     path = linked.agent_surroundings(2)
     link = linked.links["agent-2:zookeeper"]
     assert linked.agent_surroundings(2) == path
@@ -83,7 +85,7 @@ def test_an_agents_surroundings_differ_in_zookeeper_only(linked: LocalCluster) -
 
 
 def test_an_agent_is_cut_from_zookeeper_alone(linked: LocalCluster, tmp_path: Path) -> None:
-    """The real agent connects through its link, comes again after a cut, and the brokers notice nothing."""
+    """The real agent uses its own link and reconnects after a cut; the brokers are not affected."""
     config, shipped = tmp_path / "conf", tmp_path / "shipped"
     shipped.mkdir()
     write_config(config, "linked", {"storage.service.endpoint.url": shipped.as_uri()})
@@ -103,7 +105,7 @@ def test_an_agent_is_cut_from_zookeeper_alone(linked: LocalCluster, tmp_path: Pa
 
 
 def test_links_end_with_the_cluster() -> None:
-    """Also where it did not come up; and no link is made in KRaft mode."""
+    """Links are closed even if the cluster did not start; KRaft mode has none."""
     cluster = LocalCluster(proxied=True, properties={"num.io.threads": "none"}, name="unlinked")
     with pytest.raises(ServerDiedError), cluster:
         pytest.fail("it started")

@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def link(s3: S3Server) -> Iterator[LinkProxy]:
-    """A link to the S3 server."""
+    """Open a link to the S3 server."""
     with LinkProxy("s3", s3.port) as link:
         yield link
 
 
 @pytest.fixture
 def through(client_of: ClientOf, link: LinkProxy) -> "S3Client":
-    """A client behind the link."""
+    """Return a client of the link."""
     return client_of(f"http://{link.address}")
 
 
 @contextmanager
 def zookeeper_client(address: str) -> Iterator[KazooClient]:
-    """A started client with a session of two seconds."""
+    """Start a client with a session of two seconds."""
     client = KazooClient(hosts=address, timeout=2.0)
     client.start(timeout=20)
     try:
@@ -54,7 +54,7 @@ def connect(link: LinkProxy) -> socket.socket:
 
 
 def test_a_link_passes_all_bytes_and_counts_them(link: LinkProxy, through: "S3Client") -> None:
-    """A large object comes back whole; one connection, used again."""
+    """A large object is unchanged, over one reused connection."""
     content = bytes(range(256)) * 40_000
     through.put_object(Bucket=BUCKET, Key="link", Body=io.BytesIO(content))
     with through.get_object(Bucket=BUCKET, Key="link")["Body"] as body:
@@ -65,11 +65,11 @@ def test_a_link_passes_all_bytes_and_counts_them(link: LinkProxy, through: "S3Cl
 
 
 def test_a_cut_resets_what_is_there_and_what_comes(link: LinkProxy, through: "S3Client") -> None:
-    """Until it is healed; then the same client goes on."""
+    """Existing and new connections are reset until `heal`; then the same client works again."""
     through.list_buckets()
     link.cut()
     assert (link.counters().open, link.counters().reset, link.counters().cuts) == (0, 1, 1)
-    # The reset comes while a client connects or when it reads, as it happens.
+    # The reset may arrive while a client connects or reads.
     with pytest.raises((HTTPClientError, EndpointConnectionError)):
         through.list_buckets()
     with pytest.raises(ConnectionResetError), connect(link) as refused:
@@ -81,7 +81,7 @@ def test_a_cut_resets_what_is_there_and_what_comes(link: LinkProxy, through: "S3
 
 
 def test_a_stalled_link_is_a_black_hole(link: LinkProxy, client_of: ClientOf) -> None:
-    """Connections are kept and accepted, no byte moves and no end shows; what was sent arrives after all."""
+    """Connections are kept and accepted, but no byte and no end passes; sent bytes arrive after `heal`."""
     impatient, patient = client_of(f"http://{link.address}", 0.2), client_of(f"http://{link.address}")
     patient.list_buckets()
     link.stall()
@@ -96,12 +96,12 @@ def test_a_stalled_link_is_a_black_hole(link: LinkProxy, client_of: ClientOf) ->
         assert not waiting.done()
         link.heal()
         waiting.result()
-    # On the other connection, which nobody reads any more.
+    # On the other connection, which no client reads any more.
     assert wait_for(lambda: stored(patient, "stalled"), "the stalled object to be there") == b"x"
 
 
 def test_a_servers_end_does_not_pass_a_stalled_link() -> None:
-    """A server that goes away behind a black hole looks alive until the link heals."""
+    """A server that stops behind a stalled link looks alive until the link heals."""
     with socket.create_server(("127.0.0.1", free_port())) as server, ExitStack() as ends:
         link = ends.enter_context(LinkProxy("stalled", server.getsockname()[1]))
         client = ends.enter_context(connect(link))
@@ -119,7 +119,7 @@ def test_a_servers_end_does_not_pass_a_stalled_link() -> None:
 
 
 def test_a_delayed_link_holds_each_block(link: LinkProxy, through: "S3Client") -> None:
-    """A request on a slow link is answered; on one that is far too slow it waits until the link is healed."""
+    """A request on a slow link succeeds; on a far too slow one it waits until the link heals."""
     link.delay(0.01)
     through.list_buckets()
     link.delay(3600)
@@ -137,7 +137,7 @@ def test_a_delayed_link_holds_each_block(link: LinkProxy, through: "S3Client") -
 
 
 def test_connections_cost_no_thread(link: LinkProxy) -> None:
-    """A hundred of them are carried by the one that was there."""
+    """One thread carries a hundred connections."""
     before = threading.active_count()
     with ExitStack() as opened:
         for _ in range(100):
@@ -148,7 +148,7 @@ def test_connections_cost_no_thread(link: LinkProxy) -> None:
 
 
 def test_a_link_to_nobody_resets_its_clients_and_waits_for_the_server() -> None:
-    """The server behind may come later."""
+    """The server may start after the link."""
     port = free_port()
     with LinkProxy("nobody", port) as link:
         with pytest.raises(ConnectionResetError), connect(link) as client:
@@ -162,7 +162,7 @@ def test_a_link_to_nobody_resets_its_clients_and_waits_for_the_server() -> None:
 
 
 def test_a_zookeeper_session_outlives_a_short_cut_and_ends_in_a_long_stall(linked: LocalCluster) -> None:
-    """After a cut the client is connected with the session it had; after a stall beyond its time-out with another."""
+    """After a cut the client keeps its session; after a stall beyond its timeout it has another one."""
     assert linked.zookeeper is not None
     with LinkProxy("client:zookeeper", linked.zookeeper.port) as link, zookeeper_client(link.address) as client:
         session = client.client_id[0]

@@ -1,4 +1,4 @@
-"""What the S3 fault proxy does where nobody asked for a fault: nothing, for every way in which HTTP sends a body."""
+"""The S3 fault proxy without rules: it changes nothing, for every framing of a body in HTTP."""
 
 import base64
 import http.client
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def test_puts_gets_and_heads_pass_and_are_recorded(proxy: S3FaultProxy, through: "S3Client") -> None:
-    """Signatures hold, with spaces and umlauts in keys; ranges, 204 and 304 pass, and a HEAD has no body."""
+    """Signatures stay valid, with spaces and umlauts in keys; ranges, 204, 304 and the empty body of HEAD pass."""
     key = "pass/a b/ü"
     etag = through.put_object(Bucket=BUCKET, Key=key, Body=b"0123456789")["ETag"]
     with through.get_object(Bucket=BUCKET, Key=key, Range="bytes=2-4")["Body"] as body:
@@ -53,7 +53,7 @@ def test_puts_gets_and_heads_pass_and_are_recorded(proxy: S3FaultProxy, through:
 
 
 class _SecondHalfAfterFirst(io.BytesIO):
-    """A body whose second half is to be had only once the server was sent some of the first."""
+    """A body that returns its second half only after the server received a part of the first."""
 
     def __init__(self, content: bytes, proxy: S3FaultProxy) -> None:
         super().__init__(content)
@@ -69,7 +69,7 @@ class _SecondHalfAfterFirst(io.BytesIO):
 
 
 def test_a_large_body_streams(proxy: S3FaultProxy, through: "S3Client") -> None:
-    """The server gets its beginning before the client has sent its end; the client asked for leave to send it."""
+    """The server receives its beginning before the client sends its end; the client sends `Expect`."""
     content = bytes(range(256)) * 16_384
     body = _SecondHalfAfterFirst(content, proxy)
     through.put_object(Bucket=BUCKET, Key="stream", Body=body)
@@ -84,7 +84,7 @@ def test_a_large_body_streams(proxy: S3FaultProxy, through: "S3Client") -> None:
 def _send(endpoint: str, target: str, body: Iterator[bytes], headers: Mapping[str, str]) -> int:
     connection = http.client.HTTPConnection(urlsplit(endpoint).netloc)
     try:
-        # An iterator's length is not known: http.client sends chunks.
+        # http.client sends chunks for an iterator, whose length is unknown.
         connection.request("PUT", target, body, dict(headers), encode_chunked=True)
         answer = connection.getresponse()
         answer.read()
@@ -94,7 +94,7 @@ def _send(endpoint: str, target: str, body: Iterator[bytes], headers: Mapping[st
 
 
 def test_a_chunked_body_passes(proxy: S3FaultProxy, through: "S3Client") -> None:
-    """Chunks of HTTP go on as they came."""
+    """The proxy forwards HTTP chunks unchanged."""
     signed = through.generate_presigned_url("put_object", Params={"Bucket": BUCKET, "Key": "chunked"})
     target = signed.removeprefix(proxy.endpoint)
     sent = _send(proxy.endpoint, target, iter([b"a" * 100_000, b"b", b"c" * 70_000]), {"Transfer-Encoding": "chunked"})
@@ -107,7 +107,7 @@ def test_a_chunked_body_passes(proxy: S3FaultProxy, through: "S3Client") -> None
 def test_an_aws_chunked_body_with_a_trailing_checksum_passes(
     proxy: S3FaultProxy, through: "S3Client", s3: S3Server
 ) -> None:
-    """The SDKs' own chunks, and the checksum behind them, reach the server, which checks it."""
+    """The SDK's own chunks and the trailing checksum reach the server, which checks it."""
     content = b"x" * 100_000
     checksum = base64.b64encode(zlib.crc32(content).to_bytes(4, "big")).decode()
     framed = [b"%x\r\n" % len(content), content, b"\r\n0\r\n", f"x-amz-checksum-crc32:{checksum}\r\n\r\n".encode()]
@@ -128,7 +128,7 @@ def test_an_aws_chunked_body_with_a_trailing_checksum_passes(
 
 
 def test_many_requests_at_once_keep_apart(proxy: S3FaultProxy, through: "S3Client") -> None:
-    """Each key has its own content, over connections that are used again."""
+    """Each key has its own content, over reused connections."""
 
     def put_and_get(number: int) -> bool:
         content = str(number).encode() * 20_000
@@ -139,13 +139,13 @@ def test_many_requests_at_once_keep_apart(proxy: S3FaultProxy, through: "S3Clien
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(put_and_get, range(40)))
     assert [request.number for request in proxy.requests()] == list(range(80))
-    # One that accepts, and one for each of the client's threads.
+    # One thread accepts connections, and one serves each thread of the client.
     ours = [thread for thread in threading.enumerate() if thread.name.startswith(f"s3-proxy-{proxy.port}")]
     assert len(ours) <= 1 + 10
 
 
 def test_the_environment_leads_to_the_proxy(proxy: S3FaultProxy, s3: S3Server) -> None:
-    """All else is the server's: keys, region, no other proxy."""
+    """Only the endpoint differs from the server's variables: keys and region are the same."""
     ours, theirs = proxy.environment(s3.restricted), s3.environment(s3.restricted)
     assert {name for name in theirs if ours[name] != theirs[name]} == {"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"}
     assert ours["AWS_ENDPOINT_URL"] == ours["AWS_ENDPOINT_URL_S3"] == proxy.endpoint
@@ -155,7 +155,7 @@ def test_the_environment_leads_to_the_proxy(proxy: S3FaultProxy, s3: S3Server) -
 def test_a_server_that_is_down_shows_as_a_reset_and_comes_back(
     proxy: S3FaultProxy, client_of: ClientOf, s3: S3Server
 ) -> None:
-    """The record says that nobody here cut the connection; after a restart the same proxy serves."""
+    """The journal shows that the proxy did not cut the connection; after a restart the same proxy works."""
     client = client_of(proxy.endpoint)
     s3.kill()
     with pytest.raises(HTTPClientError):

@@ -1,4 +1,4 @@
-"""Which requests the rules of the S3 proxy choose, and what a test may do around each."""
+"""The selection of requests by the rules of the S3 proxy, and its hooks."""
 
 import os
 import signal
@@ -18,11 +18,11 @@ from ts_local.s3 import S3Server
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-# Which requests
+# Selection of requests
 
 
 def test_rules_choose_by_method_key_and_headers_and_count(proxy: S3FaultProxy, through: "S3Client") -> None:
-    """One fires for the second and third log with a condition, and nothing else; the record says to which."""
+    """A rule fires only for the second and third conditional put of a log; the journal names the requests."""
     refuse = Answer(503, "SlowDown")
     conditional = Rule(
         refuse,
@@ -49,7 +49,7 @@ def test_rules_choose_by_method_key_and_headers_and_count(proxy: S3FaultProxy, t
 
 
 def test_the_first_rule_that_is_not_used_up_decides(proxy: S3FaultProxy, through: "S3Client") -> None:
-    """Rules given together make a sequence."""
+    """Rules that are added together form a sequence."""
     proxy.script(Rule(Answer(503, "SlowDown")), Rule(Answer(500, "InternalError")))
     seen = []
     for _ in range(2):
@@ -60,13 +60,13 @@ def test_the_first_rule_that_is_not_used_up_decides(proxy: S3FaultProxy, through
     assert seen == ["SlowDown", "InternalError"]
 
 
-# Hooks, and what a crash matrix does with them
+# Hooks, and their use in a crash matrix
 
 
 def test_hooks_stand_around_the_moment_when_the_server_acts(
     proxy: S3FaultProxy, through: "S3Client", direct: "S3Client"
 ) -> None:
-    """Before, the object is not there; after, it is, and the client does not know yet."""
+    """Before, the object does not exist; after, it does, and the client has no response yet."""
     seen: list[tuple[str, int | None, bool]] = []
 
     def note(when: str, request: Request) -> None:
@@ -91,7 +91,7 @@ for number in (1, 2):
 def test_a_client_is_killed_exactly_around_a_put(
     proxy: S3FaultProxy, direct: "S3Client", through: "S3Client", moment: str
 ) -> None:
-    """SIGKILL before its second put leaves one object, SIGKILL after it two; the proxy serves on."""
+    """SIGKILL before its second put leaves one object, SIGKILL after it two; the proxy continues."""
     environment = {**os.environ, **proxy.environment()}
     with subprocess.Popen([sys.executable, "-c", PUTS_TWICE, moment], env=environment) as process:
 
@@ -113,7 +113,7 @@ def test_a_client_is_killed_exactly_around_a_put(
 
 
 def test_what_a_hook_raises_is_not_lost(s3: S3Server, client_of: ClientOf) -> None:
-    """It breaks that request, and comes out when the proxy is closed."""
+    """The exception breaks that request, and `close` raises it."""
     proxy = S3FaultProxy(s3)
 
     def fail(request: Request) -> None:

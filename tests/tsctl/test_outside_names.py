@@ -61,5 +61,5 @@ def test_a_reader_of_a_bucket_that_is_not_there_gets_readers_advice(named: tuple
     for command in (("ls",), ("verify",), ("cat", "t")):
         ended = run(*command, "--url", "s3://nowhere-at-all/base", "--cluster", "prod")
         assert ended.code == ExitCode.REFUSED
-        assert "look at its name, and at the endpoint" in ended.err
+        assert "check its name and the endpoint" in ended.err
         assert "create" not in ended.err

@@ -34,8 +34,8 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("url", "variables", "said"),
     [
-        (f"s3://AKIA:{SECRET}@bucket/base", {}, "holds no credentials"),
-        (f"webhdfs://{AWAY}:1/base", {}, "holds no credentials"),
+        (f"s3://AKIA:{SECRET}@bucket/base", {}, "contains credentials"),
+        (f"webhdfs://{AWAY}:1/base", {}, "contains credentials"),
         ("s3://bucket/base", {"AWS_ENDPOINT_URL": f"http://{AWAY}:{{port}}"}, f"***@{LOOPBACK}"),
         (
             "s3://bucket/base",
@@ -43,7 +43,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
             LOOPBACK,
         ),
         ("az://container/base", {}, "no connection"),
-        ("az://container/base", {"AZURE_STORAGE_SAS_TOKEN": "", "AZURE_STORAGE_KEY": SECRET}, "no base64"),
+        ("az://container/base", {"AZURE_STORAGE_SAS_TOKEN": "", "AZURE_STORAGE_KEY": SECRET}, "not base64"),
     ],
 )
 def test_a_store_that_is_away_is_named_without_credentials(

@@ -1,1 +1,1 @@
-"""Object stores: one contract, a driver for S3 and one for a directory; the only place that knows boto3."""
+"""Object stores: one contract, and a driver for each kind of store."""

@@ -1,7 +1,7 @@
-"""What drivers take from a server's answer. A server may answer anything: how much of it is read, `http_body` says.
+"""Check the values in a server's response, which may contain anything.
 
-Depth, numbers and texts are checked here. Whatever is not what a store answers is a `ValueError`, of which
-`Call.understood` makes the error that the caller expects.
+Depth, numbers and texts are checked here; `http.bodies` bounds the size. A value that no store returns raises
+`ValueError`, which `Call.understood` turns into the error that the caller expects.
 """
 
 import json
@@ -18,27 +18,27 @@ _HALVES = (b"\\ud", b"\\uD")  # how one of JSON's escapes for half of a surrogat
 
 
 def parse_json(body: bytes) -> Any:
-    """What an answer's JSON says.
+    """Return the content of a JSON response.
 
     Raises:
-        ValueError: it is no JSON, is nested too deep, has a number that is none or a text that no UTF-8 can hold.
+        ValueError: it is not JSON, is nested too deep, has an invalid number or a text that UTF-8 cannot represent.
     """
     try:
-        said = json_objects.parse_json(body, "the answer", len(body))
+        content = json_objects.parse_json(body, "the response", len(body))
     except CorruptData as error:
         raise ValueError(str(error)) from error
     if any(half in body for half in _HALVES):
-        json.dumps(said, ensure_ascii=False).encode()
-    return said
+        json.dumps(content, ensure_ascii=False).encode()
+    return content
 
 
 def parse_xml(text: str) -> ElementTree.Element:
-    """The root of an answer's XML.
+    """Return the root of an XML response.
 
-    No store declares a document type. Entities are declared there, and a few lines of them can stand for gigabytes.
+    No store sends a document type. It can declare entities, and a few lines of them can expand to gigabytes.
 
     Raises:
-        ValueError: it is no XML, or declares a document type.
+        ValueError: it is not XML, or has a document type.
     """
     if "<!DOCTYPE" in text:
         raise ValueError("XML with a document type")
@@ -48,39 +48,39 @@ def parse_xml(text: str) -> ElementTree.Element:
         raise ValueError(str(error)) from error
 
 
-def size_of(said: str) -> int:
-    """A number of bytes, in digits.
+def size_of(digits: str) -> int:
+    """Return a number of bytes from its digits.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a number of bytes.
     """
-    if not (said.isascii() and said.isdigit() and len(said) < 20 and int(said) <= json_objects.MAX_INT64):
-        raise ValueError(f"{said[:40]!r} is no number of bytes")
-    return int(said)
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 20 and int(digits) <= json_objects.MAX_INT64):
+        raise ValueError(f"{digits[:40]!r} is not a number of bytes")
+    return int(digits)
 
 
-def text_of(said: object) -> str:
-    """A text of an answer.
+def text_of(value: object) -> str:
+    """Return a text of a response.
 
     Raises:
-        ValueError: it is none, or no UTF-8 can hold it.
+        ValueError: it is not a text, or UTF-8 cannot represent it.
     """
-    if type(said) is not str:
-        raise ValueError(f"{json_objects.shown(said)} is no text")
-    said.encode()
-    return said
+    if type(value) is not str:
+        raise ValueError(f"{json_objects.shown(value)} is not a text")
+    value.encode()
+    return value
 
 
 def checked(info: ObjectInfo) -> ObjectInfo:
-    """The same, if it is what the contract says: an ETag goes into a header of the next request.
+    """Return the info if it fulfills the contract: a later request has the ETag in a header.
 
     Raises:
-        ValueError: it is not.
+        ValueError: it does not.
     """
     text_of(info.key)
     text_of(info.etag)
     if not (info.etag and info.etag.isascii() and info.etag.isprintable()):
-        raise ValueError(f"{info.etag[:80]!r} is no ETag")
+        raise ValueError(f"{info.etag[:80]!r} is not an ETag")
     if not 0 <= info.size <= json_objects.MAX_INT64:
         raise ValueError(f"an object of {info.size} bytes")
     if not math.isfinite(info.modified):
@@ -88,12 +88,12 @@ def checked(info: ObjectInfo) -> ObjectInfo:
     return info
 
 
-def text_by_name(said: object) -> Mapping[str, str]:
-    """A JSON object whose values are texts.
+def text_by_name(value: object) -> Mapping[str, str]:
+    """Return a JSON object whose values are texts.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not such an object.
     """
-    if not isinstance(said, dict):
-        raise ValueError(f"{json_objects.shown(said)} is no JSON object")  # noqa: TRY004 - of the data
-    return {text_of(name): text_of(value) for name, value in said.items()}
+    if not isinstance(value, dict):
+        raise ValueError(f"{json_objects.shown(value)} is not a JSON object")  # noqa: TRY004 - of the data
+    return {text_of(name): text_of(text) for name, text in value.items()}

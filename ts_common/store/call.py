@@ -1,4 +1,4 @@
-"""What is asked of a store: the words that every driver's errors are told with."""
+"""One request to a store, as the messages of errors describe it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,29 +6,29 @@ from dataclasses import dataclass
 
 from ts_common.errors import OutcomeUnknown, StoreUnavailable, TieredStorageError
 
-# What reading an answer raises that is not what it should be.
+# Exceptions of code that reads an unexpected response.
 UNFORESEEN = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _SHOWN = 500
 
 
 def strong(etag: str) -> str:
-    """An ETag without the mark of a weak one, `W/`.
+    """Return an ETag without the prefix of a weak one, `W/`.
 
-    A gateway that could compress (nginx with gzip) marks the ETag of a GET as weak, and leaves that of a PUT alone. The
-    store then refuses each condition on what was read. The drivers ask for bytes as they are, and S3's and Azure's
-    ETags change with each content, so the mark carries nothing.
+    A gateway that could compress (nginx with gzip) marks the ETag of a GET as weak, but not that of a PUT. The store
+    would then reject every condition with an ETag that was read. The drivers request uncompressed bytes, and ETags of
+    S3 and Azure change with the content, so the prefix has no meaning.
     """
     return etag.removeprefix("W/")
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What was asked of the store, for the translator and its messages.
+    """A request to a store, for the translators of errors and their messages.
 
     Attributes:
         operation: its name in the store's API.
-        target: the object's URL, as in `s3://bucket/key`.
-        writes: it changes something that a repetition could change again, so that a lost answer matters.
+        target: the object's URL, such as `s3://bucket/key`.
+        writes: whether a retry could have another effect than one request, so that a lost response matters.
     """
 
     operation: str
@@ -37,27 +37,28 @@ class Call:
 
     @property
     def no_answer(self) -> type[TieredStorageError]:
-        """What it is when the request may have arrived and its answer did not."""
+        """The error if the request may have arrived, but its response did not."""
         return OutcomeUnknown if self.writes else StoreUnavailable
 
     def refuse_page(self, content_type: str | None) -> None:
-        """Refuse an answer that says success and carries a web page: a balancer's or a proxy's, not the store's.
+        """Reject a response with status success whose body is a web page, of a load balancer or a proxy.
 
-        A page that a web server serves from a file has an ETag, a date and a length, as an object has. No object of
-        ours is HTML, so this is for answers whose content type is the object's, or whose service never says HTML. (An
-        answer to S3's PutObject has no content: what servers say of its type means nothing, and a page has no ETag.)
+        A web page served from a file has an ETag, a date and a length, like an object. The agent stores no HTML. So
+        this check is for responses with the content type of an object, and for services that never send HTML. A
+        response to S3's PutObject has no content, so its type has no meaning; a page in its place has no ETag.
 
         Raises:
             OutcomeUnknown, StoreUnavailable: as `no_answer`.
         """
         if content_type is not None and content_type.partition(";")[0].strip().lower() == "text/html":
             raise self.no_answer(
-                f"{self.operation} {self.target}: the answer is a web page ({content_type}), not the store's"
+                f"{self.operation} {self.target}: the response is a web page ({content_type}), not the store's; check "
+                "proxies and load balancers in front of the store"
             )
 
     @contextmanager
     def understood(self) -> Iterator[None]:
-        """Around the reading of an answer: what lacks what the store always says comes from something in between.
+        """Translate the errors of code that reads a response: another server may have sent it.
 
         Raises:
             OutcomeUnknown, StoreUnavailable: as `no_answer`.
@@ -66,11 +67,11 @@ class Call:
             yield
         except UNFORESEEN as error:
             raise self.no_answer(
-                f"{self.operation} {self.target}: no answer that the store gives: {_shown(error)}"
+                f"{self.operation} {self.target}: not a response of the store: {_shown(error)}"
             ) from error
 
 
 def _shown(error: Exception) -> str:
-    """An error with what it says of the answer, which may be long."""
-    said = repr(error)
-    return said if len(said) <= _SHOWN else f"{said[:_SHOWN]}..."
+    """Return an error's text, shortened: it may contain a long response."""
+    text = repr(error)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

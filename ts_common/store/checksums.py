@@ -1,8 +1,8 @@
-"""The checksum that a put carries, by which the store refuses other bytes than were meant.
+"""Compute the checksum of a put, so that the store rejects changed bytes.
 
-S3 takes one checksum for each put. CRC-32C costs nothing here: the scan of a segment has it before the put. Any other
-takes one more reading of the body and its own arithmetic (docs/store.md says how much), and the CRC-32C that the
-caller knows is compared in the same reading: so whichever is sent, it vouches for the bytes that were scanned.
+S3 accepts one checksum for each put. CRC-32C costs nothing, because the scan of a segment computes it before the put.
+Any other requires reading the body once more, and its own computation (docs/store.md has the rates). The same reading
+compares the caller's CRC-32C, so every checksum covers the bytes that were scanned.
 
 https://docs.aws.amazon.com/AmazonS3/latest/userguide/checking-object-integrity.html
 """
@@ -24,7 +24,7 @@ _BLOCK = 1 << 20
 
 
 class ChecksumAlgorithm(StrEnum):
-    """S3's names of them."""
+    """Checksum algorithms, by S3's names."""
 
     CRC32C = "CRC32C"
     CRC32 = "CRC32"
@@ -34,7 +34,7 @@ class ChecksumAlgorithm(StrEnum):
 
 
 class _Crc:
-    """A CRC with the face of `hashlib`."""
+    """A CRC with the interface of `hashlib`."""
 
     def __init__(self, function: Callable[[bytes, int], int], size: int) -> None:
         self._function = function
@@ -51,17 +51,17 @@ class _Crc:
 def checksum_argument(
     algorithm: ChecksumAlgorithm, body: bytes | SizedBody, crc32c: int | None, name: str
 ) -> dict[str, str]:
-    """The argument of PutObject that carries the checksum of a body, which stands at its start again afterwards.
+    """Return the argument of PutObject with the checksum of a body, and seek the body to its start.
 
     Args:
-        algorithm: which.
-        body: what will be sent.
-        crc32c: of the body, where the caller knows it.
+        algorithm: of the checksum.
+        body: of the put.
+        crc32c: of the body; None means that the caller does not have it.
         name: of the object, for messages.
 
     Raises:
-        CorruptData: the body is not the one that `crc32c` was taken of.
-        SegmentChanged, or what the reader raises: as `SizedBody.read`.
+        CorruptData: the body's CRC-32C is not `crc32c`.
+        SegmentChanged, or an error of the reader: as `SizedBody.read`.
     """
     argument = f"Checksum{algorithm}"
     if algorithm is ChecksumAlgorithm.CRC32C and crc32c is not None:
@@ -74,7 +74,9 @@ def checksum_argument(
             check.update(piece)
     reader.seek(0)
     if crc32c is not None and check.digest() != crc32c.to_bytes(4, "big"):
-        raise CorruptData(f"{name}: the body's CRC-32C is {check.digest().hex()}, not {crc32c:08x}; nothing was sent")
+        raise CorruptData(
+            f"{name}: the body's CRC-32C is {check.digest().hex()}; expected {crc32c:08x}; nothing was sent"
+        )
     return {argument: _text(checksum.digest())}
 
 

@@ -1,18 +1,18 @@
-"""The contract that every object store driver keeps.
+"""The contract of every object store driver.
 
-Keys are relative to the location that the driver was opened with (`s3://bucket/base/prefix` or `file:///dir`),
-use ``/`` as separator and never begin with one. `tests/common/store/test_contract.py` holds every driver to this page.
+Keys are relative to the location that the driver was opened with (`s3://bucket/base/prefix` or `file:///dir`). Their
+separator is ``/``, and they never begin with one. `tests/common/store/test_contract_*.py` checks every driver.
 
-What a caller may rely on:
+Guarantees to a caller:
 
 - A put is atomic: readers see the whole object with its metadata, or the one before, never a part.
-- A conditional put that is refused changed nothing (`PreconditionFailed`); one whose answer was lost, or that met
-  a competing writer the store could not order (S3 answers 409), is `OutcomeUnknown`: look before repeating it.
-- Reads and listings are strongly consistent: what a finished put wrote is found by whoever asks after it.
-- Repeating any call is safe: put with the same bytes, delete of what is gone.
-- A driver is safe to use from several threads; `close` waits for asynchronous puts that have begun.
-- No part of a key is empty, ``.`` or ``..``; one may begin with a dot, as a topic's name may. Any method raises
-  `ValueError` for a key or metadata that no driver could hold (for a key it is an `OperatorError` as well).
+- If a condition does not hold, the put changes nothing (`PreconditionFailed`). If its response is lost, or if the store
+  could not order it against another writer (S3 answers 409), it raises `OutcomeUnknown`: read before you retry.
+- Reads and listings are strongly consistent: after a put returns, every reader finds the object.
+- Every call may be repeated: a put with the same bytes, a delete of a missing object.
+- Several threads may use a driver; `close` waits for asynchronous puts that have begun.
+- No part of a key is empty, ``.`` or ``..``; a part may begin with a dot, as a topic's name may. Every method raises
+  `ValueError` for a key or metadata that some driver cannot store (for a key it is an `OperatorError` as well).
 """
 
 from abc import ABC, abstractmethod
@@ -30,14 +30,14 @@ NO_METADATA: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """What the store says of one object.
+    """Properties of one object.
 
     Attributes:
         key: relative to the location of the store.
         size: bytes.
-        etag: opaque; two different contents under one key never share it while both could be met.
-        modified: seconds since the epoch, the store's clock.
-        metadata: names in lower case; empty when the call could not tell (a listing never can).
+        etag: opaque; two different contents of one key have different ETags while a reader could see both.
+        modified: seconds since the epoch, by the store's clock.
+        metadata: names in lower case; empty in a listing, which contains no metadata.
     """
 
     key: str
@@ -49,12 +49,12 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class IfAbsent:
-    """Write only where no object stands under the key (`If-None-Match: *`)."""
+    """Write only if the key has no object (`If-None-Match: *`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class IfMatch:
-    """Write only over the object that has this etag (`If-Match`)."""
+    """Overwrite only the object with this ETag (`If-Match`)."""
 
     etag: str
 
@@ -64,10 +64,10 @@ Condition = IfAbsent | IfMatch | None
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """Bytes `[start, end)` of an object; `end` None means to its end. `start` below zero counts from the end.
+    """Bytes `[start, end)` of an object; without `end` up to its end. `start` below zero counts from the end.
 
     Raises:
-        ValueError: where the range is empty or a suffix has an end.
+        ValueError: the range is empty, or a suffix has an end.
     """
 
     start: int
@@ -81,39 +81,39 @@ class ByteRange:
 
 
 class Body(Protocol):
-    """A body that is too large for memory: a seekable reader over one open file.
+    """A body that is too large for memory: a seekable reader of one open file.
 
-    A driver may read it more than once (checksum, then send, then a retry), each time after a `seek(0)`.
+    A driver may read it more than once (checksum, send, retry), each time after a `seek(0)`.
     """
 
     def read(self, size: int = -1, /) -> bytes:
-        """Up to `size` bytes from the position; empty at the end."""
+        """Return up to `size` bytes from the position; none at the end."""
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
-        """Move the position, as `io.IOBase.seek` does; returns it."""
+        """Move the position as `io.IOBase.seek` does, and return it."""
 
     def tell(self) -> int:
-        """The position in bytes."""
+        """Return the position in bytes."""
 
 
 class ObjectStream(Protocol):
     """One open streaming get.
 
     Attributes:
-        info: of the whole object, also where only a range of it is read.
+        info: of the whole object, also if the stream is a range of it.
     """
 
     info: ObjectInfo
 
     def read(self, size: int, /) -> bytes:
-        """Up to `size` bytes; fewer only at the end of the range.
+        """Return up to `size` bytes; fewer only at the end of the range.
 
         Raises:
-            StoreUnavailable: the transfer broke; open again with a range that begins where it broke.
+            StoreUnavailable: the transfer broke; open again with a range that begins at that byte.
         """
 
     def readinto(self, buffer: memoryview, /) -> int:
-        """Fill `buffer` as far as the range goes; returns how many bytes, fewer than asked only at the end.
+        """Fill `buffer` and return the number of bytes, fewer than its size only at the end of the range.
 
         Raises:
             StoreUnavailable: as `read`.
@@ -121,13 +121,13 @@ class ObjectStream(Protocol):
 
 
 class ObjectStore(ABC):
-    """Objects under one location. See the module's page for what a caller may rely on.
+    """Objects under one location; the module's docstring lists the guarantees.
 
     Every method may raise `StoreUnavailable`, `AccessDenied` and `BucketMissing`.
 
     Args:
-        location: the URL this store was opened with, for messages.
-        async_threads: how many asynchronous puts run at once.
+        location: the URL that this store was opened with, for messages.
+        async_threads: the number of asynchronous puts that run at once.
     """
 
     def __init__(self, location: str, *, async_threads: int = 4) -> None:
@@ -136,11 +136,11 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Say whether the location can be used at all (HeadBucket; the directory is there). Creates nothing.
+        """Check that the bucket or directory exists and can be used; creates nothing.
 
         Raises:
-            BucketMissing: there is no such bucket or directory.
-            AccessDenied: it is there, and not for this identity.
+            BucketMissing: the bucket or directory does not exist.
+            AccessDenied: it exists, and denies access to this identity.
         """
 
     @abstractmethod
@@ -159,75 +159,77 @@ class ObjectStore(ABC):
 
         Args:
             key: relative to the location.
-            body: bytes, or a reader positioned anywhere; it is read from its start.
-            size: of the body, in bytes; needed with a reader, and only so many bytes are sent.
+            body: bytes, or a reader at any position; it is read from its start.
+            size: of the body, in bytes; required with a reader, of whose bytes only so many are sent.
             metadata: names and values in ASCII, names in lower case; 2 KB in all. An empty value may be lost.
-            condition: what must stand under the key for the write to happen.
-            crc32c: of the body, where the caller knows it: the store then refuses other bytes.
-            archived: whether it is written once and read seldom, as a segment is. The storage class of the options is
-                for these objects alone.
+            condition: on the object that the key has now.
+            crc32c: of the body, if the caller has it: other bytes are then rejected.
+            archived: whether the object is written once and read seldom, like a segment. The storage class of the
+                options applies only to such objects.
 
         Raises:
             PreconditionFailed: the condition does not hold; nothing was written.
-            OutcomeUnknown: no answer, or a conflict the store did not order.
-            CorruptData: the body is not the one that `crc32c` was taken of; nothing was written.
-            SegmentChanged: the reader ended before `size` bytes, so the file is not what it was; nothing was written.
-                What the reader itself raises comes through as it is.
+            OutcomeUnknown: no response, or a conflict that the store did not order.
+            CorruptData: the body's CRC-32C is not `crc32c`; nothing was written.
+            SegmentChanged: the reader ended before `size` bytes, so the file has changed; nothing was written. Errors
+                of the reader itself are raised unchanged.
         """
 
     @abstractmethod
     def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
-        """A streaming get. A range ends at the object's end; one that lies beyond it reads as empty.
+        """Open a streaming get. A range ends at the object's end; beyond it the stream is empty.
 
         Raises:
-            ObjectNotFound: there is no such object.
+            ObjectNotFound: the object does not exist.
         """
 
     @abstractmethod
     def head(self, key: str) -> ObjectInfo:
-        """Size, etag and metadata of one object.
+        """Return size, ETag and metadata of one object.
 
         Raises:
-            ObjectNotFound: there is no such object.
+            ObjectNotFound: the object does not exist.
         """
 
     @abstractmethod
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """All objects whose keys begin with `prefix`, in the byte order of their keys, after `start_after`.
+        """Yield all objects whose keys begin with `prefix`, in the byte order of their keys, after `start_after`.
 
-        A prefix is no directory: `topic-1` also finds `topic-10/...`, so end it in ``/``. At most the keys below one
-        directory beneath the prefix are held in memory. What is written or removed meanwhile may or may not appear.
+        A prefix is not a directory: `topic-1` also finds `topic-10/...`, so end it with ``/``. The listing keeps at
+        most the keys of one directory below the prefix in memory. Objects that are written or removed during the
+        listing may or may not appear.
         """
 
     @abstractmethod
     def list_directories(self, prefix: str = "") -> Iterator[str]:
-        """The distinct parts of keys between `prefix` and the next ``/``, each ending in it, in byte order.
+        """Yield the distinct parts of keys between `prefix` and the next ``/``, which they include, in byte order.
 
-        `prefix` is empty or ends in ``/``; what comes back is relative to it, and is held in memory as a whole. A
-        directory whose objects were removed just now may still appear.
+        `prefix` is empty or ends with ``/``; the parts are relative to it, and all are in memory. A directory may
+        still appear after its last object was removed.
         """
 
     @abstractmethod
     def delete(self, keys: Iterable[str]) -> None:
-        """Remove objects; what is not there already counts as removed.
+        """Remove objects; a missing one counts as removed.
 
         Raises:
-            StoreUnavailable: some could not be removed; the message names how many and the first. The rest are gone.
+            StoreUnavailable: some could not be removed; the message has their number and the first one. The others
+                were removed.
         """
 
     def lifecycle_rules(self) -> tuple[LifecycleRule, ...] | None:
-        """The rules by which the store takes objects of its own accord; None where it has no such, or tells none.
+        """Return the rules of the store that remove or move objects; None if it does not support such rules.
 
         Raises:
-            AccessDenied: this identity may not see them.
+            AccessDenied: this identity may not read the rules.
         """
         return None
 
     def get(self, key: str, byte_range: ByteRange | None = None) -> tuple[bytes, ObjectInfo]:
-        """The bytes of one (small) object or of a range of it, with its info.
+        """Return the bytes of one (small) object or of a range of it, and its info.
 
         Raises:
-            ObjectNotFound: there is no such object.
+            ObjectNotFound: the object does not exist.
         """
         with self.open(key, byte_range) as stream:
             pieces = []
@@ -246,13 +248,13 @@ class ObjectStore(ABC):
         crc32c: int | None = None,
         archived: bool = False,
     ) -> Future[ObjectInfo]:
-        """As `put`, on a thread of the store's own; the future carries what `put` returns or raises."""
+        """Run `put` on a thread of the store; the future has its result or its exception."""
         return self._executor.submit(
             self.put, key, body, size=size, metadata=metadata, condition=condition, crc32c=crc32c, archived=archived
         )
 
     def close(self) -> None:
-        """Wait for asynchronous puts that have begun and give back connections. May be called twice."""
+        """Wait for asynchronous puts that have begun, and close connections; repeated calls have no effect."""
         self._executor.shutdown(wait=True, cancel_futures=True)
 
     def __enter__(self) -> Self:

@@ -1,12 +1,12 @@
-"""From a URL to an open store.
+"""Open a store by its URL.
 
-    s3://bucket/base/prefix      the base prefix may be absent
+    s3://bucket/base/prefix      the base prefix is optional
     gs://bucket/base/prefix      Google Cloud Storage
-    az://container/base/prefix   Azure Blob Storage; the environment names the account (`azure_account`)
-    webhdfs://namenode:9870/directory, swebhdfs://namenode:9871/directory      HDFS, with TLS
+    az://container/base/prefix   Azure Blob Storage; the environment names the account (`azure.account`)
+    webhdfs://namenode:9870/directory, swebhdfs://namenode:9871/directory      HDFS (experimental); the latter with TLS
     file:///directory
 
-Only `s3://` loads boto3, and each of the others only what it needs.
+Only `s3://` loads boto3, and each of the others loads only what it requires.
 """
 
 import os
@@ -24,19 +24,19 @@ from ts_common.store.wrappers.unconditional import UnconditionalStore
 
 SOURCE = "storage location"
 ACCEPTED = (
-    "accepted are s3://bucket/base/prefix, gs://bucket/base/prefix, az://container/base/prefix, "
-    "webhdfs://namenode:9870/directory, swebhdfs:// for TLS, and file:///directory"
+    "accepted are s3://bucket/base/prefix, gs://bucket/base/prefix, az://container/base/prefix, file:///directory, "
+    "and, experimental, webhdfs://namenode:9870/directory, or swebhdfs:// for TLS"
 )
-# S3's rule, and the capitals and underscores that older buckets and other stores have.
+# S3's rule, and the capitals and underscores in names of older buckets and of other stores.
 BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]")
-# What other tools call the same stores.
+# Schemes of other tools for the same stores.
 _AZURE = "az://container/base/prefix, and name the account in AZURE_STORAGE_ACCOUNT"
 OTHER_NAMES = {"gcs": "gs://bucket/base/prefix", "abfs": _AZURE, "abfss": _AZURE, "wasbs": _AZURE, "azure": _AZURE}
 OTHER_NAMES["hdfs"] = "webhdfs://namenode:9870/directory, with the NameNode's port for HTTP"
 
 
 class Scheme(StrEnum):
-    """Which driver a URL asks for."""
+    """Schemes of store URLs; each selects a driver."""
 
     S3 = "s3"
     GCS = "gs"
@@ -51,9 +51,9 @@ class Location:
     """Where a store is.
 
     Attributes:
-        scheme: which driver.
-        bucket: of S3 or Google, or container of Azure, host and port of HDFS; empty for a directory.
-        path: the base prefix, or HDFS's directory, without slashes at its ends; or the absolute directory.
+        scheme: selects the driver.
+        bucket: of S3 or Google, the container of Azure, or host and port of HDFS; empty for a directory.
+        path: the base prefix or HDFS's directory, without slashes at its ends; or the absolute directory.
     """
 
     scheme: Scheme
@@ -67,10 +67,10 @@ class Location:
 
 
 def parse_location(url: str) -> Location:
-    """What a store URL names. Equal locations have equal text.
+    """Return the location that a store URL names. Equal locations have equal text.
 
     Raises:
-        ConfigurationError: one sentence: what was found, and what is accepted.
+        ConfigurationError: the URL is invalid; one sentence names what is accepted.
     """
     try:
         return _parse(url)
@@ -87,20 +87,20 @@ def open_store(
     conditional_writes: bool = True,
     allowance: Allowance = UNLIMITED,
 ) -> ObjectStore:
-    """An open store; it has not been asked for anything yet (`check` does).
+    """Return an open store, without a request to it; `check` sends the first one.
 
     Args:
-        url: see the module's page.
-        options: of S3; no other takes any.
-        timeout_seconds: how long a request may stand still. A directory knows no such thing.
-        threads: how many asynchronous puts run at once.
-        conditional_writes: False for a store that knows none; see `ts_common.store.wrappers.unconditional` for what is
-        lost.
-        allowance: what the bodies of puts are taken from; the stores of a process share one.
+        url: see the module's docstring.
+        options: of S3; every other store rejects them.
+        timeout_seconds: for each connect, send and receive. A directory has no timeout.
+        threads: the number of asynchronous puts that run at once.
+        conditional_writes: False for a store without conditional writes; `ts_common.store.wrappers.unconditional`
+            describes what is lost.
+        allowance: limits the bytes per second of the bodies of puts; the stores of a process share one.
 
     Raises:
-        ConfigurationError: the URL is not one, or the options are not for it.
-        OperatorError: the SDK's own configuration is not usable.
+        ConfigurationError: the URL is invalid, or its store has no such options.
+        OperatorError: the configuration of the SDK is unusable.
     """
     location = parse_location(url)
     if location.scheme is not Scheme.S3:
@@ -114,7 +114,7 @@ def _open(
 ) -> ObjectStore:
     match location.scheme:
         case Scheme.S3:
-            from ts_common.store.s3.driver import S3Store  # noqa: PLC0415 - boto3 takes half a second and 40 MB
+            from ts_common.store.s3.driver import S3Store  # noqa: PLC0415 - boto3 costs half a second and 40 MB
 
             return S3Store(
                 location.bucket,
@@ -125,24 +125,24 @@ def _open(
                 allowance=allowance,
             )
         case Scheme.GCS:
-            from ts_common.store.gcs.service import gcs_service  # noqa: PLC0415 - as its sibling
-            from ts_common.store.http.driver import HttpStore  # noqa: PLC0415 - as its sibling
+            from ts_common.store.gcs.service import gcs_service  # noqa: PLC0415 - as the others
+            from ts_common.store.http.driver import HttpStore  # noqa: PLC0415 - as the others
 
             google = gcs_service(location.bucket, os.environ)
             return HttpStore(
                 google, location.path, timeout_seconds=timeout_seconds, threads=threads, allowance=allowance
             )
         case Scheme.AZURE:
-            from ts_common.store.azure.account import account_of  # noqa: PLC0415 - as its sibling
-            from ts_common.store.azure.service import AzureService  # noqa: PLC0415 - as its sibling
-            from ts_common.store.http.driver import HttpStore  # noqa: PLC0415 - as its sibling
+            from ts_common.store.azure.account import account_of  # noqa: PLC0415 - as the others
+            from ts_common.store.azure.service import AzureService  # noqa: PLC0415 - as the others
+            from ts_common.store.http.driver import HttpStore  # noqa: PLC0415 - as the others
 
             azure = AzureService(location.bucket, account_of(os.environ))
             return HttpStore(
                 azure, location.path, timeout_seconds=timeout_seconds, threads=threads, allowance=allowance
             )
         case Scheme.WEBHDFS | Scheme.SWEBHDFS:
-            from ts_common.store.hdfs.driver import WebHdfsStore  # noqa: PLC0415 - as its sibling
+            from ts_common.store.hdfs.driver import WebHdfsStore  # noqa: PLC0415 - as the others
 
             url = f"{'http' if location.scheme is Scheme.WEBHDFS else 'https'}://{location.bucket}"
             return WebHdfsStore(
@@ -154,7 +154,7 @@ def _open(
                 allowance=allowance,
             )
         case Scheme.FILE:
-            from ts_common.store.directory.driver import FileStore  # noqa: PLC0415 - as its sibling
+            from ts_common.store.directory.driver import FileStore  # noqa: PLC0415 - as the others
 
             return FileStore(Path(location.path), threads=threads, allowance=allowance)
 
@@ -162,11 +162,13 @@ def _open(
 def _parse(url: str) -> Location:
     scheme, separator, rest = url.strip().partition("://")
     if not separator:
-        raise ValueError(f"{url!r} is no store URL: {ACCEPTED}")
+        raise ValueError(f"{url!r} is not a store URL: {ACCEPTED}")
     if scheme in OTHER_NAMES:
         raise ValueError(f"{url!r}: write {OTHER_NAMES[scheme]}")
     if "@" in rest.partition("/")[0]:
-        raise ValueError(f"a {scheme} URL holds no credentials: they come from the environment, a profile or a role")
+        raise ValueError(
+            f"the {scheme} URL contains credentials: remove them, and set them in the environment, a profile or a role"
+        )
     if scheme in {"s3a", "s3n"}:
         raise ValueError(f"{url!r} is the Hadoop form: write s3://{rest}")
     if scheme in {Scheme.S3, Scheme.GCS, Scheme.AZURE}:
@@ -183,14 +185,14 @@ def _parse_bucket(url: str, scheme: Scheme, rest: str) -> Location:
     base = base.rstrip("/")
     if not BUCKET.fullmatch(bucket):
         raise ValueError(
-            f"{url!r} names the bucket {bucket!r}: a bucket has 3 to 63 letters, digits, '-', '.' or '_', as in "
+            f"{url!r} names the bucket {bucket!r}: expected 3 to 63 letters, digits, '-', '.' or '_', as in "
             f"{scheme}://bucket/base/prefix"
         )
     if base:
         try:
             check_key(base)
         except ValueError as error:
-            raise ValueError(f"{url!r} has no usable base prefix: {error}") from error
+            raise ValueError(f"{url!r} has an invalid base prefix: {error}") from error
     return Location(scheme, bucket, base)
 
 
@@ -200,11 +202,11 @@ def _parse_webhdfs(url: str, scheme: Scheme, rest: str) -> Location:
     if not re.fullmatch(r"[\w.-]+:\d+", address, re.ASCII):
         raise ValueError(f"{url!r} names no NameNode: write {scheme}://host:port/directory, with its port for HTTP")
     if not path:
-        raise ValueError(f"{url!r} names the root of the file system: name a directory of its own")
+        raise ValueError(f"{url!r} names the root of the file system: name a directory below it")
     try:
         check_key(path)
     except ValueError as error:
-        raise ValueError(f"{url!r} has no usable directory: {error}") from error
+        raise ValueError(f"{url!r} has an invalid directory: {error}") from error
     return Location(scheme, address, path)
 
 
@@ -213,7 +215,7 @@ def _parse_file(url: str, rest: str) -> Location:
     if not rest.startswith("/"):
         raise ValueError(f"{url!r} names no absolute directory: write file:///directory, with three slashes")
     if not path:
-        raise ValueError(f"{url!r} names the root of the file system: name a directory of its own")
+        raise ValueError(f"{url!r} names the root of the file system: name a directory below it")
     if any(part in {"", ".", ".."} for part in path.split("/")[1:]):
-        raise ValueError(f"{url!r} has an empty, '.' or '..' part: write the directory plainly")
+        raise ValueError(f"{url!r} has an empty, '.' or '..' part: remove it")
     return Location(Scheme.FILE, "", path)

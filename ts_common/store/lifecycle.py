@@ -1,9 +1,9 @@
-"""Rules by which a store removes objects, or moves them away, by itself. Pure.
+"""Lifecycle rules: a store itself removes objects, or moves them to another storage class. Pure.
 
 The form is that of S3's GetBucketLifecycleConfiguration:
 https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetBucketLifecycleConfiguration.html
-A rule applies to an object where all of its filter holds: a prefix of the key, tags, bounds of the size. What removes
-old versions, delete markers or unfinished uploads takes nothing that a reader looks at, so it counts for nothing here.
+A rule applies to an object if its whole filter matches: a prefix of the key, tags, bounds of the size. Rules that
+remove old versions, delete markers or unfinished uploads do not affect readers and are ignored.
 """
 
 import re
@@ -11,22 +11,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# What has to be restored before it can be read. GLACIER_IR, the IA classes and INTELLIGENT_TIERING are read at once.
+# Objects must be restored before they can be read. GLACIER_IR, the IA classes and INTELLIGENT_TIERING need no restore.
 ARCHIVE_CLASSES = frozenset({"GLACIER", "DEEP_ARCHIVE"})
 _EXPIRES = ("Days", "Date")
 
 
 @dataclass(frozen=True, slots=True)
 class LifecycleRule:
-    """One enabled rule, as far as it takes current objects away.
+    """One enabled rule that removes or archives current objects.
 
     Attributes:
         name: its id.
-        base: what stands before the store's keys in the bucket, empty or ending in `/`.
-        prefix: of the keys in the bucket that it applies to.
-        tags: that an object has to have, all of them.
-        expires: what removes the object: "after 30 days", "on 2030-01-01"; None where nothing does.
-        archives: what moves it where it cannot be read at once: "to GLACIER after 90 days"; None where nothing does.
+        base: prefix of the store's keys in the bucket, empty or ending with `/`.
+        prefix: of the keys in the bucket that the rule applies to.
+        tags: an object must have all of them.
+        expires: when the rule removes an object: "after 30 days", "on 2030-01-01"; None if it removes none.
+        archives: when the rule moves an object to an archive class: "to GLACIER after 90 days"; None if it moves none.
     """
 
     name: str
@@ -37,12 +37,12 @@ class LifecycleRule:
     archives: str | None
 
     def applies_to(self, cluster: str, bits: int, tags: frozenset[tuple[str, str]]) -> bool:
-        """Whether it can meet an object of a cluster.
+        """Return whether the rule can apply to an object of a cluster.
 
         Args:
             cluster: its id.
-            bits: entropy bits in front of it; below 1 none.
-            tags: that the cluster's objects are stored with.
+            bits: number of entropy bits before it in the key; values below 1 mean no bits.
+            tags: of the cluster's objects.
         """
         if not self.tags <= tags:
             return False
@@ -53,13 +53,13 @@ class LifecycleRule:
         rest, entropy = self.prefix.removeprefix(self.base), max(bits, 0)
         if not re.fullmatch(r"[01]*", rest[:entropy]):
             return False
-        behind = rest[entropy:]
+        after = rest[entropy:]
         head = f"/{cluster}/" if entropy else f"{cluster}/"
-        return head.startswith(behind) or behind.startswith(head)
+        return head.startswith(after) or after.startswith(head)
 
 
 def parse_rules(answer: Mapping[str, Any], base: str) -> tuple[LifecycleRule, ...]:
-    """The rules of an answer to GetBucketLifecycleConfiguration that take current objects away; `base` as theirs."""
+    """Return the rules in a GetBucketLifecycleConfiguration response that remove or archive current objects."""
     found = []
     for number, rule in enumerate(answer.get("Rules", ()), start=1):
         if rule.get("Status") != "Enabled":

@@ -1,8 +1,8 @@
-"""Listings in byte order from servers that walk directories.
+"""Put listings of servers that walk directories into byte order.
 
 S3 lists keys in the order of their bytes, so `a-b` (0x2d) before `a/b` (0x2f). SeaweedFS walks directories: all of `a/`
-where it meets the name `a`, then `a-b`. The two orders differ only around characters below ``/``. What stands here
-makes one of the other, and leaves alone what is in byte order already.
+at the name `a`, then `a-b`. The two orders differ only around characters below ``/``. This module reorders the second
+kind and leaves a listing in byte order unchanged.
 """
 
 import re
@@ -12,18 +12,17 @@ from ts_common.errors import StoreUnavailable
 from ts_common.store.call import Call
 from ts_common.store.contract import ObjectInfo
 
-# A page may be empty where the store left out what was deleted: many in a row, but not without an end.
-_STANDING_STILL = 1_000
+# A store that leaves out deleted objects may return many empty pages in a row, but not without end.
+_PAGES_WITHOUT_PROGRESS = 1_000
 NO_BYTE_BELOW_SLASH = re.compile(r"[^\x00-.]*")
 
 
 def resume_after(start_after: str, prefix: str) -> str:
-    """The key to ask a server for keys after, so that it leaves out none that sorts after `start_after`.
+    """Return the key after which a server must list, so that no key after `start_after` is missing; empty means all.
 
-    Where a server walks directories, keys that sort after `start_after` can come before it. Up to the first character
-    below ``/`` the two orders agree; and SeaweedFS, asked for what comes after the name of a directory, leaves out what
-    is below it, so one character less is asked for. What comes back too much is the caller's to drop. Empty: ask for
-    all.
+    If a server walks directories, keys that sort after `start_after` can precede it in the listing. The two orders
+    agree up to the first character below ``/``. SeaweedFS omits the keys of a directory after that directory's name, so
+    the result is one character shorter. The caller drops the surplus keys.
     """
     agreed = NO_BYTE_BELOW_SLASH.match(start_after, len(prefix))
     if not start_after.startswith(prefix) or agreed is None:
@@ -35,14 +34,14 @@ def resume_after(start_after: str, prefix: str) -> str:
 
 
 def in_byte_order(infos: Iterator[ObjectInfo], start: int) -> Iterator[ObjectInfo]:
-    """A listing in byte order, from one in byte order or one that walks directories.
+    """Yield a listing in byte order, from one in byte order or one that walks directories.
 
-    Of what comes after the keys below `a/`, only names that begin with `a` and a character below ``/`` can sort before
-    them (`a!`, `a-`, `a.`). So those keys are held until a name comes that does not.
+    After the keys below `a/`, only names that begin with `a` and a character below ``/`` can sort before them (`a!`,
+    `a-`, `a.`). So those keys are held until another name follows.
 
     Args:
         infos: the listing.
-        start: how many characters its keys share.
+        start: the number of characters that all its keys share.
     """
     held: list[ObjectInfo] = []
     directory = ""
@@ -64,25 +63,25 @@ def in_byte_order(infos: Iterator[ObjectInfo], start: int) -> Iterator[ObjectInf
 
 
 def each_once(infos: Iterator[ObjectInfo], call: Call) -> Iterator[ObjectInfo]:
-    """A listing in byte order, each key once: whoever merges or resumes listings relies on it.
+    """Yield a listing in byte order, each key once, as callers that merge or resume listings require.
 
     Raises:
-        StoreUnavailable: the store lists in no order that is known here.
+        StoreUnavailable: the store lists in an unsupported order.
     """
     last = None
     for info in infos:
         if last is not None and info.key <= last:
             if info.key == last:
-                continue  # written over while it was listed
+                continue  # overwritten during the listing
             raise StoreUnavailable(
-                f"{call.operation} {call.target}: {info.key!r} is listed after {last!r}; the order of bytes is expected"
+                f"{call.operation} {call.target}: {info.key!r} is listed after {last!r}; expected byte order"
             )
         last = info.key
         yield info
 
 
 class Onward:
-    """Notices pages that lead nowhere: a server can always say that there is more.
+    """Detects listings without an end: a server can report more pages forever.
 
     Args:
         call: for messages.
@@ -90,15 +89,15 @@ class Onward:
 
     def __init__(self, call: Call) -> None:
         self._call = call
-        self._furthest = ""  # in the order of bytes, and in that of a walk through directories
+        self._furthest = ""  # in byte order; `_walked` is the same for a walk through directories
         self._walked: list[str] = []
         self._still = 0
 
-    def take(self, last: str) -> None:
-        """Take the last name of a page after which there is more; empty for a page of nothing.
+    def advance(self, last: str) -> None:
+        """Record the last name of a page that is not the last page; empty for an empty page.
 
         Raises:
-            StoreUnavailable: no page of the last thousand went beyond those before.
+            StoreUnavailable: none of the last thousand pages had a later name than those before.
         """
         parts = last.split("/")
         if last > self._furthest or parts > self._walked:
@@ -106,18 +105,18 @@ class Onward:
             self._still = 0
             return
         self._still += 1
-        if self._still >= _STANDING_STILL:
+        if self._still >= _PAGES_WITHOUT_PROGRESS:
             raise StoreUnavailable(
-                f"{self._call.operation} {self._call.target}: {self._still} pages in a row name nothing new, and the "
-                "store says that there is more"
+                f"{self._call.operation} {self._call.target}: {self._still} pages in a row contain no new name, and "
+                "the store reports more pages"
             )
 
 
 def below(name: str, prefix: str) -> str:
-    """A name that is listed, if it is below what was asked for.
+    """Return a listed name if it begins with the requested prefix.
 
     Raises:
-        ValueError: it is not.
+        ValueError: it does not.
     """
     if not name.startswith(prefix):
         raise ValueError(f"{name[:200]!r} is listed below {prefix!r}")
@@ -125,10 +124,10 @@ def below(name: str, prefix: str) -> str:
 
 
 def directory_below(name: str, prefix: str) -> str:
-    """The part of a name between what was asked for and the delimiter, which it ends in.
+    """Return the part of a directory's name after the requested prefix, with the delimiter at its end.
 
     Raises:
-        ValueError: it is another name.
+        ValueError: it is not such a name.
     """
     part = below(name, prefix)[len(prefix) :]
     if part.find("/") != len(part) - 1 or not part:

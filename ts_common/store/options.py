@@ -1,10 +1,9 @@
-"""How S3 is spoken to, and how objects are stored there: one value for each endpoint.
+"""How the S3 driver connects, and how it stores objects: one value for each endpoint.
 
-`option_table` makes it of what a file says. In a cluster's properties file an option stands below
-`storage.service.endpoint.s3.`, and holds for all topics; in the file of the provider `json` it stands below `s3` of an
-endpoint or a topic.
+`option_table` reads it from a file. In a cluster's properties file the options are below `storage.service.endpoint.s3.`
+and apply to all topics. In the file of the provider `json` they are below `s3` of an endpoint or a topic.
 
-Readers take the `Connection` of the same file; what is `Storing` means nothing to them.
+Readers use only the `Connection` of that file.
 """
 
 from dataclasses import dataclass, field, fields
@@ -17,7 +16,7 @@ PREFIX = "storage.service.endpoint.s3."
 
 
 class Encryption(StrEnum):
-    """How the server encrypts an object; the values of `x-amz-server-side-encryption`."""
+    """Server-side encryption of an object: the values of `x-amz-server-side-encryption`."""
 
     SSE_S3 = "AES256"
     SSE_KMS = "aws:kms"
@@ -25,7 +24,7 @@ class Encryption(StrEnum):
 
 
 class AddressingStyle(StrEnum):
-    """Where a request names its bucket: in the host, in the path, or as the SDK decides."""
+    """Where a request has the bucket: in the host, in the path, or as the SDK decides."""
 
     AUTO = "auto"
     PATH = "path"
@@ -46,21 +45,21 @@ class Acl(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How S3 is spoken to; None leaves it to the environment, as every AWS tool reads it.
+    """How the driver connects to S3. With None the SDK reads the setting from the environment, like every AWS tool.
 
     Attributes:
-        addressing_style: where a request names its bucket.
+        addressing_style: where a request has the bucket.
         endpoint_url: of the service, http or https.
-        region: its name.
-        ca_bundle: path of the PEM file of authorities that may have signed the server's certificate.
-        tls_verify: whether the server's certificate is looked at.
-        client_certificate: path of the PEM file with this side's certificate, and its key where `client_key` is None.
+        region: name of the region.
+        ca_bundle: path of the PEM file with the authorities that may sign the server's certificate.
+        tls_verify: whether the driver checks the server's certificate.
+        client_certificate: path of the PEM file with the client's certificate, and its key unless `client_key` is set.
         client_key: path of the PEM file with that key.
-        proxy: URL of an HTTP proxy, perhaps with its password; so it is never shown.
+        proxy: URL of an HTTP proxy; it may contain a password, so no message shows it.
         profile: of the AWS configuration files.
-        role_arn: the role that is assumed with what the environment or the profile gives.
-        external_id: that the role asks for.
-        role_session_name: of the sessions, for the account's log.
+        role_arn: the role that the driver assumes with the credentials of the environment or the profile.
+        external_id: the external id that the role's trust policy requires.
+        role_session_name: name of the sessions, for the account's audit log.
     """
 
     addressing_style: AddressingStyle = AddressingStyle.AUTO
@@ -79,16 +78,16 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class Storing:
-    """How objects are stored; None and nothing leave it to the bucket.
+    """How the driver stores objects. With None or an empty value, the bucket's setting applies.
 
     Attributes:
         server_side_encryption: of every object.
         kms_key_id: id or ARN of the KMS key; None means the bucket's, or else the account's.
-        bucket_key_enabled: whether S3 asks KMS once for many objects.
+        bucket_key_enabled: whether S3 sends KMS one request for many objects.
         storage_class: of the four objects of a segment.
         tags: of every object, names and values.
         acl: of every object.
-        checksum_algorithm: which checksum a put carries.
+        checksum_algorithm: of the checksum of each put.
     """
 
     server_side_encryption: Encryption | None = None
@@ -100,12 +99,12 @@ class Storing:
     checksum_algorithm: ChecksumAlgorithm = ChecksumAlgorithm.CRC32C
 
     def only(self, names: tuple[str, ...]) -> "Storing":
-        """These fields alone; the others as if nobody had said anything."""
+        """Return these fields alone; the others have their defaults."""
         return Storing(**{name: getattr(self, name) for name in names})
 
     @property
-    def said(self) -> frozenset[str]:
-        """The fields that say something."""
+    def changed(self) -> frozenset[str]:
+        """Names of the fields that differ from their defaults."""
         return frozenset(each.name for each in fields(self) if getattr(self, each.name) != each.default)
 
 
@@ -115,7 +114,7 @@ BY_BUCKET = Storing()
 
 @dataclass(frozen=True, slots=True)
 class StorageOptions:
-    """Both."""
+    """Options of an endpoint: of its connection and of its objects."""
 
     connection: Connection = BY_ENVIRONMENT
     storing: Storing = BY_BUCKET
@@ -137,11 +136,21 @@ class Endpoint:
     options: StorageOptions = NO_OPTIONS
 
 
+def option_name(attribute: str) -> str:
+    """Return the name in files of an attribute of `Connection` or `Storing`: `ca.bundle` for `ca_bundle`."""
+    return attribute.replace("_", ".")
+
+
+def option_key(attribute: str) -> str:
+    """Return the key in a properties file of an attribute of `Connection` or `Storing`."""
+    return PREFIX + option_name(attribute)
+
+
 def refuse_for_others(location: object, options: StorageOptions) -> None:
-    """No other store has a use for any of them, so whoever gave one expects something that would not happen.
+    """Reject S3 options for any other store, where they would have no effect.
 
     Raises:
-        ConfigurationError: some option says something.
+        ConfigurationError: some option is set.
     """
     if options != NO_OPTIONS:
-        raise ConfigurationError(str(location), [f"is not of S3, and {PREFIX}* is for S3: drop them"])
+        raise ConfigurationError(str(location), [f"{PREFIX}* applies only to S3, and this store is not S3: drop them"])

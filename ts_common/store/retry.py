@@ -1,7 +1,7 @@
-"""Policies of repeated requests: how often, with which pauses, and after which failures.
+"""Retry policies: the number of attempts, the pauses, and the failures that are retried.
 
-Only requests that read or delete are repeated (protocol rule 9 governs the agent's tasks). S3's own requests are
-repeated by the SDK, `READ_ATTEMPTS` times too.
+Only requests that read or delete are retried (protocol rule 9 governs the agent's tasks). The SDK retries requests to
+S3, up to `READ_ATTEMPTS` attempts too.
 """
 
 import threading
@@ -27,8 +27,8 @@ FIRST_PAUSE_SECONDS = 0.2  # at most, doubled at each attempt
 _OPERATION_ATTEMPTS = 6
 _LONGEST_PAUSE_SECONDS = 10
 
-# One step of an operation that takes long and that its user started: a chunk of an object, a listing of a partition.
-# Each attempt is a whole request, with the attempts of that.
+# One step of a long operation that a user started: a chunk of an object, a listing of a partition. Each attempt is a
+# whole request with its own retries.
 OPERATION_POLICY = Retrying(
     retry=retry_if_exception_type(StoreUnavailable),
     stop=stop_after_attempt(_OPERATION_ATTEMPTS),
@@ -40,12 +40,12 @@ OPERATION_POLICY = Retrying(
 def request_policy(
     closed: threading.Event, failure_passes: Callable[[BaseException], bool], answer_passes: Callable[[Any], bool]
 ) -> Retrying:
-    """Return the policy of one request over HTTP: the last answer counts, or the last failure.
+    """Return the policy of one HTTP request; its outcome is that of the last attempt.
 
     Args:
-        closed: ends a pause, so that the last attempts follow at once.
-        failure_passes: whether an exception can be absent at the next attempt.
-        answer_passes: whether an answer can be another one at the next attempt.
+        closed: ends a pause, so that the remaining attempts follow at once.
+        failure_passes: whether a retry can succeed after this exception.
+        answer_passes: whether a retry can return another response than this one.
     """
     return Retrying(
         retry=retry_any(retry_if_exception(failure_passes), retry_if_result(answer_passes)),
@@ -58,5 +58,5 @@ def request_policy(
 
 def _outcome(state: RetryCallState) -> Any:
     """Return the result of the last attempt, or raise its exception."""
-    last: Any = state.outcome  # None before the first attempt only
+    last: Any = state.outcome  # None only before the first attempt
     return last.result()

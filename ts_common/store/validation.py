@@ -1,6 +1,4 @@
-"""What every driver refuses before it begins, and the body it reads: one rule for all, so that what one store holds
-another can hold too.
-"""
+"""Checks of arguments that every driver makes first, so that each store can store what another can."""
 
 import io
 import re
@@ -15,36 +13,37 @@ from ts_common.store.contract import Body
 METADATA_BYTES = 2048
 # The SDK's C library signs bodies by 4 KiB (BODY_READ_BUFFER_SIZE of aws-c-auth's request signing).
 _BUFFER_BYTES: Final = 1 << 18
-_NO_PART = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)")  # an empty one, `.` or `..`
+_INVALID_PART = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)")  # empty, `.` or `..`
 
 
 class KeyRefused(OperatorError, ValueError):
-    """No store can hold this key. What it is the key of goes up under no other name, so somebody must act; the rest of
-    the work goes on.
+    """Some store cannot store this key.
+
+    The object is not stored under another name, so the operator must act. All other work continues.
     """
 
 
 def is_key(name: str) -> bool:
-    """Whether every driver can hold an object under this name."""
-    # Of most names it takes a fraction of the time to see that no part can be such a one; listings ask it of each key.
+    """Return whether every driver can store an object under this name."""
+    # For most names this shorter check suffices, in a fraction of the time; listings check each key.
     if name and name[0] not in "./" and name[-1] != "/" and "//" not in name and "/." not in name:
         return True
-    return _NO_PART.search(name) is None
+    return _INVALID_PART.search(name) is None
 
 
 def check_key(key: str) -> str:
-    """The key, if every driver can hold it.
+    """Return the key if every driver can store it.
 
     Raises:
         KeyRefused: a part is empty, ``.`` or ``..``.
     """
     if not is_key(key):
-        raise KeyRefused(f"not a key: {key!r}; its parts between '/' are not empty, '.' or '..'")
+        raise KeyRefused(f"not a key: {key!r}; no part between '/' may be empty, '.' or '..'")
     return key
 
 
 def check_prefix(prefix: str) -> str:
-    """The prefix, if keys can begin with it; its last part may be the beginning of a name.
+    """Return the prefix if keys can begin with it; its last part may be the beginning of a name.
 
     Raises:
         KeyRefused: as for a key.
@@ -56,36 +55,38 @@ def check_prefix(prefix: str) -> str:
 
 
 def check_directory(prefix: str) -> str:
-    """The prefix, if it is empty or a directory.
+    """Return the prefix if it is empty or a directory.
 
     Raises:
-        ValueError: it does not end in ``/``, or (a KeyRefused) keys cannot begin with it.
+        ValueError: it does not end with ``/``, or (a KeyRefused) keys cannot begin with it.
     """
     if prefix and not prefix.endswith("/"):
-        raise ValueError(f"not a directory prefix: {prefix!r}; it is empty or ends in '/'")
+        raise ValueError(f"not a directory prefix: {prefix!r}; expected an empty one, or '/' at its end")
     return check_prefix(prefix)
 
 
 def check_metadata(metadata: Mapping[str, str]) -> Mapping[str, str]:
-    """The metadata, if S3 gives it back as it was.
+    """Return the metadata if S3 returns it unchanged.
 
     Raises:
-        ValueError: a name is not in lower case, something is not printable ASCII, or all is larger than 2 KB.
+        ValueError: a name is not in lower case, a character is not printable ASCII, or all is larger than 2 KB.
     """
     for name, value in metadata.items():
         text = name + value
         if not name or name != name.lower() or not (text.isascii() and text.isprintable()) or value != value.strip():
-            raise ValueError(f"not metadata: {name!r}={value!r}; printable ASCII, names in lower case, no outer spaces")
+            raise ValueError(
+                f"not metadata: {name!r}={value!r}; expected printable ASCII, names in lower case, no outer spaces"
+            )
     if (total := sum(len(name) + len(value) for name, value in metadata.items())) > METADATA_BYTES:
-        raise ValueError(f"{total} bytes of metadata; S3 holds at most {METADATA_BYTES}")
+        raise ValueError(f"{total} bytes of metadata; S3 stores at most {METADATA_BYTES}")
     return metadata
 
 
 class SizedBody:
-    """The first `size` bytes of a reader, as a reader of their own that begins at zero.
+    """A reader of the first `size` bytes of another reader.
 
     Attributes:
-        failure: what the reader raised, or that it ended early.
+        failure: the exception of the other reader, or SegmentChanged if it ended early; None without one.
     """
 
     def __init__(self, body: Body, size: int, name: str) -> None:
@@ -96,9 +97,10 @@ class SizedBody:
         self.failure: Exception | None = None
 
     @contextmanager
-    def failing_as_it_did(self) -> Iterator[None]:
-        """Raise what the reader raised, where something else was made of it: the body broke off, so that no store can
-        have taken it, whatever the connection says.
+    def raising_own_failure(self) -> Iterator[None]:
+        """Raise the reader's exception in place of a later one.
+
+        If the reader fails, the body is incomplete and no store has accepted it, whatever error the connection raises.
         """
         try:
             yield
@@ -108,7 +110,7 @@ class SizedBody:
             raise
 
     def read(self, size: int = -1, /) -> bytes:
-        """Up to `size` bytes; empty at the end.
+        """Return up to `size` bytes; none at the end.
 
         Raises:
             SegmentChanged: the reader ended before its size.
@@ -134,12 +136,12 @@ class SizedBody:
         return self._position
 
     def tell(self) -> int:
-        """The position in bytes."""
+        """Return the position in bytes."""
         return self._position
 
 
 class _RawBody(io.RawIOBase):
-    """A body with the face of `io`."""
+    """A body with the interface of `io`."""
 
     def __init__(self, body: SizedBody) -> None:
         self._body = body
@@ -150,7 +152,7 @@ class _RawBody(io.RawIOBase):
     def seekable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any, /) -> int:  # the stubs' own Buffer is of no use here
+    def readinto(self, buffer: Any, /) -> int:  # the stubs' Buffer supports no assignment
         piece = self._body.read(len(buffer))
         buffer[: len(piece)] = piece
         return len(piece)
@@ -160,12 +162,12 @@ class _RawBody(io.RawIOBase):
 
 
 def in_small_pieces(body: SizedBody) -> io.BufferedReader:
-    """The body, for one who reads it by a few KiB: most reads run no Python code."""
+    """Return a buffered reader of the body, for a caller that reads a few KiB: most reads run no Python code."""
     return io.BufferedReader(_RawBody(body), _BUFFER_BYTES)
 
 
 def body_size(body: bytes | Body, size: int | None) -> int:
-    """How many bytes of `body` are meant.
+    """Return the number of bytes of `body` to send.
 
     Raises:
         ValueError: a reader without a size, or bytes with another one.
@@ -175,5 +177,5 @@ def body_size(body: bytes | Body, size: int | None) -> int:
             raise ValueError(f"a body of {len(body)} bytes with size={size}")
         return len(body)
     if size is None or size < 0:
-        raise ValueError(f"a body that is a reader needs its size, not {size}")
+        raise ValueError(f"a body that is a reader requires its size; found size={size}")
     return size

@@ -1,20 +1,20 @@
-"""What may happen to a request on its way to the store and back.
+"""Faults of a request between client and store.
 
 | action | the server | the client |
 | --- | --- | --- |
-| Pass() | gets the request | gets the answer |
-| Delay(seconds, then) | gets it later | waits |
-| Hold(then) | gets it after release() | waits |
-| CutBefore() | hears nothing | connection reset |
-| CutAfter(size) | gets `size` bytes of the body, then a reset | connection reset |
-| Answer(status, code, message) | hears nothing | gets this error of S3 |
-| WebPage(body) | hears nothing | gets 200 and a web page |
-| TruncateAnswer(size) | gets the request | gets the real head, `size` bytes of the body, and the end |
-| SwallowAnswer() | gets the request and answers | connection reset |
-| LandLate(silent) | gets the whole request after release() | connection reset at once, or silence until then |
+| Pass() | receives the request | receives the response |
+| Delay(seconds, then) | receives it later | waits |
+| Hold(then) | receives it after release() | waits |
+| CutBefore() | receives nothing | connection reset |
+| CutAfter(size) | receives `size` bytes of the body, then a reset | connection reset |
+| Answer(status, code, message) | receives nothing | receives this error of S3 |
+| WebPage(body) | receives nothing | receives 200 and a web page |
+| TruncateAnswer(size) | receives the request | receives the real head, `size` bytes of the body, and the end |
+| SwallowAnswer() | receives the request and responds | connection reset |
+| LandLate(silent) | receives the whole request after release() | connection reset at once, or silence until then |
 
-Each counts in `fired` how often it happened: when the request is held, refused or cut, not when a rule matched. A test
-waits for that count, or asserts it, and so knows that the fault was there.
+Each action counts in `fired` how often it happened: when the request is held, rejected or cut, not when a rule matched.
+A test waits for that count, or asserts it, to be sure that the fault happened.
 """
 
 import threading
@@ -28,17 +28,17 @@ class Action(ABC):
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._fired = 0  # owned by whoever holds _guard
+        self._fired = 0  # guarded by _guard
 
     @property
     def fired(self) -> int:
-        """How often it happened."""
+        """Number of times that it happened."""
         with self._guard:
             return self._fired
 
     @abstractmethod
     def perform(self, exchange: Exchange) -> None:
-        """Take a request along its way, as far as it goes.
+        """Perform the steps of an exchange, with the fault.
 
         Raises:
             PeerGoneError, DropRequest: as the exchange's steps.
@@ -54,10 +54,10 @@ class Action(ABC):
 
 
 class Pass(Action):
-    """Nothing happens; what is left of a request after a Delay or a Hold. It counts nothing."""
+    """No fault; also the rest of a request after a Delay or a Hold. It is not counted."""
 
     def perform(self, exchange: Exchange) -> None:
-        """Forward, receive, relay."""
+        """Forward, receive and relay."""
         exchange.forward()
         exchange.receive()
         exchange.relay()
@@ -67,8 +67,8 @@ class Delay(Action):
     """The request waits before it is forwarded.
 
     Args:
-        seconds: how long.
-        then: what happens after; None passes it on.
+        seconds: the wait.
+        then: the next action; None means Pass.
     """
 
     def __init__(self, seconds: float, then: Action | None = None) -> None:
@@ -77,7 +77,7 @@ class Delay(Action):
         self.then = then or Pass()
 
     def perform(self, exchange: Exchange) -> None:
-        """Wait, and go on."""
+        """Wait, then perform the next action."""
         self._happens(exchange)
         exchange.pause(self.seconds)
         self.then.perform(exchange)
@@ -89,11 +89,11 @@ class Delay(Action):
 class Hold(Action):
     """The request waits, its body unread, until `release()`.
 
-    A client that gives up meanwhile may have left the whole request in the sockets' buffers, which then lands: use
-    LandLate where that matters, as it always lands, and a before-hook that raises DropRequest where it never may.
+    If the client gives up during the wait, the sockets' buffers may contain the whole request, which then reaches the
+    server. Use LandLate to be sure that it does, or a before-hook that raises DropRequest to be sure that it does not.
 
     Args:
-        then: what happens after; None passes it on.
+        then: the next action; None means Pass.
     """
 
     def __init__(self, then: Action | None = None) -> None:
@@ -102,21 +102,21 @@ class Hold(Action):
         self._released = threading.Event()
 
     def release(self) -> None:
-        """Let all requests go on: those that are held, and those to come."""
+        """Continue all requests: held ones and later ones."""
         self._released.set()
 
     def perform(self, exchange: Exchange) -> None:
-        """Wait, and go on."""
+        """Wait for the release, then perform the next action."""
         self._happens(exchange)
         exchange.wait(self._released)
         self.then.perform(exchange)
 
 
 class CutBefore(Action):
-    """The client's connection is reset, and the server hears nothing of it."""
+    """The client's connection is reset, and the server receives nothing."""
 
     def perform(self, exchange: Exchange) -> None:
-        """Cut."""
+        """Cut both connections."""
         self._happens(exchange)
         exchange.cut()
 
@@ -125,7 +125,7 @@ class CutAfter(Action):
     """Both connections are reset in the middle of the request's body.
 
     Args:
-        size: bytes of the body that the server gets, chunk sizes included; the whole body where it is not longer.
+        size: bytes of the body that the server receives, chunk sizes included; all of a shorter body.
     """
 
     def __init__(self, size: int) -> None:
@@ -133,7 +133,7 @@ class CutAfter(Action):
         self.size = size
 
     def perform(self, exchange: Exchange) -> None:
-        """Forward a part, and cut."""
+        """Forward a part, then cut both connections."""
         exchange.forward(self.size)
         self._happens(exchange)
         exchange.cut()
@@ -143,7 +143,7 @@ class CutAfter(Action):
 
 
 class Answer(Action):
-    """The store refuses: `Answer(503, "SlowDown", "Reduce your request rate.")`; it never sees the request.
+    """The proxy answers with an error, `Answer(503, "SlowDown", "Reduce your request rate.")`; the store sees nothing.
 
     Args:
         status: of HTTP.
@@ -151,14 +151,14 @@ class Answer(Action):
         message: for people.
     """
 
-    def __init__(self, status: int, code: str, message: str = "as the test asks") -> None:
+    def __init__(self, status: int, code: str, message: str = "injected by the test") -> None:
         super().__init__()
         self.status = status
         self.code = code
         self.message = message
 
     def perform(self, exchange: Exchange) -> None:
-        """Refuse."""
+        """Answer with the error."""
         self._happens(exchange)
         exchange.refuse(self.status, self.code, self.message)
 
@@ -167,10 +167,10 @@ class Answer(Action):
 
 
 class WebPage(Action):
-    """A balancer in maintenance: it answers 200 with a page of its own, and the store never sees the request.
+    """A load balancer in maintenance: it answers 200 with its own page, and the store sees nothing.
 
     Args:
-        body: of the page; this one is well-formed XML, as many are.
+        body: of the page; the default is well-formed XML, like many pages.
     """
 
     def __init__(self, body: bytes = b"<html><body>maintenance</body></html>") -> None:
@@ -178,16 +178,16 @@ class WebPage(Action):
         self.body = body
 
     def perform(self, exchange: Exchange) -> None:
-        """Answer."""
+        """Answer with the page."""
         self._happens(exchange)
         exchange.show_page(self.body)
 
 
 class TruncateAnswer(Action):
-    """The answer's body ends early, though its head promises more.
+    """The body of the response is shorter than its Content-Length.
 
     Args:
-        size: bytes of the body that the client gets.
+        size: bytes of the body that the client receives.
     """
 
     def __init__(self, size: int) -> None:
@@ -195,7 +195,7 @@ class TruncateAnswer(Action):
         self.size = size
 
     def perform(self, exchange: Exchange) -> None:
-        """Relay a part. The end comes in order: a reset could take bytes with it that were sent."""
+        """Relay a part, then close the connection; a reset could discard bytes that were sent."""
         exchange.forward()
         exchange.receive()
         self._happens(exchange)
@@ -206,10 +206,10 @@ class TruncateAnswer(Action):
 
 
 class SwallowAnswer(Action):
-    """The server does what was asked, and the client never hears of it; `Request.server_status` tells the answer."""
+    """The server processes the request, but the client receives no response; it is in `Request.server_status`."""
 
     def perform(self, exchange: Exchange) -> None:
-        """Forward, receive, cut."""
+        """Forward, receive, then cut both connections."""
         exchange.forward()
         exchange.receive()
         self._happens(exchange)
@@ -217,33 +217,33 @@ class SwallowAnswer(Action):
 
 
 class LandLate(Action):
-    """The client gives the request up, and it reaches the server all the same, when `release()` is called.
+    """The client gives up, but the request reaches the server when `release()` is called.
 
-    It has happened (`fired`) once the whole request is here, so that the client's end no longer matters. What the
-    server answers then stands in `Request.server_status`, and in `outcomes`.
+    It has happened (`fired`) when the proxy has the whole request, so the client's end no longer matters. The server's
+    response is in `Request.server_status` and in `outcomes`.
 
     Args:
-        silent: keep the client waiting, until its own patience ends or the request has landed; else reset it at once.
+        silent: True lets the client wait for its own timeout or for the server; False resets its connection at once.
     """
 
     def __init__(self, *, silent: bool = False) -> None:
         super().__init__()
         self.silent = silent
         self._released = threading.Event()
-        self._outcomes: list[int] = []  # owned by whoever holds _guard
+        self._outcomes: list[int] = []  # guarded by _guard
 
     def release(self) -> None:
-        """Let all requests land: those that are kept, and those to come."""
+        """Deliver all requests: kept ones and later ones."""
         self._released.set()
 
     @property
     def outcomes(self) -> tuple[int, ...]:
-        """The statuses that the server gave, in the order in which requests landed."""
+        """The server's statuses, ordered by the arrival of requests."""
         with self._guard:
             return tuple(self._outcomes)
 
     def perform(self, exchange: Exchange) -> None:
-        """Take the request in, cut, wait, forward."""
+        """Read the whole request, cut the client, wait, then forward."""
         exchange.keep()
         self._happens(exchange)
         if not self.silent:

@@ -1,14 +1,14 @@
-"""The links of a cluster whose connections a test wants to break.
+"""Links in a cluster, so that a test can break its connections.
 
 | name | from | to |
 | --- | --- | --- |
 | broker-1:zookeeper | broker 1 | ZooKeeper |
 | broker-1 | every broker | broker 1's listener for brokers |
-| agent-1:zookeeper | the agent beside broker 1 | ZooKeeper |
+| agent-1:zookeeper | the agent of broker 1 | ZooKeeper |
 
-Brokers find one another by what they advertise: each has a second listener, INTERNAL, and advertises the link's port
-for it. The controller uses it too, also towards its own broker: cut the link into the controller's broker, and it
-no longer hears its own orders, which a cut cable would not do. Clients and tools go straight to PLAINTEXT.
+Each broker has a second listener, INTERNAL, and advertises the link's port for it to the other brokers. The controller
+uses it too, even for its own broker. So if the link of the controller's broker is cut, that broker does not receive
+its own requests, unlike with a cut cable. Clients and tools use PLAINTEXT directly.
 """
 
 from pathlib import Path
@@ -22,9 +22,9 @@ INTERNAL = "INTERNAL"
 
 
 def link_broker(broker: ZooKeeperBroker, zookeeper: ZooKeeper) -> dict[str, LinkProxy]:
-    """Put links on what a broker asks of ZooKeeper and on what other brokers ask of it; before its first start.
+    """Route a broker's connections to ZooKeeper, and other brokers' connections to it, through links; return them.
 
-    Its `properties` for listeners and `zookeeper.connect` are replaced.
+    It replaces the broker's `properties` for listeners and `zookeeper.connect`, so call it before the first start.
     """
     internal = free_port()
     out = LinkProxy(f"{broker.name}:zookeeper", zookeeper.port)
@@ -42,12 +42,12 @@ def link_broker(broker: ZooKeeperBroker, zookeeper: ZooKeeper) -> dict[str, Link
 
 
 def agent_link_name(broker: int) -> str:
-    """The name of the link to ZooKeeper for the agent beside a broker."""
+    """Return the name of the link to ZooKeeper for a broker's agent."""
     return f"agent-{broker}:zookeeper"
 
 
 def write_agent_properties(broker: ZooKeeperBroker, link: LinkProxy, path: Path) -> Path:
-    """The broker's `server.properties` as an agent behind `link` should read it; the path."""
+    """Write the broker's `server.properties` for an agent behind `link`, and return the path."""
     properties = {**broker.properties, "zookeeper.connect": link.address}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))

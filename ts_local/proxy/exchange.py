@@ -1,16 +1,16 @@
-"""One request and its answer, as steps that an action may take, leave out or stop within.
+"""One request and its response, as steps that an action performs, omits or interrupts.
 
-An untouched request goes
+Without a fault the steps are
 
-    forward()    before-hooks, the head, the server's "100 Continue" where the client asked for it, the body
-    receive()    the head of the server's answer, after-hooks
-    relay()      the answer to the client
+    forward()    before-hooks, the head, the server's "100 Continue" if the client requested it, the body
+    receive()    the head of the server's response, after-hooks
+    relay()      the response to the client
 
-and `ts_local.proxy.actions` says where each fault departs from that. Bodies stream; only `keep()` takes a whole one
-in, into memory up to 1 MiB and into a temporary file beyond.
+`ts_local.proxy.actions` defines how each fault differs. Bodies are streamed. Only `keep()` reads a whole one, into
+memory up to 1 MiB and into a temporary file above that.
 
-The server gets a connection of its own for each request. One kept for reuse can be closed by the server just as it is
-used again, and the proxy would then break a request that nobody told it to break.
+Each request has its own connection to the server. The server could close a reused connection at the moment of its next
+use, and the proxy would break a request without a rule.
 """
 
 import socket
@@ -31,19 +31,19 @@ _LOOK_EVERY_SECONDS = 0.02
 
 
 class DropRequest(Exception):
-    """Raised by a before-hook: the request is not forwarded, and the client's connection is reset."""
+    """A before-hook raises it to drop the request: it is not forwarded, and the client's connection is reset."""
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What all exchanges of a proxy share.
+    """The shared state of all exchanges of a proxy.
 
     Attributes:
         server: its host and port.
         journal: of the proxy.
-        before, after: hooks; owned by the proxy, which replaces no list but changes its content.
+        before, after: hooks; the proxy changes the content of these lists, but not the lists.
         closing: set when the proxy ends.
-        peers: all open connections, so that the end of the proxy interrupts them.
+        peers: all open connections; the end of the proxy interrupts them.
     """
 
     server: tuple[str, int]
@@ -55,11 +55,11 @@ class Surroundings:
 
 
 class Exchange:
-    """One request on its way; owned by the thread of the client's connection.
+    """One request in progress; owned by the thread of the client's connection.
 
     Args:
-        head: the request's.
-        client: where its body comes from.
+        head: of the request.
+        client: the connection that its body is read from.
         surroundings: of the proxy.
     """
 
@@ -76,11 +76,11 @@ class Exchange:
 
     @property
     def request(self) -> Request:
-        """As it stands now."""
+        """The current state of the request."""
         return self._journal.get(self._number)
 
     def run(self, perform: "Callable[[Exchange], None]") -> None:
-        """Do what an action says, and note how it ended."""
+        """Perform an action, and record how it ended."""
         try:
             perform(self)
         except DropRequest:
@@ -96,29 +96,29 @@ class Exchange:
             self._journal.finish(self._number)
 
     def note_fault(self, fault: str) -> None:
-        """Note what is done to the request, before it can be seen."""
+        """Record a fault before the client can observe it."""
         self._journal.note_fault(self._number, fault)
 
     def pause(self, seconds: float) -> None:
-        """Let time pass.
+        """Wait for a time.
 
         Raises:
-            PeerGoneError: the proxy was closed meanwhile.
+            PeerGoneError: the proxy was closed during the wait.
         """
         if self._around.closing.wait(seconds):
             raise PeerGoneError("proxy: closed while a request was delayed")
 
     def wait(self, event: threading.Event) -> None:
-        """Until the event is set.
+        """Wait for an event.
 
         Raises:
-            PeerGoneError: the proxy was closed meanwhile.
+            PeerGoneError: the proxy was closed during the wait.
         """
         while not event.wait(_LOOK_EVERY_SECONDS):
             self.pause(0)
 
     def keep(self) -> None:
-        """Take the whole body from the client; `forward` sends it from here then.
+        """Read the whole body from the client; `forward` then sends this copy.
 
         Raises:
             PeerGoneError: the client did not send all of it.
@@ -136,8 +136,8 @@ class Exchange:
         """Send the request to the server, at most `limit` bytes of its body.
 
         Raises:
-            DropRequest: a before-hook says so.
-            PeerGoneError: the client broke off, or the server cannot be reached.
+            DropRequest: raised by a before-hook.
+            PeerGoneError: the client disconnected, or the server is unreachable.
         """
         for hook in tuple(self._around.before):
             hook(self.request)
@@ -149,16 +149,16 @@ class Exchange:
             try:
                 server.send(block)
             except PeerGoneError:
-                # A server that refuses a body answers and closes; receive() reads that answer, if there is one.
+                # A server that rejects a body may respond before it closes; receive() reads that response.
                 return
             self._journal.note_forwarded(self._number, len(block))
         self._body_unread = self._body_unread and limit is not None
 
     def receive(self) -> int:
-        """Read the head of the server's answer, and give its status back.
+        """Read the head of the server's response, and return its status.
 
         Raises:
-            PeerGoneError: the server went without an answer.
+            PeerGoneError: the server closed the connection without a response.
         """
         while self._answer is None:
             head = self._answer_head(self._open_server())
@@ -170,10 +170,10 @@ class Exchange:
         return self._answer.status
 
     def relay(self, limit: int | None = None) -> None:
-        """Send the server's answer to the client, at most `limit` bytes of its body.
+        """Send the server's response to the client, at most `limit` bytes of its body.
 
         Raises:
-            PeerGoneError: the client is gone, or the server went within the body.
+            PeerGoneError: the client disconnected, or the server closed the connection within the body.
         """
         if self._answer is None:
             raise RuntimeError("relay() before receive()")
@@ -186,30 +186,30 @@ class Exchange:
             self._client.finish()
 
     def refuse(self, status: int, code: str, message: str) -> None:
-        """Answer with an error of S3, in the server's place.
+        """Answer with an error of S3, in place of the server.
 
         Raises:
-            PeerGoneError: the client is gone.
+            PeerGoneError: the client disconnected.
         """
         body = (
             '<?xml version="1.0" encoding="UTF-8"?>\n'
             f"<Error><Code>{escape(code)}</Code><Message>{escape(message)}</Message>"
             f"<Resource>{escape(self.request.path)}</Resource><RequestId>proxy-{self._number}</RequestId></Error>"
         ).encode()
-        self._answer_ourselves(
+        self._answer_itself(
             status, code, body, "Content-Type: application/xml", f"x-amz-request-id: proxy-{self._number}"
         )
 
     def show_page(self, body: bytes) -> None:
-        """Answer 200 with a web page, in the server's place.
+        """Answer 200 with a web page, in place of the server.
 
         Raises:
-            PeerGoneError: the client is gone.
+            PeerGoneError: the client disconnected.
         """
-        self._answer_ourselves(200, "OK", body, "Content-Type: text/html")
+        self._answer_itself(200, "OK", body, "Content-Type: text/html")
 
-    def _answer_ourselves(self, status: int, reason: str, body: bytes, *headers: str) -> None:
-        # A client that waits for leave to send its body is answered instead; any other is heard to the end.
+    def _answer_itself(self, status: int, reason: str, body: bytes, *headers: str) -> None:
+        # A client that waits for "100 Continue" receives the response instead; otherwise the body is read first.
         if not self._head.expects_continue:
             for _ in self._body():
                 pass
@@ -238,7 +238,7 @@ class Exchange:
         self._client.reset()
 
     def _refused_unseen(self, server: Peer) -> bool:
-        """Whether the server answers without having seen the body; else it says "continue", and the client hears it."""
+        """Return whether the server responds before the body; otherwise relay its "100 Continue" to the client."""
         first = self._answer_head(server)
         if first.status >= 200:
             self._answer = first
@@ -250,7 +250,7 @@ class Exchange:
     def _answer_head(self, server: Peer) -> Head:
         head = server.read_head()
         if head is None:
-            raise PeerGoneError("server: closed without an answer")
+            raise PeerGoneError("server: closed without a response")
         return head
 
     def _body(self) -> Iterator[bytes]:
@@ -268,7 +268,7 @@ class Exchange:
         server = Peer(connection, "server")
         self._server = server
         self._around.peers.add(server)
-        self.pause(0)  # the proxy may have interrupted all peers before it knew of this one
+        self.pause(0)  # the proxy may have interrupted all peers before this one was added
         return server
 
     def _open_server(self) -> Peer:
@@ -284,7 +284,7 @@ class Exchange:
 
 
 def _limited(blocks: Iterator[bytes], limit: int | None) -> Iterator[bytes]:
-    """At most `limit` bytes, and no read beyond."""
+    """Yield at most `limit` bytes, without reading more."""
     if limit is None:
         yield from blocks
         return

@@ -1,7 +1,8 @@
-"""What passed a proxy: one frozen Request each, replaced as its way goes on.
+"""The requests that passed a proxy: one frozen Request each, replaced after each step.
 
-What the client can learn of (an answer's status, a fault) is noted before the client can learn it. A test that was
-answered finds it here at once; only `finished` and `broken` follow later, and are waited for.
+Facts that the client can observe (the status of a response, a fault) are recorded before the client can observe them.
+So a test finds them here as soon as it has its response. Only `finished` and `broken` follow later; a test waits for
+them.
 """
 
 import threading
@@ -16,28 +17,28 @@ from ts_local.proxy.wire import Head
 
 @dataclass(frozen=True)
 class Request:
-    """One request, as far as it came.
+    """One request, up to its last step.
 
     Attributes:
-        number: from 0, in the order in which heads were read.
+        number: from 0, ordered by the arrival of heads.
         method: of HTTP.
         path: unquoted: "/bucket/prefix/key".
         query: still quoted, without the question mark.
         headers: by name in lower case.
         started: when its head was read, on the monotonic clock.
-        forwarded: how many bytes of its body the server was sent, framing included.
-        server_status: what the server answered; None where it was not asked or has not answered.
-        status: what the client was answered; None where it was not.
-        faults: what was done to it, in order: "Delay(0.1)", "CutAfter(100)".
-        broken: how a connection ended that nobody here cut: "server: [Errno 111] Connection refused".
-        finished: when the proxy was through with it; None until then.
+        forwarded: bytes of its body that were sent to the server, framing included.
+        server_status: of the server's response; None without one.
+        status: of the client's response; None without one.
+        faults: in order: "Delay(0.1)", "CutAfter(100)".
+        broken: how a connection ended that the proxy did not cut: "server: [Errno 111] Connection refused".
+        finished: when the exchange ended, on the monotonic clock; None until then.
     """
 
     number: int
     method: str
     path: str
     query: str
-    headers: Mapping[str, str] = field(repr=False)  # they hold signatures
+    headers: Mapping[str, str] = field(repr=False)  # they contain signatures
     started: float
     forwarded: int = 0
     server_status: int | None = None
@@ -53,14 +54,14 @@ class Request:
 
 
 class Journal:
-    """All requests of a proxy; safe for use from any thread."""
+    """All requests of a proxy; any thread may use it."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._requests: list[Request] = []  # owned by whoever holds _guard; the index is the number
+        self._requests: list[Request] = []  # guarded by _guard; the index is the number
 
     def begin(self, head: Head) -> Request:
-        """Note a request whose head was read."""
+        """Record a request whose head was read, and return it."""
         path, _, query = head.target.partition("?")
         with self._guard:
             number = len(self._requests)
@@ -69,7 +70,7 @@ class Journal:
         return request
 
     def get(self, number: int) -> Request:
-        """As it stands now."""
+        """Return the current state of a request."""
         with self._guard:
             return self._requests[number]
 
@@ -91,10 +92,10 @@ class Journal:
             self._requests[number] = replace(request, forwarded=request.forwarded + size)
 
     def finish(self, number: int) -> None:
-        """Nothing more will happen to the request."""
+        """Record the end of a request."""
         self.note(number, finished=time.monotonic())
 
     def snapshot(self) -> list[Request]:
-        """All of them, in the order of their numbers."""
+        """Return all requests in the order of their numbers."""
         with self._guard:
             return list(self._requests)

@@ -1,11 +1,11 @@
-"""A TCP link that can be cut, stalled and delayed: one address before any server, for any protocol.
+"""A TCP link that can be cut, stalled and delayed: an address in front of any server, for any protocol.
 
     flowing    bytes pass, and so do the ends of connections
-    cut        every connection is reset, and so is each new one at once
-    stalled    connections are accepted and stay, and nothing passes: no byte, no end, no reset. A black hole
+    cut        every connection is reset, and each new one at once
+    stalled    connections are accepted and stay open, but nothing passes: no byte, no end, no reset. A black hole
 
-One thread runs an event loop for all of a link's connections, and each holds at most one block per direction: with a
-peer that does not read, TCP itself slows the other down. Commands from other threads return when they are in force.
+One thread runs an event loop for all connections of a link. Each connection buffers at most one block per direction; if
+one peer does not read, TCP slows the other one down. A command from another thread returns when it is in effect.
 """
 
 import asyncio
@@ -28,13 +28,13 @@ _RESET_AT_CLOSE = struct.pack("ii", 1, 0)
 
 @dataclass(frozen=True)
 class LinkCounters:
-    """What a link has seen.
+    """Counters of a link.
 
     Attributes:
-        accepted: connections that clients opened and that were let in.
-        open: those of them that are still there.
-        refused: connections that were reset as they came, because the link was cut.
-        cuts: how often `cut()` was called.
+        accepted: connections that clients opened and that were not reset.
+        open: accepted connections that are still open.
+        refused: connections that were reset at once, because the link was cut.
+        cuts: calls of `cut()`.
         reset: connections that those calls ended.
         moved: bytes, both directions together.
     """
@@ -48,11 +48,11 @@ class LinkCounters:
 
 
 class LinkProxy:
-    """A free loopback port before a server's, open from its construction to `close()`.
+    """A free loopback port in front of a server, open from its construction to `close()`.
 
     Args:
         name: of the link, for its thread and errors: "broker-1:zookeeper".
-        port: of the server behind, on loopback; it need not listen yet. While it does not, clients are reset.
+        port: of the server, on loopback. While no server listens there, clients are reset.
     """
 
     def __init__(self, name: str, port: int) -> None:
@@ -84,36 +84,36 @@ class LinkProxy:
         self.close()
 
     def cut(self) -> None:
-        """Reset all connections, and each new one, until `heal()`."""
+        """Reset all connections, and each new one until `heal()`."""
         self._do(self._cut())
 
     def stall(self) -> None:
-        """Keep all connections, accept new ones, and let nothing pass, until `heal()`.
+        """Keep all connections, accept new ones, and pass nothing until `heal()`.
 
-        What was read before is kept; a block that is being written when the call comes may still arrive.
+        Bytes that were read before are kept; a block that is being written may still arrive.
         """
         self._do(self._stall())
 
     def delay(self, seconds: float) -> None:
-        """Let each block, of at most 64 KiB, wait that long in each direction, until `heal()`.
+        """Delay each block of at most 64 KiB in each direction until `heal()`.
 
-        Latency, and a bound on throughput with it: one block per direction and `seconds`.
+        This also bounds the throughput: one block per direction in `seconds`.
         """
         self._do(self._slow(seconds))
 
     def heal(self) -> None:
-        """Let everything pass at once again; what a stall or a delay held back arrives now."""
+        """Pass everything at once again, delayed and stalled bytes included."""
         self._do(self._heal())
 
     def counters(self) -> LinkCounters:
-        """What it has seen so far."""
+        """Return the counters."""
         return self._do(self._count())
 
     def close(self) -> None:
-        """Reset all connections and end. Nothing where it was called before.
+        """Reset all connections and stop; repeated calls have no effect.
 
         Raises:
-            OSError: no more connections could be accepted at some time, as with too many open files.
+            OSError: accepting a connection failed earlier, for example with too many open files.
         """
         if self._loop.is_closed():
             return
@@ -131,7 +131,7 @@ class LinkProxy:
             raise RuntimeError(f"the link {self.name} is closed")
         return asyncio.run_coroutine_threadsafe(step, self._loop).result()
 
-    # What follows runs in the loop's thread.
+    # The methods below run in the loop's thread.
 
     async def _begin(self) -> "asyncio.Task[None]":
         return self._loop.create_task(self._accept())
@@ -197,7 +197,7 @@ class LinkProxy:
                 both.create_task(self._pump(server, client))
             close = socket.socket.close
         except* OSError:
-            pass  # one end was reset, or the server does not listen: the other end sees a reset too
+            pass  # one end was reset, or no server listens: the other end is reset too
         finally:
             close(client)
             close(server)
@@ -207,7 +207,7 @@ class LinkProxy:
             try:
                 block = await self._loop.sock_recv(source, _BLOCK)
             except OSError:
-                await self._flows.wait()  # a reset does not pass a black hole either
+                await self._flows.wait()  # a stalled link does not pass a reset
                 raise
             if not self._hurries.is_set():
                 with suppress(TimeoutError):

@@ -1,7 +1,7 @@
-"""Which request meets which action: pure decisions, without a clock or a socket.
+"""Select the action for each request: pure decisions, without a clock or a socket.
 
-Rules are asked in the order in which they were given; the first that matches, and is neither still skipping nor used
-up, decides. Each counts its own matches. A request that an earlier rule took is not counted by later ones.
+Rules are tried in the order of `add`. The first rule that matches, and is neither skipping nor used up, decides. Each
+rule counts its own matches. Later rules do not count a request that an earlier rule decided.
 """
 
 import re
@@ -15,15 +15,15 @@ from ts_local.proxy.journal import Request
 
 @dataclass(frozen=True)
 class Rule:
-    """An action, and the requests that it is for.
+    """An action, and the requests that it applies to.
 
     Attributes:
-        action: what happens.
-        methods: of HTTP; none means any.
+        action: the fault.
+        methods: of HTTP; an empty set means any.
         target: a regular expression, searched in "/bucket/key?query", unquoted up to the question mark.
-        when: asked of the request besides; it may look at its headers.
-        times: how often it fires; None for ever.
-        skip: how many matching requests pass before.
+        when: a further condition on the request, such as on its headers.
+        times: how often it fires; None means always.
+        skip: number of matching requests that pass before.
     """
 
     action: Action
@@ -34,7 +34,7 @@ class Rule:
     skip: int = 0
 
     def matches(self, request: Request) -> bool:
-        """Whether it is for this request."""
+        """Return whether it applies to this request."""
         return (
             (not self.methods or request.method in self.methods)
             and re.search(self.target, request.target) is not None
@@ -47,7 +47,7 @@ class _Scripted:
     rule: Rule
     matched: int = 0
 
-    def takes(self, request: Request) -> bool:
+    def decides(self, request: Request) -> bool:
         if not self.rule.matches(request):
             return False
         self.matched += 1
@@ -57,13 +57,13 @@ class _Scripted:
 
 @dataclass
 class Throttle:
-    """A bucket of tokens: `rate` come in each second, `burst` find room, each request takes one.
+    """A token bucket: it gains `rate` tokens per second up to `burst`, and each request uses one.
 
     Attributes:
         rate: requests per second.
-        burst: how many may come at once.
+        burst: number of requests that may arrive at once.
         tokens: left at `at`.
-        at: seconds, on any clock that only goes forward.
+        at: seconds, of any monotonic clock.
     """
 
     rate: float
@@ -72,7 +72,7 @@ class Throttle:
     at: float
 
     def admits(self, now: float) -> bool:
-        """Whether there is a token for a request that comes now; it is taken."""
+        """Use a token for a request that arrives now, and return whether there was one."""
         self.tokens = min(self.burst, self.tokens + (now - self.at) * self.rate)
         self.at = now
         if self.tokens < 1:
@@ -82,38 +82,38 @@ class Throttle:
 
 
 class Script:
-    """The rules of a proxy and its throttle, which stands before them; safe for use from any thread."""
+    """The rules of a proxy, and its throttle, which precedes them; any thread may use it."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        # Both are owned by whoever holds _guard.
+        # Both are guarded by _guard.
         self._rules: list[_Scripted] = []
         self._throttle: tuple[Throttle, Answer] | None = None
         self._otherwise = Pass()
 
     def add(self, *rules: Rule) -> None:
-        """Ask these after all others."""
+        """Add rules after all others."""
         with self._guard:
             self._rules += map(_Scripted, rules)
 
     def throttle(self, rate: float, burst: int, now: float) -> Answer:
-        """Refuse what comes faster than `rate` a second; the answer that counts the refusals."""
+        """Reject requests above `rate` per second, and return the action that counts the rejections."""
         slow_down = Answer(503, "SlowDown", "Please reduce your request rate.")
         with self._guard:
             self._throttle = (Throttle(rate, burst, burst, now), slow_down)
         return slow_down
 
     def clear(self) -> None:
-        """No rule, no throttle."""
+        """Remove all rules and the throttle."""
         with self._guard:
             self._rules.clear()
             self._throttle = None
 
     def action_for(self, request: Request, now: float) -> Action:
-        """What happens to a request that came at `now`."""
+        """Return the action for a request that arrives at `now`."""
         with self._guard:
             if self._throttle is not None:
                 throttle, slow_down = self._throttle
                 if not throttle.admits(now):
                     return slow_down
-            return next((one.rule.action for one in self._rules if one.takes(request)), self._otherwise)
+            return next((one.rule.action for one in self._rules if one.decides(request)), self._otherwise)

@@ -1,4 +1,4 @@
-r"""A proxy before the S3 server that does to requests what a test scripts.
+r"""A proxy in front of the S3 server that injects the faults of a test's script.
 
     with S3FaultProxy(cluster.s3) as proxy:
         lost = SwallowAnswer()
@@ -8,18 +8,18 @@ r"""A proxy before the S3 server that does to requests what a test scripts.
         proxy.wait_for_request(lambda r: r.method == "PUT" and r.status == 412)
 
 S3FaultProxy
-    endpoint, environment(identity)   as an S3Server's; its clients sign the proxy's host, and the Host header goes on
-                                      unchanged, by which the server checks the signature
+    endpoint, environment(identity)   as of an S3Server. Clients sign the proxy's host; the Host header is forwarded
+                                      unchanged, so the server accepts the signature
     script(rule, ...)                 see `ts_local.proxy.rules` and `ts_local.proxy.actions`
     throttle(rate, burst)             a storm of 503 SlowDown
-    before(hook), after(hook)         called with each Request before it is forwarded, and between the server's answer
-                                      and the client's; everything waits for them, so a hook may kill the client
-    clear()                           no rules, no throttle, no hooks
+    before(hook), after(hook)         called with each Request before it is forwarded, and before its response is
+                                      relayed; the exchange waits for them, so a hook may kill the client
+    clear()                           removes rules, throttle and hooks
     requests()                        a snapshot of all
-    wait_for_request(predicate)       the first that fits
-    close()                           ends all connections, and raises what a hook raised
+    wait_for_request(predicate)       the first match
+    close()                           ends all connections, and raises the exception of a hook
 
-A thread waits on the listening socket, and one on each client's connection, at most 256.
+One thread accepts connections, and one serves each of them, at most 256.
 """
 
 import socket
@@ -46,7 +46,7 @@ class S3FaultProxy:
     """HTTP/1.1 on a free loopback port, open from its construction to `close()`.
 
     Args:
-        s3: the server; it may be stopped, killed and restarted meanwhile. While it is down, clients are reset.
+        s3: the server; it may be stopped, killed and restarted. While it is down, clients are reset.
     """
 
     def __init__(self, s3: S3Server) -> None:
@@ -57,7 +57,7 @@ class S3FaultProxy:
         self.port: int = self._listener.getsockname()[1]
         self.endpoint = f"http://{LOOPBACK}:{self.port}"
         self._threads = ThreadPoolExecutor(_CONNECTIONS + 1, thread_name_prefix=f"s3-proxy-{self.port}")
-        self._served: list[Future[None]] = []  # owned by the accepting thread, until it has ended
+        self._served: list[Future[None]] = []  # owned by the accepting thread until it ends
         self._accepting = self._threads.submit(self._accept)
 
     def __enter__(self) -> Self:
@@ -67,55 +67,55 @@ class S3FaultProxy:
         self.close()
 
     def environment(self, identity: Identity | None = None) -> dict[str, str]:
-        """What makes any AWS client use this proxy, as environment variables."""
+        """Return environment variables that make any AWS client use this proxy."""
         ours = {"AWS_ENDPOINT_URL": self.endpoint, "AWS_ENDPOINT_URL_S3": self.endpoint}
         return {**self._s3.environment(identity), **ours}
 
     def script(self, *rules: Rule) -> None:
-        """Ask these rules after those that are there; see `ts_local.proxy.rules`."""
+        """Add rules after the existing ones; see `ts_local.proxy.rules`."""
         self._script.add(*rules)
 
     def throttle(self, requests_per_second: float, burst: int = 1) -> Answer:
-        """Answer 503 SlowDown to what comes faster, before any rule is asked; until `clear()` or another throttle.
+        """Answer 503 SlowDown above a rate, before any rule applies; until `clear()` or another throttle.
 
         Args:
-            requests_per_second: the rate; 0 refuses everything beyond the burst.
-            burst: how many may come at once; below 1 nothing passes.
+            requests_per_second: the rate; 0 rejects every request beyond the burst.
+            burst: number of requests that may arrive at once; below 1 none passes.
 
         Returns:
-            The answer: its `fired` counts the refusals.
+            The action, whose `fired` counts the rejections.
         """
         return self._script.throttle(requests_per_second, burst, time.monotonic())
 
     def before(self, hook: Hook) -> None:
-        """Call this with each request that is about to be forwarded, in its connection's thread.
+        """Call a hook with each request before it is forwarded, in the thread of its connection.
 
-        A hook that kills the client raises DropRequest, too: a small request lies whole in the sockets' buffers by then
-        and would land all the same. What else it raises resets the connection and comes out of `close()`.
+        A hook that kills the client must also raise DropRequest: the sockets' buffers contain all of a small request,
+        which would still reach the server. Any other exception resets the connection, and `close()` raises it.
         """
         self._around.before.append(hook)
 
     def after(self, hook: Hook) -> None:
-        """Call this with each request that the server has answered, before the client is answered; as `before`."""
+        """Call a hook with each request after the server's response, before it is relayed; else as `before`."""
         self._around.after.append(hook)
 
     def clear(self) -> None:
-        """Pass on every request to come. What is held stays held; the record stays."""
+        """Pass all later requests. Held requests stay held, and the journal is kept."""
         self._script.clear()
         self._around.before.clear()
         self._around.after.clear()
 
     def requests(self) -> list[Request]:
-        """Every request so far, in the order in which they came."""
+        """Return all requests so far, in order of arrival."""
         return self._around.journal.snapshot()
 
     def wait_for_request(
-        self, predicate: Callable[[Request], bool], what: str = "a request that fits", seconds: float = 30.0
+        self, predicate: Callable[[Request], bool], what: str = "a matching request", seconds: float = 30.0
     ) -> Request:
-        """The first request of which `predicate` is true, now or once it comes.
+        """Wait for a request that fulfills `predicate`, and return the first one.
 
         Raises:
-            WaitTimedOutError: none within `seconds`; the last ten requests are in the message.
+            WaitTimedOutError: no request does within `seconds`; the message has the last ten requests.
         """
         found = wait_for(
             lambda: [request for request in self.requests() if predicate(request)],
@@ -126,10 +126,10 @@ class S3FaultProxy:
         return found[0]
 
     def close(self) -> None:
-        """End all connections; requests that are held are given up. Nothing where it was called before.
+        """End all connections and drop held requests; repeated calls have no effect.
 
         Raises:
-            Exception: what a hook raised, the first of several.
+            Exception: the first exception of a hook.
         """
         if self._around.closing.is_set():
             return
@@ -166,7 +166,7 @@ class S3FaultProxy:
                 action = self._script.action_for(exchange.request, time.monotonic())
                 exchange.run(action.perform)
         except PeerGoneError:
-            pass  # between two requests a client may leave as it likes
+            pass  # a client may disconnect between two requests
         finally:
             self._around.peers.discard(client)
             client.reset()

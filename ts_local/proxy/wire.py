@@ -1,12 +1,12 @@
-"""HTTP/1.1 as bytes on a socket: heads are parsed, bodies pass by in the framing that they came in.
+"""HTTP/1.1 as bytes on a socket: heads are parsed, bodies keep their framing.
 
-A proxy that breaks things on purpose must not repair others by accident: what it sends on is what it received, byte
-by byte, chunk sizes and trailers included. So nothing here decodes a body, and a `Head` keeps its lines. RFC 9112
-says how long a body is: `request_framing` and `answer_framing` say it in three words.
+A proxy that injects faults must not repair others by accident: it sends the bytes that it received, chunk sizes and
+trailers included. So this module decodes no body, and a `Head` keeps its lines. The length of a body is defined by RFC
+9112; `request_framing` and `answer_framing` return it.
 
-    Framing     a number of bytes, "chunked", or "close" for what lasts until the connection ends
+    Framing     a number of bytes, "chunked", or "close" for a body up to the end of the connection
     Head        start line and headers
-    Peer        one connection, to the client or to the server; every trouble on it is a PeerGoneError that says whose
+    Peer        one connection, to the client or to the server; each failure is a PeerGoneError with its name
 """
 
 import io
@@ -23,13 +23,13 @@ Framing = int | Literal["chunked", "close"]
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 BLOCK = 1 << 17
 _LONGEST_LINE = 1 << 16
-# How long a client that still sends may take to notice that it was answered.
+# The time for a client that still sends to read its response.
 _LINGER_SECONDS = 0.5
 _RESET_AT_CLOSE = struct.pack("ii", 1, 0)
 
 
 class PeerGoneError(ConnectionError):
-    """A connection ended, or was ended, in the middle of an exchange. The message says whose and how."""
+    """A connection ended in the middle of an exchange. The message names the peer and the reason."""
 
 
 @dataclass(frozen=True)
@@ -40,33 +40,33 @@ class Head:
 
     @property
     def raw(self) -> bytes:
-        """As it goes over the wire."""
+        """The bytes on the wire."""
         return b"\r\n".join(self.lines) + b"\r\n\r\n"
 
     @cached_property
     def fields(self) -> dict[str, str]:
-        """Header values by name in lower case; of several equal names the last."""
+        """Header values by name in lower case; for equal names the last value."""
         split = (line.decode("latin-1").partition(":") for line in self.lines[1:])
         return {name.strip().lower(): value.strip() for name, _, value in split}
 
     @property
     def method(self) -> str:
-        """Of a request."""
+        """Method of a request."""
         return self._word(0)
 
     @property
     def target(self) -> str:
-        """Of a request: the path, still quoted, and the query."""
+        """Target of a request: the path, still quoted, and the query."""
         return self._word(1)
 
     @property
     def status(self) -> int:
-        """Of an answer."""
+        """Status of a response."""
         return int(self._word(1))
 
     @property
     def expects_continue(self) -> bool:
-        """Whether the client waits for the server's word before it sends the body."""
+        """Whether the client waits for "100 Continue" before it sends the body."""
         return self.fields.get("expect", "").lower() == "100-continue"
 
     @property
@@ -79,14 +79,14 @@ class Head:
 
 
 def request_framing(head: Head) -> Framing:
-    """How long a request's body is; without a word of it there is none."""
+    """Return the framing of a request's body; without a header it is empty."""
     if "chunked" in head.fields.get("transfer-encoding", "").lower():
         return "chunked"
     return int(head.fields.get("content-length", 0))
 
 
 def answer_framing(head: Head, method: str) -> Framing:
-    """How long the body of an answer to `method` is."""
+    """Return the framing of the body of a response to `method`."""
     if method == "HEAD" or head.status in {204, 304}:
         return 0
     if "chunked" in head.fields.get("transfer-encoding", "").lower():
@@ -96,11 +96,11 @@ def answer_framing(head: Head, method: str) -> Framing:
 
 
 class Peer:
-    """One connection; owned by one thread, but `interrupt` may come from any.
+    """One connection; owned by one thread, but any thread may call `interrupt`.
 
     Args:
-        connection: taken over.
-        name: "client" or "server", for the errors.
+        connection: owned and closed by this object.
+        name: "client" or "server", for errors.
     """
 
     def __init__(self, connection: socket.socket, name: str) -> None:
@@ -111,10 +111,10 @@ class Peer:
         self.closed = False
 
     def read_head(self) -> Head | None:
-        """The next head, or None where the peer ended the connection before one began.
+        """Return the next head; None if the peer closed the connection before it.
 
         Raises:
-            PeerGoneError: it ended within the head, or sent a line without an end.
+            PeerGoneError: the connection ended within the head, or a line has no end.
         """
         lines: list[bytes] = []
         with self._attributed():
@@ -122,15 +122,15 @@ class Peer:
                 if not line and not lines:
                     return None
                 if not line.endswith(b"\n"):
-                    raise PeerGoneError(f"{self.name}: a head that breaks off after {line[:80]!r}")
+                    raise PeerGoneError(f"{self.name}: closed within a head, after {line[:80]!r}")
                 lines.append(line.rstrip(b"\r\n"))
         return Head(tuple(lines))
 
     def blocks(self, framing: Framing) -> Iterator[bytes]:
-        """The body as it comes, framing included.
+        """Yield the body as it is received, framing included.
 
         Raises:
-            PeerGoneError: it ended before the framing said so.
+            PeerGoneError: the connection ended before the end of the framing.
         """
         if framing == "chunked":
             yield from self._chunks()
@@ -141,25 +141,25 @@ class Peer:
             yield from self._exactly(framing)
 
     def send(self, data: bytes) -> None:
-        """All of it.
+        """Send all bytes.
 
         Raises:
-            PeerGoneError: nobody takes it.
+            PeerGoneError: the peer closed or reset the connection.
         """
         with self._attributed():
             self._socket.sendall(data)
 
     def reset(self) -> None:
-        """End the connection as a crash or a firewall does: the peer reads ECONNRESET."""
+        """Reset the connection, as a crash or a firewall does: the peer reads ECONNRESET."""
         if not self.closed:
             with suppress(OSError):
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
         self.close()
 
     def finish(self) -> None:
-        """End the connection in order, so that the peer reads all that was sent, even where it still sends itself.
+        """Shut the connection down, so that the peer reads all that was sent, even if it is still sending.
 
-        Closing with bytes unread would reset the connection, and the peer could lose the answer.
+        Closing with unread bytes would reset the connection, and the peer could lose the response.
         """
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
@@ -169,13 +169,13 @@ class Peer:
         self.close()
 
     def close(self) -> None:
-        """Close."""
+        """Close the connection."""
         self.closed = True
         self._reader.close()
         self._socket.close()
 
     def interrupt(self) -> None:
-        """From another thread: whoever waits on this connection sees it end."""
+        """End all waits on this connection; any thread may call it."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -187,7 +187,7 @@ class Peer:
             if size == 0:
                 break
             yield from self._exactly(size + 2)
-        while True:  # trailers, and the empty line
+        while True:  # trailers and the empty line
             line = self._line()
             yield line
             if line in {b"\r\n", b"\n"}:
@@ -198,7 +198,7 @@ class Peer:
         while left:
             block = self._read(min(left, BLOCK))
             if not block:
-                raise PeerGoneError(f"{self.name}: closed with {left} of {size} bytes to come")
+                raise PeerGoneError(f"{self.name}: closed with {left} of {size} bytes missing")
             left -= len(block)
             yield block
 

@@ -1,9 +1,9 @@
-"""The agent's start before stores that refuse it: it stays, asks again, and is seen to wait.
+"""Wait at the agent's start while a store denies access, visibly in log, metrics and status page.
 
-A refusal of the identity (403) may pass: an outage of what decides it, a role that is granted a minute after the host
-was made, a balancer that answers in the store's place. A refusal of this host's time passes when its clock is set. An
-agent that ended on either would be gone for good, since nothing starts it again after exit code 2. What is certain to
-need a change of configuration (a bucket that does not exist, another entropy width) ends it with that code.
+Denied access (403) may be temporary: the service that decides it is unavailable, a role is granted a minute after the
+host was created, or a load balancer answers for the store. Requests rejected for this host's time succeed after its
+clock is set. An agent that ended then would stay down, because nothing restarts it after exit code 2. It ends with that
+code only for problems that require a change of configuration: a missing bucket, another entropy width.
 """
 
 from collections.abc import Callable
@@ -26,17 +26,14 @@ def wait_for_admission(
     metrics: Metrics,
     errors: LastErrors,
 ) -> bool:
-    """Ask until every store admits the agent.
+    """Check the stores until none denies access, and return True; return False if `wait` does.
 
     Args:
-        check: asks all of them.
-        reopen: makes the next question one with the credentials of then.
-        wait: waits so many seconds; False asks for an end.
-        metrics: counts each refusal.
+        check: checks all stores.
+        reopen: opens the stores again, so that the next check uses new credentials.
+        wait: waits for a number of seconds; returns False if the agent must end.
+        metrics: counts each denial.
         errors: keeps the last one for the status page.
-
-    Returns:
-        Whether they do; False where `wait` asked for an end before.
 
     Raises:
         ConfigurationError, StoreUnavailable: as `check`.

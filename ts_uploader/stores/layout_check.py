@@ -1,8 +1,8 @@
-"""One number of entropy bits for a cluster's archive: each agent compares its own with the layout, or writes that.
+"""Keep one number of entropy bits for a cluster's archive: each agent checks the layout, or writes it.
 
-Where no layout stands (an empty prefix, or an archive of an earlier release) the agent looks which widths are in use,
-and refuses to start where only another is. Else it writes the layout, on condition that none stands, before it ships
-anything: of two agents that start at once with different numbers one is refused.
+Without a layout (an empty prefix, or an archive of an earlier release) the agent searches for widths that are in use.
+It does not start if only another width is. Otherwise it writes the layout, if absent, before it ships anything. If two
+agents start at once with different numbers, one of them does not start.
 """
 
 import time
@@ -20,11 +20,11 @@ _ATTEMPTS = 5
 
 
 def other_width(store: ObjectStore, keys: ClusterKeys) -> str | None:
-    """Why nothing may be shipped with these keys: the store holds the cluster under another width; None where it may.
+    """Return a sentence if the store has the cluster under another width than these keys; None otherwise.
 
     Raises:
         CorruptData, NewerFormat: of the layout.
-        StoreUnavailable, AccessDenied, BucketMissing: the store's.
+        StoreUnavailable, AccessDenied, BucketMissing: of the store.
     """
     if (layout := read_layout(store, keys)) is not None:
         return contradiction(layout, keys, _OPTION, store.location)
@@ -32,23 +32,23 @@ def other_width(store: ObjectStore, keys: ClusterKeys) -> str | None:
     widths = entropy_widths(store, keys.cluster)
     if not widths or own in widths:
         return None
-    held = ", ".join(str(width) for width in sorted(widths))
+    found = ", ".join(str(width) for width in sorted(widths))
     return (
-        f"{_OPTION}{own}: {store.location} holds cluster {keys.cluster} with {held} bits (0: none); with "
-        "another width readers would not find both"
+        f"{_OPTION}{own}: {store.location} contains cluster {keys.cluster} with {found} bits; readers find only one "
+        "width: set this key to that number"
     )
 
 
 def settle_layout(store: ObjectStore, keys: ClusterKeys) -> str | None:
-    """Write the layout where none stands; what `other_width` would say of the one that stands then.
+    """Write the layout if absent, and return the result of `other_width` for the one in the store.
 
-    It is read after it was written, so that a store without conditional writes shows at least a layout that another
-    agent wrote a moment earlier.
+    The agent reads the layout after the write. So even without conditional writes it sees a layout that another agent
+    wrote a moment earlier.
 
     Raises:
         CorruptData, NewerFormat: of the layout.
-        StoreUnavailable: no answer, several times.
-        AccessDenied, BucketMissing: the store's.
+        StoreUnavailable: no response to any attempt.
+        AccessDenied, BucketMissing: of the store.
     """
     last: OutcomeUnknown | PreconditionFailed | None = None
     for _ in range(_ATTEMPTS):
@@ -59,4 +59,6 @@ def settle_layout(store: ObjectStore, keys: ClusterKeys) -> str | None:
             store.put(keys.layout, layout.encode(), condition=IfAbsent())
         except (PreconditionFailed, OutcomeUnknown) as error:
             last = error
-    raise StoreUnavailable(f"{store.location}/{keys.layout} cannot be written: {last}") from last
+    raise StoreUnavailable(
+        f"{store.location}/{keys.layout}: writing the layout failed {_ATTEMPTS} times: {last}"
+    ) from last

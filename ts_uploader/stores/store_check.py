@@ -1,18 +1,18 @@
-"""What the agent asks of a store before it ships anything, so that what the store refuses is told at the start.
+"""Check a store before the agent ships anything, so that the agent reports all problems at its start.
 
     HeadBucket
-    the cluster's layout; where there is none: under which entropy widths does it hold this cluster?
-    the probe, with all options: where there is none (`If-None-Match: *`), or else over the one that stands (`If-Match`)
-    the probe again, where there is none: must be refused, or two agents could overwrite each other's objects
-    the probe over something else (`If-Match` with an ETag that is not its own): must be refused, likewise
+    read the cluster's layout; without one, find the entropy widths of the cluster's objects
+    put the probe with all options: if absent (`If-None-Match: *`), or else over the existing one (`If-Match`)
+    put the probe again if absent: the store must reject it, or two agents could overwrite each other's objects
+    put the probe with an ETag that it does not have (`If-Match`): the store must reject that too
 
-The probe is one object, `ts-uploader~probe`, always with the same content, beside the clusters' directories: no listing
-of clusters, topics or segments meets it, and any agent may write it at any time. It stays, since an agent may not
-delete. It is stored as a segment is, storage class included.
+The probe is one object, `ts-uploader~probe`, next to the clusters' directories. Its content never changes. No listing
+of clusters, topics or segments contains it, and any agent may write it at any time. It is never deleted, because an
+agent may not delete. It is stored like a segment, storage class included.
 
-Where a store refuses the probe, groups of options are tried one after the other, each beside those that it took: what
-is still refused then is named, all of it at once. Options that a store takes and ignores cannot be seen; encryption is
-the exception, which S3 confirms in its answer.
+If a store rejects the probe, the check tries groups of options, each together with those that the store accepted. It
+reports all groups that the store still rejects. It cannot detect options that a store ignores, except encryption, which
+S3 confirms in its response.
 """
 
 from collections.abc import Callable
@@ -31,23 +31,22 @@ from ts_common.errors import (
     TransientError,
 )
 from ts_common.store.contract import IfAbsent, IfMatch, ObjectStore
-from ts_common.store.option_table import NAME_OF
-from ts_common.store.options import PREFIX, Endpoint, StorageOptions
+from ts_common.store.options import Endpoint, StorageOptions, option_key
 from ts_common.store.wrappers.unconditional import WHAT_IS_LOST
 from ts_uploader.stores.layout_check import other_width
 
 CONDITIONAL_KEY = "storage.service.conditional.writes"
 PROBE = b"Written by each ts-uploader agent at its start, to see what this store refuses. No reader looks at it.\n"
 
-# Fields of `Storing` that a store takes or refuses together, and what may be missing where it does not take them.
+# Fields of `Storing` that a store accepts or rejects together, and what may be missing if it rejects them.
 _GROUPS = (
     (("server_side_encryption", "kms_key_id", "bucket_key_enabled"), "kms:GenerateDataKey on the key"),
     (("acl",), "s3:PutObjectAcl, and ACLs on the bucket (Object Ownership may switch them off)"),
     (("tags",), "s3:PutObjectTagging"),
     (("storage_class",), "a storage class that this store has"),
-    (("checksum_algorithm",), "a checksum that this store understands"),
+    (("checksum_algorithm",), "a checksum that this store supports"),
 )
-_ATTEMPTS = 5  # other agents may start at the same time and write it too
+_ATTEMPTS = 5  # other agents may start at the same time and write the probe too
 _NO_ETAG = '"00000000000000000000000000000000"'
 
 Open = Callable[[StorageOptions], ObjectStore]
@@ -56,19 +55,19 @@ Open = Callable[[StorageOptions], ObjectStore]
 def problems_of(
     store: ObjectStore, keys: ClusterKeys, endpoint: Endpoint, open_with: Open, *, conditional: bool
 ) -> list[str]:
-    """What has to be mended before anything can be shipped to an endpoint; a sentence for each.
+    """Return a sentence for each problem that prevents shipping to an endpoint.
 
     Args:
         store: opened with the endpoint's options.
         keys: of the cluster.
-        endpoint: which.
+        endpoint: the endpoint.
         open_with: opens the endpoint's location with other options; closed here.
-        conditional: whether the store is relied on to hold conditions.
+        conditional: whether the agent relies on conditional writes of the store.
 
     Raises:
-        StoreUnavailable: the store does not answer at this moment.
-        AccessDenied: the store refuses this identity, whatever the options.
-        OperatorError: the location cannot be used at all.
+        StoreUnavailable: the store does not respond at this moment.
+        AccessDenied: the store denies access to this identity, with any options.
+        OperatorError: the location is unusable.
     """
     store.check()
     if (other := other_width(store, keys)) is not None:
@@ -80,18 +79,18 @@ def problems_of(
 
 
 def _write_probe(store: ObjectStore) -> None:
-    """Write the probe, whether it stands already or not.
+    """Write the probe, whether it exists or not.
 
     Raises:
-        OutcomeUnknown, StoreUnavailable: no answer, several times.
-        TieredStorageError: what the store refuses.
+        OutcomeUnknown, StoreUnavailable: no response to any attempt.
+        TieredStorageError: the store rejects it.
     """
     last: StaleStateError | None = None
     for _ in range(_ATTEMPTS):
         try:
             store.put(PROBE_NAME, PROBE, condition=IfAbsent(), archived=True)
         except PreconditionFailed:
-            pass  # it stands already
+            pass  # it exists
         except OutcomeUnknown as error:
             last = error
             continue
@@ -103,14 +102,14 @@ def _write_probe(store: ObjectStore) -> None:
             last = error
         else:
             return
-    raise last or StoreUnavailable(f"{store.location}/{PROBE_NAME} cannot be written")
+    raise last or StoreUnavailable(f"{store.location}/{PROBE_NAME}: writing the probe failed {_ATTEMPTS} times")
 
 
 def _refusal(store: ObjectStore) -> TieredStorageError | None:
-    """Why the store does not take the probe; None where it does.
+    """Return the error of the store that rejects the probe; None if it accepts it.
 
     Raises:
-        StoreUnavailable: it does not answer.
+        StoreUnavailable: it does not respond.
     """
     try:
         _write_probe(store)
@@ -122,11 +121,11 @@ def _refusal(store: ObjectStore) -> TieredStorageError | None:
 
 
 def _refused_options(whole: TieredStorageError, endpoint: Endpoint, open_with: Open) -> list[str]:
-    """Which options a store refuses that refused all of them together with `whole`.
+    """Return a sentence for each option that a store rejects, after it rejected all together with `whole`.
 
     Raises:
-        StoreUnavailable: it refuses every object, and that is no refusal of this identity.
-        AccessDenied: it refuses this identity every object.
+        StoreUnavailable: it rejects every object, for another reason than the identity.
+        AccessDenied: it denies this identity every object.
     """
     storing = endpoint.options.storing
 
@@ -135,32 +134,32 @@ def _refused_options(whole: TieredStorageError, endpoint: Endpoint, open_with: O
         with closing(open_with(options)) as store:
             return _refusal(store)
 
-    groups = [(names, missing) for names, missing in _GROUPS if storing.said.intersection(names)]
-    taken: tuple[str, ...] = ()
+    groups = [(names, missing) for names, missing in _GROUPS if storing.changed.intersection(names)]
+    accepted: tuple[str, ...] = ()
     errors: dict[tuple[str, ...], TieredStorageError] = {}
     waiting = groups
     while waiting:
-        # A bucket's policy may ask for one of them, so what is refused now may be taken beside another.
-        errors = {names: error for names, _ in waiting if (error := refused_with((*taken, *names))) is not None}
+        # A bucket's policy may require an option, so the store may accept a rejected group together with another.
+        errors = {names: error for names, _ in waiting if (error := refused_with((*accepted, *names))) is not None}
         if len(errors) == len(waiting):
             break
-        taken += tuple(name for names, _ in waiting if names not in errors for name in names)
+        accepted += tuple(name for names, _ in waiting if names not in errors for name in names)
         waiting = [(names, missing) for names, missing in waiting if names in errors]
-    if not waiting or (not taken and refused_with(()) is not None):
+    if not waiting or (not accepted and refused_with(()) is not None):
         if isinstance(whole, StaleStateError):
-            raise StoreUnavailable(f"{endpoint.location} takes no object at this moment: {whole}") from whole
-        if isinstance(whole, AccessDenied):  # which may pass
+            raise StoreUnavailable(f"{endpoint.location} accepts no object at this moment: {whole}") from whole
+        if isinstance(whole, AccessDenied):  # the caller retries it
             raise whole
         return [f"{endpoint.location}: {whole}" if endpoint.location not in str(whole) else str(whole)]
-    return [_told(endpoint, names, errors[names], missing) for names, missing in waiting]
+    return [_rejected(endpoint, names, errors[names], missing) for names, missing in waiting]
 
 
-def _told(endpoint: Endpoint, names: tuple[str, ...], error: TieredStorageError, missing: str) -> str:
+def _rejected(endpoint: Endpoint, names: tuple[str, ...], error: TieredStorageError, missing: str) -> str:
     storing = endpoint.options.storing
     given = ", ".join(
-        f"{PREFIX}{NAME_OF[name]}={_text(getattr(storing, name))}" for name in names if name in storing.said
+        f"{option_key(name)}={_text(getattr(storing, name))}" for name in names if name in storing.changed
     )
-    return f"{given}: {endpoint.location} refuses it: {error}; it needs {missing}; or drop the option"
+    return f"{given}: {endpoint.location} rejects it: {error}; it needs {missing}; or drop the option"
 
 
 def _text(value: object) -> str:
@@ -170,10 +169,10 @@ def _text(value: object) -> str:
 
 
 def _is_held(store: ObjectStore, condition: IfAbsent | IfMatch) -> bool:
-    """Whether the probe, which stands, is not written on a condition that does not hold.
+    """Return whether the store rejects a put of the existing probe with a condition that does not hold.
 
     Raises:
-        StoreUnavailable: no answer, several times.
+        StoreUnavailable: no response to any attempt.
     """
     last: OutcomeUnknown | None = None
     for _ in range(_ATTEMPTS):
@@ -181,27 +180,27 @@ def _is_held(store: ObjectStore, condition: IfAbsent | IfMatch) -> bool:
             store.put(PROBE_NAME, PROBE, condition=condition, archived=True)
         except PreconditionFailed:
             return True
-        except OutcomeUnknown as error:  # S3's 409, for one: somebody else wrote just now
+        except OutcomeUnknown as error:  # such as S3's 409: another agent writes the probe
             last = error
         else:
             return False
-    raise StoreUnavailable(f"{store.location} does not say whether it holds conditions: {last}") from last
+    raise StoreUnavailable(f"{store.location}: no response to {_ATTEMPTS} conditional writes: {last}") from last
 
 
 def _ignored_conditions(store: ObjectStore, endpoint: Endpoint) -> list[str]:
-    """Conditions that the store takes and does not hold, or does not know."""
+    """Return a sentence for each condition that the store ignores or does not support."""
     problems = []
-    for condition, said in ((IfAbsent(), "If-None-Match: *"), (IfMatch(_NO_ETAG), "If-Match")):
+    for condition, header in ((IfAbsent(), "If-None-Match: *"), (IfMatch(_NO_ETAG), "If-Match")):
         try:
             if _is_held(store, condition):
                 continue
         except TransientError:
             raise
         except TieredStorageError as error:
-            why = f"refuses it: {error}"
+            why = f"rejects it: {error}"
         else:
-            why = "writes all the same"
-        problems.append(f"{CONDITIONAL_KEY}=true: {endpoint.location} is asked for {said}, and {why}")
+            why = "ignores it, and writes the object"
+        problems.append(f"{CONDITIONAL_KEY}=true: {endpoint.location} receives {header}, but {why}")
     if problems:
-        problems[-1] += f"; {CONDITIONAL_KEY}=false goes on without: then {WHAT_IS_LOST}"
+        problems[-1] += f"; use another store, or set {CONDITIONAL_KEY}=false: then {WHAT_IS_LOST}"
     return problems

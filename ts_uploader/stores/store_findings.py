@@ -1,8 +1,8 @@
-"""What is worth knowing of a store beyond what an agent asks at its start: `ts-uploader check` asks for it.
+"""Check more of a store than an agent does at its start, for `ts-uploader check`.
 
-`ts_uploader.stores.store_check` comes first, as at each start: the conditions, and every option of storing. Then, with
-one more object that is deleted again: may this identity delete (it need not), does the clock agree, is the cluster
-there under another entropy width too, and would a lifecycle rule of the bucket take what is archived.
+`ts_uploader.stores.store_check` precedes it, as at each start. This module then writes one more object and deletes it,
+and checks: may this identity delete (the agent does not), do the clocks agree, does the store contain the cluster under
+another entropy width too, and does a lifecycle rule of the bucket remove objects of the archive.
 """
 
 import time
@@ -11,37 +11,40 @@ from ts_common.archive.directories import entropy_widths
 from ts_common.archive.object_keys import PROBE_NAME, ClusterKeys
 from ts_common.errors import AccessDenied, OutcomeUnknown, StoreUnavailable
 from ts_common.store.contract import ByteRange, ObjectStore
+from ts_common.store.factory import Scheme
 from ts_common.store.options import Endpoint
 from ts_uploader.findings import Finding, error, hint, ok, warning
 from ts_uploader.stores.store_check import PROBE
 
-DELETED_PROBE_NAME = f"{PROBE_NAME}-deleted"  # no agent reads it, so that a check disturbs none that starts
+DELETED_PROBE_NAME = f"{PROBE_NAME}-deleted"  # no agent reads it, so a check does not affect an agent that starts
 _ATTEMPTS = 5
-_DATE_SECONDS = 1.0  # what the header's whole seconds may lack
-_SKEW_WORTH_SAYING = 30.0
+_DATE_SECONDS = 1.0  # precision of the header
+_REPORTED_SKEW_SECONDS = 30.0
+_EXPERIMENTAL = (f"{Scheme.WEBHDFS}://", f"{Scheme.SWEBHDFS}://")
 
 
 def deep_check(store: ObjectStore, keys: ClusterKeys, endpoint: Endpoint) -> list[Finding]:
-    """What else is worth knowing of a store that has no `problems_of`: asked by `ts-uploader check`, at no start.
+    """Return the findings on a store without `problems_of`.
 
     Args:
         store: opened with the endpoint's options.
         keys: of the cluster.
-        endpoint: which.
+        endpoint: the endpoint.
 
     Raises:
-        StoreUnavailable: it does not answer at this moment.
-        OperatorError: it refuses what an agent needs: a get, a listing.
+        StoreUnavailable: it does not respond at this moment.
+        OperatorError: it rejects a get or a listing, which an agent requires.
     """
     findings = []
     found = store.get(PROBE_NAME, ByteRange(0, len(PROBE) + 1))[0]
     if found != PROBE:
-        what = f"{PROBE_NAME} was written, and {len(found)} other bytes are read there"
-        findings.append(
-            error(endpoint.location, what, "ask whoever runs the store: what is read is not what was written")
-        )
+        what = f"{PROBE_NAME} was written, but a read returned {len(found)} other bytes"
+        findings.append(error(endpoint.location, what, "report it to the store's operator, and ship nothing there"))
     next(store.list(PROBE_NAME), None)
-    findings.append(ok(endpoint.location, "conditional put, get and list do as they should"))
+    findings.append(ok(endpoint.location, "conditional put, get and list work"))
+    if endpoint.location.startswith(_EXPERIMENTAL):
+        what = "WebHDFS is experimental: without Kerberos, and with one NameNode; nothing is shipped while it is down"
+        findings.append(hint(endpoint.location, what, "use S3, Google, Azure or a directory for production"))
     findings += _put_and_delete(store, endpoint)
     findings += _widths(store, keys, endpoint)
     findings += _lifecycle(store, keys, endpoint)
@@ -49,56 +52,56 @@ def deep_check(store: ObjectStore, keys: ClusterKeys, endpoint: Endpoint) -> lis
 
 
 def _put_and_delete(store: ObjectStore, endpoint: Endpoint) -> list[Finding]:
-    """Whether this identity may delete, and what the store's clock says: on an object that no agent looks at."""
+    """Check the store's clock and whether this identity may delete, with an object that no agent reads."""
     for _ in range(_ATTEMPTS):
         before = time.time()
         try:
-            said = store.put(DELETED_PROBE_NAME, PROBE).modified
+            stored_at = store.put(DELETED_PROBE_NAME, PROBE).modified
             break
         except OutcomeUnknown:
             continue
     else:
-        raise StoreUnavailable(f"{endpoint.location}/{DELETED_PROBE_NAME}: no answer to a put, {_ATTEMPTS} times")
-    findings = [_clock(before, said, time.time(), endpoint)]
+        raise StoreUnavailable(f"{endpoint.location}/{DELETED_PROBE_NAME}: no response to a put, {_ATTEMPTS} times")
+    findings = [_clock(before, stored_at, time.time(), endpoint)]
     try:
         store.delete([DELETED_PROBE_NAME])
     except AccessDenied:
-        what = f"this identity may not delete, and the agent needs no such right; {DELETED_PROBE_NAME} stays there"
+        what = f"this identity may not delete, which the agent never does; {DELETED_PROBE_NAME} stays in the store"
         return [*findings, ok(endpoint.location, what)]
     what = "this identity may delete, which the agent never does"
-    way = "an identity without that right cannot lose what is archived"
+    way = "use an identity without that permission: it cannot delete the archive"
     return [*findings, hint(endpoint.location, what, way)]
 
 
-def _clock(before: float, said: float, after: float, endpoint: Endpoint) -> Finding:
-    """Hold this host's clock, before and after a put, against the store's, which the answer tells (HTTP's Date)."""
-    skew = max(0.0, said - after, before - said - _DATE_SECONDS)
-    if skew < _SKEW_WORTH_SAYING:
+def _clock(before: float, stored_at: float, after: float, endpoint: Endpoint) -> Finding:
+    """Compare this host's clock before and after a put with the store's, from the response's header Date."""
+    skew = max(0.0, stored_at - after, before - stored_at - _DATE_SECONDS)
+    if skew < _REPORTED_SKEW_SECONDS:
         return ok(endpoint.location, "its clock and this host's agree")
-    side = "behind" if said > after else "ahead of"
+    side = "behind" if stored_at > after else "ahead of"
     what = f"this host's clock is {skew:.0f} s {side} the store's"
-    return warning(endpoint.location, what, "set this host's clock (NTP): S3 refuses requests from 15 minutes on")
+    return warning(endpoint.location, what, "set this host's clock (NTP): S3 rejects requests from 15 minutes on")
 
 
 def _widths(store: ObjectStore, keys: ClusterKeys, endpoint: Endpoint) -> list[Finding]:
-    """Other entropy widths that hold the cluster too; that all do is among `problems_of`."""
+    """Report other entropy widths that contain the cluster too; `problems_of` reports if only others do."""
     own = max(keys.entropy_bits, 0)
     others = sorted(entropy_widths(store, keys.cluster) - {own})
     if not others:
         return []
-    held = ", ".join(str(width) for width in others)
-    what = f"cluster {keys.cluster} lies there with {own} entropy bits and also with {held} (0: none)"
-    way = "readers find one of them only: read the other with its own number of bits, or move it under this one"
+    found = ", ".join(str(width) for width in others)
+    what = f"cluster {keys.cluster} is stored with {own} entropy bits and also with {found}"
+    way = "readers find only one of them: read the other with its own number of bits, or copy it under this one"
     return [warning(endpoint.location, what, way)]
 
 
 def _lifecycle(store: ObjectStore, keys: ClusterKeys, endpoint: Endpoint) -> list[Finding]:
-    """Rules of the bucket that would take objects of the cluster, or put them where they cannot be read at once."""
+    """Report rules of the bucket that remove objects of the cluster, or move them to an archive class."""
     try:
         rules = store.lifecycle_rules()
-    except AccessDenied as refused:
-        what = "its lifecycle rules cannot be seen, so they may remove what is archived"
-        return [hint(endpoint.location, what, f"look yourself, or allow it for this check: {refused}")]
+    except AccessDenied as denied:
+        what = "this identity may not read the lifecycle rules, which may remove objects of the archive"
+        return [hint(endpoint.location, what, f"check the rules yourself, or allow this check to: {denied}")]
     if rules is None:
         return []
     tags = frozenset(endpoint.options.storing.tags)
@@ -110,13 +113,13 @@ def _lifecycle(store: ObjectStore, keys: ClusterKeys, endpoint: Endpoint) -> lis
             what = (
                 f"lifecycle rule {rule.name!r} (prefix {rule.prefix!r}) removes objects of the cluster {rule.expires}"
             )
-            way = "remove the rule or narrow its filter: it takes offset.wm and the middle of a history alike"
+            way = "remove the rule or narrow its filter: it also removes offset.wm and segments between others"
             findings.append(error(endpoint.location, what, way))
         if rule.archives is not None:
             what = f"lifecycle rule {rule.name!r} (prefix {rule.prefix!r}) moves objects of the cluster {rule.archives}"
             way = (
-                "there neither readers nor the agent can read them before they are restored; use STANDARD_IA, "
-                "GLACIER_IR or INTELLIGENT_TIERING"
+                "neither readers nor the agent can read them before they are restored; use STANDARD_IA, GLACIER_IR or "
+                "INTELLIGENT_TIERING"
             )
             findings.append(warning(endpoint.location, what, way))
-    return findings or [ok(endpoint.location, "no lifecycle rule takes objects of the cluster")]
+    return findings or [ok(endpoint.location, "no lifecycle rule removes objects of the cluster")]

@@ -1,4 +1,4 @@
-"""The stores of a cluster's topics, behind one rate of requests and one of bytes."""
+"""The stores of a cluster's topics, with one rate of requests and one of bytes for all."""
 
 import threading
 from collections.abc import Callable
@@ -29,11 +29,11 @@ from ts_uploader.stores.store_findings import deep_check
 _Answer = TypeVar("_Answer")
 
 _CREATE = "create it, or name another in storage.service.endpoint.url: the agent creates none"
-COMMIT_THREADS = 2  # of the agent, which write beside its upload threads
+COMMIT_THREADS = 2  # of the agent, which write in addition to its upload threads
 
 
 class _BeatingPace(Pace):
-    """Each request is a sign that its thread comes on."""
+    """A gate that records the progress of a thread with each request."""
 
     def request(self, call: Callable[[], _Answer]) -> _Answer:
         beat()
@@ -48,8 +48,8 @@ class Stores:
         allowance: the one rate of bytes to all of them.
 
     Args:
-        endpoints: where each topic's objects go.
-        config: time-outs and threads.
+        endpoints: the endpoint of each topic.
+        config: timeouts and threads.
     """
 
     def __init__(self, endpoints: EndpointProvider, config: ClusterConfig) -> None:
@@ -61,45 +61,43 @@ class Stores:
         self.allowance = Allowance(config.upload_max_bytes_per_second)
 
     def of(self, topic: str) -> ObjectStore:
-        """The store that holds a topic's objects."""
+        """Return the store of a topic's objects."""
         return self._open(self._endpoints.endpoint(topic))
 
     def check(self, keys: ClusterKeys) -> None:
-        """Refuse to start where a store does not do as configured, or holds this cluster under another entropy width.
-
-        The cluster's layout is written to each store that has none.
+        """Check each store's configuration and entropy width, and write the cluster's layout if it has none.
 
         Raises:
-            ConfigurationError: all problems at once, refusals of the identity among them.
-            AccessDenied, WrongClock: nothing but refusals of the identity or of this host's time, which may pass: all
-                of them at once.
-            StoreUnavailable: a store does not answer at this moment.
+            ConfigurationError: all problems at once, denied access included.
+            AccessDenied, WrongClock: the only problems are denied access or this host's clock, which may be temporary;
+                all of them at once.
+            StoreUnavailable: a store does not respond at this moment.
         """
         problems: list[str] = []
-        refusals: list[AccessDenied | WrongClock] = []
+        denials: list[AccessDenied | WrongClock] = []
         for endpoint in self._all():
             try:
                 problems += self._problems(endpoint, keys)
-            except (AccessDenied, WrongClock) as refused:
-                refusals.append(type(refused)(_placed(endpoint, refused)))
-        texts = list(dict.fromkeys(map(str, refusals)))
+            except (AccessDenied, WrongClock) as denied:
+                denials.append(type(denied)(_placed(endpoint, denied)))
+        texts = list(dict.fromkeys(map(str, denials)))
         if problems:
             raise ConfigurationError("the object store", list(dict.fromkeys(problems + texts)))
-        if refusals:
-            raise type(refusals[0])("; ".join(texts))
-        # Behind all else: where one store is refused, no other gets a layout.
+        if denials:
+            raise type(denials[0])("; ".join(texts))
+        # Last, so that no store receives a layout if another store has a problem.
         others = [settle_layout(self._open(endpoint), keys) for endpoint in self._all()]
         if any(others):
             raise ConfigurationError("the object store", list(dict.fromkeys(other for other in others if other)))
 
     def reopen(self) -> None:
-        """Close every store, so that the next use finds the credentials of then. No other thread may use one now."""
+        """Close every store, so that the next use reads new credentials. No other thread may use a store now."""
         with self._lock:
             self.close()
             self._opened.clear()
 
     def findings(self, keys: ClusterKeys) -> list[Finding]:
-        """What `check` would refuse of each store, and all that is worth knowing of the others."""
+        """Return the problems that `check` raises for each store, and more findings on the others."""
         findings: list[Finding] = []
         for endpoint in self._all():
             try:
@@ -107,22 +105,22 @@ class Stores:
                 findings += [error(endpoint.location, _without(endpoint, problem)) for problem in problems]
                 if not problems:
                     findings += deep_check(self._open(endpoint), keys, endpoint)
-            except WrongClock as refused:  # it passes only when somebody sets the clock
-                findings.append(error(endpoint.location, _without(endpoint, str(refused))))
-            except TransientError as away:
-                findings.append(unanswered(endpoint.location, _without(endpoint, str(away))))
-            except TieredStorageError as refused:
-                findings.append(error(endpoint.location, _without(endpoint, str(refused))))
+            except WrongClock as failure:  # an error, because the operator must set the clock
+                findings.append(error(endpoint.location, _without(endpoint, str(failure))))
+            except TransientError as failure:
+                findings.append(unanswered(endpoint.location, _without(endpoint, str(failure))))
+            except TieredStorageError as failure:
+                findings.append(error(endpoint.location, _without(endpoint, str(failure))))
         return list(dict.fromkeys(findings))
 
     def _all(self) -> list[Endpoint]:
         return sorted(self._endpoints.endpoints(), key=repr)
 
     def _problems(self, endpoint: Endpoint, keys: ClusterKeys) -> list[str]:
-        """What has to be mended before anything is shipped to an endpoint.
+        """Return the problems that prevent shipping to an endpoint.
 
         Raises:
-            StoreUnavailable, AccessDenied: no matter of configuration alone: it may answer, or admit the agent, later.
+            StoreUnavailable, AccessDenied: the store may respond, or allow access, later.
         """
 
         def open_with(options: StorageOptions) -> ObjectStore:
@@ -133,10 +131,10 @@ class Stores:
             return problems_of(self._open(endpoint), keys, endpoint, open_with, conditional=conditional)
         except (TransientError, AccessDenied):
             raise
-        except ConfigurationError as refused:
-            return list(refused.problems)
-        except TieredStorageError as refused:
-            return [_placed(endpoint, refused)]
+        except ConfigurationError as failure:
+            return list(failure.problems)
+        except TieredStorageError as failure:
+            return [_placed(endpoint, failure)]
 
     def close(self) -> None:
         """Close every store."""
@@ -162,12 +160,12 @@ class Stores:
         return PacedStore(store, self.pace, threads=threads)
 
 
-def _placed(endpoint: Endpoint, refused: TieredStorageError) -> str:
-    """An error with the place that it is of, and with what an agent's operator does about it."""
-    way = f"; {_CREATE}" if isinstance(refused, BucketMissing) else ""
-    return f"{refused}{way}" if endpoint.location in str(refused) else f"{endpoint.location}: {refused}{way}"
+def _placed(endpoint: Endpoint, failure: TieredStorageError) -> str:
+    """Return an error's text with its endpoint, and with what the operator must do."""
+    way = f"; {_CREATE}" if isinstance(failure, BucketMissing) else ""
+    return f"{failure}{way}" if endpoint.location in str(failure) else f"{endpoint.location}: {failure}{way}"
 
 
 def _without(endpoint: Endpoint, text: str) -> str:
-    """A problem without the place that a finding names already."""
+    """Return a problem without the location, which its finding has."""
     return text.removeprefix(f"{endpoint.location}: ")

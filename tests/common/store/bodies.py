@@ -1,4 +1,4 @@
-"""Bodies that are readers, of the kinds that a caller meets."""
+"""Readers that tests use as bodies."""
 
 import io
 

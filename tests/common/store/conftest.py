@@ -1,4 +1,4 @@
-"""Stores of each kind for one contract suite: a directory, and real servers of S3, Azure and Google."""
+"""Stores of each kind for one contract suite: a directory, and real servers of S3, Azure, Google and HDFS."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -20,28 +20,28 @@ from ts_local.s3 import S3Server
 
 BUCKET = "contract"
 CLOSED_BUCKET = "closed"
-# A directory that nobody may write to, root included.
+# A directory that no user may write to, root included.
 CLOSED_DIRECTORY = "file:///sys/kernel"
 
 KINDS = ("s3", "moto", "gs", "az", "webhdfs", "file")
 
-# Rules of the contract that moto's server does not hold; there these tests would say nothing of the driver.
+# Rules of the contract that moto's server breaks; with moto these tests would not test the driver.
 MOTO_DOES_NOT = {
     # It compares no checksum with the body.
     "test_bytes_of_another_checksum_are_refused",
-    # It looks at the condition first and writes after, with other requests in between.
+    # It checks the condition first and writes after, with other requests in between.
     "test_if_absent_of_sixteen_threads_has_one_winner",
     "test_if_match_of_sixteen_threads_has_one_winner",
     # It writes the object first and its metadata after.
     "test_a_reader_never_meets_a_mix_of_content_and_metadata",
-    # It lets everybody do everything.
+    # It has no permissions.
     "test_a_place_that_is_closed_to_this_identity_is_access_denied",
 }
 
-# Google's lets everybody do everything; Azure's knows the account's key only (tests/common/store/test_azure.py has
-# another).
+# The emulator of Google has no permissions. That of Azure has only the account's key, so
+# tests/common/store/test_azure.py has another test.
 OTHERS_DO_NOT = {"test_a_place_that_is_closed_to_this_identity_is_access_denied"}
-# Many puts one by one take them seconds.
+# Many single puts take seconds there.
 SLOW_ELSEWHERE = {
     "test_more_keys_than_a_page_are_listed_and_deleted",
     "test_a_prefix_is_a_prefix_of_the_key",
@@ -50,7 +50,7 @@ SLOW_ELSEWHERE = {
     "test_contents_of_one_size_have_different_etags",
 }
 
-# HDFS takes four or five requests for what others do in one: `make test` holds what it does in its own way.
+# HDFS sends four or five requests where others send one: `make test` runs the tests of what only its driver does.
 QUICK_ON_HDFS = {
     "test_what_is_put_is_got",
     "test_if_absent_writes_once",
@@ -86,7 +86,7 @@ class Place:
 
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """The S3 server of this session, with a bucket for the tests' identity and one that it may not use."""
+    """Start the S3 server of this session, with a bucket for the tests' identity and one that denies it access."""
     directory = tmp_path_factory.mktemp("s3")
     server = S3Server(directory, directory, restricted_buckets=(BUCKET, "missing*"))
     server.start()
@@ -100,7 +100,7 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 @pytest.fixture
 def aws(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
-    """The server, which the environment names, with the identity that may not create buckets."""
+    """Return the server that the environment names, with the identity that may not create buckets."""
     _no_configuration_of_this_machine(monkeypatch)
     for name, value in s3_server.environment(s3_server.restricted).items():
         monkeypatch.setenv(name, value)
@@ -109,7 +109,7 @@ def aws(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
 
 @pytest.fixture
 def open_s3(aws: S3Server) -> Iterator[OpenStore]:
-    """Opens stores on the server by their URL, and closes them."""
+    """Return a function that opens stores on the server by their URL; they are closed after the test."""
     del aws
     with ExitStack() as opened:
         yield lambda url: opened.enter_context(open_store(url, timeout_seconds=20))
@@ -117,7 +117,7 @@ def open_s3(aws: S3Server) -> Iterator[OpenStore]:
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
-    """A server that answers as it is told, which the environment names."""
+    """Start a server with scripted responses, which the environment names."""
     _no_configuration_of_this_machine(monkeypatch)
     with FakeServer() as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
@@ -129,7 +129,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
 
 @pytest.fixture
 def moto(moto_server: MotoServer, monkeypatch: pytest.MonkeyPatch) -> MotoServer:
-    """moto's server, which the environment names."""
+    """Return moto's server, which the environment names."""
     _no_configuration_of_this_machine(monkeypatch)
     for name, value in moto_server.environment().items():
         monkeypatch.setenv(name, value)
@@ -138,7 +138,7 @@ def moto(moto_server: MotoServer, monkeypatch: pytest.MonkeyPatch) -> MotoServer
 
 @pytest.fixture
 def bucket(moto: MotoServer) -> str:
-    """An empty bucket of moto's."""
+    """Create an empty bucket of moto."""
     name = f"bucket-{uuid.uuid4().hex[:12]}"
     with closing(moto.client()) as client:
         client.create_bucket(Bucket=name)
@@ -147,7 +147,7 @@ def bucket(moto: MotoServer) -> str:
 
 @pytest.fixture
 def google(gcs_server: GcsServer, monkeypatch: pytest.MonkeyPatch) -> GcsServer:
-    """Google's server, which the environment names."""
+    """Return the emulator of Google, which the environment names."""
     for name, value in gcs_server.environment().items():
         monkeypatch.setenv(name, value)
     return gcs_server
@@ -155,7 +155,7 @@ def google(gcs_server: GcsServer, monkeypatch: pytest.MonkeyPatch) -> GcsServer:
 
 @pytest.fixture
 def azure(azurite_server: AzuriteServer, monkeypatch: pytest.MonkeyPatch) -> AzuriteServer:
-    """Azure's server, which the environment names."""
+    """Return the emulator of Azure, which the environment names."""
     for name, value in azurite_server.environment().items():
         monkeypatch.setenv(name, value)
     return azurite_server
@@ -163,20 +163,20 @@ def azure(azurite_server: AzuriteServer, monkeypatch: pytest.MonkeyPatch) -> Azu
 
 @pytest.fixture
 def hdfs(hdfs_server: HdfsServer, monkeypatch: pytest.MonkeyPatch) -> HdfsServer:
-    """HDFS, for a user without rights of his own."""
+    """Return HDFS, for a user without permissions of its own."""
     for name, value in hdfs_server.environment().items():
         monkeypatch.setenv(name, value)
     return hdfs_server
 
 
 def kinds_of(test: str) -> list[str]:
-    """The stores that a test of the contract is held against."""
+    """Return the kinds of stores that a test of the contract runs with."""
     does_not = {"moto": MOTO_DOES_NOT, "gs": OTHERS_DO_NOT, "az": OTHERS_DO_NOT}
     return [kind for kind in KINDS if test not in does_not.get(kind, ())]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """The contract is held against each driver, and S3's against two servers."""
+    """Run the contract with each driver, and with two servers of S3."""
     if "place" in metafunc.fixturenames:
         name = metafunc.function.__name__
         slow = {"gs", "az"} if name in SLOW_ELSEWHERE else set()
@@ -188,7 +188,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """A place for each driver."""
+    """Return a place for each driver."""
     if request.param == "moto":
         bucket = request.getfixturevalue("bucket")
         return Place(f"s3://{bucket}/base", "s3://missing-bucket/base", "", "s3")
@@ -212,7 +212,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.fixture
 def store(place: Place) -> Iterator[ObjectStore]:
-    """An empty store of each driver."""
+    """Open an empty store of each driver."""
     with open_store(place.location, timeout_seconds=20, threads=16) as opened:
         yield opened
 

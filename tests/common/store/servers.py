@@ -1,4 +1,4 @@
-"""An HTTP server that misbehaves as it is told."""
+"""An HTTP server with scripted responses."""
 
 import socket
 import threading
@@ -8,17 +8,17 @@ Answer = bytes | None
 
 
 class FakeServer:
-    """Answers one request per connection with the next of `answers`, and closes; the last one stays.
+    """A server that sends the next of `answers` for each connection, and closes it; the last answer is repeated.
 
-    An answer is sent as it is; None is silence until the server is closed.
+    An answer is sent unchanged; None means silence until the server is closed.
 
     Attributes:
         endpoint: its URL.
-        answers: to be set by the test.
-        stalls: keep a connection open after its answer.
-        requests: the first line of each.
-        headers: of each, names in lower case.
-        bodies: of each that was answered.
+        answers: set by the test.
+        stalls: whether a connection stays open after its answer.
+        requests: the first line of each request.
+        headers: of each request, names in lower case.
+        bodies: of each request with an answer.
     """
 
     def __init__(self) -> None:
@@ -78,9 +78,9 @@ class FakeServer:
 
 
 def answer(status: str, body: bytes = b"", **headers: str) -> bytes:
-    """A whole HTTP answer; `content_length` may be given to lie.
+    """Return a whole HTTP response; `content_length` may differ from the body.
 
-    It says that the connection ends with it, or a client that is quicker than the close would ask on it again.
+    It has `Connection: close`, because otherwise a fast client could reuse the connection before the server closes it.
     """
     ends = {"content-length": str(len(body)), "connection": "close"}
     fields = {**ends, **{name.replace("_", "-"): value for name, value in headers.items()}}
@@ -89,5 +89,5 @@ def answer(status: str, body: bytes = b"", **headers: str) -> bytes:
 
 
 def error(status: str, code: str) -> bytes:
-    """S3's answer to what it refuses or fails at."""
+    """Return an error response of S3."""
     return answer(status, f"<Error><Code>{code}</Code><Message>as told</Message></Error>".encode())

@@ -1,4 +1,4 @@
-"""Azure: which account, who asks, and what the service stores."""
+"""Azure: the account, its credentials, and what the service stores."""
 
 import base64
 import hashlib
@@ -37,14 +37,14 @@ from ts_local.azurite import ACCOUNT, KEY, AzuriteServer
 
 @pytest.mark.parametrize("name", ["ts-end", "ts-time-max", "n", "0", "a_b", "a.b", "x-", "2nd"])
 def test_names_of_metadata_come_back_as_they_were(name: str) -> None:
-    """What is stored is an identifier, as the service wants it."""
+    """The service stores identifiers, and the driver returns the original names."""
     assert stored_name(name).isidentifier()
     assert stored_name(name).isascii()
     assert given_name(stored_name(name)) == name
 
 
 def test_the_store_compares_the_md5_with_what_arrives(azure: AzuriteServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bytes that change on their way are refused, and nothing is written."""
+    """Bytes that change in transit are rejected, and nothing is written."""
     del azure
     with open_store(f"az://{AZURE_CONTAINER}/md5") as store:
         monkeypatch.setattr(http_store, "_md5_of", lambda _body: bytes(16))
@@ -54,7 +54,7 @@ def test_the_store_compares_the_md5_with_what_arrives(azure: AzuriteServer, monk
 
 
 def test_a_wrong_key_is_access_denied(azure: AzuriteServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Azurite checks signatures as Azure does; no message holds the key."""
+    """Azurite checks signatures as Azure does; no message contains the key."""
     said = azure.environment()["AZURE_STORAGE_CONNECTION_STRING"].replace(KEY, "d3Jvbmc=")
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", said)
     with open_store(f"az://{AZURE_CONTAINER}/denied") as store, pytest.raises(AccessDenied) as raised:
@@ -64,7 +64,7 @@ def test_a_wrong_key_is_access_denied(azure: AzuriteServer, monkeypatch: pytest.
 
 
 def test_account_and_key_are_read_as_the_command_line_reads_them() -> None:
-    """A connection string first, else the names one by one; a SAS with or without its question mark."""
+    """A connection string first, else the single variables; a SAS with or without its question mark."""
     account = account_of({"AZURE_STORAGE_ACCOUNT": "acc", "AZURE_STORAGE_KEY": KEY})
     assert (account.name, account.endpoint) == ("acc", "https://acc.blob.core.windows.net")
     assert account.key is not None
@@ -80,16 +80,16 @@ def test_account_and_key_are_read_as_the_command_line_reads_them() -> None:
 @pytest.mark.parametrize(
     ("environment", "problem"),
     [
-        ({}, "no storage account is named: set AZURE_STORAGE_CONNECTION_STRING"),
-        ({"AZURE_STORAGE_ACCOUNT": "acc", "AZURE_STORAGE_KEY": "no base64!"}, "key of account acc is no base64"),
+        ({}, "the storage account is missing: set AZURE_STORAGE_CONNECTION_STRING"),
+        ({"AZURE_STORAGE_ACCOUNT": "acc", "AZURE_STORAGE_KEY": "no base64!"}, "key of account acc is not base64"),
         (
             {"AZURE_STORAGE_ACCOUNT": "acc", "AZURE_STORAGE_KEY": "a2V5", "AZURE_STORAGE_SERVICE_ENDPOINT": "host"},
-            "neither http:// nor https://",
+            "expected http:// or https://",
         ),
     ],
 )
 def test_what_names_no_account_is_refused_with_what_to_set(environment: dict[str, str], problem: str) -> None:
-    """At the opening of the store, before anything is asked."""
+    """Opening the store fails before any request."""
     with pytest.raises(ConfigurationError, match=problem):
         account_of(environment)
 
@@ -98,7 +98,7 @@ EMPTY_LISTING = answer("200 OK", b"<EnumerationResults><Blobs/><NextMarker/></En
 
 
 def test_a_sas_is_sent_with_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Behind what the request asks itself, and without a signature of the key's."""
+    """It follows the query of the request, without a signature by key."""
     monkeypatch.delenv("AZURE_STORAGE_CONNECTION_STRING", raising=False)
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", ACCOUNT)
     monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", "sv=2023&sig=s%2Bs")
@@ -115,7 +115,7 @@ def test_a_sas_is_sent_with_each_request(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def sas_of(container: str) -> str:
-    """One of a container: read, create, write, delete, list; as the service's reference says it is signed."""
+    """Return a SAS of a container for all operations of the agent, signed as the service's reference describes."""
     said = {"sp": "rcwdl", "se": "2099-01-01T00:00:00Z", "sv": "2023-11-03", "sr": "c"}
     fields = [said["sp"], "", said["se"], f"/blob/{ACCOUNT}/{container}", *[""] * 3, said["sv"], said["sr"], *[""] * 7]
     signature = hmac.digest(base64.b64decode(KEY), "\n".join(fields).encode(), hashlib.sha256)
@@ -123,7 +123,7 @@ def sas_of(container: str) -> str:
 
 
 def test_a_sas_of_the_container_is_enough(azure: AzuriteServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No such SAS may look at the container itself; all that the agent asks for, its check included, it may."""
+    """No such SAS allows the container's properties, but it allows all requests of the agent, its check included."""
     connection = azure.environment()["AZURE_STORAGE_CONNECTION_STRING"]
     endpoint = next(part for part in connection.split(";") if part.startswith("BlobEndpoint="))
     for container, expected in ((AZURE_CONTAINER, None), ("missing-container", BucketMissing)):
@@ -143,7 +143,7 @@ def raises(expected: type[Exception] | None) -> AbstractContextManager[object]:
 
 @pytest.fixture
 def identity(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeServer]:
-    """Where managed identities get their tokens; nobody waits between attempts."""
+    """Start an endpoint of managed identities; retries have no pause."""
     for name in ("AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -159,13 +159,13 @@ def identity(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeSe
 
 
 def given(expires: int) -> bytes:
-    """A token that lasts until this time."""
+    """Return a token that is valid until a time."""
     token = {"access_token": "t0ken", "expires_on": str(expires), "resource": "r", "token_type": "Bearer"}
     return answer("200 OK", json.dumps(token).encode(), content_type="application/json")
 
 
 def test_without_a_key_the_machines_identity_asks(identity: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """azure-identity gets a token where managed identities get theirs, once for many requests."""
+    """azure-identity reads a token from the endpoint of managed identities, once for many requests."""
     with FakeServer() as server:
         monkeypatch.setenv("AZURE_STORAGE_SERVICE_ENDPOINT", f"{server.endpoint}/{ACCOUNT}")
         server.answers = [EMPTY_LISTING]
@@ -182,7 +182,7 @@ AWAY = [b"", answer("500 Internal Server Error"), answer("503 Busy", b"{}", cont
 
 @pytest.mark.parametrize("away", AWAY)
 def test_u14_an_identity_endpoint_that_is_away_is_no_refusal(identity: FakeServer, away: bytes) -> None:
-    """The chain tells it as one; the agent must neither end for good nor look for an operator."""
+    """The chain raises the error of a denial; the agent must neither end nor require an operator."""
     identity.answers = [away]
     with open_store("az://bucket") as store, pytest.raises(StoreUnavailable, match="no token for account"):
         store.check()
@@ -192,8 +192,8 @@ def test_u14_an_identity_endpoint_that_is_away_is_no_refusal(identity: FakeServe
 def test_u14_an_identity_endpoint_that_goes_away_later_ends_nothing(
     identity: FakeServer, monkeypatch: pytest.MonkeyPatch, away: bytes
 ) -> None:
-    """The credential that gave a token before is asked alone then, and its errors come as they are."""
-    identity.answers = [given(int(time.time()) + 1)]  # which is old already
+    """Only the credential that returned a token before is used then, and its errors are raised unchanged."""
+    identity.answers = [given(int(time.time()) + 1)]  # which has expired
     with FakeServer() as server:
         monkeypatch.setenv("AZURE_STORAGE_SERVICE_ENDPOINT", f"{server.endpoint}/{ACCOUNT}")
         server.answers = [EMPTY_LISTING]
@@ -218,11 +218,11 @@ def test_u14_a_metadata_server_that_is_away_is_no_refusal_where_one_should_be(
     environment: dict[str, str],
     expected: type[TieredStorageError],
 ) -> None:
-    """Where nothing says that there is an identity, somebody has to give one."""
+    """Without any configured identity, the operator must configure one."""
     del identity
     for name in ("IDENTITY_ENDPOINT", "IDENTITY_HEADER", "AZURE_TOKEN_CREDENTIALS"):
         monkeypatch.delenv(name)
-    monkeypatch.setenv("PATH", "")  # no `az` that somebody is logged in with
+    monkeypatch.setenv("PATH", "")  # no `az` with a login
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("azure.identity._credentials.imds.IMDS_AUTHORITY", "http://127.0.0.1:1")
@@ -231,7 +231,7 @@ def test_u14_a_metadata_server_that_is_away_is_no_refusal_where_one_should_be(
 
 
 def test_u14_a_machine_of_azures_should_have_an_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One without any setting; its asset tag says what it is."""
+    """A virtual machine needs no setting; its asset tag identifies it."""
     assert not _is_configured({})
     tag = tmp_path / "tag"
     tag.write_text("7783-7084-3265-9085-8269-3286-77\n")
@@ -242,7 +242,7 @@ def test_u14_a_machine_of_azures_should_have_an_identity(tmp_path: Path, monkeyp
 def test_u14_entra_that_is_away_is_no_refusal_and_its_refusal_is_one(
     identity: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client's secret, by the SDK's own request; Entra's word that it is wrong needs an operator."""
+    """With a client secret, by the SDK's own request; a wrong secret requires an operator."""
     monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "EnvironmentCredential")
     for name, value in (("TENANT_ID", "t"), ("CLIENT_ID", "c"), ("CLIENT_SECRET", "wrong")):
         monkeypatch.setenv(f"AZURE_{name}", value)
@@ -271,7 +271,7 @@ def test_u14_entra_that_is_away_is_no_refusal_and_its_refusal_is_one(
 
 
 def test_without_azure_identity_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is an extra: whoever has a key or a SAS does not need it."""
+    """It is an extra, which a key or a SAS does not require."""
     monkeypatch.setitem(sys.modules, "azure.identity", None)
     with pytest.raises(ConfigurationError, match=r"pip install 'ts-uploader\[azure\]'"):
         account_of({"AZURE_STORAGE_ACCOUNT": "acc"})

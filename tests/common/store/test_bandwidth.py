@@ -1,4 +1,4 @@
-"""One rate of bytes for the whole process: its arithmetic, and bodies that obey it."""
+"""One rate of bytes for the whole process: its computation, and the bodies that follow it."""
 
 import io
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from ts_common.store.wrappers.bandwidth import CREDIT_SECONDS, PIECE_SECONDS, Al
 SLACK = CREDIT_SECONDS + PIECE_SECONDS
 STEPS = st.lists(
     st.tuples(
-        st.integers(1, 1 << 20),  # bytes that somebody wants to send
-        st.floats(0, 3, allow_subnormal=False),  # seconds that pass before
-        st.sampled_from([None, None, 1_000, 50_000, 10_000_000]),  # another limit, or the one before
+        st.integers(1, 1 << 20),  # bytes to send
+        st.floats(0, 3, allow_subnormal=False),  # seconds before it
+        st.sampled_from([None, None, 1_000, 50_000, 10_000_000]),  # another limit, or the same
     ),
     min_size=1,
     max_size=60,
@@ -23,7 +23,7 @@ STEPS = st.lists(
 
 
 def turns_of(steps: Sequence[tuple[int, float, int | None]], first: int) -> list[tuple[float, float]]:
-    """When each piece goes, and how many seconds' worth of the limit then it is."""
+    """Return the time of each piece, and its size in seconds of the limit."""
     rate, now, turns = ByteRate(first), 0.0, []
     for size, passed, limit in steps:
         now += passed
@@ -38,7 +38,7 @@ def turns_of(steps: Sequence[tuple[int, float, int | None]], first: int) -> list
 
 @given(STEPS, st.sampled_from([1_000, 2_000_000]))
 def test_no_span_of_time_has_more_than_the_rate_allows(steps: list[tuple[int, float, int | None]], first: int) -> None:
-    """Whatever is asked when, however the limit changes: what goes in a span is its worth and 0.6 s' at the most."""
+    """For any requests and changes of the limit, a span contains at most its bytes and those of 0.6 s."""
     turns = turns_of(steps, first)
     for begin, _ in turns:
         for end, _ in turns:
@@ -49,7 +49,7 @@ def test_no_span_of_time_has_more_than_the_rate_allows(steps: list[tuple[int, fl
 
 @given(st.integers(1_000, 10**9), st.integers(1, 64), st.integers(1, 1 << 20))
 def test_who_always_has_something_to_send_gets_the_whole_rate(limit: int, threads: int, size: int) -> None:
-    """Within what half a second of credit and a piece make; and each thread has a like share."""
+    """The total is within half a second of credit and a piece, and each thread has an equal share."""
     rate, clocks, sent = ByteRate(limit), [0.0] * threads, [0] * threads
     for _ in range(3_000):
         thread = min(range(threads), key=clocks.__getitem__)
@@ -58,16 +58,16 @@ def test_who_always_has_something_to_send_gets_the_whole_rate(limit: int, thread
         sent[thread] += granted
     piece = min(size, max(1, int(limit * PIECE_SECONDS)))
     assert abs(sum(sent) - limit * max(clocks)) <= limit * SLACK + threads * piece + 1
-    assert max(sent) - min(sent) <= limit * CREDIT_SECONDS + 2 * piece  # who comes first has the credit
+    assert max(sent) - min(sent) <= limit * CREDIT_SECONDS + 2 * piece  # the first thread uses the credit
 
 
 def test_without_a_limit_nobody_waits() -> None:
-    """Everything goes at once, in one piece."""
+    """Everything is sent at once, in one piece."""
     assert ByteRate().take(1 << 30, 5.0) == (1 << 30, 0.0)
 
 
 def test_a_lower_or_higher_limit_holds_from_the_next_piece_on() -> None:
-    """What waits at the old rate is at most a piece for each thread, so a change is felt at once."""
+    """At most one piece per thread waits at the old rate, so a change has an effect at once."""
     rate = ByteRate(1_000)
     for _ in range(3):
         rate.take(1 << 20, 0.0)
@@ -81,7 +81,7 @@ def test_a_lower_or_higher_limit_holds_from_the_next_piece_on() -> None:
 
 @pytest.mark.parametrize("limit", [None, 10**9])
 def test_a_rationed_body_is_the_body(limit: int | None) -> None:
-    """The same bytes, from any position, with one empty piece at the end."""
+    """It has the same bytes, from any position, with one empty piece at the end."""
     data = bytes(range(256)) * 40
     body = RationedBody(io.BytesIO(data), len(data), Allowance(limit))
     assert body.read() == data
@@ -94,7 +94,7 @@ def test_a_rationed_body_is_the_body(limit: int | None) -> None:
 
 
 def test_threads_share_one_rate_and_their_waiting_is_counted() -> None:
-    """Ten bodies make a second's worth, of which half passes at once; then the limit goes, and nobody waits."""
+    """Ten bodies are the bytes of a second; half of them pass at once. Without a limit no thread waits."""
     allowance = Allowance(20_000_000)
 
     def drain(_: int) -> int:
@@ -105,7 +105,7 @@ def test_threads_share_one_rate_and_their_waiting_is_counted() -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(drain, range(10))) == [2_000_000] * 10
-    assert allowance.waited_seconds > 0.3  # a second's worth less the credit and a piece, whoever waits for it
+    assert allowance.waited_seconds > 0.3  # a second without the credit and a piece, summed over the threads
     allowance.change(None)
     waited = allowance.waited_seconds
     assert drain(0) == 2_000_000

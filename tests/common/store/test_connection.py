@@ -1,4 +1,4 @@
-"""How S3 is spoken to: where a request goes, through what, and as whom."""
+"""Connections to S3: the URL of a request, proxies, TLS and credentials."""
 
 import http.client
 import io
@@ -49,7 +49,7 @@ def reached(location: str, connection: Connection) -> ObjectStore:
 def test_requests_go_through_the_proxy_to_the_service_in_the_style_that_was_asked_for(
     fake: FakeServer, style: AddressingStyle, url: str
 ) -> None:
-    """The proxy sees the whole URL and its own password; the signature is for the region."""
+    """The proxy records the whole URL and its own password; the signature has the region."""
     fake.answers = [OK]
     proxy = fake.endpoint.replace("http://", f"http://me:{SECRET}@")
     connection = Connection(style, "http://s3.example.com", "eu-west-9", proxy=proxy)
@@ -66,7 +66,7 @@ def test_requests_go_through_the_proxy_to_the_service_in_the_style_that_was_aske
 def test_a_real_server_finds_the_bucket_in_either_style(
     aws: S3Server, monkeypatch: pytest.MonkeyPatch, style: AddressingStyle
 ) -> None:
-    """SeaweedFS; not every resolver knows that names below `localhost` are the loopback."""
+    """With SeaweedFS; not every resolver maps names below `localhost` to the loopback address."""
     resolve = socket.getaddrinfo
 
     def resolved(host: Any, *arguments: Any, **named: Any) -> Any:
@@ -81,7 +81,7 @@ def test_a_real_server_finds_the_bucket_in_either_style(
 
 
 def test_no_password_of_a_proxy_is_in_an_error(fake: FakeServer) -> None:
-    """Nor in what the error came of: the SDK names the proxy without it."""
+    """The cause of the error has none either: the SDK names the proxy without it."""
     del fake
     port = free_port()
     connection = Connection(endpoint_url="http://s3.example.com", proxy=f"http://me:{SECRET}@{LOOPBACK}:{port}")
@@ -104,7 +104,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[S3Server]:
-    """A SeaweedFS that speaks https with a certificate of an own authority, and asks for one."""
+    """Start a SeaweedFS with https, a certificate of a test authority, and required client certificates."""
     directory = tmp_path_factory.mktemp("secure")
     server = S3Server(directory, directory, certificates=certificates)
     server.start()
@@ -117,7 +117,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates)
 
 @pytest.fixture
 def mutual(aws: S3Server, secure: S3Server, certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> Connection:
-    """Everything that the secure server asks for."""
+    """Return options with everything that the secure server requires."""
     del aws
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
         monkeypatch.delenv(name, raising=False)
@@ -130,7 +130,7 @@ def mutual(aws: S3Server, secure: S3Server, certificates: Certificates, monkeypa
 
 
 def test_a_server_of_an_own_authority_is_believed_and_believes_us(mutual: Connection, secure: S3Server) -> None:
-    """Write, read and list over TLS, each side with its certificate; the server says that it stands there."""
+    """Write, read and list over TLS with certificates on both sides; the server has the object."""
     with reached("s3://archive/tls", mutual) as store:
         store.put("a", b"over TLS", condition=IfAbsent())
         assert store.get("a")[0] == b"over TLS"
@@ -139,9 +139,9 @@ def test_a_server_of_an_own_authority_is_believed_and_believes_us(mutual: Connec
 
 
 def test_bodies_over_tls_take_their_turns_too(mutual: Connection) -> None:
-    """A body is not read for its signature there, but sent as the allowance lets it go; it arrives whole."""
+    """A body over TLS is not read for a signature; it is sent at the allowance's rate and arrives whole."""
     content = bytes(range(256)) * 2_000
-    allowance = Allowance(len(content) // 2)  # in twenty pieces, five of them at once
+    allowance = Allowance(len(content) // 2)  # in twenty pieces, the first five at once
     with open_store("s3://archive/tls", StorageOptions(mutual), allowance=allowance) as store:
         store.put("rationed", io.BytesIO(content), size=len(content), crc32c=crc32c(content))
         assert store.get("rationed")[0] == content
@@ -149,7 +149,7 @@ def test_bodies_over_tls_take_their_turns_too(mutual: Connection) -> None:
 
 
 def test_certificate_and_key_may_be_one_file(mutual: Connection, certificates: Certificates, tmp_path: Path) -> None:
-    """As many tools write them."""
+    """Many tools write them so."""
     both = tmp_path / "both.pem"
     both.write_bytes(certificates.client.read_bytes() + certificates.client_key.read_bytes())
     with reached("s3://archive/tls", replace(mutual, client_certificate=str(both), client_key=None)) as store:
@@ -164,7 +164,7 @@ def test_an_unknown_authority_is_an_operators_matter(mutual: Connection) -> None
 
 
 def test_a_server_that_asks_for_a_certificate_refuses_who_shows_none(mutual: Connection) -> None:
-    """It may only be heard to hang up: with TLS 1.3 its reason races with the request."""
+    """The client may only see a closed connection: with TLS 1.3 the reason races with the request."""
     anonymous = replace(mutual, client_certificate=None, client_key=None)
     with reached("s3://archive/tls", anonymous) as store, pytest.raises(TieredStorageError):
         store.check()
@@ -172,7 +172,7 @@ def test_a_server_that_asks_for_a_certificate_refuses_who_shows_none(mutual: Con
 
 @pytest.mark.parametrize("alert", ["TLSV13_ALERT_CERTIFICATE_REQUIRED", "TLSV1_ALERT_UNKNOWN_CA"])
 def test_a_reason_that_is_heard_is_an_operators_matter(alert: str) -> None:
-    """OpenSSL's names of them; no repetition would change that."""
+    """OpenSSL's names of the alerts; a retry would not help."""
     refused = SSLError(endpoint_url="https://s3", error=OSError(f"[SSL: {alert}] (_ssl.c:2580)"))
     told = translate(refused, Call("HeadBucket", "s3://archive"))
     assert type(told) is OperatorError
@@ -180,14 +180,14 @@ def test_a_reason_that_is_heard_is_an_operators_matter(alert: str) -> None:
 
 
 def test_nobody_looks_at_the_certificate_where_that_was_said(mutual: Connection) -> None:
-    """It is the one word that turns the look off."""
+    """Only `insecure` switches the check off."""
     unseen = replace(mutual, ca_bundle=None, tls_verify=False)
     with reached("s3://archive/tls", unseen) as store, pytest.warns(InsecureRequestWarning):
         store.check()
 
 
 def test_files_that_are_not_there_are_named_with_their_options(aws: S3Server) -> None:
-    """All of them, before anything is connected."""
+    """All of them, before any connection."""
     del aws
     connection = Connection(ca_bundle="/no/ca.pem", client_certificate="/no/me.pem", client_key="/no/me.key")
     with pytest.raises(ConfigurationError) as refused:
@@ -199,13 +199,13 @@ def test_files_that_are_not_there_are_named_with_their_options(aws: S3Server) ->
     ]
 
 
-# Who asks.
+# Credentials.
 
 
 def test_a_profile_gives_credentials_and_an_unknown_one_is_named(
     fake: FakeServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Of the AWS configuration files, as every tool reads them; it counts before the environment."""
+    """A profile of the AWS configuration files, as in every tool; it has precedence over the environment."""
     fake.answers = [OK]
     files = tmp_path / "credentials"
     files.write_text("[archive]\naws_access_key_id=of-the-profile\naws_secret_access_key=secret\n")
@@ -218,7 +218,7 @@ def test_a_profile_gives_credentials_and_an_unknown_one_is_named(
 
 
 def assumed(name: str, seconds: int) -> bytes:
-    """STS's answer: a session under this access key for so long."""
+    """Return STS's response: a session with this access key and this duration."""
     expires = (datetime.now(UTC) + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
     return answer(
         "200 OK",
@@ -231,13 +231,13 @@ def assumed(name: str, seconds: int) -> bytes:
 
 
 def refusal(status: str, code: str) -> bytes:
-    """STS's form of an error."""
+    """Return an error response of STS."""
     said = f"<ErrorResponse><Error><Type>Sender</Type><Code>{code}</Code><Message>no</Message></Error></ErrorResponse>"
     return answer(status, said.encode(), content_type="text/xml")
 
 
 def test_a_role_is_assumed_anew_before_its_session_ends(fake: FakeServer) -> None:
-    """A session of an hour serves all requests; one that ends within minutes is renewed before the next."""
+    """A session of an hour serves all requests; one that ends within minutes is renewed before the next request."""
     fake.answers = [assumed("short", 60), OK, assumed("long", 3600), OK, OK]
     with reached(
         "s3://archive", Connection(role_arn=ROLE, external_id="theirs", role_session_name="broker-1")
@@ -266,7 +266,7 @@ def test_a_role_is_assumed_anew_before_its_session_ends(fake: FakeServer) -> Non
 def test_a_role_that_cannot_be_assumed_is_told_as_that(
     fake: FakeServer, refused: bytes, kind: type[TieredStorageError], said: str
 ) -> None:
-    """The put never went out, so it is no unknown outcome; no secret is in the message."""
+    """The put was not sent, so its outcome is not unknown; no message contains a secret."""
     fake.answers = [refused]
     connection = Connection(role_arn=ROLE, external_id=SECRET)
     with reached("s3://archive", connection) as store, pytest.raises(kind, match=said) as raised:
@@ -278,7 +278,7 @@ def test_a_role_that_cannot_be_assumed_is_told_as_that(
 def test_a_role_is_assumed_in_the_region_that_the_environment_names(
     fake: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """AWS_REGION alone, which the SDK does not know: STS would be asked in another part of the world."""
+    """Only AWS_REGION is set, which the SDK does not read: STS of another region would be called."""
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     monkeypatch.setenv("AWS_REGION", "eu-west-3")
     fake.answers = [assumed("short", 3600), OK]
@@ -289,7 +289,7 @@ def test_a_role_is_assumed_in_the_region_that_the_environment_names(
 
 
 def test_a_role_needs_somebody_to_assume_it(monkeypatch: pytest.MonkeyPatch, fake: FakeServer) -> None:
-    """Without any credentials the message says where they come from."""
+    """Without credentials the message names the ways to set them."""
     del fake
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
@@ -299,7 +299,7 @@ def test_a_role_needs_somebody_to_assume_it(monkeypatch: pytest.MonkeyPatch, fak
 
 @pytest.fixture
 def only_the_role(moto: MotoServer, bucket: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """moto looks at rights: its user may assume a role and nothing else, and the role may use S3. The role's ARN."""
+    """Create a user of moto that may only assume a role, and a role that may use S3; return the role's ARN."""
 
     def policy(action: str) -> str:
         return f'{{"Version":"2012-10-17","Statement":[{{"Effect":"Allow","Action":"{action}","Resource":"*"}}]}}'
@@ -328,7 +328,7 @@ def only_the_role(moto: MotoServer, bucket: str, monkeypatch: pytest.MonkeyPatch
 
 
 def test_who_may_nothing_else_works_as_the_role(only_the_role: str, bucket: str) -> None:
-    """moto's STS and IAM: denied without the role, and all of the contract's calls with it."""
+    """With moto's STS and IAM: denied without the role, and every call of the contract works with it."""
     with reached(f"s3://{bucket}/base", Connection()) as store, pytest.raises(AccessDenied):
         store.put("a", b"x")
     with reached(f"s3://{bucket}/base", Connection(role_arn=only_the_role)) as store:

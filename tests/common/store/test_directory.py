@@ -1,4 +1,4 @@
-"""The directory driver: what stands on the disk, and what the system refuses."""
+"""The directory driver: its files, and errors of the system."""
 
 import errno
 import io
@@ -49,7 +49,7 @@ def fails_with(number: int) -> Callable[..., None]:
 
 @contextmanager
 def nobody() -> Iterator[None]:
-    """As a user that owns nothing; for any other user than root a mode of 0 is enough."""
+    """Run as a user that owns no file; for any user but root a mode of 0 suffices."""
     if os.geteuid():
         yield
         return
@@ -61,7 +61,7 @@ def nobody() -> Iterator[None]:
 
 
 def test_an_object_is_a_file_of_its_name(store: ObjectStore, tmp_path: Path) -> None:
-    """What was put can be read with any tool, and what was copied in is listed and has no metadata."""
+    """Any tool can read it; a file that was copied there is listed and has no metadata."""
     store.put("t-0/a.log", b"content", metadata={"n": "1"})
     assert (tmp_path / "t-0" / "a.log").read_bytes() == b"content"
     (tmp_path / "t-0" / "b.log").write_bytes(b"copied")
@@ -81,7 +81,7 @@ def test_files_of_the_driver_are_never_listed(store: ObjectStore, tmp_path: Path
 
 
 def test_no_key_meets_a_file_of_the_driver(store: ObjectStore, tmp_path: Path) -> None:
-    """A part that begins with a dot gets another before it; what someone hides here stays hidden."""
+    """A part that begins with a dot has a second one on disk; other hidden files stay hidden."""
     keys = [".lock/a", ".meta/a.1.json", ".put-1-a"]
     for key in keys:
         store.put(key, b"x", metadata={"n": "1"})
@@ -92,7 +92,7 @@ def test_no_key_meets_a_file_of_the_driver(store: ObjectStore, tmp_path: Path) -
 
 
 def test_metadata_goes_with_its_object(store: ObjectStore, tmp_path: Path) -> None:
-    """Replaced, refused, or deleted: no file of metadata is left that belongs to nothing."""
+    """After a replacement, a rejection or a delete, no file of metadata is left without its object."""
     meta = tmp_path / ".meta"
     first = store.put("a", b"1", metadata={"n": "1"})
     store.put("a", b"2", metadata={"n": "2"})
@@ -109,14 +109,14 @@ def test_metadata_goes_with_its_object(store: ObjectStore, tmp_path: Path) -> No
 
 
 def test_a_put_that_fails_leaves_no_file(store: ObjectStore, tmp_path: Path) -> None:
-    """Neither what it wrote nor what it would have been."""
+    """Neither the temporary file nor the object exists."""
     with pytest.raises(OSError, match="Input/output error"):
         store.put("a", FailingBody(b"content"), size=7)
     assert names(tmp_path) <= {".lock", ".meta"}
 
 
 def test_what_a_killed_writer_left_goes_with_a_later_put(store: ObjectStore, tmp_path: Path) -> None:
-    """When it is older than any put can be; a younger one may still be written."""
+    """Only files that are older than any put are removed; a younger one may still be written."""
     for name, age in ((".put-old-a", 7200), (".put-young-a", 60)):
         (tmp_path / name).write_bytes(b"half")
         os.utime(tmp_path / name, (time.time() - age,) * 2)
@@ -125,7 +125,7 @@ def test_what_a_killed_writer_left_goes_with_a_later_put(store: ObjectStore, tmp
 
 
 def test_a_directory_without_objects_is_none(store: ObjectStore) -> None:
-    """As in S3, it goes with its last object."""
+    """As in S3, a directory disappears with its last object."""
     store.put("a/b/c", b"x")
     assert list(store.list_directories("a/")) == ["b/"]
     store.delete(["a/b/c"])
@@ -134,7 +134,7 @@ def test_a_directory_without_objects_is_none(store: ObjectStore) -> None:
 
 
 def test_an_open_object_stays_as_it_was(store: ObjectStore) -> None:
-    """Who reads while it is replaced or deleted reads what was opened."""
+    """A reader has the content that it opened, also after a replacement or a delete."""
     store.put("a", b"before", metadata={"n": "1"})
     with store.open("a") as stream:
         store.put("a", b"after!")
@@ -144,7 +144,7 @@ def test_an_open_object_stays_as_it_was(store: ObjectStore) -> None:
 
 
 def test_a_file_that_is_cut_while_it_is_read_is_unavailable(store: ObjectStore, tmp_path: Path) -> None:
-    """Never a short object."""
+    """A reader never returns a short object."""
     store.put("a", b"content")
     with store.open("a") as stream:
         os.truncate(tmp_path / "a", 3)
@@ -175,13 +175,13 @@ def test_two_stores_on_one_directory_keep_to_one_lock(tmp_path: Path) -> None:
 
 
 def test_a_name_is_an_object_or_a_directory(store: ObjectStore) -> None:
-    """S3 holds both, a directory cannot, and says so."""
+    """S3 can store both, a directory cannot, and the error names the key."""
     store.put("a", b"x")
     store.put("d/a", b"x")
     for key in ("a/b", "d", "x" * 300):
-        with pytest.raises(OperatorError, match="a directory store cannot hold this key"):
+        with pytest.raises(OperatorError, match="a directory store cannot store this key"):
             store.put(key, b"y")
-        with pytest.raises(OperatorError, match="a directory store cannot hold this key"):
+        with pytest.raises(OperatorError, match="a directory store cannot store this key"):
             store.put(key, b"y", condition=IfAbsent())
     with pytest.raises(ObjectNotFound):
         store.head("d")
@@ -189,7 +189,7 @@ def test_a_name_is_an_object_or_a_directory(store: ObjectStore) -> None:
 
 
 def test_a_full_disk_is_unavailable(store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody makes room, and the same put succeeds."""
+    """The same put succeeds when the disk has space."""
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", fails_with(errno.ENOSPC))
         with pytest.raises(StoreUnavailable, match="No space left"):
@@ -201,7 +201,7 @@ def test_a_full_disk_is_unavailable(store: ObjectStore, tmp_path: Path, monkeypa
 def test_a_put_whose_name_may_not_be_on_disk_is_undecided(
     store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The object stands, but a crash might undo it."""
+    """The object exists, but a crash might remove it."""
     store.put("a", b"before")
     real = os.fsync
 
@@ -211,21 +211,21 @@ def test_a_put_whose_name_may_not_be_on_disk_is_undecided(
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", fail_for_directories)
-    with pytest.raises(OutcomeUnknown, match="perhaps not to disk"):
+    with pytest.raises(OutcomeUnknown, match="the sync of its directory failed"):
         store.put("a", b"after")
     assert store.get("a")[0] == b"after"
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS])
 def test_a_refusing_file_system_denies_access(store: ObjectStore, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """No right, or mounted for reading only."""
+    """Missing permission, or a read-only mount."""
     monkeypatch.setattr(os, "fsync", fails_with(number))
-    with pytest.raises(AccessDenied, match="give this user the right"):
+    with pytest.raises(AccessDenied, match="allow this user"):
         store.put("a", b"x")
 
 
 def test_a_user_without_rights_is_denied() -> None:
-    """Reading without writing, then nothing at all."""
+    """First reading without writing, then nothing is allowed."""
     with tempfile.TemporaryDirectory(prefix="store-", dir="/tmp") as name:
         root = Path(name)
         with open_store(root.as_uri()) as store:
@@ -253,7 +253,7 @@ def test_a_user_without_rights_is_denied() -> None:
 
 
 def test_a_directory_above_that_may_not_be_entered_is_no_missing_root() -> None:
-    """Nobody is told to create what is there."""
+    """The error does not request to create an existing directory."""
     with tempfile.TemporaryDirectory(prefix="store-", dir="/tmp") as name:
         root = Path(name) / "closed" / "root"
         root.mkdir(parents=True)
@@ -288,7 +288,7 @@ def test_a_body_is_not_held_in_memory(store: ObjectStore) -> None:
 
 @pytest.fixture
 def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory beside the store, with one file in it."""
+    """Return a directory outside of the store, with one file."""
     directory = tmp_path_factory.mktemp("outside")
     (directory / "a").write_bytes(b"secret")
     return directory
@@ -296,7 +296,7 @@ def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("link", ["prod/t-0/a", "prod/t-0", "prod"])
 def test_no_link_leads_out_of_the_root(store: ObjectStore, tmp_path: Path, outside: Path, link: str) -> None:
-    """An object or a directory that is one: nothing behind it is read, listed, written or removed; it is named."""
+    """No target of a link is read, listed, written or removed, object or directory, and the error names the link."""
     path = tmp_path / link
     path.parent.mkdir(parents=True, exist_ok=True)
     path.symlink_to(outside / "a" if link.endswith("/a") else outside)
@@ -319,7 +319,7 @@ def test_no_link_leads_out_of_the_root(store: ObjectStore, tmp_path: Path, outsi
 def test_a_link_in_place_of_the_drivers_own_files_is_not_followed(
     store: ObjectStore, tmp_path: Path, outside: Path
 ) -> None:
-    """Metadata and the lock: no file of another place is made or changed."""
+    """Links in place of metadata and lock: no file elsewhere is created or changed."""
     (tmp_path / "t-0").mkdir()
     for name in (".meta", ".lock"):
         (tmp_path / "t-0" / name).symlink_to(outside / "made" if name == ".lock" else outside)
@@ -331,7 +331,7 @@ def test_a_link_in_place_of_the_drivers_own_files_is_not_followed(
 
 
 def test_the_root_itself_may_be_a_link(tmp_path: Path, outside: Path) -> None:
-    """An operator's own, to another disk."""
+    """An operator may link it to another disk."""
     (tmp_path / "archive").symlink_to(outside)
     with open_store((tmp_path / "archive").as_uri()) as linked:
         linked.put("b/c", b"x")
@@ -340,7 +340,7 @@ def test_the_root_itself_may_be_a_link(tmp_path: Path, outside: Path) -> None:
 
 @pytest.mark.parametrize("key", ["../a", "b/../../a", "/etc/passwd", "b//a", ".", ".."])
 def test_no_key_leads_out_of_the_root(store: ObjectStore, outside: Path, key: str) -> None:
-    """Whoever made it of a name from outside."""
+    """Even if a caller builds it from a foreign name."""
     for ask in (lambda: store.get(key), lambda: store.put(key, b"x"), lambda: store.delete([key])):
         with pytest.raises(OperatorError, match="not a key"):
             ask()

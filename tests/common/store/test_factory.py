@@ -1,4 +1,4 @@
-"""From a URL to an open store."""
+"""Opening a store by its URL."""
 
 import subprocess
 import sys
@@ -32,12 +32,12 @@ from ts_local.s3 import S3Server
     ],
 )
 def test_a_url_names_a_driver_and_a_place(url: str, location: Location) -> None:
-    """Slashes at the end and spaces around mean nothing."""
+    """Slashes at the end and outer spaces are ignored."""
     assert parse_location(url) == location
 
 
 def test_the_text_of_a_location_is_its_url() -> None:
-    """Equal locations have equal text, and the text names the same location again."""
+    """Equal locations have equal text, and parsing the text returns the same location."""
     for urls in (
         ("s3://bucket/base", "s3://bucket/base/"),
         ("s3://bucket", "s3://bucket/"),
@@ -61,7 +61,7 @@ def test_the_text_of_a_location_is_its_url() -> None:
         ("hdfs://nn:8020/a", "write webhdfs://namenode:9870/directory"),
         ("webhdfs://nn/a", "names no NameNode: write webhdfs://host:port/directory"),
         ("webhdfs://nn:9870/", "names the root of the file system"),
-        ("swebhdfs://nn:9870/a//b", "no usable directory"),
+        ("swebhdfs://nn:9870/a//b", "an invalid directory"),
         ("az://ab/base", "az://bucket/base/prefix"),
         ("S3://bucket", "begins with 'S3'"),
         ("s3a://bucket/base", "write s3://bucket/base"),
@@ -81,7 +81,7 @@ def test_the_text_of_a_location_is_its_url() -> None:
     ],
 )
 def test_a_url_that_names_no_store_is_refused_with_what_is_accepted(url: str, problem: str) -> None:
-    """What was found and what to write stand in one sentence."""
+    """One sentence has the value and the accepted form."""
     for ask in (parse_location, open_store):
         with pytest.raises(ConfigurationError) as raised:
             ask(url)
@@ -91,14 +91,14 @@ def test_a_url_that_names_no_store_is_refused_with_what_is_accepted(url: str, pr
 
 
 def test_credentials_in_a_url_are_refused_and_not_repeated() -> None:
-    """An error ends in logs, where a secret has no business."""
+    """Errors are logged, so they must not contain a secret."""
     with pytest.raises(ConfigurationError, match="environment, a profile or a role") as raised:
         parse_location("s3://AKIDEXAMPLE:hunter2@bucket/base")
     assert "hunter2" not in str(raised.value)
 
 
 def test_a_directory_needs_no_boto3(tmp_path: Path) -> None:
-    """A process that only knows `file://` neither waits for the SDK to load nor holds it in memory."""
+    """A process that uses only `file://` loads no SDK and needs no memory for it."""
     program = (
         "import sys; from ts_common.store.factory import open_store\n"
         f"with open_store('file://{tmp_path}') as store: store.put('key', b'x')\n"
@@ -109,7 +109,7 @@ def test_a_directory_needs_no_boto3(tmp_path: Path) -> None:
 
 
 def test_azure_and_google_need_no_sdk(azure: AzuriteServer, google: GcsServer) -> None:
-    """Neither boto3 nor an SDK of theirs, nor what gets tokens, where a key or an emulator is named."""
+    """With a key or an emulator, neither boto3, another SDK nor a library for tokens is loaded."""
     program = (
         "import sys; from ts_common.store.factory import open_store\n"
         f"for url in ('az://{AZURE_CONTAINER}/quiet', 'gs://{GCS_BUCKET}/quiet'):\n"
@@ -123,14 +123,14 @@ def test_azure_and_google_need_no_sdk(azure: AzuriteServer, google: GcsServer) -
 
 @pytest.mark.parametrize("url", ["gs://bucket/base", "az://container/base", "webhdfs://nn:9870/a", "file:///directory"])
 def test_options_of_s3_are_refused_for_other_stores(url: str) -> None:
-    """Whoever gave one expects something that would not happen."""
+    """They would have no effect there."""
     options = StorageOptions(storing=Storing(storage_class="STANDARD_IA"))
-    with pytest.raises(ConfigurationError, match=r"is not of S3.*drop them"):
+    with pytest.raises(ConfigurationError, match=r"this store is not S3: drop them"):
         open_store(url, options)
 
 
 def test_the_driver_of_s3_loads_without_a_word(aws: S3Server) -> None:
-    """Neither loading nor using the SDK writes to stdout or stderr, whatever it would like to announce."""
+    """Neither loading nor using the SDK writes to stdout or stderr."""
     program = (
         "from ts_common.store.factory import open_store\n"
         f"with open_store('s3://{BUCKET}/quiet', threads=80) as store:\n"
@@ -148,7 +148,7 @@ def test_the_driver_of_s3_loads_without_a_word(aws: S3Server) -> None:
 def test_a_configuration_that_the_sdk_cannot_use_is_the_operators(
     aws: S3Server, monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
-    """An endpoint that is none and a profile that does not exist are told at opening, as somebody's to mend."""
+    """An invalid endpoint and a missing profile are errors at opening."""
     monkeypatch.setenv(name, value)
     monkeypatch.setenv("AWS_DEFAULT_REGION", value if name == "AWS_REGION" else "us-east-1")
     with pytest.raises(OperatorError, match=value):

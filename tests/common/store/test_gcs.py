@@ -1,4 +1,4 @@
-"""Google: who asks, and what the service is asked for."""
+"""Google: its credentials, and the requests to the service."""
 
 import json
 import subprocess
@@ -34,16 +34,16 @@ SAID = {"access_token": "t0ken", "expires_in": 3600, "token_type": "Bearer", "em
 TOKEN = answer("200 OK", json.dumps(SAID).encode(), content_type="application/json", metadata_flavor="Google")
 
 
-@pytest.mark.parametrize("etag", ["0", "00", '"0000"', "no number", ""])
+@pytest.mark.parametrize("etag", ["0", "00", '"0000"', "not a number", ""])
 def test_no_etag_means_that_nothing_may_stand_there(google: GcsServer, etag: str) -> None:
-    """Generation 0 does; a commit over something that is gone must be refused."""
+    """Generation 0 would mean "if absent"; a commit over a missing object must be rejected."""
     del google
     with open_store(f"gs://{GCS_BUCKET}/zero") as store, pytest.raises(PreconditionFailed):
         store.put("offset.wm", b"x", condition=IfMatch(etag))
 
 
 def test_a_plain_not_found_is_an_emulators_word_alone() -> None:
-    """From Google it would be something in between that answers, and no absent object."""
+    """At Google another server would have sent it, so it does not mean a missing object."""
     told = Response(404, {}, b"Not Found\n")
     call = Call("GET Object", "gs://bucket/key")
     assert isinstance(GcsService("bucket", "http://host", None).error(told, call), ObjectNotFound)
@@ -53,14 +53,14 @@ def test_a_plain_not_found_is_an_emulators_word_alone() -> None:
 
 
 def test_no_cache_may_keep_what_is_written_over() -> None:
-    """Google keeps public objects for an hour unless they say otherwise."""
+    """Google caches public objects for an hour unless they forbid it."""
     put = GcsService("bucket", "http://host", None).put("name", {}, None, None, None)
     assert b'"cacheControl": "no-store"' in put.before
 
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
-    """The metadata server of a machine of Google's, with a token; nobody waits between attempts."""
+    """Start the metadata server of a machine of Google, with a token; retries have no pause."""
     for name in ("GOOGLE_APPLICATION_CREDENTIALS", "STORAGE_EMULATOR_HOST", "HTTP_PROXY", "http_proxy"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CLOUDSDK_CONFIG", "/nonexistent")
@@ -71,14 +71,14 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
     with FakeServer() as server:
         host = server.endpoint.removeprefix("http://")
         monkeypatch.setenv("GCE_METADATA_IP", host)
-        # google-auth reads GCE_METADATA_HOST once, when it is loaded.
+        # google-auth reads GCE_METADATA_HOST once, when it is imported.
         monkeypatch.setattr("google.auth.compute_engine._metadata._GCE_METADATA_HOST", host)
         server.answers = [TOKEN]
         yield server
 
 
 def test_the_machines_service_account_asks(machine: FakeServer) -> None:
-    """google-auth gets a token where machines of Google's get theirs, once for many requests."""
+    """google-auth reads a token from the metadata server, once for many requests."""
     with FakeServer() as server:
         service = gcs_service("bucket", {})
         told = GcsService("bucket", server.endpoint, service._token)
@@ -90,7 +90,7 @@ def test_the_machines_service_account_asks(machine: FakeServer) -> None:
     assert sum("token" in line for line in machine.requests) == 1
 
 
-# Google's token, with nothing to import but what these distributions bring.
+# Google's token, with only the modules of these distributions.
 ASKS_ALONE = """
 import sys
 from importlib import metadata
@@ -113,7 +113,7 @@ print(gcs_service("bucket", {})._token())
 def test_the_extra_brings_all_that_a_machines_service_account_takes(
     machine: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """google-auth looks for it with `requests`, and without that finds no credentials, and says nothing of why."""
+    """google-auth needs `requests` to find it; without it there are no credentials and no reason in the error."""
     monkeypatch.setenv("GCE_METADATA_HOST", machine.endpoint.removeprefix("http://"))
     lines = (ROOT / "requirements/gcs.txt").read_text().splitlines()
     listed = [line.partition("==")[0] for line in lines if "==" in line]
@@ -127,7 +127,7 @@ def test_the_extra_brings_all_that_a_machines_service_account_takes(
     [b"", answer("503 Service Unavailable"), answer("502 Bad Gateway"), answer("200 OK", b"<html>no JSON</html>")],
 )
 def test_u14_a_metadata_server_that_is_away_is_no_refusal(machine: FakeServer, away: bytes) -> None:
-    """google-auth tells it as a refusal; the agent must neither end for good nor look for an operator."""
+    """google-auth raises the error of a denial; the agent must neither end nor require an operator."""
     store = HttpStore(gcs_service("bucket", {}))
     machine.answers = [away]
     with store, pytest.raises(StoreUnavailable, match="no token for Google Cloud Storage"):
@@ -135,16 +135,16 @@ def test_u14_a_metadata_server_that_is_away_is_no_refusal(machine: FakeServer, a
 
 
 def test_a_machine_without_a_service_account_is_told_what_to_give_it(machine: FakeServer) -> None:
-    """The metadata server answers, and says that it knows none: no repetition helps."""
+    """The metadata server answers that it has none, so a retry would not help."""
     store = HttpStore(gcs_service("bucket", {}))
     machine.answers = [answer("404 Not Found", b"no such account")]
-    with store, pytest.raises(AccessDenied, match="give the machine a service account"):
+    with store, pytest.raises(AccessDenied, match="attach a service account"):
         store.check()
 
 
 @pytest.fixture(scope="module")
 def private_key() -> str:
-    """Of a service account, in PEM."""
+    """Return the private key of a service account, in PEM."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
@@ -153,7 +153,7 @@ def private_key() -> str:
 def token_server(
     machine: FakeServer, private_key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[FakeServer]:
-    """Where the tokens of a service account's file come from, which the environment names."""
+    """Start the token server of a service account's file, which the environment names."""
     del machine
     with FakeServer() as server:
         said = {"type": "service_account", "client_email": "me@project", "private_key": private_key}
@@ -178,21 +178,21 @@ def token_server(
 def test_u14_a_token_server_that_fails_is_no_refusal(
     token_server: FakeServer, told: bytes, expected: type[TieredStorageError]
 ) -> None:
-    """Only an answer that says so is one."""
+    """Only a response with that error is a denial."""
     token_server.answers = [told]
     with HttpStore(gcs_service("bucket", {})) as store, pytest.raises(expected, match="no token"):
         store.check()
 
 
 def test_without_google_auth_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is an extra: whoever ships to S3 does not need it."""
+    """It is an extra, which S3 does not require."""
     monkeypatch.setitem(sys.modules, "google.auth", None)
     with pytest.raises(ConfigurationError, match=r"pip install 'ts-uploader\[gcs\]'"):
         gcs_service("bucket", {})
 
 
 def test_without_credentials_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that google-auth looks at is named by its own message, and what to do by ours."""
+    """google-auth's message names what it reads, and the project's message what to do."""
     monkeypatch.setenv("CLOUDSDK_CONFIG", "/nonexistent")
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nonexistent/key.json")
     with pytest.raises(ConfigurationError, match=r"no credentials.*gcloud auth application-default login"):

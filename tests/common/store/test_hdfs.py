@@ -1,4 +1,4 @@
-"""HDFS: the compare-and-swap that the driver makes of a rename, and what a NameNode may answer."""
+"""HDFS: the driver's compare-and-swap by renames, and responses of a NameNode."""
 
 import io
 import json
@@ -31,7 +31,7 @@ OpenAgain = Callable[[], ObjectStore]
 
 @pytest.fixture
 def again(hdfs: HdfsServer) -> OpenAgain:
-    """Opens the same empty place again and again: as many agents do."""
+    """Return a function that opens the same empty location several times, like several agents."""
     name = uuid.uuid4().hex
     hdfs.make_directory(f"/tests/{name}", "777")
     return lambda: open_store(f"webhdfs://{hdfs.address}/tests/{name}")
@@ -44,18 +44,18 @@ def namenode(hdfs: HdfsServer) -> Iterator[NameNode]:
 
 
 def names(namenode: NameNode, store: ObjectStore) -> set[str]:
-    """What really stands in the directory of a store."""
+    """Return the real names in the directory of a store."""
     return {each.name for each in namenode.listed("/tests/" + store.location.rpartition("/")[2])}
 
 
 def test_u31_a_writer_killed_before_its_last_step_holds_nobody_up(
     again: OpenAgain, namenode: NameNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next one finishes what was begun, is refused, and with the new etag goes on."""
+    """The next writer finishes the put, is rejected, and succeeds with the new ETag."""
     with again() as killed, again() as other:
         first = killed.put("offset.wm", b"first", condition=IfAbsent()).etag
         with monkeypatch.context() as patched:
-            patched.setattr(WebHdfsStore, "_take_over", lambda *_: (_ for _ in ()).throw(StoreUnavailable("killed")))
+            patched.setattr(WebHdfsStore, "_replace", lambda *_: (_ for _ in ()).throw(StoreUnavailable("killed")))
             with pytest.raises(OutcomeUnknown):
                 killed.put("offset.wm", b"killed", metadata={"by": "it"}, condition=IfMatch(first))
         assert other.get("offset.wm")[0] == b"first"
@@ -71,7 +71,7 @@ def test_u31_a_writer_killed_before_its_last_step_holds_nobody_up(
 def test_u06_a_writer_that_was_asleep_between_look_and_rename_is_refused(
     again: OpenAgain, namenode: NameNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another one came first, and its `.next-` is free again: the second look finds that."""
+    """Another writer was first, and the name `.next-` is free again: the second check finds that."""
     with again() as asleep, again() as other:
         first = asleep.put("offset.wm", b"first").etag
         rename = NameNode.rename
@@ -94,7 +94,7 @@ def test_u06_a_writer_that_was_asleep_between_look_and_rename_is_refused(
 def test_u06_a_put_that_somebody_else_finished_is_no_refusal(
     again: OpenAgain, namenode: NameNode, monkeypatch: pytest.MonkeyPatch, written_over: bool
 ) -> None:
-    """Between its claim and its second look others finish it, since they must not wait for it: it has happened."""
+    """Between its claim and its second check another writer finished the put: it has happened."""
     with again() as claiming, again() as other:
         first = claiming.put("offset.wm", b"first").etag
         rename = NameNode.rename
@@ -110,7 +110,7 @@ def test_u06_a_put_that_somebody_else_finished_is_no_refusal(
                     other.put("offset.wm", b"later", condition=IfMatch(other.head("offset.wm").etag))
 
         monkeypatch.setattr(NameNode, "rename", slow)
-        if written_over:  # which cannot be told from one that never was
+        if written_over:  # like one that never existed
             with pytest.raises(OutcomeUnknown):
                 claiming.put("offset.wm", b"second", condition=IfMatch(first))
             assert other.get("offset.wm")[0] == b"later"
@@ -125,7 +125,7 @@ def test_u06_a_put_that_somebody_else_finished_is_no_refusal(
 def test_u06_a_put_that_somebody_tidied_away_is_not_taken_for_done(
     again: OpenAgain, namenode: NameNode, monkeypatch: pytest.MonkeyPatch, written_over: bool
 ) -> None:
-    """A writer slept for a day behind its claim, which another took for one of a killed one."""
+    """A writer slept for a day after its claim, and another one removed the claim as that of a killed writer."""
     with again() as asleep, again() as other:
         first = asleep.put("offset.wm", b"first").etag
         rename = NameNode.rename
@@ -151,16 +151,16 @@ def test_u06_a_put_that_somebody_tidied_away_is_not_taken_for_done(
 def test_u06_who_finishes_late_writes_over_nothing_newer(
     again: OpenAgain, namenode: NameNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It finds somebody's `.next-`, sleeps, and renames when that was written over already."""
+    """It finds another writer's `.next-`, sleeps, and renames after that object was overwritten."""
     with again() as beginning, again() as finishing:
         first = beginning.put("offset.wm", b"first").etag
-        take_over, late = WebHdfsStore._take_over, []
+        take_over, late = WebHdfsStore._replace, []
 
         def begun(self: WebHdfsStore, following: Status, path: str) -> bool:
             late.append((following, path))
             return take_over(self, following, path)
 
-        monkeypatch.setattr(WebHdfsStore, "_take_over", begun)
+        monkeypatch.setattr(WebHdfsStore, "_replace", begun)
         second = beginning.put("offset.wm", b"second", condition=IfMatch(first)).etag
         finishing.put("offset.wm", b"third", condition=IfMatch(second))
         assert isinstance(finishing, WebHdfsStore)
@@ -171,7 +171,7 @@ def test_u06_who_finishes_late_writes_over_nothing_newer(
 
 @pytest.mark.full
 def test_u06_of_many_writers_none_loses_what_another_wrote(again: OpenAgain, namenode: NameNode) -> None:
-    """Four agents add to one object; each step that was not refused is in it at the end, once."""
+    """Four agents append to one object; at the end it has each accepted step once."""
     with again() as store:
         store.put("offset.wm", b"")
 
@@ -185,7 +185,7 @@ def test_u06_of_many_writers_none_loses_what_another_wrote(again: OpenAgain, nam
                     mine.put("offset.wm", b"%s %s" % (content, step), condition=IfMatch(info.etag))
                 except PreconditionFailed:
                     continue
-                except OutcomeUnknown:  # it was perhaps the object, and was written over since
+                except OutcomeUnknown:  # it may have been the object, and was overwritten since
                     if step not in mine.get("offset.wm")[0].split():
                         continue
                 done += 1
@@ -201,7 +201,7 @@ def test_u06_of_many_writers_none_loses_what_another_wrote(again: OpenAgain, nam
 def test_files_of_the_driver_are_never_listed_and_old_ones_go(
     again: OpenAgain, namenode: NameNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a killed writer left is no object, and is removed once it is a day old."""
+    """Files of a killed writer are no objects, and are removed after a day."""
     with again() as store:
         store.put("t-0/a", b"x")
         path = "/tests/" + store.location.rpartition("/")[2] + "/t-0"
@@ -221,7 +221,7 @@ def test_files_of_the_driver_are_never_listed_and_old_ones_go(
 
 
 def remote(status: str, exception: str) -> bytes:
-    """A NameNode's refusal."""
+    """Return a NameNode's error response."""
     said = {"RemoteException": {"exception": exception, "message": f"{exception} as told\n\tat somewhere"}}
     return answer(status, json.dumps(said).encode(), connection="close")
 
@@ -240,7 +240,7 @@ def remote(status: str, exception: str) -> bytes:
     ],
 )
 def test_what_a_namenode_answers_is_told_as_what_to_do(told: bytes, expected: type[TieredStorageError]) -> None:
-    """A standby and a safe mode pass; a quota does not; what is no NameNode says nothing of objects."""
+    """A standby and a safe mode are temporary; a quota is not; another server's response is no missing object."""
     with FakeServer() as server, closing(NameNode(server.endpoint, USER, 5, 4)) as opened:
         server.answers = [told]
         with pytest.raises(expected, match="/webhdfs/v1/a/b"):
@@ -252,12 +252,12 @@ def test_what_a_namenode_answers_is_told_as_what_to_do(told: bytes, expected: ty
     [
         (remote("403 Forbidden", "AccessControlException"), "as told; allow this user"),
         (remote("401 Unauthorized", "InvalidToken"), "as told; allow this user"),
-        (answer("401 Unauthorized", b"<html>", connection="close"), "demands authentication"),
+        (answer("401 Unauthorized", b"<html>", connection="close"), "requires authentication"),
         (answer("403 Forbidden", b"<html>", connection="close"), "gives no reason: check the user .* and allow this"),
     ],
 )
 def test_a_refusal_of_the_user_says_what_is_missing(told: bytes, said: str) -> None:
-    """A right, a way of authentication that the driver lacks, or a gateway's refusal without a reason."""
+    """A permission, an unsupported authentication, or a gateway's denial without a reason."""
     with FakeServer() as server, closing(NameNode(server.endpoint, USER, 5, 4)) as opened:
         server.answers = [told]
         with pytest.raises(AccessDenied, match=said):
@@ -271,7 +271,7 @@ FILE = {"pathSuffix": "", "fileId": 7, "length": 1, "modificationTime": 1, "type
     "told", [{}, [], 5, {"FileStatus": {**FILE, "length": None}}, {"DirectoryListing": {}}, {"XAttrs": [5]}]
 )
 def test_what_a_namenode_does_not_say_ends_nothing(told: object) -> None:
-    """JSON of something in between; what is asked of a NameNode may be asked again."""
+    """JSON of another server is a failed request, which may be retried."""
     with FakeServer() as server, closing(NameNode(server.endpoint, USER, 5, 4)) as opened:
         server.answers = [answer("200 OK", json.dumps(told).encode())]
         for ask in (opened.status, opened.metadata, lambda path: list(opened.listed(path))):
@@ -280,7 +280,7 @@ def test_what_a_namenode_does_not_say_ends_nothing(told: object) -> None:
 
 
 def test_a_namenode_that_sends_on_to_nowhere_ends_nothing() -> None:
-    """307 without a DataNode's address, to a read and to a put."""
+    """307 without the address of a DataNode, to a read and to a put."""
     with FakeServer() as server, closing(NameNode(server.endpoint, USER, 5, 4)) as opened:
         server.answers = [answer("307 Temporary Redirect")]
         with pytest.raises(StoreUnavailable, match="OPEN"), opened.opened("/a/b", 0, 1):
@@ -290,7 +290,7 @@ def test_a_namenode_that_sends_on_to_nowhere_ends_nothing() -> None:
 
 
 def test_u14_a_rename_whose_answer_is_lost_is_unknown_and_sent_once() -> None:
-    """The NameNode may have done it."""
+    """The NameNode may have renamed the file."""
     with FakeServer() as server, closing(NameNode(server.endpoint, USER, 5, 4)) as opened:
         server.answers = [b""]
         with pytest.raises(OutcomeUnknown):
@@ -300,7 +300,7 @@ def test_u14_a_rename_whose_answer_is_lost_is_unknown_and_sent_once() -> None:
 
 @pytest.mark.parametrize("headers", [{}, {"content_type": "text/html"}], ids=["no type", "its type"])
 def test_u37_a_page_of_a_balancer_renames_and_deletes_nothing(headers: dict[str, str]) -> None:
-    """A put is done once its file bears its name: 200 alone does not say so."""
+    """A put is complete when its file has its name; a status 200 alone does not prove that."""
     with FakeServer() as server, closing(NameNode(server.endpoint, USER, 5, 4)) as opened:
         server.answers = [answer("200 OK", b"<html>welcome</html>", **headers)]
         with pytest.raises(OutcomeUnknown):

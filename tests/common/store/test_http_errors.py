@@ -1,4 +1,4 @@
-"""What a server of Azure's or Google's may do to a request: each is told as what the caller does next."""
+"""Failures of Azure's and Google's servers: each raises the error that the caller handles."""
 
 import base64
 import io
@@ -32,7 +32,7 @@ from ts_local.azurite import ACCOUNT, KEY
 
 
 def answer(status: str, body: bytes = b"", **headers: str) -> bytes:
-    """A whole answer, after which nobody tries the connection again."""
+    """Return a whole response, after which the client does not reuse the connection."""
     return servers.answer(status, body, connection="close", **headers)
 
 
@@ -42,7 +42,7 @@ SAYS = {"etag": '"0x1"', "x_goog_generation": "1", "last_modified": DATE}
 
 @dataclass(frozen=True)
 class Told:
-    """A store whose server answers as it is told.
+    """A store whose server sends scripted responses.
 
     Attributes:
         store: opened on the server.
@@ -56,7 +56,7 @@ class Told:
 
     @property
     def listing_of_nothing(self) -> bytes:
-        """The service's answer to a listing where nothing lies."""
+        """The service's response to a listing without objects."""
         said = (
             b"<EnumerationResults><Blobs/></EnumerationResults>"
             if self.kind == "az"
@@ -65,7 +65,7 @@ class Told:
         return answer("200 OK", said)
 
     def refusal(self, status: str, azure: str, google: str, message: str = "as told") -> bytes:
-        """The service's form of an error."""
+        """Return an error response in the service's form."""
         if self.kind == "az":
             return answer(status, f"<Error><Message>{message}</Message></Error>".encode(), x_ms_error_code=azure)
         said = {"error": {"code": int(status[:3]), "message": message, "errors": [{"reason": google}]}}
@@ -84,7 +84,7 @@ def told(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 def test_u14_a_put_whose_answer_is_lost_is_sent_once_and_said_to_be_unknown(told: Told) -> None:
-    """Sent again it could meet its own object, and would be refused."""
+    """A retry could meet its own object and would be rejected."""
     told.server.answers = [b""]
     for condition in (None, IfAbsent(), IfMatch("7")):
         told.server.requests.clear()
@@ -94,7 +94,7 @@ def test_u14_a_put_whose_answer_is_lost_is_sent_once_and_said_to_be_unknown(told
 
 
 def test_u14_a_server_that_fails_leaves_a_put_unknown_and_a_read_to_be_repeated(told: Told) -> None:
-    """500 and 502 say nothing of what was done; a read is tried three times before the caller hears of it."""
+    """500 and 502 leave the outcome of a put open; a read has three attempts before the caller sees an error."""
     for status in ("500 Internal Server Error", "502 Bad Gateway"):
         told.server.answers = [answer(status)]
         told.server.requests.clear()
@@ -108,7 +108,7 @@ def test_u14_a_server_that_fails_leaves_a_put_unknown_and_a_read_to_be_repeated(
 
 
 def test_u14_a_read_goes_on_at_the_next_attempt(told: Told) -> None:
-    """A reset is no failure yet."""
+    """A reset is retried."""
     headers = {"etag": '"0x1"', "x_goog_generation": "1", "last_modified": DATE}
     told.server.answers = [b"", answer("200 OK", b"content", **headers)]
     assert told.store.get("key")[0] == b"content"
@@ -116,7 +116,7 @@ def test_u14_a_read_goes_on_at_the_next_attempt(told: Told) -> None:
 
 
 def test_u14_being_asked_too_fast_is_told_as_that(told: Told) -> None:
-    """So that all of the process asks less; nothing was written, and nobody repeats it here."""
+    """The wrapper lowers the rate of the process; nothing was written, and the driver does not retry."""
     busy = (
         told.refusal("503 Busy", "ServerBusy", "")
         if told.kind == "az"
@@ -131,7 +131,7 @@ def test_u14_being_asked_too_fast_is_told_as_that(told: Told) -> None:
 
 
 def test_u14_a_refusal_names_what_to_allow(told: Told) -> None:
-    """What was asked, where, and the permission."""
+    """The error has the operation, the object and the permission."""
     told.server.answers = [told.refusal("403 Forbidden", "AuthorizationPermissionMismatch", "forbidden")]
     with pytest.raises(AccessDenied, match=r"base/key.*allow this identity"):
         told.store.put("key", b"x")
@@ -143,18 +143,18 @@ def test_u14_a_refusal_names_what_to_allow(told: Told) -> None:
     ("status", "azure", "google", "said"),
     [
         ("403 No", "AuthenticationFailed", "", {"az": "account's key or the SAS is wrong"}),
-        ("403 No", "AuthorizationFailure", "", {"az": "account's firewall does not allow this machine"}),
-        ("403 No", "AuthorizationSourceIPMismatch", "", {"az": "SAS does not allow this machine's address"}),
+        ("403 No", "AuthorizationFailure", "", {"az": "account's firewall does not allow this host"}),
+        ("403 No", "AuthorizationSourceIPMismatch", "", {"az": "SAS does not allow this host's address"}),
         ("403 No", "AuthorizationPermissionMismatch", "forbidden", {"az": "allow this", "gs": "allow this"}),
         ("403 No", "NeverHeardOf", "neverHeardOf", {"az": "gives no reason.*clock", "gs": "gives no reason.*clock"}),
-        ("401 No", "InvalidAuthenticationInfo", "authError", {"az": "renew it", "gs": "does not know who asks"}),
-        ("401 No", "", "", {"az": "renew it", "gs": "does not know who asks"}),
+        ("401 No", "InvalidAuthenticationInfo", "authError", {"az": "renew it", "gs": "does not accept this identity"}),
+        ("401 No", "", "", {"az": "renew it", "gs": "does not accept this identity"}),
     ],
 )
 def test_a_wrong_key_and_a_missing_right_are_told_apart(
     told: Told, status: str, azure: str, google: str, said: dict[str, str]
 ) -> None:
-    """By the service's own codes; a refusal without one names all that it may mean."""
+    """By the service's own codes; a denial without a code lists all possible reasons."""
     if told.kind not in said:
         return
     told.server.answers = [told.refusal(status, azure, google)]
@@ -164,7 +164,7 @@ def test_a_wrong_key_and_a_missing_right_are_told_apart(
 
 
 def test_a_wrong_clock_is_told_where_requests_carry_it(told: Told) -> None:
-    """Azure's signatures by key do; a token of Google's does not, and there the refusal is of the identity."""
+    """Azure's signatures by key contain the time; a token of Google does not, so there access is denied."""
     refusal = told.refusal("403 No", "AuthenticationFailed", "forbidden")
     told.server.answers = [refusal.replace(b"connection:", f"date: {DATE}\r\nconnection:".encode(), 1)]
     kind, said = (WrongClock, r"\d+ s (ahead of|behind) the store's") if told.kind == "az" else (AccessDenied, "allow")
@@ -173,7 +173,7 @@ def test_a_wrong_clock_is_told_where_requests_carry_it(told: Told) -> None:
 
 
 def test_a_404_of_something_in_between_is_not_an_absent_object(told: Told) -> None:
-    """A load balancer without a backend answers so; "no such key" would mean "no commit"."""
+    """A load balancer without a backend answers so; a missing object would mean "no commit"."""
     told.server.answers = [answer("404 Not Found", b"<html>no backend</html>"), answer("200 OK", b"{}")]
     with pytest.raises(StoreUnavailable):
         told.store.get("key")
@@ -198,15 +198,15 @@ def test_a_transfer_that_ends_early_is_told_with_its_place(told: Told) -> None:
 
 
 def test_another_range_than_the_one_asked_for_is_refused(told: Told) -> None:
-    """A proxy that drops the header would else hand over other bytes."""
+    """With a proxy that drops the header the caller would receive other bytes."""
     headers = {"etag": '"0x1"', "x_goog_generation": "1", "last_modified": DATE}
     told.server.answers = [answer("200 OK", b"0123456789", **headers)]
-    with pytest.raises(OperatorError, match="asked for bytes 2-4/10"):
+    with pytest.raises(OperatorError, match="requested bytes 2-4/10"):
         told.store.get("key", ByteRange(2, 5))
 
 
 def test_no_connection_is_no_unknown_outcome(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing can have been written where nobody listens."""
+    """Without a listening server nothing was written."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         free = listener.getsockname()[1]
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{free}")
@@ -218,7 +218,7 @@ def test_no_connection_is_no_unknown_outcome(told: Told, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("around", [b"", b"around it"])
 def test_a_body_that_another_checksum_was_taken_of_is_never_whole_on_the_wire(around: bytes) -> None:
-    """Its last piece is held back, so that the request stays shorter than it said it is."""
+    """Its last piece is not sent, so the request stays shorter than its Content-Length."""
     body = SizedBody(io.BytesIO(b"0123456789"), 10, "key")
     sent = RequestBody(body, 10, crc32c(b"0123456789") ^ 1, "key", before=around, after=around)
     gone = b""
@@ -234,7 +234,7 @@ def test_a_body_that_another_checksum_was_taken_of_is_never_whole_on_the_wire(ar
 
 
 def test_what_arrives_changed_is_refused_by_the_store_as_corrupt(told: Told) -> None:
-    """Azure answers Md5Mismatch, Google that the CRC-32C does not match; the request carries what they compare."""
+    """Azure answers Md5Mismatch, Google that the CRC-32C does not match; the request has the checksum."""
     google = 'Provided CRC32C "AAAAAA==" doesn\'t match calculated CRC32C'
     told.server.answers = [told.refusal("400 Bad Request", "Md5Mismatch", "invalid", google)]
     with pytest.raises(CorruptData, match="nothing was written"):
@@ -245,7 +245,7 @@ def test_what_arrives_changed_is_refused_by_the_store_as_corrupt(told: Told) -> 
 
 
 def test_small_objects_carry_what_the_store_compares_too(told: Told) -> None:
-    """The commit and its like, whose CRC-32C nobody took before."""
+    """For objects like the commit the driver computes the checksum."""
     told.server.answers = [answer("200 OK", b'{"generation": "1", "updated": "2026-11-22T02:33:34Z"}', **SAYS)]
     told.store.put("offset.wm", b"0123456789")
     sent = base64.b64encode(crc32c(b"0123456789").to_bytes(4, "big"))
@@ -254,7 +254,7 @@ def test_small_objects_carry_what_the_store_compares_too(told: Told) -> None:
 
 
 def test_an_absent_object_is_told_as_that(told: Told) -> None:
-    """The service's own word for it, and the bucket asked for once."""
+    """By the service's code, and after one check of the bucket."""
     absent = told.refusal("404 Not Found", "BlobNotFound", "notFound")
     told.server.answers = [absent, told.listing_of_nothing, absent]
     for _ in range(2):
@@ -276,7 +276,7 @@ def test_an_absent_object_is_told_as_that(told: Told) -> None:
     ids=["nothing", "a page from a file", "no date", "no etag", "no length", "no size"],
 )
 def test_an_answer_of_something_in_between_ends_nothing(told: Told, headers: dict[str, str]) -> None:
-    """A success without what the service always says: a read is tried again later, and a put is looked for."""
+    """A success without the service's headers: a read is retried later, and the outcome of a put is unknown."""
     told.server.answers = [answer("200 OK", b"<html>welcome</html>", **headers)]
     with pytest.raises(StoreUnavailable, match="base/key"):
         told.store.get("key", ByteRange(0, 5) if "content_range" in headers else None)
@@ -287,7 +287,7 @@ def test_an_answer_of_something_in_between_ends_nothing(told: Told, headers: dic
 
 @pytest.mark.parametrize("said", [b"", b"<html>welcome</html>", b"[]", b'{"generation": "1"}', b'{"items": 5}'])
 def test_a_success_that_says_nothing_is_an_unknown_outcome(told: Told, said: bytes) -> None:
-    """Something in between may have answered in the store's place, before or after it was asked."""
+    """Another server may have answered in place of the store, before or after the request."""
     told.server.answers = [answer("200 OK", said)]
     with pytest.raises(OutcomeUnknown, match="base/key"):
         told.store.put("key", b"x")
@@ -297,7 +297,7 @@ def test_a_success_that_says_nothing_is_an_unknown_outcome(told: Told, said: byt
 
 
 def test_u37_a_page_of_a_balancer_deletes_nothing(told: Told) -> None:
-    """What is said to be deleted is gone."""
+    """A web page does not count as a confirmed delete."""
     told.server.answers = [answer("200 OK", b"<html>welcome</html>", content_type="text/html")]
     with pytest.raises(StoreUnavailable, match="key"):
         told.store.delete(["key"])

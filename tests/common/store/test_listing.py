@@ -11,19 +11,19 @@ from ts_common.store.listing import in_byte_order, resume_after
 
 Server = Callable[[Sequence[str], str, str], list[str]]
 
-# Characters on both sides of the slash, few enough that names meet.
+# Characters on both sides of the slash, few enough to generate equal names.
 PART = st.text("ab-.0~", min_size=1, max_size=3).filter(lambda part: not part.startswith("."))
 KEY = st.lists(PART, min_size=1, max_size=3).map("/".join)
 PREFIX = st.one_of(st.just(""), KEY, KEY.map(lambda key: key + "/"))
 
 
 def _by_bytes(keys: Sequence[str], prefix: str, start_after: str) -> list[str]:
-    """As S3."""
+    """List like S3."""
     return sorted(key for key in keys if key.startswith(prefix) and key > start_after)
 
 
 def _by_directories(keys: Sequence[str], prefix: str, start_after: str) -> list[str]:
-    """As SeaweedFS: parts are compared, not bytes, and after a directory's name nothing below it is shown."""
+    """List like SeaweedFS: by parts, not bytes, and after a directory's name without the keys below it."""
     after = start_after.split("/")
     found = [key for key in keys if key.startswith(prefix) and key.split("/") > after]
     if start_after:
@@ -39,7 +39,7 @@ def _infos(keys: Sequence[str]) -> Iterator[ObjectInfo]:
 
 
 def _listed(server: Server, keys: Sequence[str], prefix: str, start_after: str) -> list[str]:
-    """What a driver makes of a server's listing."""
+    """Return the driver's result for a server's listing."""
     found = server(keys, prefix, resume_after(start_after, prefix))
     return [info.key for info in in_byte_order(_infos(found), len(prefix)) if info.key > start_after]
 
@@ -53,7 +53,7 @@ def _listed(server: Server, keys: Sequence[str], prefix: str, start_after: str) 
 def test_a_listing_is_in_byte_order_whatever_the_server_does(
     server: Server, keys: set[str], prefix: str, start_after: str
 ) -> None:
-    """All keys of the prefix after the given one, each once, in the order of their bytes."""
+    """It has all keys of the prefix after the given one, each once, in byte order."""
     assert _listed(server, sorted(keys), prefix, start_after) == _by_bytes(sorted(keys), prefix, start_after)
 
 
@@ -61,13 +61,13 @@ def test_a_listing_is_in_byte_order_whatever_the_server_does(
 def test_a_server_is_not_asked_from_beyond_where_the_caller_wants_to_begin(
     keys: set[str], later: str, start_after: str
 ) -> None:
-    """What a server is asked from sorts before what the caller names, so nothing between is left out."""
+    """The server's start key sorts before the caller's, so no key is omitted."""
     assert resume_after(start_after, "") <= start_after
     assert resume_after(start_after, later) <= max(start_after, later)
 
 
 def test_segments_of_one_partition_are_passed_on_at_once() -> None:
-    """Names without a directory wait for nothing: a listing of a million segments is not held in memory."""
+    """Names without a directory are not held: a listing of a million segments is not in memory."""
 
     def segments() -> Iterator[ObjectInfo]:
         yield from _infos(["t-0/00.log", "t-0/01.log"])
@@ -78,7 +78,7 @@ def test_segments_of_one_partition_are_passed_on_at_once() -> None:
 
 
 def test_directories_are_passed_on_one_after_the_other() -> None:
-    """Only the keys below one directory are held: the next directory's name lets them go."""
+    """Only the keys below one directory are held, until the next directory's name."""
     taken: list[str] = []
 
     def entropy() -> Iterator[ObjectInfo]:
@@ -93,5 +93,5 @@ def test_directories_are_passed_on_one_after_the_other() -> None:
 
 
 def test_resuming_in_a_partition_asks_from_that_segment_on() -> None:
-    """The name up to the dot is common to both orders, so that few keys come too much."""
+    """Both orders agree on the name up to the dot, so the server lists few surplus keys."""
     assert resume_after("t-0/00000000000000000100.log", "t-0/").startswith("t-0/0000000000000000010")

@@ -1,4 +1,4 @@
-"""Options of S3 as files say them: what is read, what is refused, and what is never shown."""
+"""S3 options in files: reading, rejecting, and hiding secrets."""
 
 from collections.abc import Mapping
 
@@ -28,7 +28,7 @@ def problems_of(given: Mapping[str, object]) -> list[str]:
 
 
 def test_every_option_is_read() -> None:
-    """By the names of the reference page, each into its own place."""
+    """Each name of the reference page sets its own attribute."""
     given = {
         "server.side.encryption": "aws:kms",
         "kms.key.id": "alias/archive",
@@ -78,12 +78,12 @@ def test_every_option_is_read() -> None:
 
 
 def test_nothing_said_is_nothing_done() -> None:
-    """What is absent is left to the bucket and to the environment."""
+    """Without options the bucket and the environment decide."""
     assert parsed({}) == NO_OPTIONS
 
 
 def test_json_says_tags_and_truth_in_its_own_way() -> None:
-    """An object and a boolean mean what the texts mean."""
+    """An object and a boolean of JSON mean the same as their texts."""
     given = {"server.side.encryption": "aws:kms", "bucket.key.enabled": True, "tags": {"team": "data: all"}}
     assert parsed(given).storing.tags == (("team", "data: all"),)
     assert parsed(given).storing.bucket_key_enabled is True
@@ -93,29 +93,29 @@ def test_json_says_tags_and_truth_in_its_own_way() -> None:
     ("name", "value", "said"),
     [
         ("server.side.encryption", "SSE", "accepted are AES256, aws:kms, aws:kms:dsse"),
-        ("bucket.key.enabled", "yes", "accepted are true and false"),
-        ("storage.class", "GLACIER", "GLACIER_IR and INTELLIGENT_TIERING can be read at once"),
-        ("storage.class", "deep_archive", "cannot be read until they are restored"),
+        ("bucket.key.enabled", "yes", "accepted are true, false"),
+        ("storage.class", "GLACIER", "readable at once"),
+        ("storage.class", "deep_archive", "until they are restored"),
         ("storage.class", "two words", "one word"),
         ("tags", "team", "name=value,name=value"),
         ("tags", 5, "name=value,name=value"),
         ("tags", ",".join(f"t{n}=x" for n in range(11)), "at most 10 tags"),
         ("tags", "a=1,a=2", "each name once"),
         ("tags", "aws:x=1", "does not begin with aws:"),
-        ("tags", "a=<b>", "S3 takes letters"),
+        ("tags", "a=<b>", "S3 accepts letters"),
         ("acl", "log-delivery-write", "accepted are private"),
         ("checksum.algorithm", "MD5", "accepted are CRC32C, CRC32, CRC64NVME, SHA1, SHA256"),
         ("addressing.style", "host", "accepted are auto, path, virtual"),
         ("endpoint.url", "s3.example.com", "http:// or https://"),
         ("endpoint.url", "https://s3.example.com/bucket", "nothing more"),
-        ("tls.verify", "false", "accepted are true and insecure"),
+        ("tls.verify", "false", "accepted are true, insecure"),
         ("proxy", "proxy:3128", "http://proxy:3128"),
         ("role.arn", "archive", "arn:aws:iam::123456789012:role/name"),
-        ("region", "", "not an empty one"),
+        ("region", "", "not empty"),
     ],
 )
 def test_a_value_that_is_none_is_refused_with_what_is_accepted(name: str, value: object, said: str) -> None:
-    """The option is named as the file names it."""
+    """The message has the option's name in the file, and the accepted values."""
     (problem,) = problems_of({name: value})
     assert problem.startswith(f"x.{name}")
     assert said in problem
@@ -125,7 +125,7 @@ def test_a_value_that_is_none_is_refused_with_what_is_accepted(name: str, value:
     ("name", "value", "said"), [("external.id", "x", "2 to 1224"), ("role.session.name", "a b", "2 to 64")]
 )
 def test_what_sts_would_refuse_of_a_role_is_refused_here(name: str, value: str, said: str) -> None:
-    """By the rules of its API; the SDK would say so at the first request only."""
+    """By the rules of the STS API; the SDK would report it only at the first request."""
     (problem,) = problems_of({"role.arn": ROLE, name: value})
     assert problem.startswith(f"x.{name}")
     assert said in problem
@@ -138,23 +138,23 @@ def test_what_sts_would_refuse_of_a_role_is_refused_here(name: str, value: str, 
             {"server.side.encryption": "AES256", "kms.key.id": "k"},
             "kms.key.id: it needs server.side.encryption=aws:kms",
         ),
-        ({"kms.key.id": "k"}, "nothing of server.side.encryption is given"),
+        ({"kms.key.id": "k"}, "server.side.encryption is not set"),
         ({"server.side.encryption": "aws:kms:dsse", "bucket.key.enabled": "true"}, "bucket.key.enabled: it needs"),
-        ({"external.id": "theirs"}, "external.id: there is no role.arn"),
-        ({"role.session.name": "me"}, "role.session.name: there is no role.arn"),
-        ({"client.key": "k.pem"}, "client.key: there is no client.certificate"),
-        ({"ca.bundle": "ca.pem", "tls.verify": "insecure"}, "looks at no certificate"),
+        ({"external.id": "theirs"}, "external.id: it needs role.arn"),
+        ({"role.session.name": "me"}, "role.session.name: it needs role.arn"),
+        ({"client.key": "k.pem"}, "client.key: it needs client.certificate"),
+        ({"ca.bundle": "ca.pem", "tls.verify": "insecure"}, "checks no certificate"),
         ({"ca.bundle": "ca.pem", "endpoint.url": "http://s3"}, "ca.bundle: endpoint.url=http://s3 has no TLS"),
     ],
 )
 def test_options_that_contradict_one_another_are_named(given: Mapping[str, object], said: str) -> None:
-    """Both cannot be meant, and the message says which two."""
+    """The message names both options."""
     (problem,) = problems_of(given)
     assert said in problem
 
 
 def test_all_problems_of_a_file_are_told_at_once() -> None:
-    """Options beside other keys, with the nearest right name for one that is unknown."""
+    """Options and other keys, with the nearest right name for an unknown one."""
     prefix = "storage.service.endpoint.s3."
     with pytest.raises(ConfigurationError) as refused:
         parse_config(
@@ -176,7 +176,7 @@ def test_all_problems_of_a_file_are_told_at_once() -> None:
 
 
 def test_secrets_are_in_no_message_and_no_text_of_a_value() -> None:
-    """A proxy's password and an external id stay where they were written."""
+    """No message and no repr contains a proxy's password or an external id."""
     given = {
         "proxy": f"ftp://me:{SECRET}@proxy",
         "external.id": f"<{SECRET}>",

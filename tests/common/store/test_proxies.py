@@ -1,4 +1,4 @@
-"""Stores that are reached through a proxy: which one, who asks there, and what becomes of an answer that is lost."""
+"""Stores behind a proxy: its selection, its credentials, and lost responses."""
 
 import base64
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ Behind = Callable[[str], ObjectStore]
 
 @pytest.fixture
 def behind(monkeypatch: pytest.MonkeyPatch) -> Behind:
-    """Opens a store of a kind whose service is reached through a proxy alone."""
+    """Return a function that opens a store whose service is reached only through a proxy."""
     for name in ("NO_PROXY", "no_proxy", "HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "DEFAULT_REGION"):
@@ -38,7 +38,7 @@ def behind(monkeypatch: pytest.MonkeyPatch) -> Behind:
 
 @pytest.fixture
 def proxy(monkeypatch: pytest.MonkeyPatch, behind: Behind) -> Iterator[FakeServer]:
-    """The proxy, which answers in the service's place."""
+    """Start the proxy, which answers in place of the service."""
     del behind
     with FakeServer() as server:
         monkeypatch.setenv("HTTP_PROXY", server.endpoint)
@@ -49,7 +49,7 @@ def proxy(monkeypatch: pytest.MonkeyPatch, behind: Behind) -> Iterator[FakeServe
 def test_u14_a_put_whose_answer_a_proxy_lost_is_said_to_be_unknown(
     behind: Behind, proxy: FakeServer, kind: str
 ) -> None:
-    """It went through and was done: closing without an answer is no "no connection", which is what urllib3 calls it."""
+    """The put was done: a close without a response is not "no connection", although urllib3 calls it a proxy error."""
     proxy.answers = [b""]
     with behind(kind) as store, pytest.raises(OutcomeUnknown, match="base/key"):
         store.put("key", b"x", condition=IfAbsent())
@@ -67,7 +67,7 @@ def test_a_proxy_that_is_not_there_is_no_unknown_outcome(
 
 
 def test_a_tunnel_that_a_proxy_refuses_is_no_unknown_outcome(proxy: FakeServer) -> None:
-    """CONNECT was answered with a refusal, so that the put never went out; as urllib3 itself tells it."""
+    """The proxy rejected CONNECT, so the put was not sent; urllib3 raises this error."""
     proxy.answers = [answer("403 Forbidden")]
     with (
         urllib3.ProxyManager(proxy.endpoint, retries=False) as pool,
@@ -86,7 +86,7 @@ def test_a_tunnel_that_a_proxy_refuses_is_no_unknown_outcome(proxy: FakeServer) 
 def test_a_proxy_is_understood_without_its_scheme_and_asked_with_its_password(
     behind: Behind, proxy: FakeServer, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """As curl reads HTTPS_PROXY; a character that a URL cannot hold comes encoded."""
+    """As curl reads HTTPS_PROXY; special characters are percent-encoded."""
     monkeypatch.setenv("HTTP_PROXY", proxy.endpoint.replace("http://", "me:p%40ss@"))
     proxy.answers = [answer("403 Forbidden")]
     url = "webhdfs://namenode.example.com:9870/tests" if kind == "webhdfs" else f"{kind}://bucket/base"
@@ -99,7 +99,7 @@ def test_a_proxy_is_understood_without_its_scheme_and_asked_with_its_password(
 
 @pytest.mark.parametrize("said", ["socks5://proxy:1080", "http://", "http://proxy:port", "://"])
 def test_a_proxy_that_is_none_is_refused_without_its_password(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
-    """By the name of the variable, when the store is opened."""
+    """Opening the store names the variable."""
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.setenv("HTTPS_PROXY", said.replace("://", "://me:hunter2@"))
     with pytest.raises(ConfigurationError, match=r"HTTPS_PROXY .*http://proxy:3128") as refused:
@@ -108,7 +108,7 @@ def test_a_proxy_that_is_none_is_refused_without_its_password(monkeypatch: pytes
 
 
 def test_a_machines_own_metadata_server_is_never_behind_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A proxy's own would answer, or nobody; other hosts are, unless NO_PROXY names them."""
+    """A proxy would reach its own metadata server or none; other hosts use the proxy unless NO_PROXY names them."""
     monkeypatch.setenv("HTTP_PROXY", "proxy:3128")
     monkeypatch.setenv("NO_PROXY", "near.example.com")
     assert proxy_of("http://169.254.169.254/computeMetadata/v1/") is None
@@ -122,7 +122,7 @@ def test_a_machines_own_metadata_server_is_never_behind_a_proxy(monkeypatch: pyt
 def test_googles_tokens_are_asked_for_through_the_proxy(
     behind: Behind, proxy: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With its password, and not where a gateway has no answer."""
+    """With its password; a gateway without a response is an error."""
     del behind
     monkeypatch.setenv("HTTP_PROXY", proxy.endpoint.replace("http://", "me:hunter2@"))
     proxy.answers = [answer("200 OK", b"{}"), answer("502 Bad Gateway")]

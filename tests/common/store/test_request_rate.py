@@ -1,4 +1,4 @@
-"""One rate of requests for the whole process: its arithmetic, and the gate before a store."""
+"""One rate of requests for the whole process: its computation, and the gate in front of a store."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +15,7 @@ from ts_common.store.wrappers.wrapped import WrappedStore
 
 
 def throttled(asked: int) -> Rate:
-    """A rate that was asked for so many requests within a second, and then refused."""
+    """Return a rate that was throttled after a number of requests within a second."""
     rate = Rate()
     for number in range(asked):
         rate.admit(number / asked)
@@ -24,20 +24,20 @@ def throttled(asked: int) -> Rate:
 
 
 def test_the_gate_is_open_until_a_store_says_slow_down() -> None:
-    """Nobody waits who is not asked to."""
+    """No request waits before the first throttled one."""
     rate = Rate()
     assert [rate.admit(0.0) for _ in range(10_000)] == [0.0] * 10_000
 
 
 def test_u14_slow_down_halves_what_was_asked_for_and_spreads_it() -> None:
-    """A hundred in the last second become fifty, one every fiftieth of a second, however many come at once."""
+    """A hundred requests in the last second become one every fiftieth of a second, even if all arrive at once."""
     rate = throttled(100)
     turns = [1.0 + rate.admit(1.0) for _ in range(20)]
     assert [later - earlier for earlier, later in pairwise(turns)] == pytest.approx([1 / 50] * 19)
 
 
 def test_u14_a_storm_of_refusals_counts_once_a_second() -> None:
-    """What was under way when the rate fell says nothing of the new one."""
+    """Requests in progress when the rate fell do not concern the new rate."""
     rate = throttled(100)
     for _ in range(30):
         rate.slow_down(1.5)
@@ -48,7 +48,7 @@ def test_u14_a_storm_of_refusals_counts_once_a_second() -> None:
 
 
 def test_a_rate_never_falls_to_nothing() -> None:
-    """One request a second is always tried, or nobody would notice that the store is well again."""
+    """One request per second is always tried, to find when the store recovers."""
     rate = throttled(3)
     for second in range(2, 100):
         rate.slow_down(float(second))
@@ -56,7 +56,7 @@ def test_a_rate_never_falls_to_nothing() -> None:
 
 
 def test_u14_the_gate_opens_again_as_requests_are_served() -> None:
-    """The rate rises by a few requests a second for each second that went well."""
+    """The rate rises by a few requests per second after each second without throttling."""
     rate = throttled(100)
     for _ in range(50):
         rate.served()
@@ -70,7 +70,7 @@ def test_u14_the_gate_opens_again_as_requests_are_served() -> None:
 @given(st.lists(st.sampled_from(["ask", "refuse", "serve", "wait"]), max_size=200))
 @example(["refuse", "wait", "wait", "ask", "ask", "wait", "wait", "refuse", "ask"])
 def test_turns_never_come_closer_than_the_rate_allows(steps: list[str]) -> None:
-    """Whatever happens when: between two turns under a limit lies at least what that limit says."""
+    """For any sequence of events, two turns under a limit are at least the limit's interval apart."""
     rate, now, last = Rate(), 0.0, float("-inf")
     for step in steps:
         match step:
@@ -89,7 +89,7 @@ def test_turns_never_come_closer_than_the_rate_allows(steps: list[str]) -> None:
 
 
 class Throttling(WrappedStore):
-    """A store that refuses each second request."""
+    """A store that throttles each second request."""
 
     asked = 0
 
@@ -101,7 +101,7 @@ class Throttling(WrappedStore):
 
 
 def test_a_paced_store_is_the_store_behind_it(tmp_path: Path) -> None:
-    """Every call goes through, its errors too, and refusals are counted."""
+    """Every call and its errors pass, and throttled requests are counted."""
     pace = Pace()
     with PacedStore(Throttling(open_store(tmp_path.as_uri()), threads=1), pace, threads=1) as store:
         store.check()
@@ -110,7 +110,7 @@ def test_a_paced_store_is_the_store_behind_it(tmp_path: Path) -> None:
         assert [info.key for info in store.list("d/")] == ["d/a"]
         assert list(store.list("none/")) == []
         assert list(store.list_directories()) == ["d/"]
-        assert store.head("d/a").etag == put.etag  # refused once, and made again in its next turn
+        assert store.head("d/a").etag == put.etag  # throttled once, and retried in its next turn
         assert pace.limit is not None
         with pytest.raises(ObjectNotFound):
             store.get("d/b")

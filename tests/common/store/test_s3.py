@@ -1,4 +1,4 @@
-"""The S3 driver where servers refuse, fall silent or break off."""
+"""The S3 driver with servers that reject requests, are silent or break connections."""
 
 import io
 import threading
@@ -38,7 +38,7 @@ def ok(body: bytes = b"", **headers: str) -> bytes:
 
 @pytest.fixture
 def far(fake: FakeServer) -> Iterator[ObjectStore]:
-    """A store on the fake server, with little patience."""
+    """Open a store on the fake server with a short timeout."""
     del fake
     with open_store("s3://archive/base", timeout_seconds=0.4) as store:
         yield store
@@ -58,7 +58,7 @@ Ask = Callable[[ObjectStore], object]
 
 @pytest.mark.parametrize("ask", EVERY_CALL)
 def test_an_identity_without_rights_is_denied(open_s3: OpenStore, ask: Ask) -> None:
-    """Every call says which permission is needed."""
+    """Every call names the required permission."""
     with pytest.raises(AccessDenied, match="allow this identity s3:"):
         ask(open_s3("s3://closed/base"))
 
@@ -66,12 +66,12 @@ def test_an_identity_without_rights_is_denied(open_s3: OpenStore, ask: Ask) -> N
 def test_a_wrong_secret_is_denied(open_s3: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message names the secret key, not a permission."""
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
-    with pytest.raises(AccessDenied, match="the secret key is not the one of this access key"):
+    with pytest.raises(AccessDenied, match="the secret key does not belong to this access key"):
         open_s3("s3://contract/base").get("a")
 
 
 def test_a_missing_bucket_stays_missing_after_a_put(open_s3: OpenStore, aws: S3Server) -> None:
-    """The driver asks for no bucket to be created."""
+    """The driver creates no bucket."""
     with pytest.raises(BucketMissing):
         open_s3("s3://missing-bucket/base").put("a", b"x")
     client = aws.client()
@@ -81,7 +81,7 @@ def test_a_missing_bucket_stays_missing_after_a_put(open_s3: OpenStore, aws: S3S
 
 
 def test_a_prefix_is_where_keys_begin(open_s3: OpenStore) -> None:
-    """A store sees what lies below its own prefix, under relative keys; one without a prefix sees all."""
+    """A store lists the keys below its own prefix, relative to it; without a prefix it lists all."""
     open_s3("s3://contract/prefix-test/a").put("k", b"x")
     open_s3("s3://contract/prefix-test/a-b").put("k", b"y")
     assert [info.key for info in open_s3("s3://contract/prefix-test/a").list()] == ["k"]
@@ -93,7 +93,7 @@ def test_a_prefix_is_where_keys_begin(open_s3: OpenStore) -> None:
 
 
 def test_keys_that_are_none_of_ours_are_not_listed(open_s3: OpenStore, aws: S3Server) -> None:
-    """Markers of directories, as consoles leave them."""
+    """Markers of directories, which consoles create, are omitted."""
     client = aws.client()
     for key in ("marked/", "marked/a", "marked/d/"):
         client.put_object(Bucket="contract", Key=key)
@@ -103,17 +103,17 @@ def test_keys_that_are_none_of_ours_are_not_listed(open_s3: OpenStore, aws: S3Se
     assert list(store.list_directories("marked/")) == ["d/"]
 
 
-# What no answer means, by what was asked.
+# Requests without a response.
 
 
 @pytest.mark.parametrize("ask", EVERY_CALL)
 def test_a_server_that_never_answers_is_given_up_once_and_in_time(
     far: ObjectStore, fake: FakeServer, ask: Ask, request: pytest.FixtureRequest
 ) -> None:
-    """A put may have happened, all else may be repeated; nobody waits for several time-outs."""
+    """A put may have happened, all else may be retried; the caller waits for one timeout only."""
     kind = OutcomeUnknown if "put" in request.node.callspec.id else StoreUnavailable
     began = time.monotonic()
-    with pytest.raises(kind, match="no answer"):
+    with pytest.raises(kind, match="no response"):
         ask(far)
     assert 0.3 < time.monotonic() - began < 2
     assert len(fake.requests) == 1
@@ -123,7 +123,7 @@ def test_a_server_that_never_answers_is_given_up_once_and_in_time(
 def test_a_put_that_is_not_answered_may_have_happened(
     far: ObjectStore, fake: FakeServer, condition: IfAbsent | IfMatch | None
 ) -> None:
-    """Broken off after the whole request: sent once, whether conditional or not."""
+    """The connection breaks after the whole request: it is sent once, with a condition or without."""
     fake.answers = [b""]
     with pytest.raises(OutcomeUnknown):
         far.put("a", io.BytesIO(b"x" * 300_000), size=300_000, condition=condition)
@@ -132,7 +132,7 @@ def test_a_put_that_is_not_answered_may_have_happened(
 
 @pytest.mark.parametrize("ask", [EVERY_CALL[1], EVERY_CALL[2]])
 def test_a_server_that_does_not_listen_is_unavailable(monkeypatch: pytest.MonkeyPatch, ask: Ask) -> None:
-    """Refused connections change nothing: a put did not happen either."""
+    """Rejected connections change nothing: a put did not happen either."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
@@ -141,7 +141,7 @@ def test_a_server_that_does_not_listen_is_unavailable(monkeypatch: pytest.Monkey
 
 
 def test_a_read_is_repeated_where_the_server_failed(far: ObjectStore, fake: FakeServer) -> None:
-    """A 500 on a read is tried again; on a put it goes to the caller."""
+    """A 500 on a read is retried; on a put it is an error."""
     fake.answers = [error("500 Internal Server Error", "InternalError"), ok(b"content")]
     assert far.get("a")[0] == b"content"
     fake.answers = [error("500 Internal Server Error", "InternalError"), ok()]
@@ -172,7 +172,7 @@ def test_a_read_is_repeated_where_the_server_failed(far: ObjectStore, fake: Fake
 def test_what_a_refused_put_means(
     far: ObjectStore, fake: FakeServer, status: str, code: str, kind: type[TieredStorageError]
 ) -> None:
-    """By S3's own codes; what was refused at the door did not happen."""
+    """By S3's own codes; a rejected put did not happen."""
     fake.answers = [error(status, code), answer("200 OK")]
     with pytest.raises(TieredStorageError, match=code) as raised:
         far.put("a", b"x", condition=IfMatch('"e"'))
@@ -192,17 +192,17 @@ def test_what_a_refused_put_means(
 def test_u38_a_wrong_clock_is_no_refusal_of_the_identity(
     far: ObjectStore, fake: FakeServer, refusal: bytes, date: str | None, said: str
 ) -> None:
-    """It passes when the clock is set; the answer's date tells by how much it is wrong, also where no code does."""
+    """It ends when the clock is set; the response's date shows the difference, also without a code."""
     dated = b"" if date is None else f"date: {date}\r\n".encode()
     fake.answers = [refusal.replace(b"connection:", dated + b"connection:", 1)]
     asks: list[Callable[[], object]] = [lambda: far.put("a", b"x"), lambda: far.get("a")]
-    for ask in asks if date is None else [far.check, *asks]:  # a HEAD has nothing but the date
+    for ask in asks if date is None else [far.check, *asks]:  # a HEAD has only the date
         with pytest.raises(WrongClock, match=said):
             ask()
 
 
 def test_a_refusal_without_a_reason_names_all_that_it_may_mean(far: ObjectStore, fake: FakeServer) -> None:
-    """A key, the clock and a right; not the clock where the answer's date shows that it is right."""
+    """A key, the clock and a permission; without the clock if the response's date shows that it is right."""
     fake.answers = [answer("403 Forbidden")]
     for ask in (far.check, lambda: far.head("a"), lambda: far.get("a")):
         with pytest.raises(AccessDenied, match=r"check the access key and its secret, set .* clock .*identity s3:"):
@@ -216,13 +216,13 @@ def test_a_refusal_without_a_reason_names_all_that_it_may_mean(far: ObjectStore,
     ("code", "said"),
     [
         ("AccessDenied", r"as told; allow this identity s3:"),
-        ("InvalidAccessKeyId", r"as told; the store does not know this access key"),
-        ("SignatureDoesNotMatch", r"as told; the secret key is not the one"),
+        ("InvalidAccessKeyId", r"as told; the store has no such access key"),
+        ("SignatureDoesNotMatch", r"as told; the secret key does not belong to this access key"),
         ("ExpiredToken", r"as told; the credentials have expired"),
     ],
 )
 def test_what_refuses_a_head_is_asked_for_its_reason(far: ObjectStore, fake: FakeServer, code: str, said: str) -> None:
-    """The answer to a HEAD has none: a listing of one tells it of the bucket, a GET of one byte of an object."""
+    """A response to HEAD has no reason: a listing of one returns the bucket's, a GET of one byte the object's."""
     for ask, second in ((far.check, "list-type=2"), (lambda: far.head("a"), "GET /archive/base/a ")):
         fake.answers = [answer("403 Forbidden"), error("403 Forbidden", code)]
         with pytest.raises(AccessDenied, match=said):
@@ -231,7 +231,7 @@ def test_what_refuses_a_head_is_asked_for_its_reason(far: ObjectStore, fake: Fak
 
 
 def test_an_identity_that_may_list_below_its_prefix_alone_passes(far: ObjectStore, fake: FakeServer) -> None:
-    """HeadBucket asks for the right to list all of the bucket, which an agent does not need."""
+    """HeadBucket requires the permission to list the whole bucket, which an agent does not need."""
     listing = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"
     fake.answers = [answer("403 Forbidden"), answer("200 OK", listing)]
     far.check()
@@ -242,8 +242,9 @@ def test_an_identity_that_may_list_below_its_prefix_alone_passes(far: ObjectStor
 def test_a_real_store_tells_a_wrong_secret_from_a_wrong_key(
     open_s3: OpenStore, monkeypatch: pytest.MonkeyPatch, ask: Ask
 ) -> None:
-    """With every call, a HEAD among them; neither is taken for a missing right."""
-    for name, said in (("AWS_SECRET_ACCESS_KEY", "secret key is not"), ("AWS_ACCESS_KEY_ID", "not know this access")):
+    """With every call, HEAD included; neither is reported as a missing permission."""
+    wrong_secret = ("AWS_SECRET_ACCESS_KEY", "secret key does not belong")
+    for name, said in (wrong_secret, ("AWS_ACCESS_KEY_ID", "no such access key")):
         with monkeypatch.context() as wrong, pytest.raises(AccessDenied, match=said) as raised:
             wrong.setenv(name, "wrong")
             ask(open_s3("s3://contract/base"))
@@ -251,14 +252,14 @@ def test_a_real_store_tells_a_wrong_secret_from_a_wrong_key(
 
 
 def test_a_page_of_a_balancer_is_no_absent_object(far: ObjectStore, fake: FakeServer) -> None:
-    """A 404 that does not say NoSuchKey does not pass for "there is no such object"."""
+    """A 404 without NoSuchKey does not mean a missing object."""
     fake.answers = [answer("404 Not Found", b"<html>no backend</html>", content_type="text/html")]
     with pytest.raises(StoreUnavailable):
         far.get("a")
 
 
 def test_a_bare_404_is_of_the_object_where_the_bucket_is_there(far: ObjectStore, fake: FakeServer) -> None:
-    """HEAD cannot say which of both is missing, so the bucket is asked for until it is there; one refused is there."""
+    """HEAD cannot name what is missing, so the bucket is checked until it exists; one that denies access exists."""
     fake.answers = [answer("404 Not Found")]
     with pytest.raises(BucketMissing):
         far.head("a")
@@ -276,14 +277,14 @@ def test_a_bare_404_is_of_the_object_where_the_bucket_is_there(far: ObjectStore,
 
 @pytest.mark.parametrize("into", [False, True])
 def test_a_transfer_that_is_cut_is_unavailable(far: ObjectStore, fake: FakeServer, into: bool) -> None:
-    """Never a short object: what is missing is an error, from read and readinto."""
+    """Missing bytes are an error of read and readinto, never a short object."""
     fake.answers = [ok(b"x" * 200_000, content_length="300000")]
     with pytest.raises(StoreUnavailable), far.open("a") as stream:
         _drain(stream.readinto if into else stream.read)
 
 
 def test_a_transfer_that_stands_still_is_unavailable_in_time(far: ObjectStore, fake: FakeServer) -> None:
-    """The same patience holds for each receive."""
+    """The timeout applies to each receive."""
     fake.stalls = True
     fake.answers = [ok(b"x" * 200_000, content_length="300000")]
     began = time.monotonic()
@@ -299,9 +300,9 @@ def _drain(read: Callable[..., object]) -> None:
 
 
 def test_a_store_that_ignores_ranges_is_refused(far: ObjectStore, fake: FakeServer) -> None:
-    """Other bytes than those asked for never pass for them; the whole is fine where the whole was asked for."""
+    """Other bytes than the requested ones are an error; the whole object is right for a range that covers it."""
     fake.answers = [ok(b"0123456789")]
-    with pytest.raises(OperatorError, match="asked for bytes 3-9/10, the store sends all 10 bytes"):
+    with pytest.raises(OperatorError, match="requested bytes 3-9/10, but the store sends all 10 bytes"):
         far.get("a", ByteRange(3))
     assert far.get("a", ByteRange(0, 100))[0] == b"0123456789"
     assert far.get("a", ByteRange(-10))[0] == b"0123456789"
@@ -322,12 +323,12 @@ _PAGES = {
 
 @pytest.mark.parametrize("said", _PAGES.values(), ids=_PAGES.keys())
 def test_u37_a_success_that_is_no_answer_of_s3_ends_nothing(far: ObjectStore, fake: FakeServer, said: bytes) -> None:
-    """A read may be asked again, a put is looked for, and nothing is deleted by a page that a balancer shows."""
+    """A read may be retried, the outcome of a put is unknown, and a web page does not confirm a delete."""
     fake.answers = [said]
     for read in (far.head, far.get):
         with pytest.raises(StoreUnavailable, match="base/key"):
             read("key")
-    if b"etag" not in said:  # the answer to a put has no date
+    if b"etag" not in said:  # the response to a put has no date
         with pytest.raises(OutcomeUnknown, match="base/key"):
             far.put("key", b"x", condition=IfAbsent())
     for ask in (lambda: list(far.list()), lambda: list(far.list_directories()), lambda: far.delete(["key"])):
@@ -336,7 +337,7 @@ def test_u37_a_success_that_is_no_answer_of_s3_ends_nothing(far: ObjectStore, fa
 
 
 def test_a_weak_etag_is_that_of_the_same_object(far: ObjectStore, fake: FakeServer) -> None:
-    """A gateway that could compress marks the ETag of a read as weak; the store would refuse it in a condition."""
+    """A gateway that could compress marks the ETag of a read as weak; the store would reject it in a condition."""
     fake.answers = [answer("200 OK", b"x", etag='W/"e"', last_modified=MODIFIED)]
     assert far.get("a")[1].etag == '"e"'
     assert far.head("a").etag == '"e"'
@@ -347,7 +348,7 @@ def test_a_weak_etag_is_that_of_the_same_object(far: ObjectStore, fake: FakeServ
 
 
 def test_what_could_not_be_deleted_is_counted(far: ObjectStore, fake: FakeServer) -> None:
-    """S3 answers 200 and a list of failures; a key that is not there is none."""
+    """S3 answers 200 with a list of failures; a missing key is not one."""
 
     def said(code: str) -> bytes:
         failures = "".join(
@@ -367,7 +368,7 @@ def test_what_could_not_be_deleted_is_counted(far: ObjectStore, fake: FakeServer
 
 
 def test_a_put_carries_its_checksum_and_no_chunks(far: ObjectStore, fake: FakeServer) -> None:
-    """A header that any store understands, and a body as it is."""
+    """A header that every store supports, and an unchanged body."""
     fake.answers = [ok()]
     # The check value of CRC-32C: 0xE3069283.
     far.put("a", io.BytesIO(b"123456789 and more"), size=9, condition=IfAbsent())
@@ -400,7 +401,7 @@ def test_the_region_is_found_where_other_tools_find_it(
 
 
 def test_missing_credentials_are_an_operators_matter(monkeypatch: pytest.MonkeyPatch, fake: FakeServer) -> None:
-    """They are looked for at the first request, and the message says where they come from."""
+    """They are read at the first request, and the message names the ways to set them."""
     del fake
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
@@ -411,7 +412,7 @@ def test_missing_credentials_are_an_operators_matter(monkeypatch: pytest.MonkeyP
 def test_u14_a_containers_metadata_server_that_is_away_is_no_refusal(
     monkeypatch: pytest.MonkeyPatch, fake: FakeServer
 ) -> None:
-    """Credentials come when it does: the agent must not end for good, as it does where there are none."""
+    """The agent must wait for it, and not end as it does without credentials."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
@@ -439,7 +440,7 @@ def test_u14_a_machine_of_ec2_whose_metadata_server_is_away_is_no_refusal(
     disabled: str,
     kind: type[TieredStorageError],
 ) -> None:
-    """The SDK then tells that there are no credentials; what to set is said either way."""
+    """The SDK then reports that there are no credentials; the message names the ways to set them in both cases."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     fake.answers = [answer("503 Busy")]
@@ -453,7 +454,7 @@ def test_u14_a_machine_of_ec2_whose_metadata_server_is_away_is_no_refusal(
 
 
 def test_many_threads_share_a_store(open_s3: OpenStore) -> None:
-    """Puts, gets and heads at once, each with its own object."""
+    """Puts, gets and heads at the same time, each with its own object."""
     store = open_s3("s3://contract/threads")
     barrier = threading.Barrier(16)
 

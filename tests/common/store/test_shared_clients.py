@@ -1,4 +1,4 @@
-"""Stores that speak to S3 in the same way share what that costs."""
+"""Stores that connect to S3 in the same way share the SDK's clients."""
 
 from contextlib import ExitStack
 
@@ -17,7 +17,7 @@ OK = answer("200 OK", etag='"e"', last_modified="Sat, 21 Nov 2026 04:00:00 GMT")
 
 @pytest.fixture
 def clients(monkeypatch: pytest.MonkeyPatch, fake: FakeServer) -> list[str]:
-    """The service of each client of the SDK that is made."""
+    """Record the service of each client that the SDK creates."""
     fake.answers = [OK]
     made: list[str] = []
     create = botocore.client.ClientCreator.create_client
@@ -31,7 +31,7 @@ def clients(monkeypatch: pytest.MonkeyPatch, fake: FakeServer) -> list[str]:
 
 
 def tagged(number: int, connection: Connection | None = None, allowance: Allowance | None = None) -> ObjectStore:
-    """One of many that store objects each in its own way."""
+    """Return one of many stores with different options of storing."""
     options = StorageOptions(connection or Connection(), Storing(tags=(("team", f"t{number}"),)))
     return open_store(f"s3://bucket-{number}", options, allowance=allowance or ALLOWANCE)
 
@@ -40,7 +40,7 @@ ALLOWANCE = Allowance()
 
 
 def test_however_objects_are_stored_their_stores_share_two_clients(clients: list[str], fake: FakeServer) -> None:
-    """Each still stores in its own way; one that speaks to S3 otherwise has its own."""
+    """Each store keeps its own options; a store with another connection has other clients."""
     with ExitStack() as opened:
         stores = [opened.enter_context(tagged(number)) for number in range(20)]
         assert clients == ["s3", "s3"]
@@ -54,7 +54,7 @@ def test_however_objects_are_stored_their_stores_share_two_clients(clients: list
 
 
 def test_the_last_store_closes_what_all_shared(clients: list[str]) -> None:
-    """A store that is closed, also twice, takes nothing from the others; after the last one they are opened anew."""
+    """Closing a store, even twice, does not affect the others; after the last one the clients are opened again."""
     first, second = tagged(1), tagged(2)
     first.close()
     first.close()
@@ -71,7 +71,7 @@ def test_the_last_store_closes_what_all_shared(clients: list[str]) -> None:
 def test_what_the_environment_says_counts_at_each_opening(
     clients: list[str], fake: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As if nothing were shared."""
+    """The environment is read as without sharing."""
     with tagged(1):
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "another")
         with tagged(2) as second:
@@ -81,7 +81,7 @@ def test_what_the_environment_says_counts_at_each_opening(
 
 
 def test_the_sdks_description_of_s3_is_read_once(fake: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes ten megabytes for each session otherwise, and half of what opening one takes."""
+    """Otherwise each session reads ten megabytes, half of the cost of opening one."""
     fake.answers = [OK]
     with tagged(1, Connection(region="eu-west-1")):
         read: list[str] = []

@@ -1,4 +1,4 @@
-"""How objects are stored, as the server itself says it: moto's, which knows all of it, and SeaweedFS for checksums."""
+"""Options of stored objects, as the server itself reports them: moto for most, SeaweedFS for checksums."""
 
 import base64
 import io
@@ -35,7 +35,7 @@ EVERY_KIND = [*SEGMENT, VARIANT, *SMALL]
 
 @pytest.fixture
 def server(moto: MotoServer) -> Iterator[Any]:
-    """A client of moto's S3, to ask what stands there."""
+    """Open a client of moto's S3, to read the stored objects."""
     with closing(moto.client()) as client:
         yield client
 
@@ -52,7 +52,7 @@ def put_every_kind(bucket: str, storing: Storing) -> None:
 
 @pytest.mark.parametrize("key_is_named", [True, False])
 def test_every_object_is_encrypted_as_asked(bucket: str, moto: MotoServer, server: Any, key_is_named: bool) -> None:
-    """SSE-KMS, with the key that was named or the account's, and its bucket key."""
+    """SSE-KMS, with the named key or the account's, and its bucket key."""
     with closing(moto.client("kms")) as kms:
         key_id = kms.create_key()["KeyMetadata"]["KeyId"] if key_is_named else None
     put_every_kind(
@@ -65,7 +65,7 @@ def test_every_object_is_encrypted_as_asked(bucket: str, moto: MotoServer, serve
 
 
 def test_every_object_is_encrypted_twice_as_asked(bucket: str, server: Any) -> None:
-    """DSSE-KMS, which knows no bucket key; of its key moto says nothing."""
+    """DSSE-KMS has no bucket key; moto does not report its key."""
     put_every_kind(bucket, Storing(server_side_encryption=Encryption.DSSE_KMS))
     for key in EVERY_KIND:
         assert server.head_object(Bucket=bucket, Key=f"base/{key}")["ServerSideEncryption"] == "aws:kms:dsse", key
@@ -79,7 +79,7 @@ def test_every_object_is_encrypted_by_the_servers_own_key(bucket: str, server: A
 
 
 def test_the_storage_class_is_for_the_objects_of_segments_alone(bucket: str, server: Any) -> None:
-    """What is small and read at each query stays where it is cheap to read."""
+    """Small objects, which each query reads, keep the bucket's class."""
     put_every_kind(bucket, Storing(storage_class="STANDARD_IA"))
     with stored(bucket, Storing(storage_class="STANDARD_IA")) as store:
         for key in (*SEGMENT, VARIANT):
@@ -91,7 +91,7 @@ def test_the_storage_class_is_for_the_objects_of_segments_alone(bucket: str, ser
 
 
 def test_every_object_bears_the_tags(bucket: str, server: Any) -> None:
-    """Names and values as they were written, with what a URL would have to escape."""
+    """Names and values are unchanged, with characters that a URL must escape."""
     tags = (("cost center", "a+b = c/d"), ("team", "data@example.com"))
     put_every_kind(bucket, Storing(tags=tags))
     for key in EVERY_KIND:
@@ -100,7 +100,7 @@ def test_every_object_bears_the_tags(bucket: str, server: Any) -> None:
 
 
 def test_every_object_has_the_acl(bucket: str, server: Any) -> None:
-    """A canned one: here everybody is granted to read, which no bucket grants by itself."""
+    """A canned one: here all users may read, which no bucket allows by itself."""
     everybody = "http://acs.amazonaws.com/groups/global/AllUsers"
 
     def readers(key: str) -> set[str]:
@@ -120,16 +120,16 @@ def fake_answer() -> bytes:
 
 
 def test_a_store_that_ignores_encryption_is_refused(fake: FakeServer, fake_answer: bytes) -> None:
-    """S3 says in its answer how it encrypted; a store that says nothing did nothing."""
+    """S3 confirms the encryption in its response; a store without a confirmation did not encrypt."""
     fake.answers = [fake_answer]
-    ignored = pytest.raises(OperatorError, match=r"server.side.encryption=AES256 .* the store answers nothing of it")
+    ignored = pytest.raises(OperatorError, match=r"server.side.encryption=AES256, but the store confirms no encryption")
     with stored("archive", Storing(server_side_encryption=Encryption.SSE_S3)) as store, ignored:
         store.put("a", b"x")
     with stored("archive", Storing()) as store:
         store.put("a", b"x")
 
 
-# The published check values of the algorithms: of b"123456789".
+# The published check values of the algorithms, for b"123456789".
 CHECK_VALUES = {
     ChecksumAlgorithm.CRC32C: "e3069283",
     ChecksumAlgorithm.CRC32: "cbf43926",
@@ -143,7 +143,7 @@ CHECK_VALUES = {
 def test_a_put_carries_the_checksum_that_was_asked_for(
     fake: FakeServer, fake_answer: bytes, algorithm: ChecksumAlgorithm
 ) -> None:
-    """One, of the body's first `size` bytes, whether it is a reader or bytes, and whether its CRC-32C is known."""
+    """One, of the body's first `size` bytes, for a reader or bytes, with or without a given CRC-32C."""
     fake.answers = [fake_answer]
     with stored("archive", Storing(checksum_algorithm=algorithm)) as store:
         for known in (None, crc32c(b"123456789")):
@@ -158,7 +158,7 @@ def test_a_put_carries_the_checksum_that_was_asked_for(
 
 @pytest.mark.parametrize("algorithm", ChecksumAlgorithm)
 def test_a_body_that_changed_since_its_scan_is_refused(aws: S3Server, algorithm: ChecksumAlgorithm) -> None:
-    """Whichever checksum goes with it: the CRC-32C of the scan is held against what is sent. Nothing is written."""
+    """With every algorithm the CRC-32C of the scan is compared with the body, and nothing is written."""
     del aws
     with open_store(
         f"s3://contract/{uuid.uuid4().hex}", StorageOptions(storing=Storing(checksum_algorithm=algorithm))
@@ -173,7 +173,7 @@ def test_a_body_that_changed_since_its_scan_is_refused(aws: S3Server, algorithm:
 
 
 class Changing(io.BytesIO):
-    """A body that is another one when it is read a second time."""
+    """A body with other bytes at its second reading."""
 
     seeks = 0
 
@@ -186,7 +186,7 @@ class Changing(io.BytesIO):
 
 @pytest.mark.parametrize("algorithm", ChecksumAlgorithm)
 def test_the_store_compares_each_checksum_with_what_arrives(aws: S3Server, algorithm: ChecksumAlgorithm) -> None:
-    """SeaweedFS: a body that changes between the checksum and the sending is refused, and nothing is written."""
+    """SeaweedFS rejects a body that changes between the checksum and the request; nothing is written."""
     del aws
     with open_store(
         f"s3://contract/{uuid.uuid4().hex}", StorageOptions(storing=Storing(checksum_algorithm=algorithm))

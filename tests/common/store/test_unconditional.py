@@ -8,7 +8,7 @@ from ts_common.store.factory import open_store
 
 
 def test_conditions_are_still_looked_at(tmp_path: Path) -> None:
-    """A store without conditional writes refuses what it can see is taken; only races are lost."""
+    """A store without conditional writes rejects a put over an existing object; only races are lost."""
     with open_store(tmp_path.as_uri(), conditional_writes=False) as store:
         first = store.put("a", b"1", condition=IfAbsent())
         with pytest.raises(PreconditionFailed):

@@ -83,10 +83,10 @@ def test_a_wrong_secret_and_a_wrong_clock_are_somebodys_to_mend(check: Check) ->
     """The finding names the one or the other and no permission; asking again mends neither, so the code is 2."""
     wrong = check.run({URL: check.location}, environment={"AWS_SECRET_ACCESS_KEY": "wrong"})
     assert wrong.returncode == EXIT_ACT, wrong.stdout
-    assert "the secret key is not the one of this access key" in wrong.stdout
+    assert "the secret key does not belong to this access key" in wrong.stdout
     ahead = check.run({URL: check.location}, environment=wrong_clock(check.directory, 1200))
     assert ahead.returncode == EXIT_ACT, ahead.stdout
-    assert re.search(r"this machine's clock is 1(199|20\d) s ahead of the store's: set the clock", ahead.stdout)
+    assert re.search(r"this host's clock is 1(199|20\d) s ahead of the store's: set the clock", ahead.stdout)
     assert "allow this identity" not in wrong.stdout + ahead.stdout
 
 

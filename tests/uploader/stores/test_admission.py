@@ -1,4 +1,4 @@
-"""A store that refuses an agent at its start, for now or for good (U38)."""
+"""A store that denies access to an agent at its start, temporarily or permanently (U38)."""
 
 import json
 from http.client import HTTPException
@@ -15,7 +15,7 @@ REFUSALS = 'ts_uploader_errors_total{{operation="CheckStores",reason="{}"}}'
 
 
 def refusals(agent: AgentProcess, reason: str = "access_denied") -> float:
-    """How often the agent was refused; 0 before it answers at all."""
+    """Return how often the agent was denied; 0 before its HTTP server responds."""
     try:
         return agent.metrics().get(REFUSALS.format(reason), 0)
     except (OSError, HTTPException):
@@ -25,7 +25,7 @@ def refusals(agent: AgentProcess, reason: str = "access_denied") -> float:
 def test_u38_an_agent_that_is_refused_at_its_start_waits_in_sight_and_goes_on(
     cluster: LocalCluster, archive_of: ArchiveOf, proxy: S3FaultProxy
 ) -> None:
-    """An outage of what decides permissions ends no agent: metrics, pages and log tell of it until it passes."""
+    """An outage of the permission service ends no agent: metrics, pages and log report it until it is over."""
     archive = archive_of("refused", proxy=proxy)
     proxy.script(Rule(Answer(403, "AccessDenied", "not now"), times=None))
     agent = archive.agent(waits=False)
@@ -44,19 +44,19 @@ def test_u38_an_agent_that_is_refused_at_its_start_waits_in_sight_and_goes_on(
 
 
 def test_u21_an_agent_with_a_wrong_secret_says_so_until_it_is_stopped(archive_of: ArchiveOf) -> None:
-    """A real server's refusal of it, and SIGTERM while it waits for the next attempt."""
+    """A real server rejects the secret, and SIGTERM arrives while the agent waits for its next attempt."""
     archive = archive_of("wrong-secret")
     agent = archive.agent(waits=False, environment={**archive.s3.environment(), "AWS_SECRET_ACCESS_KEY": "wrong"})
     wait_for(lambda: refusals(agent) >= 1, "the agent to be refused")
     (error,) = agent.status()["last_errors"]
     assert archive.location.rpartition("/")[0] in error["message"]
-    assert "the secret key is not the one of this access key" in error["message"]
+    assert "the secret key does not belong to this access key" in error["message"]
     agent.stop()
     assert "agent_stopping" in agent.log.read_text()
 
 
 def test_an_agent_with_a_wrong_clock_stays_and_says_by_how_much(archive_of: ArchiveOf, tmp_path: Path) -> None:
-    """It is not ready, and its last error names the clock; the clock may be set at any moment."""
+    """It is not ready, and its last error names the clock; the operator may set the clock at any time."""
     archive = archive_of("wrong-clock")
     environment = {**archive.s3.environment(), **wrong_clock(tmp_path, -1200)}
     agent = archive.agent(waits=False, environment=environment)

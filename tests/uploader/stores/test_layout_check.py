@@ -1,4 +1,4 @@
-"""One entropy width for each archive: the first agent writes it down, every other one compares (U41)."""
+"""One entropy width for each archive: the first agent writes the layout, every other agent compares it (U41)."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -29,7 +29,7 @@ FIVE, SIX = ClusterKeys("prod", 5), ClusterKeys("prod", 6)
 
 @pytest.fixture
 def stores_of(tmp_path: Path) -> Iterator[Callable[..., Stores]]:
-    """Makes the stores of an agent with so many entropy bits."""
+    """Return a function that creates the stores of an agent with a number of entropy bits."""
     opened: list[Stores] = []
 
     def make(bits: int, properties: Mapping[str, str] | None = None) -> Stores:
@@ -54,7 +54,7 @@ def layout_of(store: ObjectStore) -> int | None:
 def test_u41_of_two_agents_that_start_at_once_one_is_refused(
     cluster: LocalCluster, archive_of: ArchiveOf, tmp_path: Path
 ) -> None:
-    """On an empty prefix with 5 and with 6 bits: the one that stays ships, and nothing lies under the other width."""
+    """On an empty prefix with 5 and with 6 bits: one agent ships, and the other width has no object."""
     cluster.create_topic("widths", assignment=[[1]])
     archive = archive_of("widths")
     agents = {5: archive.agent(1, waits=False)}
@@ -76,7 +76,7 @@ def test_u41_of_two_agents_that_start_at_once_one_is_refused(
 
 
 class Meeting(WrappedStore):
-    """Puts of a layout wait until several writers have come so far."""
+    """Puts of a layout wait until several writers have sent theirs."""
 
     def __init__(self, inner: ObjectStore, writers: int) -> None:
         super().__init__(inner, threads=1)
@@ -100,7 +100,7 @@ class Meeting(WrappedStore):
 
 
 def test_u41_a_layout_that_another_agent_wrote_meanwhile_counts(store: ObjectStore) -> None:
-    """Both looked at an empty store, and both write: one number stands, and one of them is told of it."""
+    """Both read an empty store and both write: one number is stored, and one agent is rejected."""
     with Meeting(store, 2) as meeting, ThreadPoolExecutor(2) as agents:
         told = list(agents.map(lambda keys: settle_layout(meeting, keys), (FIVE, SIX)))
     right = layout_of(store)
@@ -112,7 +112,7 @@ def test_u41_a_layout_that_another_agent_wrote_meanwhile_counts(store: ObjectSto
 def test_u41_an_agent_with_another_width_is_refused_ever_after(
     stores_of: Callable[..., Stores], tmp_path: Path
 ) -> None:
-    """Also where objects of its width lie there, as an earlier release could leave them."""
+    """Also if the store has objects of its width, which an earlier release could leave."""
     (tmp_path / "store").mkdir()
     stores_of(5).check(FIVE)
     with open_store((tmp_path / "store").as_uri()) as store:
@@ -127,7 +127,7 @@ def test_u41_an_agent_with_another_width_is_refused_ever_after(
 def test_an_archive_of_an_earlier_release_gets_a_layout_of_the_width_that_is_in_use(
     stores_of: Callable[..., Stores], tmp_path: Path
 ) -> None:
-    """An agent with another is refused, and writes none."""
+    """An agent with another width is rejected, and writes none."""
     (tmp_path / "store").mkdir()
     with open_store((tmp_path / "store").as_uri()) as store:
         store.put(FIVE.partition(TopicPartition("t", 0)).commit, b"x")
@@ -139,7 +139,7 @@ def test_an_archive_of_an_earlier_release_gets_a_layout_of_the_width_that_is_in_
 
 
 def test_each_location_of_a_clusters_topics_has_its_layout(stores_of: Callable[..., Stores], tmp_path: Path) -> None:
-    """Where one of them is refused, none is written anywhere."""
+    """If one location is rejected, the agent writes no layout to any."""
     places = [tmp_path / "one", tmp_path / "two"]
     for place in places:
         place.mkdir()
@@ -162,7 +162,7 @@ def test_each_location_of_a_clusters_topics_has_its_layout(stores_of: Callable[.
 
 
 def test_looking_at_a_store_writes_no_layout(stores_of: Callable[..., Stores], tmp_path: Path) -> None:
-    """`ts-uploader check` with a wrong number must not make it the archive's."""
+    """`ts-uploader check` with a wrong number must not store it as the archive's."""
     (tmp_path / "store").mkdir()
     stores_of(6).findings(SIX)
     with open_store((tmp_path / "store").as_uri()) as store:
@@ -170,7 +170,7 @@ def test_looking_at_a_store_writes_no_layout(stores_of: Callable[..., Stores], t
 
 
 def test_no_listing_of_clusters_or_topics_meets_what_is_of_the_whole_cluster(store: ObjectStore) -> None:
-    """Its directory is the name of no cluster, no topic and no width."""
+    """Its directory is not the name of a cluster, a topic or a width."""
     plain = ClusterKeys("prod")
     store.put(plain.layout, Layout(0, "prod", 1).encode())
     store.put(plain.ends_of(1), b"x")

@@ -1,4 +1,4 @@
-"""A balancer in maintenance answers 200 with a web page in the store's place (U37)."""
+"""A load balancer in maintenance answers 200 with a web page in place of the store (U37)."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +24,7 @@ from ts_uploader.tasks import ReadPosition
 
 @pytest.fixture
 def far(proxy: S3FaultProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
-    """A store behind the proxy."""
+    """Open a store behind the proxy."""
     for name, value in proxy.environment().items():
         monkeypatch.setenv(name, value)
     with open_store(f"s3://{BUCKET}/{tmp_path.name}") as store:
@@ -34,7 +34,7 @@ def far(proxy: S3FaultProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_u37_a_listing_that_is_a_web_page_never_says_where_an_archive_begins(
     proxy: S3FaultProxy, far: ObjectStore, local: LocalDirectory
 ) -> None:
-    """A Java uploader's archive is taken over from its own beginning, though the first listings are web pages."""
+    """A Java uploader's archive is continued from its own beginning, although the first listings are web pages."""
     for base in (0, 3, 6):
         far.put(KEYS.segment(SegmentName(base)), batch(base, 3, 5))
     far.put(KEYS.commit, b"00000000000000000006")
@@ -60,7 +60,7 @@ def test_u37_a_listing_that_is_a_web_page_never_says_where_an_archive_begins(
 def test_u37_an_agent_outlives_a_store_that_answers_with_web_pages(
     cluster: LocalCluster, archive_of: ArchiveOf, proxy: S3FaultProxy
 ) -> None:
-    """Reads, puts and listings alike are failed requests: the process goes on, and ships when the store is back."""
+    """Reads, puts and listings are failed requests: the process continues, and ships when the store is available."""
     archive = archive_of("maintenance", proxy=proxy)
     cluster.create_topic("maintenance", assignment=[[1]])
     agent = archive.agent()

@@ -1,4 +1,4 @@
-"""An agent that stores as its configuration says: what stands there is asked of the server itself."""
+"""An agent stores objects with the configured options; the server itself is queried for each object."""
 
 import uuid
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ URL = "storage.service.endpoint.url"
 
 @pytest.fixture
 def bucket(moto_server: MotoServer) -> str:
-    """An empty bucket of moto's."""
+    """Create an empty bucket of moto."""
     name = f"options-{uuid.uuid4().hex[:12]}"
     with closing(moto_server.client()) as client:
         client.create_bucket(Bucket=name)
@@ -38,7 +38,7 @@ def server(moto_server: MotoServer) -> Iterator[Any]:
 def test_every_object_that_an_agent_writes_is_stored_as_configured(
     cluster: LocalCluster, archive_of: ArchiveOf, moto_server: MotoServer, bucket: str, server: Any
 ) -> None:
-    """All objects are stored as the options say; the storage class is for segments and the probe alone."""
+    """All objects have the options; only segments and the probe have the storage class."""
     cluster.create_topic("stored", assignment=[[1]])
     cluster.produce("stored", records(2000), partition=0)
     archive = archive_of(
@@ -77,7 +77,7 @@ def test_every_object_that_an_agent_writes_is_stored_as_configured(
 def test_u21_all_that_a_store_refuses_is_one_message_without_secrets(
     cluster: LocalCluster, moto_server: MotoServer, bucket: str, server: Any, tmp_path: Path
 ) -> None:
-    """With the code of a refusal; no part of a segment is written, and no secret is told."""
+    """The exit code is that of a rejection; no part of a segment is written, and no message contains a secret."""
     command = Command(cluster, tmp_path)
     environment = {**moto_server.environment(), "NO_PROXY": "", "no_proxy": ""}
     secret = environment["AWS_SECRET_ACCESS_KEY"]
@@ -97,14 +97,14 @@ def test_u21_all_that_a_store_refuses_is_one_message_without_secrets(
 def test_u21_a_server_without_keys_is_told_to_refuse_encryption(
     cluster: LocalCluster, tmp_path: Path, encryption: str
 ) -> None:
-    """SeaweedFS has no KMS here and fails at such a put, with a 500: that is no reason to try again for ever."""
+    """SeaweedFS without a KMS answers such a put with 500: that is no reason to retry forever."""
     command = Command(cluster, tmp_path)
     ended = command.run({URL: command.location, S3 + "server.side.encryption": encryption})
-    command.refuses(ended, f"{S3}server.side.encryption={encryption}: {command.location} refuses it")
+    command.refuses(ended, f"{S3}server.side.encryption={encryption}: {command.location} rejects it")
 
 
 def test_u21_wrong_options_are_told_before_any_store_is_asked(cluster: LocalCluster, tmp_path: Path) -> None:
-    """All of them, with the nearest right names, and no secret."""
+    """All of them are reported before any request, with the nearest right names and without secrets."""
     command = Command(cluster, tmp_path)
     ended = command.run(
         {
@@ -120,7 +120,7 @@ def test_u21_wrong_options_are_told_before_any_store_is_asked(cluster: LocalClus
 
 
 def test_the_page_of_the_store_says_of_each_option_where_it_applies() -> None:
-    """A new option cannot be forgotten there."""
-    page = (Path(__file__).parents[3] / "docs" / "store.md").read_text()
+    """The page of store drivers has a row for each option."""
+    page = (Path(__file__).parents[3] / "docs" / "store-drivers.md").read_text()
     for option in OPTIONS:
         assert f"| `{option.name}` |" in page, option.name

@@ -1,4 +1,4 @@
-"""U21: what a store refuses is found before anything is shipped, and named with the option to change."""
+"""U21: the agent finds what a store rejects before it ships anything, and names the option to change."""
 
 import threading
 import uuid
@@ -32,7 +32,7 @@ def checked(
     *,
     conditional: bool = True,
 ) -> list[str]:
-    """What the check says of a location, opened with these options."""
+    """Return the problems of a location that is opened with these options."""
     endpoint = Endpoint(location, StorageOptions(storing=storing))
 
     def open_with(options: StorageOptions) -> ObjectStore:
@@ -44,7 +44,7 @@ def checked(
 
 @pytest.fixture
 def location(moto_server: MotoServer, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An empty place on moto's server."""
+    """Return an empty location on moto's server."""
     for name, value in moto_server.environment().items():
         monkeypatch.setenv(name, value)
     bucket = f"check-{uuid.uuid4().hex[:12]}"
@@ -54,7 +54,7 @@ def location(moto_server: MotoServer, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_store_that_takes_all_options_passes_again_and_again(location: str) -> None:
-    """With the same probe each time, and with other options too: an agent starts more than once."""
+    """Each start uses the same probe, also with other options."""
     for storing in (ALL, Storing(), ALL):
         assert checked(location, storing) == []
         with open_store(location) as store:
@@ -63,12 +63,12 @@ def test_a_store_that_takes_all_options_passes_again_and_again(location: str) ->
 
 
 def test_a_directory_passes_too(tmp_path: Path) -> None:
-    """It holds conditions by itself."""
+    """A directory keeps conditions by itself."""
     assert checked(tmp_path.as_uri(), Storing()) == []
 
 
 def test_no_listing_meets_the_probe(tmp_path: Path) -> None:
-    """It makes no cluster, no entropy width and no topic."""
+    """The probe is not listed as a cluster, an entropy width or a topic."""
     checked(tmp_path.as_uri(), Storing())
     with open_store(tmp_path.as_uri()) as store:
         assert entropy_widths(store, KEYS.cluster) == frozenset()
@@ -76,7 +76,7 @@ def test_no_listing_meets_the_probe(tmp_path: Path) -> None:
 
 
 def test_another_entropy_width_is_told_before_anything_is_written(tmp_path: Path) -> None:
-    """As it always was; no probe is left where the agent does not belong."""
+    """No probe is left in a location where the agent must not write."""
     with open_store(tmp_path.as_uri()) as store:
         store.put("prod/t-0/offset.wm", b"0" * 20)
         (problem,) = checked(tmp_path.as_uri(), Storing())
@@ -85,9 +85,9 @@ def test_another_entropy_width_is_told_before_anything_is_written(tmp_path: Path
 
 
 def test_an_unknown_storage_class_is_named(location: str) -> None:
-    """moto knows Amazon's classes and refuses others; nothing is written."""
+    """moto accepts only Amazon's classes; nothing is written."""
     (problem,) = checked(location, Storing(storage_class="COLD", tags=(("team", "data"),)))
-    assert problem.startswith(f"{PREFIX}storage.class=COLD: {location} refuses it")
+    assert problem.startswith(f"{PREFIX}storage.class=COLD: {location} rejects it")
     assert "InvalidStorageClass" in problem
     with open_store(location) as store:
         assert store.get(PROBE_NAME)[0] == PROBE
@@ -98,10 +98,10 @@ Refuses = Mapping[str, tuple[int, str]]
 
 @contextmanager
 def refusing(inner: str, refuses: Refuses) -> Iterator[str]:
-    """A gateway of little use: it answers each PUT that has one of the headers as told, and takes all others.
+    """Start a gateway that rejects each PUT with one of the headers, and accepts all others.
 
-    Keys of `refuses` are headers; `!header` refuses where it is absent. GET, HEAD and listings find nothing but the
-    bucket, so that the probe never stands.
+    Keys of `refuses` are headers; `!header` rejects a PUT without it. GET, HEAD and listings find only the bucket, so
+    the probe never exists.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -159,7 +159,7 @@ SSE, CLASS, TAGS, ACL = (f"x-amz-{n}" for n in ("server-side-encryption", "stora
         ({ACL: (400, "AccessControlListNotSupported")}, ["acl=private"]),
         ({CLASS: (400, "InvalidStorageClass")}, ["storage.class=STANDARD_IA"]),
         ({ACL: (403, "AccessDenied"), TAGS: (403, "AccessDenied")}, ["acl=private", "tags=team=data"]),
-        # A bucket whose policy asks for encryption: what is tried without it says nothing of what is tried.
+        # The bucket's policy requires encryption: a put without it shows nothing about another option.
         ({f"!{SSE}": (403, "AccessDenied"), CLASS: (400, "InvalidStorageClass")}, ["storage.class=STANDARD_IA"]),
         ({f"!{ACL}": (403, "AccessDenied"), SSE: (400, "InvalidRequest")}, ["server.side.encryption=AES256"]),
     ],
@@ -167,26 +167,26 @@ SSE, CLASS, TAGS, ACL = (f"x-amz-{n}" for n in ("server-side-encryption", "stora
 def test_u21_what_a_store_refuses_is_named_with_its_option(
     refuses: Refuses, named: list[str], monkeypatch: pytest.MonkeyPatch, location: str
 ) -> None:
-    """Each that is refused, all in one go, and none that is not."""
-    del location  # for its environment
+    """One message names each rejected option, and no accepted one."""
+    del location  # only for its environment
     with refusing("archive", refuses) as endpoint:
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", endpoint)
         problems = checked("s3://archive/base", conditional=False)
     assert [problem.partition(": ")[0] for problem in problems] == [PREFIX + name for name in named]
-    assert all("s3://archive/base refuses it" in problem and "drop the option" in problem for problem in problems)
+    assert all("s3://archive/base rejects it" in problem and "drop the option" in problem for problem in problems)
 
 
 @pytest.mark.parametrize(
     ("refused", "kind", "said"),
     [
         ((403, "AccessDenied"), AccessDenied, "allow this identity s3:PutObject"),
-        ((500, "E"), StoreUnavailable, "takes no object at this moment"),
+        ((500, "E"), StoreUnavailable, "accepts no object at this moment"),
     ],
 )
 def test_what_is_refused_without_any_option_is_none_of_theirs(
     refused: tuple[int, str], kind: type[TieredStorageError], said: str, monkeypatch: pytest.MonkeyPatch, location: str
 ) -> None:
-    """Who may write nothing at all may be let in later, and a store that fails at everything may do later."""
+    """An identity without any permission, or a store that fails at every put, is no problem of the options."""
     del location
     with refusing("archive", {"x-amz-date": refused}) as endpoint:
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", endpoint)
@@ -196,7 +196,7 @@ def test_what_is_refused_without_any_option_is_none_of_theirs(
 
 
 class Careless(WrappedStore):
-    """A store that forgets conditions of one kind."""
+    """A store that ignores conditions of one kind."""
 
     def __init__(self, inner: ObjectStore, forgets: type[IfAbsent | IfMatch]) -> None:
         super().__init__(inner, threads=1)
@@ -221,17 +221,17 @@ class Careless(WrappedStore):
 def test_u21_conditions_that_a_store_ignores_are_found(
     location: str, forgets: type[IfAbsent | IfMatch], header: str
 ) -> None:
-    """At the first start and at each later one; the message says how to go on without, and what is lost then."""
+    """Each start finds it; the message names the key that accepts it, and what is lost then."""
     for _ in range(2):
         (problem,) = checked(location, wrap=lambda store: Careless(store, forgets))
-        assert problem.startswith(f"{CONDITIONAL_KEY}=true: {location} is asked for {header}")
+        assert problem.startswith(f"{CONDITIONAL_KEY}=true: {location} receives {header}")
         assert f"{CONDITIONAL_KEY}=false" in problem
         assert "overwrite each other" in problem
     assert checked(location, conditional=False) == []
 
 
 def test_agents_that_start_at_once_do_not_disturb_one_another(location: str) -> None:
-    """Each writes the same probe, and each is told that all is well."""
+    """All write the same probe, and all checks succeed."""
     barrier = threading.Barrier(4)
     said: list[list[str]] = []
 

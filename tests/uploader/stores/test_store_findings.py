@@ -1,4 +1,4 @@
-"""What `ts-uploader check` tells of a store beyond what an agent asks at its start."""
+"""The findings of `ts-uploader check` on a store, beyond the checks of an agent's start."""
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping
@@ -28,7 +28,7 @@ GLACIER: Mapping[str, Any] = {"Transitions": [{"Days": 90, "StorageClass": "GLAC
 
 @pytest.fixture
 def bucket(moto_server: MotoServer, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An empty bucket on moto's server."""
+    """Create an empty bucket on moto's server."""
     for name, value in moto_server.environment().items():
         monkeypatch.setenv(name, value)
     name = f"check-{uuid.uuid4().hex[:12]}"
@@ -42,7 +42,7 @@ def found(
     storing: Storing = Storing(),  # noqa: B008  (frozen)
     wrap: Callable[[ObjectStore], ObjectStore] = lambda store: store,
 ) -> list[Finding]:
-    """All that is found of a location."""
+    """Return all findings on a location."""
     endpoint = Endpoint(location, StorageOptions(storing=storing))
 
     def open_with(options: StorageOptions) -> ObjectStore:
@@ -54,17 +54,17 @@ def found(
 
 
 def worse(findings: Iterable[Finding]) -> list[Finding]:
-    """Warnings and errors."""
+    """Return warnings and errors."""
     return [each for each in findings if each.severity in {Severity.WARNING, Severity.ERROR}]
 
 
 def rule(name: str, what: Mapping[str, Any], **given: Any) -> dict[str, Any]:
-    """A rule as S3 takes it."""
+    """Return a rule in S3's form."""
     return {"ID": name, "Status": "Enabled", "Filter": {"Prefix": ""}, **what, **given}
 
 
 def test_lifecycle_rules_of_a_bucket_that_take_our_objects_are_errors(moto_server: MotoServer, bucket: str) -> None:
-    """Removal is an error, a move to an archive a warning; rules for others' prefixes and tags are none of ours."""
+    """Removal is an error, a move to an archive class a warning; rules for other prefixes and tags are ignored."""
     tags = {"Tags": [{"Key": "team", "Value": "data"}, {"Key": "keep", "Value": "no"}]}
     rules = [
         rule("mine-too", EXPIRES, Filter={"Prefix": "base/101/prod/payments-"}),
@@ -91,7 +91,7 @@ def test_lifecycle_rules_of_a_bucket_that_take_our_objects_are_errors(moto_serve
 
 
 def test_a_bucket_without_rules_is_fine(bucket: str) -> None:
-    """Nothing to warn of, and only the probe of each start is left."""
+    """There is no warning, and only the probe of each start is left."""
     findings = found(f"s3://{bucket}/base")
     assert worse(findings) == []
     assert "no lifecycle rule" in " ".join(each.found for each in findings)
@@ -119,20 +119,20 @@ def test_a_bucket_without_rules_is_fine(bucket: str) -> None:
     ],
 )
 def test_a_rules_prefix_meets_our_keys_or_not(prefix: str, bits: int, *, applies: bool) -> None:
-    """Whichever of the two is the longer one, and with the entropy bits in between."""
+    """A rule applies if its prefix begins a key, or a key's directory begins it, with entropy bits or without."""
     known = LifecycleRule("r", "base/", prefix, frozenset(), "after 1 day", None)
     assert known.applies_to("prod", bits, frozenset()) is applies
 
 
 def test_the_older_form_of_a_rule_and_a_date_are_understood() -> None:
-    """A prefix beside the filter, where S3 put it before filters."""
+    """The prefix may be outside of the filter, where S3 had it before filters."""
     answer = {"Rules": [{"Status": "Enabled", "Prefix": "x/", "Expiration": {"Date": "2030-01-01"}}]}
     (known,) = parse_rules(answer, "")
     assert (known.prefix, known.expires, known.name) == ("x/", "on 2030-01-01", "number 1")
 
 
 class Changed(WrappedStore):
-    """A store whose identity may not delete nor see rules, and whose clock is off."""
+    """A store whose identity may neither delete nor read rules, and whose clock differs."""
 
     def __init__(self, inner: ObjectStore, seconds: float) -> None:
         super().__init__(inner, threads=1)
@@ -149,18 +149,18 @@ class Changed(WrappedStore):
         crc32c: int | None = None,
         archived: bool = False,
     ) -> ObjectInfo:
-        """As the inner store, at another time."""
+        """Put in the inner store, and change the time."""
         info = super().put(
             key, body, size=size, metadata=metadata, condition=condition, crc32c=crc32c, archived=archived
         )
         return replace(info, modified=info.modified + self._seconds)
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Refused."""
+        """Deny the delete."""
         raise AccessDenied(f"DeleteObjects {list(keys)}: allow this identity s3:DeleteObject")
 
     def lifecycle_rules(self) -> tuple[LifecycleRule, ...] | None:
-        """Refused."""
+        """Deny the request."""
         raise AccessDenied("GetBucketLifecycleConfiguration: allow this identity s3:GetLifecycleConfiguration")
 
 
@@ -168,11 +168,11 @@ class Changed(WrappedStore):
 def test_rights_that_are_missing_are_told_and_a_clock_that_is_off_is_a_warning(
     tmp_path: Path, seconds: float, side: str
 ) -> None:
-    """No right to delete is as it should be; rules that cannot be seen are worth a hint."""
+    """A missing permission to delete is right; rules that cannot be read are a hint."""
     findings = found(tmp_path.as_uri(), wrap=lambda store: Changed(store, seconds))
     by_severity = {each.severity: each.found for each in findings if "conditional" not in each.found}
     assert "may not delete" in " ".join(each.found for each in findings if each.severity is Severity.OK)
-    assert "lifecycle rules cannot be seen" in by_severity[Severity.HINT]
+    assert "may not read the lifecycle rules" in by_severity[Severity.HINT]
     if side:
         assert f"s {side} the store's" in by_severity[Severity.WARNING]
     else:
@@ -180,7 +180,7 @@ def test_rights_that_are_missing_are_told_and_a_clock_that_is_off_is_a_warning(
 
 
 def test_a_history_that_lies_under_two_widths_is_a_warning(tmp_path: Path) -> None:
-    """An agent starts there, since its own width is one of them; readers would find one."""
+    """An agent with one of the widths starts there; readers would find only one."""
     with open_store(tmp_path.as_uri()) as store:
         store.put("101/prod/t-0/offset.wm", b"0" * 20)
         store.put("prod/t-1/offset.wm", b"0" * 20)

@@ -1,13 +1,13 @@
-"""Which storage account of Azure, and who asks: from the environment, as Azure's own command line reads it.
+"""The storage account of Azure and its credentials, read from the environment like Azure's command line does.
 
-    AZURE_STORAGE_CONNECTION_STRING      names both; else
+    AZURE_STORAGE_CONNECTION_STRING      contains both; else
     AZURE_STORAGE_ACCOUNT                the account, and
     AZURE_STORAGE_KEY                    its key (Shared Key), or
     AZURE_STORAGE_SAS_TOKEN              a shared access signature, or neither:
                                          a token of Microsoft Entra, by azure-identity (the extra `azure`)
     AZURE_STORAGE_SERVICE_ENDPOINT       another host than <account>.blob.core.windows.net
 
-azure-identity looks where every tool of Azure's does: environment, workload identity, managed identity, `az login`.
+azure-identity reads the sources of every tool of Azure: environment, workload identity, managed identity, `az login`.
 
 https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key
 """
@@ -28,7 +28,7 @@ from ts_common.store.http.client import Request
 API_VERSION = "2023-11-03"
 SOURCE = "Azure Blob Storage"
 _GIVE = (
-    "set AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT and perhaps AZURE_STORAGE_KEY or "
+    "set AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT with, optionally, AZURE_STORAGE_KEY or "
     "AZURE_STORAGE_SAS_TOKEN"
 )
 _SIGNED = (
@@ -48,14 +48,14 @@ _SIGNED = (
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """One account, and who asks there.
+    """One account and its credentials.
 
     Attributes:
-        name: the account's.
+        name: of the account.
         endpoint: URL of its blob service, without a slash at its end.
-        key: of the account; None where a SAS or a token shows who asks.
-        sas: a query, without its question mark.
-        token: gives a token that is valid now.
+        key: of the account; None with a SAS or a token.
+        sas: a query without its question mark; empty without a SAS.
+        token: returns a valid token; None with a key or a SAS.
     """
 
     name: str
@@ -65,11 +65,11 @@ class Account:
     token: Callable[[], str] | None = field(default=None, repr=False)
 
     def authorize(self, request: Request) -> Request:
-        """The request, signed.
+        """Return the request with credentials.
 
         Raises:
-            AccessDenied: no token is to be had.
-            StoreUnavailable: not at this moment.
+            AccessDenied: the token was denied.
+            StoreUnavailable: the source of tokens is unavailable at this moment.
         """
         headers = {**request.headers, "x-ms-date": formatdate(usegmt=True)}
         if self.key is not None:
@@ -84,14 +84,14 @@ class Account:
 
 
 def account_of(environment: Mapping[str, str]) -> Account:
-    """The account that the environment names.
+    """Return the account that the environment names.
 
     Raises:
-        ConfigurationError: it names none, a part of it is not usable, or azure-identity is not installed.
+        ConfigurationError: no account is named, a setting is invalid, or azure-identity is not installed.
     """
-    said = environment.get("AZURE_STORAGE_CONNECTION_STRING", "")
-    if said:
-        parts = {name: value for name, _, value in (part.partition("=") for part in said.split(";")) if value}
+    connection = environment.get("AZURE_STORAGE_CONNECTION_STRING", "")
+    if connection:
+        parts = {name: value for name, _, value in (part.partition("=") for part in connection.split(";")) if value}
         name, key, sas = (parts.get(each, "") for each in ("AccountName", "AccountKey", "SharedAccessSignature"))
         suffix = parts.get("EndpointSuffix", "core.windows.net")
         protocol = parts.get("DefaultEndpointsProtocol", "https")
@@ -102,20 +102,20 @@ def account_of(environment: Mapping[str, str]) -> Account:
         name, key, sas = (environment.get(each, "") for each in names)
         endpoint = environment.get("AZURE_STORAGE_SERVICE_ENDPOINT") or f"https://{name}.blob.core.windows.net"
     if not name:
-        raise ConfigurationError(SOURCE, [f"no storage account is named: {_GIVE}"])
+        raise ConfigurationError(SOURCE, [f"the storage account is missing: {_GIVE}"])
     if urlsplit(endpoint).scheme not in {"http", "https"}:
-        raise ConfigurationError(SOURCE, [f"the blob endpoint {endpoint!r} begins with neither http:// nor https://"])
+        raise ConfigurationError(SOURCE, [f"the blob endpoint is {endpoint!r}; expected http:// or https://"])
     found = Account(name, endpoint.rstrip("/"), sas=sas.lstrip("?"))
     if key:
         try:
             return replace(found, key=base64.b64decode(key, validate=True))
         except binascii.Error as error:
-            raise ConfigurationError(SOURCE, [f"the key of account {name} is no base64: copy it anew"]) from error
+            raise ConfigurationError(SOURCE, [f"the key of account {name} is not base64: copy it again"]) from error
     return found if sas else replace(found, token=entra_tokens(name, _GIVE))
 
 
 def _to_sign(name: str, request: Request, headers: Mapping[str, str]) -> str:
-    """The string to sign of Shared Key, for versions since 2015-02-21."""
+    """Return the string to sign of Shared Key, for versions since 2015-02-21."""
     lengthless = {**headers, "content-length": headers.get("content-length", "").removeprefix("0")}
     plain = [lengthless.get(each, "") for each in _SIGNED]
     own = [f"{each}:{headers[each].strip()}" for each in sorted(headers) if each.startswith("x-ms-")]

@@ -1,13 +1,16 @@
 """Azure Blob Storage: block blobs of one container, by its REST API.
 
-What it promises: a put is atomic, up to 5,000 MiB in one request (Put Blob); `If-None-Match: *` and `If-Match` hold for
-it; an ETag is the service's own and new at each write; reads and listings are strongly consistent; an MD5 that a put
-carries is compared with what arrives. It knows no CRC-32C, so the MD5 takes one more reading of the body.
-What it lacks: a listing that begins after a key (all keys of the prefix are listed, and the earlier ones dropped), and
-ranges from the end of a blob (its size is asked for first). In an account with a hierarchical namespace a
-listing walks directories, which `listing` puts in order, and names the directories, which are left out here.
+Supported: a put is atomic, up to 5,000 MiB in one request (Put Blob), with the conditions `If-None-Match: *` and
+`If-Match`. The service makes the ETag, which is new at each write. Reads and listings are strongly consistent. The
+service compares the MD5 of a put with the bytes that arrive. It has no CRC-32C, so the MD5 requires reading the body
+once more.
 
-Names of metadata are identifiers of C# there, so `ts-end` is stored as `ts_2dend`: a character that is neither a letter
+Not supported: a listing that begins after a key (the driver lists all keys of the prefix and drops the earlier ones),
+and ranges from the end of a blob (the driver reads the size first). In an account with a hierarchical namespace a
+listing walks directories, which `ts_common.store.listing` puts in order. It also names the directories, which are
+omitted here.
+
+Names of metadata must be identifiers of C#, so `ts-end` is stored as `ts_2dend`: a character that is neither a letter
 nor a digit becomes `_` and its code in hex.
 
 https://learn.microsoft.com/rest/api/storageservices/blob-service-rest-api
@@ -32,12 +35,13 @@ from ts_common.errors import (
 )
 from ts_common.store.answers import parse_xml, size_of
 from ts_common.store.azure.account import API_VERSION, Account
+from ts_common.store.byte_ranges import range_header
 from ts_common.store.call import strong
 from ts_common.store.contract import ByteRange, Condition, IfAbsent, IfMatch, ObjectInfo
 from ts_common.store.http.client import Request, Response
 from ts_common.store.http.service import Operations, Page, Put, Service
 
-_PAGE = "5000"  # the most that the service gives at once
+_PAGE = "5000"  # the largest page of the service
 _METADATA = "x-ms-meta-"
 _READ = "Storage Blob Data Reader on the container (List and Read of a SAS)"
 _WRITE = "Storage Blob Data Contributor on the container (Create and Write of a SAS)"
@@ -72,26 +76,26 @@ _CODES: Mapping[str, type[TieredStorageError]] = {
     "BlobArchived": OperatorError,
     "BlobImmutableDueToPolicy": OperatorError,
 }
-_RENEW = "the token or the SAS is not valid, or has expired: renew it, and look at the tenant and the account"
+_RENEW = "the token or the SAS is invalid, or has expired: renew it, and check the tenant and the account"
 # https://learn.microsoft.com/rest/api/storageservices/common-rest-api-error-codes
 # The emulator answers a wrong key with AuthorizationFailure.
 _WAYS_OUT = {
     "AuthenticationFailed": (
-        "the account's key or the SAS is wrong or has expired, or this machine's clock is wrong: set the key or the "
-        "SAS anew, and the clock (NTP)"
+        "the account's key or the SAS is wrong or has expired, or this host's clock is wrong: renew the key or the "
+        "SAS, and set the clock (NTP)"
     ),
     "AuthorizationFailure": (
-        "the account's firewall does not allow this machine, a SAS lacks the right, or the key is wrong: look at the "
-        "account's network rules, then at the key or the SAS"
+        "the account's firewall does not allow this host, the SAS has not the permission, or the key is wrong: check "
+        "the account's network rules, then the key or the SAS"
     ),
-    "AuthorizationProtocolMismatch": "the SAS demands https://",
-    "AuthorizationSourceIPMismatch": "the SAS does not allow this machine's address",
+    "AuthorizationProtocolMismatch": "the SAS requires https://",
+    "AuthorizationSourceIPMismatch": "the SAS does not allow this host's address",
     "InvalidAuthenticationInfo": _RENEW,
-    "KeyBasedAuthenticationNotPermitted": "the account takes no keys: unset AZURE_STORAGE_KEY and use Entra ID",
+    "KeyBasedAuthenticationNotPermitted": "the account accepts no keys: unset AZURE_STORAGE_KEY and use Entra ID",
     "NoAuthenticationInformation": "the request has no credentials: set AZURE_STORAGE_KEY, a SAS, or use Entra ID",
     "401": _RENEW,
-    "BlobArchived": "the blob lies in the archive tier: rehydrate it first",
-    "BlobImmutableDueToPolicy": "an immutability policy holds what is written over and over (offset.wm): drop it",
+    "BlobArchived": "the blob is in the archive tier: rehydrate it first",
+    "BlobImmutableDueToPolicy": "an immutability policy applies to offset.wm, which the agent overwrites: remove it",
 }
 _PERMISSIONS = {
     _OPERATIONS.put: _WRITE,
@@ -107,7 +111,7 @@ class AzureService(Service):
 
     Args:
         container: its name.
-        account: which, and who asks.
+        account: with its credentials.
     """
 
     operations = _OPERATIONS
@@ -115,7 +119,7 @@ class AzureService(Service):
     ways_out = _WAYS_OUT
     permissions = _PERMISSIONS
     credentials = "the account's key, the SAS or the token"
-    look_at_bucket = "there is no such container here: look at its name, and at the account (AZURE_STORAGE_ACCOUNT)"
+    check_bucket = "the container does not exist: check its name and the account (AZURE_STORAGE_ACCOUNT)"
     suffix_ranges = False
     wants_md5 = True
 
@@ -127,17 +131,17 @@ class AzureService(Service):
         self._url = f"{account.endpoint}/{container}"
 
     def authorize(self, request: Request) -> Request:
-        """With the account's key, a SAS or a token."""
+        """Sign with the account's key, or add a SAS or a token."""
         return self._account.authorize(request)
 
     def check(self) -> Request:
-        """A listing of one: no SAS of a container grants Get Container Properties."""
+        """List one blob: no SAS of a container allows Get Container Properties."""
         return self._request("GET", f"{self._url}?restype=container&comp=list&maxresults=1")
 
     def put(
         self, name: str, metadata: Mapping[str, str], condition: Condition, crc32c: int | None, md5: bytes | None
     ) -> Put:
-        """Put Blob."""
+        """Return Put Blob."""
         del crc32c
         headers = {"x-ms-blob-type": "BlockBlob", "content-type": "application/octet-stream"}
         headers |= {_METADATA + stored_name(each): value for each, value in metadata.items()}
@@ -151,25 +155,24 @@ class AzureService(Service):
         return Put(self._request("PUT", self._of(name), headers))
 
     def info_of_put(self, key: str, size: int, metadata: Mapping[str, str], answer: Response) -> ObjectInfo:
-        """From its headers."""
+        """Read the headers of the response."""
         return ObjectInfo(key, size, _etag(answer), _modified(answer), metadata)
 
     def get(self, name: str, byte_range: ByteRange | None, etag: str | None) -> Request:
-        """Get Blob."""
+        """Return Get Blob."""
         headers = {}
         if byte_range is not None:
-            end = "" if byte_range.end is None else byte_range.end - 1
-            headers["range"] = f"bytes={byte_range.start}-{end}"
+            headers["range"] = range_header(byte_range)
         if etag is not None:
             headers["if-match"] = _quoted(etag)
         return self._request("GET", self._of(name), headers)
 
     def head(self, name: str) -> Request:
-        """Get Blob Properties."""
+        """Return Get Blob Properties."""
         return self._request("HEAD", self._of(name))
 
     def info_of(self, key: str, size: int, answer: Response) -> ObjectInfo:
-        """From its headers."""
+        """Read the headers of the response."""
         metadata = {
             given_name(name.removeprefix(_METADATA)): value
             for name, value in answer.headers.items()
@@ -178,27 +181,27 @@ class AzureService(Service):
         return ObjectInfo(key, size, _etag(answer), _modified(answer), metadata)
 
     def list(self, prefix: str, start_after: str, following: str, *, delimiter: str = "") -> Request:
-        """List Blobs; it cannot begin after a name."""
+        """Return List Blobs, which cannot begin after a name."""
         del start_after
         query = {"restype": "container", "comp": "list", "maxresults": _PAGE, "prefix": prefix}
         query |= {name: value for name, value in (("delimiter", delimiter), ("marker", following)) if value}
         return self._request("GET", f"{self._url}?{urlencode(query, quote_via=quote)}")
 
     def parse_page(self, answer: Response) -> Page:
-        """An EnumerationResults."""
+        """Read the XML of the response."""
         root = parse_xml(answer.body.decode("utf-8-sig"))
         if root.tag != "EnumerationResults":
-            raise ValueError(f"a {root.tag}, and no listing")
+            raise ValueError(f"a {root.tag}; expected EnumerationResults")
         infos = [_listed(blob) for blob in root.iter("Blob") if blob.findtext("Properties/ResourceType") != "directory"]
         directories = [_name(found) for found in root.iter("BlobPrefix")]
         return Page(infos, directories, root.findtext("NextMarker") or "")
 
     def delete(self, name: str) -> Request:
-        """Delete Blob, with its snapshots."""
+        """Return Delete Blob, snapshots included."""
         return self._request("DELETE", self._of(name), {"x-ms-delete-snapshots": "include"})
 
     def code_of(self, answer: Response) -> tuple[str, str]:
-        """The header names the code, also where there is no body."""
+        """Return the code in the headers, which a response without a body has too, and the message in the body."""
         message = re.search(rb"<Message>([^<]*)", answer.body)
         return answer.headers.get("x-ms-error-code", ""), message[1].decode(errors="replace") if message else ""
 
@@ -210,12 +213,12 @@ class AzureService(Service):
 
 
 def stored_name(name: str) -> str:
-    """The name that the service stores for one of ours: an identifier."""
+    """Return the identifier that the service stores for a name of metadata."""
     return re.sub(r"[^a-z0-9]|^[0-9]", lambda found: f"_{ord(found[0]):02x}", name)
 
 
 def given_name(name: str) -> str:
-    """Our name for one that the service stores; one that is none of ours stays as it is."""
+    """Return the name of metadata for a stored identifier; foreign identifiers are returned unchanged."""
     return re.sub(r"_([0-9a-f]{2})", lambda found: chr(int(found[1], 16)), name.lower())
 
 
@@ -233,12 +236,12 @@ def _name(found: ElementTree.Element) -> str:
     element = found.find("Name")
     if element is None or not element.text:
         raise ValueError("a blob without a name")
-    # What XML cannot hold comes encoded.
+    # The service encodes characters that XML cannot represent.
     return unquote(element.text) if element.get("Encoded") == "true" else element.text
 
 
 def _etag(answer: Response) -> str:
-    """Without its quotes, which a listing leaves out."""
+    """Return the ETag without quotes, as in a listing."""
     return strong(answer.headers["etag"]).strip('"')
 
 

@@ -1,8 +1,9 @@
 """Tokens of Microsoft Entra, by azure-identity (the extra `azure`).
 
-It asks one credential after the other, and tells of the end of its chain as of a refusal, whatever it came of. So what
-each credential says is remembered here: where one tried, an outage is told from a refusal; where none did, and the
-environment or the machine says that one should, whatever gives it (a machine's metadata server) is away.
+azure-identity tries one credential after the other. If all fail it raises the same error, whatever the reasons. So this
+module records the error of each credential. If a credential requested a token, its error shows whether the source is
+unavailable or denied it. If no credential did, but the environment or the host is configured for one, its source (the
+host's metadata server) is unavailable.
 """
 
 import os
@@ -15,7 +16,7 @@ from typing import Any
 from ts_common.errors import AccessDenied, ConfigurationError, StoreUnavailable
 
 _SCOPE = "https://storage.azure.com/.default"
-# https://learn.microsoft.com/python/api/overview/azure/identity-readme#environment-variables and what hosts set
+# https://learn.microsoft.com/python/api/overview/azure/identity-readme#environment-variables and those that hosts set
 _CONFIGURES = (
     "AZURE_CLIENT_ID",
     "AZURE_FEDERATED_TOKEN_FILE",
@@ -24,28 +25,28 @@ _CONFIGURES = (
     "IDENTITY_ENDPOINT",
     "MSI_ENDPOINT",
 )
-# Of every virtual machine of Azure's, where each may have an identity without any setting:
+# The tag of every virtual machine of Azure; each can have an identity without any setting:
 # https://learn.microsoft.com/azure/virtual-machines/vm-unique-id
 _ASSET_TAG = Path("/sys/class/dmi/id/chassis_asset_tag")
 _AZURE_TAG = "7783-7084-3265-9085-8269-3286-77"
-_PASSING = {404, 408, 410, 429}  # 404 and 410: of a metadata server that is about to come up
+_PASSING = {404, 408, 410, 429}  # 404 and 410: of a metadata server that is starting
 
 
 def entra_tokens(name: str, give: str) -> Callable[[], str]:
-    """What gives a token that is valid now.
+    """Return a function that returns a valid token.
 
     Args:
         name: of the account, for messages.
-        give: what to set so that tokens are had, for messages.
+        give: how to configure credentials, for messages.
 
     Raises:
-        ConfigurationError: azure-identity is not installed, or the environment says something that it cannot use.
+        ConfigurationError: azure-identity is not installed, or rejects a setting of the environment.
     """
     try:
         from azure.identity import CredentialUnavailableError, DefaultAzureCredential  # noqa: PLC0415 - an extra
     except ImportError as error:
         missing = (
-            f"account {name} comes with neither key nor SAS, and azure-identity, which gets tokens, is not installed: "
+            f"account {name} has neither key nor SAS, and azure-identity, which reads tokens, is not installed: "
             f"pip install 'ts-uploader[azure]', or {give}"
         )
         raise ConfigurationError("Azure Blob Storage", [missing]) from error
@@ -53,45 +54,45 @@ def entra_tokens(name: str, give: str) -> Callable[[], str]:
         chain = DefaultAzureCredential()
     except ValueError as error:
         raise ConfigurationError("Azure Blob Storage", [f"account {name}: {error}"]) from error
-    told = threading.local()  # what each credential told this thread
+    raised = threading.local()  # the errors of the credentials in this thread
     for each in chain.credentials:
-        _remember(each, told)
-    given = threading.Event()  # a token was given before
+        _record_errors(each, raised)
+    received = threading.Event()  # a token was returned before
 
     def token() -> str:
-        told.errors = []
+        raised.errors = []
         try:
-            found = str(chain.get_token(_SCOPE).token)  # kept there until it is about to end
-        except Exception as error:  # behind it are half a dozen libraries, each with errors of its own
-            tried = [each for each in told.errors if not isinstance(each, CredentialUnavailableError)]
-            expected = given.is_set() or _is_configured(os.environ)
+            found = str(chain.get_token(_SCOPE).token)  # the chain caches it until shortly before its end
+        except Exception as error:  # half a dozen libraries below have their own errors
+            tried = [each for each in raised.errors if not isinstance(each, CredentialUnavailableError)]
+            expected = received.is_set() or _is_configured(os.environ)
             if any(map(_may_pass, tried)) or (not tried and expected):
                 raise StoreUnavailable(f"no token for account {name} at this moment: {error}") from error
             raise AccessDenied(f"no token for account {name}: {error}; allow this identity, or {give}") from error
         if not (found.isascii() and found.isprintable()):
-            raise StoreUnavailable(f"no token for account {name} at this moment: what was answered is none")
-        given.set()
+            raise StoreUnavailable(f"no token for account {name} at this moment: the response contains an invalid one")
+        received.set()
         return found
 
     return token
 
 
-def _remember(credential: Any, told: threading.local) -> None:
-    """Have a credential of the chain leave in `told` what it raises."""
-    ask = credential.get_token
+def _record_errors(credential: Any, raised: threading.local) -> None:
+    """Make a credential of the chain append its exceptions to `raised.errors`."""
+    original = credential.get_token
 
     def get_token(*scopes: str, **options: Any) -> Any:
         try:
-            return ask(*scopes, **options)
+            return original(*scopes, **options)
         except Exception as error:
-            told.errors.append(error)
+            raised.errors.append(error)
             raise
 
     credential.get_token = get_token
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Whether what a credential raised is of an outage, and not a refusal."""
+    """Return whether a credential's error means that its source is unavailable, and not that it denied a token."""
     from azure.core.exceptions import (  # noqa: PLC0415 - an extra
         HttpResponseError,
         ServiceRequestError,
@@ -99,19 +100,19 @@ def _may_pass(error: BaseException) -> bool:
     )
     from msal.exceptions import MsalServiceError  # noqa: PLC0415 - azure-identity's own
 
-    told: BaseException | None = error
-    while told is not None:
-        # Of msal's: a status from 500 on. What is no JSON comes from a server that is no longer, or not yet, itself.
-        if isinstance(told, ServiceRequestError | ServiceResponseError | OSError | MsalServiceError | JSONDecodeError):
+    cause: BaseException | None = error
+    while cause is not None:
+        # msal raises its error for a status from 500 on. A starting or stopping server may send other text than JSON.
+        if isinstance(cause, ServiceRequestError | ServiceResponseError | OSError | MsalServiceError | JSONDecodeError):
             return True
-        if isinstance(told, HttpResponseError) and told.status_code is not None:
-            return told.status_code >= 500 or told.status_code in _PASSING
-        told = told.__cause__ or told.__context__
+        if isinstance(cause, HttpResponseError) and cause.status_code is not None:
+            return cause.status_code >= 500 or cause.status_code in _PASSING
+        cause = cause.__cause__ or cause.__context__
     return False
 
 
 def _is_configured(environment: Mapping[str, str]) -> bool:
-    """Whether the environment or the machine says that there is an identity."""
+    """Return whether the environment or the host is configured for an identity."""
     try:
         tag = _ASSET_TAG.read_text().strip()
     except OSError:

@@ -1,1 +1,1 @@
-"""A directory as a store."""
+"""The driver for a directory."""

@@ -1,23 +1,22 @@
-"""The driver for a directory: for tests, single machines and network file systems that have hard links and flock.
+"""The driver for a directory: for tests, single hosts, and network file systems with hard links and flock.
 
 ::
 
-    <root>/<key>                                    the object; a part `.foo` of its key is called `..foo`
-    <root>/<directory>/.meta/<name>.<inode>.json    its metadata, where it has any
-    <root>/<directory>/.put-<random>-<name>         a put that goes on, or that was killed
+    <root>/<key>                                    the object
+    <root>/<directory>/.meta/<name>.<inode>.json    its metadata, if it has any
+    <root>/<directory>/.put-<random>-<name>         a put that is running, or was killed
     <root>/<directory>/.lock                        held while names change in this directory
 
-A put writes a file of another name, then its metadata under that file's inode, and then gives the file its name, in one
-step. So an object and its metadata appear together; a reader that finds no metadata looks whether the object is still
-the one that it opened. `file_objects` does that for one object; what stands here says which, and walks directories.
+`ts_common.store.file_names` maps keys to paths, so that no key has the name of a file of the driver. A put writes a
+file under another name, then its metadata under that file's inode, and then renames the file. So an object and its
+metadata appear together. A reader without metadata checks that the object is still the one that it opened. `objects`
+does that for one object; this module maps keys to objects, and walks directories.
 
-`file_names` says how keys are called, so that none meets a file of the driver's own.
+A put syncs file and directory before it returns. The driver does not create the root. It keeps empty directories, and
+listings omit them.
 
-File and directory are synced before a put returns. Nothing creates the root. Directories stay when their objects go,
-and do not count as such.
-
-No key leads out of the root: none has a part `..`, and a symbolic link below the root is refused wherever it is met.
-The root itself may be one.
+No key leads out of the root: no part is `..`, and every symbolic link below the root is rejected. The root itself may
+be one.
 """
 
 import errno
@@ -38,6 +37,7 @@ from ts_common.errors import (
     StoreUnavailable,
     TieredStorageError,
 )
+from ts_common.store.byte_ranges import range_within
 from ts_common.store.contract import (
     NO_METADATA,
     Body,
@@ -58,7 +58,7 @@ from ts_common.store.directory.objects import (
     sync_directory,
     write_beside,
 )
-from ts_common.store.file_names import WRITING, file_name, is_asked_for, part_of
+from ts_common.store.file_names import WRITING, belongs_to_listing, file_name, part_of
 from ts_common.store.validation import (
     KeyRefused,
     SizedBody,
@@ -71,17 +71,17 @@ from ts_common.store.validation import (
 from ts_common.store.wrappers.bandwidth import UNLIMITED, Allowance, RationedBody
 
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
-# A key that S3 holds and a directory does not: too long a name, or the name of an object taken for a directory.
+# S3 can store such a key, a directory cannot: a part is too long, or an object has the name of a directory.
 _NOT_HERE = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST}
 
 
 class LinkRefused(OperatorError):
-    """A symbolic link below the root: it could lead to whatever this user may read or write."""
+    """A symbolic link below the root: it could lead to any file that this user may read or write."""
 
     def __init__(self, link: Path | str) -> None:
         super().__init__(
-            f"{link} is a symbolic link, and none is followed below the root of a directory store; put there what it "
-            "leads to, by a mount if that lies on another disk"
+            f"{link} is a symbolic link, and a directory store follows none below its root; replace it by its target, "
+            "or by a mount if that is on another disk"
         )
 
 
@@ -90,19 +90,19 @@ class FileStore(ObjectStore):
 
     Args:
         root: the directory, which must exist.
-        threads: how many asynchronous puts run at once.
-        allowance: what the bodies of puts are taken from.
+        threads: the number of asynchronous puts that run at once.
+        allowance: limits the bytes per second of the bodies of puts.
     """
 
     def __init__(self, root: Path, *, threads: int = 4, allowance: Allowance = UNLIMITED) -> None:
         self._allowance = allowance
         self._root = root.absolute()
         super().__init__(f"file://{self._root}", async_threads=threads)
-        # Directories that were looked through for what killed writers left. Only ever grows; a race looks twice.
+        # Directories that were searched for files of killed writers. It only grows; a race searches twice.
         self._tidied: set[Path] = set()
 
     def check(self) -> None:
-        """The root is a directory that can be listed."""
+        """Check that the root is a directory that this user can list."""
         with self._translated("check", ""):
             self._require_root()
             if not os.access(self._root, os.R_OK | os.X_OK, effective_ids=True):
@@ -119,13 +119,13 @@ class FileStore(ObjectStore):
         crc32c: int | None = None,
         archived: bool = False,  # noqa: ARG002  (one storage class)
     ) -> ObjectInfo:
-        """Write beside, sync, link or rename, sync the directory."""
+        """Write a temporary file, sync it, link or rename it, and sync the directory."""
         path = self._path(key)
         check_metadata(metadata)
         length = body_size(body, size)
         sized = SizedBody(io.BytesIO(body) if isinstance(body, bytes) else body, length, self._name(key))
         rationed = RationedBody(sized, length, self._allowance)
-        with sized.failing_as_it_did(), self._translated("put", key):
+        with sized.raising_own_failure(), self._translated("put", key):
             self._make_directories(path.parent)
             temporary = path.with_name(f"{WRITING}{uuid.uuid4().hex}-{path.name}")
             sidecar: Path | None = None
@@ -141,11 +141,13 @@ class FileStore(ObjectStore):
         try:
             sync_directory(path.parent)
         except OSError as error:
-            raise OutcomeUnknown(f"put {self._name(key)}: written, but perhaps not to disk: {error}") from error
+            raise OutcomeUnknown(
+                f"put {self._name(key)}: written, but the sync of its directory failed: {error}"
+            ) from error
         return info_of(key, written, dict(metadata))
 
     def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
-        """Open the file; a replacement leaves it as it was for who has it open."""
+        """Open the file; a replacement does not change an open file."""
         return self._opened(key, self._path(key), byte_range)
 
     @contextmanager
@@ -157,20 +159,17 @@ class FileStore(ObjectStore):
                 self._require_root()
                 raise ObjectNotFound(f"{self._name(key)}: no such object") from error
         with file:
-            start, end = 0, info.size
-            if byte_range is not None:
-                start = byte_range.start if byte_range.start >= 0 else max(0, end + byte_range.start)
-                end = end if byte_range.end is None else min(byte_range.end, end)
+            start, end = range_within(byte_range, info.size)
             file.seek(start)
             yield FileStream(file, info, max(0, end - start))
 
     def head(self, key: str) -> ObjectInfo:
-        """As `open`, without reading."""
+        """Open the file without reading it."""
         with self._opened(key, self._path(key)) as stream:
             return stream.info
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """Directory by directory, the names of each in the order that they have within keys."""
+        """List directory by directory, the names of each in their order as parts of keys."""
         check_prefix(prefix)
         return self._listed(prefix, start_after)
 
@@ -183,7 +182,9 @@ class FileStore(ObjectStore):
             key = pending.pop()
             if not key or key.endswith("/"):
                 found = (key + name for name in self._names(key))
-                pending += sorted((each for each in found if is_asked_for(each, prefix, start_after)), reverse=True)
+                pending += sorted(
+                    (each for each in found if belongs_to_listing(each, prefix, start_after)), reverse=True
+                )
                 continue
             with self._translated("list", key):
                 try:
@@ -194,7 +195,7 @@ class FileStore(ObjectStore):
                 yield info_of(key, state)
 
     def list_directories(self, prefix: str = "") -> Iterator[str]:
-        """Directories that have an object, near or far."""
+        """Yield directories with an object in them or below them."""
         check_directory(prefix)
         return self._directories(prefix)
 
@@ -206,7 +207,7 @@ class FileStore(ObjectStore):
                 yield name
 
     def _names(self, directory: str) -> Iterable[str]:
-        """What stands in a directory, subdirectories with a slash; nothing if it is gone."""
+        """Return the names in a directory, subdirectories with a slash; none if it does not exist."""
         with self._translated("list", directory):
             try:
                 with os.scandir(self._below(file_name(directory))) as entries:
@@ -218,7 +219,7 @@ class FileStore(ObjectStore):
                 return []
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Unlink one after the other."""
+        """Unlink one file after the other."""
         with self._translated("delete", ""):
             self._require_root()
         first: tuple[str, TieredStorageError] | None = None
@@ -239,16 +240,16 @@ class FileStore(ObjectStore):
 
     def _path(self, key: str) -> Path:
         if "\0" in check_key(key):
-            raise KeyRefused(f"not a key: {key!r}; it has a NUL")
+            raise KeyRefused(f"not a key: {key!r}; it contains NUL")
         path = self._below(file_name(key))
         self._below(str(path.parent.relative_to(self._root) / META))
         return path
 
     def _below(self, name: str) -> Path:
-        """A path below the root.
+        """Return a path below the root.
 
         Raises:
-            LinkRefused: a link is on the way there.
+            LinkRefused: a part of the path is a symbolic link.
         """
         path = self._root / name
         for part in (path, *path.parents):
@@ -262,7 +263,7 @@ class FileStore(ObjectStore):
         return f"{self.location}/{key}"
 
     def _make_directories(self, directory: Path) -> None:
-        """Make what is missing below the root."""
+        """Create the missing directories below the root."""
         if not directory.is_dir():
             self._require_root()
             made = self._root
@@ -277,29 +278,29 @@ class FileStore(ObjectStore):
 
     def _require_root(self) -> None:
         if not self._root.is_dir():
-            # `is_dir` takes a directory above that may not be entered for absent.
+            # `is_dir` returns False if this user may not enter a parent directory; `stat` raises PermissionError.
             with suppress(FileNotFoundError, NotADirectoryError):
                 self._root.stat()
             raise BucketMissing(
-                f"{self.location}: there is no such directory here: look at its name, and whether its disk is mounted"
+                f"{self.location}: the directory does not exist here: check its name, and that its disk is mounted"
             )
 
     @contextmanager
     def _translated(self, operation: str, key: str) -> Iterator[None]:
-        """Raise what the system raises as one of our errors."""
-        said = f"{operation} {self._name(key)}"
+        """Raise errors of the system as those of the project."""
+        failed = f"{operation} {self._name(key)}"
         try:
             yield
         except OSError as error:
             if isinstance(error, PermissionError) or error.errno == errno.EROFS:
-                raise AccessDenied(f"{said}: {error}; give this user the right to read and write there") from error
+                raise AccessDenied(f"{failed}: {error}; allow this user to read and write there") from error
             if error.errno in _NOT_HERE or isinstance(error, _ABSENT[1:]):
-                raise OperatorError(f"{said}: a directory store cannot hold this key: {error}") from error
-            raise StoreUnavailable(f"{said}: {error}") from error
+                raise OperatorError(f"{failed}: a directory store cannot store this key: {error}") from error
+            raise StoreUnavailable(f"{failed}: {error}") from error
 
 
 def _is_link(path: Path) -> bool:
-    """Where nobody may look, whoever asks for the object itself is told so."""
+    """Return whether a path is a link; False if this user may not check, because opening the object then fails."""
     try:
         return path.is_symlink()
     except OSError:

@@ -1,4 +1,4 @@
-"""One object of a directory store as files: written, given its name, opened, removed. `file` says which names."""
+"""Write, publish, open and remove one object of a directory store; `driver` lists the files."""
 
 import fcntl
 import json
@@ -22,7 +22,7 @@ META = ".meta"
 LOCK = ".lock"
 LEFT_BEHIND_SECONDS = 3600
 PIECE = 1 << 20
-_METADATA_BYTES = 16 * METADATA_BYTES  # JSON writes a character of ASCII with six at most
+_METADATA_BYTES = 16 * METADATA_BYTES  # JSON has at most six characters for one of ASCII
 
 
 class FileStream:
@@ -38,13 +38,13 @@ class FileStream:
         self._left = length
 
     def read(self, size: int, /) -> bytes:
-        """See the contract."""
+        """Read as the contract describes."""
         buffer = bytearray(max(0, min(size, self._left)))
         self.readinto(memoryview(buffer))
         return bytes(buffer)
 
     def readinto(self, buffer: memoryview, /) -> int:
-        """See the contract."""
+        """Read as the contract describes."""
         wanted = min(len(buffer), self._left)
         got = 0
         while got < wanted:
@@ -60,23 +60,23 @@ class FileStream:
 
 
 def info_of(key: str, found: os.stat_result, metadata: Mapping[str, str] = NO_METADATA) -> ObjectInfo:
-    """What the contract says of a file."""
+    """Return the properties of an object from those of its file."""
     return ObjectInfo(key, found.st_size, etag_of(found), found.st_mtime, metadata)
 
 
 def etag_of(found: os.stat_result) -> str:
-    """Inode, time of writing (ns) and size."""
+    """Return the ETag: inode, time of writing (ns) and size."""
     return f'"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}"'
 
 
 def write_beside(path: Path, temporary: Path, body: Body, metadata: Mapping[str, str], crc32c: int | None) -> Path:
-    """Write an object's content and metadata, both durable, under names that nobody looks at.
+    """Write an object's content and metadata durably under temporary names.
 
     Returns:
-        The metadata's path, which belongs to the content's inode.
+        The path of the metadata, which belongs to the content's inode.
 
     Raises:
-        CorruptData: the body is not the one of the checksum.
+        CorruptData: the body's CRC-32C is not `crc32c`.
     """
     checksum = 0
     with temporary.open("xb") as file:
@@ -85,10 +85,12 @@ def write_beside(path: Path, temporary: Path, body: Body, metadata: Mapping[str,
                 checksum = crc32c_of(piece, checksum)
             file.write(piece)
         if crc32c is not None and checksum != crc32c:
-            raise CorruptData(f"{path}: the body's CRC-32C is {checksum:08x}, not {crc32c:08x}; nothing was written")
+            raise CorruptData(
+                f"{path}: the body's CRC-32C is {checksum:08x}; expected {crc32c:08x}; nothing was written"
+            )
         file.flush()
-        # The kernel stamps files with the time of its last tick, so two writes within 4 ms and an inode that is given
-        # anew could share an etag.
+        # The kernel uses the time of its last tick. So two writes within 4 ms could have the same ETag if the file
+        # system reuses the inode.
         now = time.time_ns()
         os.utime(file.fileno(), ns=(now, now))
         os.fsync(file.fileno())
@@ -102,13 +104,13 @@ def write_beside(path: Path, temporary: Path, body: Body, metadata: Mapping[str,
             os.fsync(file_of_metadata.fileno())
         sync_directory(sidecar.parent)
     else:
-        # An earlier object under this name may have had this inode.
+        # An earlier object of this name may have had this inode.
         sidecar.unlink(missing_ok=True)
     return sidecar
 
 
 def publish(temporary: Path, path: Path, condition: Condition, key: str) -> None:
-    """Give a finished file its name.
+    """Rename a complete file to the object's name.
 
     Raises:
         PreconditionFailed: the condition does not hold.
@@ -119,34 +121,34 @@ def publish(temporary: Path, path: Path, condition: Condition, key: str) -> None
         except FileExistsError:
             if path.is_dir():
                 raise IsADirectoryError(f"{path} is a directory") from None
-            raise PreconditionFailed(f"put {key}: there is an object already") from None
+            raise PreconditionFailed(f"put {key}: the object exists; expected none") from None
         return
     with locked(path.parent), _held(path) as replaced:
         etag = None if replaced is None else etag_of(replaced)
         if isinstance(condition, IfMatch) and condition.etag != etag:
-            raise PreconditionFailed(f"put {key}: the object's etag is {etag}, not {condition.etag}")
+            raise PreconditionFailed(f"put {key}: the object's ETag is {etag}; expected {condition.etag}")
         temporary.rename(path)
         if replaced is not None:
-            # What is left of it belongs to an inode that has no name any more: it misleads nobody.
+            # Readers ignore metadata of an inode without a name, so a failure here has no effect.
             with suppress(OSError):
                 metadata_path(path, replaced.st_ino).unlink(missing_ok=True)
 
 
 def open_object(path: Path, key: str) -> tuple[FileIO, ObjectInfo]:
-    """An object's content and what belongs to that content, whatever replaces it meanwhile.
+    """Return an object's content and the properties of that content, even if it is replaced at the same time.
 
     Raises:
-        FileNotFoundError, IsADirectoryError: there is no object.
-        CorruptData: its metadata is not what was written.
+        FileNotFoundError, IsADirectoryError: the object does not exist.
+        CorruptData: the file of its metadata is damaged.
     """
     while True:
         file = FileIO(path)
         try:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
-                raise IsADirectoryError(f"{path} is no regular file")
+                raise IsADirectoryError(f"{path} is not a regular file")
             metadata = _read_metadata(metadata_path(path, found.st_ino))
-            # Metadata goes after its object, so without it and with the name elsewhere this object is a past one.
+            # Metadata is removed after its object. Without it, and if the name has another inode, the object is old.
             if metadata is not None or path.stat().st_ino == found.st_ino:
                 return file, info_of(key, found, metadata or NO_METADATA)
         except BaseException:
@@ -156,7 +158,7 @@ def open_object(path: Path, key: str) -> tuple[FileIO, ObjectInfo]:
 
 
 def remove(path: Path) -> None:
-    """Remove an object and its metadata; one that is not there counts as removed."""
+    """Remove an object and its metadata; a missing one counts as removed."""
     with locked(path.parent), _held(path) as found:
         if found is None or not stat.S_ISREG(found.st_mode):
             return
@@ -166,7 +168,7 @@ def remove(path: Path) -> None:
 
 
 def remove_left_behind(directory: Path) -> None:
-    """Remove what writers that were killed left in a directory."""
+    """Remove the files of killed writers from a directory."""
     with os.scandir(directory) as entries:
         left = [Path(entry.path) for entry in entries if entry.name.startswith(WRITING)]
     for temporary in left:
@@ -174,7 +176,7 @@ def remove_left_behind(directory: Path) -> None:
             found = temporary.stat()
             if found.st_mtime > time.time() - LEFT_BEHIND_SECONDS:
                 continue
-            # With a second link it has been published, and the metadata is the object's.
+            # A file with a second link was published, and its metadata is the object's.
             if found.st_nlink == 1:
                 name = temporary.name.removeprefix(WRITING).partition("-")[2]
                 metadata_path(temporary.with_name(name), found.st_ino).unlink(missing_ok=True)
@@ -182,12 +184,12 @@ def remove_left_behind(directory: Path) -> None:
 
 
 def metadata_path(path: Path, inode: int) -> Path:
-    """Where the metadata of an object is while it has this inode."""
+    """Return the path of the metadata of an object with this inode."""
     return path.parent / META / f"{path.name}.{inode}.json"
 
 
 def sync_directory(directory: Path) -> None:
-    """Make names in a directory durable."""
+    """Make the names in a directory durable."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -197,7 +199,7 @@ def sync_directory(directory: Path) -> None:
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """The directory's lock, against other threads and other processes."""
+    """Hold the directory's lock, against other threads and other processes."""
     descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -208,7 +210,7 @@ def locked(directory: Path) -> Iterator[None]:
 
 @contextmanager
 def _held(path: Path) -> Iterator[os.stat_result | None]:
-    """What stands under a name, kept open so that its inode number is not given anew; None where nothing does."""
+    """Yield the properties of a file, kept open so that its inode is not reused; None if it does not exist."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -231,4 +233,4 @@ def _read_metadata(path: Path) -> dict[str, str] | None:
     try:
         return dict(text_by_name(parse_json(content)))
     except ValueError as error:
-        raise CorruptData(f"{path}: not the metadata of an object: {error}") from error
+        raise CorruptData(f"{path} is not the metadata of an object: {error}") from error

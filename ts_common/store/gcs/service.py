@@ -1,16 +1,18 @@
-"""Google Cloud Storage: objects of one bucket, by its JSON API, and by its XML API for reading one.
+"""Google Cloud Storage: objects of one bucket, by the JSON API; single objects are read by the XML API.
 
-What it promises: a put is atomic and one request (a multipart upload), of any size up to 5 TiB; `ifGenerationMatch`
-holds for it, with 0 where nothing may stand; an object's generation, which is its etag here, is new at each write;
-reads and listings are strongly consistent (`no-store` keeps caches out of the way); the CRC-32C that a put carries is
-compared with what arrives; a listing is in byte order and can begin at a key.
-What it lacks: more than about one write a second to the same object, which answers 429. A commit is written once for
-each segment, so only a partition that rolls faster meets that; then the agent asks everything more slowly (`paced`).
+Supported: a put is atomic and one request (a multipart upload) of up to 5 TiB. `ifGenerationMatch` is its condition,
+with 0 for "if absent". An object's generation, which is its ETag here, is new at each write. Reads and listings are
+strongly consistent (`no-store` bypasses caches). The service compares the CRC-32C of a put with the bytes that arrive.
+A listing is in byte order and can begin at a key.
 
-A get by the XML API tells the custom metadata in its headers, which one by the JSON API does not.
+Not supported: more than about one write per second to the same object; the service answers 429. A commit is written
+once for each segment, so only a partition that rolls faster is affected. The agent then lowers the rate of all requests
+(`ts_common.store.wrappers.request_rate`).
 
-Who asks: Application Default Credentials, as every tool of Google's finds them (google-auth, the extra `gcs`). Where
-STORAGE_EMULATOR_HOST names an emulator, nobody.
+The response to a get by the XML API has the custom metadata in its headers; one by the JSON API has not.
+
+Credentials are Application Default Credentials, as in all tools of Google (google-auth, the extra `gcs`). If
+STORAGE_EMULATOR_HOST names an emulator, requests have none.
 
 https://cloud.google.com/storage/docs/json_api/v1, https://cloud.google.com/storage/docs/xml-api/overview
 """
@@ -36,6 +38,7 @@ from ts_common.errors import (
     TieredStorageError,
 )
 from ts_common.store.answers import parse_json, size_of, text_of
+from ts_common.store.byte_ranges import range_header
 from ts_common.store.contract import ByteRange, Condition, IfAbsent, IfMatch, ObjectInfo
 from ts_common.store.gcs.tokens import GIVE, default_tokens
 from ts_common.store.http.client import Request, Response
@@ -44,11 +47,11 @@ from ts_common.store.http.service import Operations, Page, Put, Service
 _PUBLIC = "https://storage.googleapis.com"
 _METADATA = "x-goog-meta-"
 _PAGE = 1000
-_NO_GENERATION = 1  # nothing has it
+_NO_GENERATION = 1  # no object has it
 _KIND = "storage#objects"
 _LISTED = "kind,items(name,size,generation,updated),prefixes,nextPageToken"
 _READ = "roles/storage.objectViewer on the bucket (storage.objects.get and list)"
-_WRITE = "roles/storage.objectUser on the bucket (storage.objects.create, and delete to write over offset.wm)"
+_WRITE = "roles/storage.objectUser on the bucket (storage.objects.create, and delete to overwrite offset.wm)"
 _OPERATIONS = Operations(
     check="objects.list",
     put="objects.insert",
@@ -71,14 +74,14 @@ _CODES: Mapping[str, type[TieredStorageError]] = {
     "forbidden": AccessDenied,
     "insufficientPermissions": AccessDenied,
 }
-_UNKNOWN = f"the service does not know who asks, or the token has expired: {GIVE}"
+_UNKNOWN = f"the service does not accept this identity, or the token has expired: {GIVE}"
 _WAYS_OUT = {
     "authError": _UNKNOWN,
     "AuthenticationRequired": _UNKNOWN,
     "required": _UNKNOWN,
     "401": _UNKNOWN,
-    "accountDisabled": "the project's account is disabled: look at its billing",
-    "UserProjectMissing": "the bucket is Requester Pays, which is not supported: name another, or switch that off",
+    "accountDisabled": "the project's account is disabled: check its billing",
+    "UserProjectMissing": "the bucket is Requester Pays, which is not supported: use another, or switch that off",
 }
 _PERMISSIONS = {
     _OPERATIONS.put: _WRITE,
@@ -95,15 +98,15 @@ class GcsService(Service):
     Args:
         bucket: its name.
         endpoint: URL of the service, without a slash at its end.
-        token: gives a token that is valid now; None asks without.
+        token: returns a valid token; None sends requests without one.
     """
 
     operations = _OPERATIONS
     codes = _CODES
     ways_out = _WAYS_OUT
     permissions = _PERMISSIONS
-    credentials = "the account that the token is of"
-    look_at_bucket = "there is no such bucket: look at its name"
+    credentials = "the account of the token"
+    check_bucket = "the bucket does not exist: check its name"
 
     def __init__(self, bucket: str, endpoint: str, token: Callable[[], str] | None) -> None:
         self.bucket_url = f"gs://{bucket}"
@@ -112,24 +115,24 @@ class GcsService(Service):
         self._token = token
 
     def authorize(self, request: Request) -> Request:
-        """With a token."""
+        """Add the token."""
         if self._token is None:
             return request
         return replace(request, headers={**request.headers, "authorization": f"Bearer {self._token()}"})
 
     def check(self) -> Request:
-        """A listing of one: who may ship and read need not be allowed to look at the bucket itself."""
+        """List one object: the permissions to ship and to read do not include that for the bucket's properties."""
         return self._listing({"maxResults": "1", "fields": "kind,nextPageToken"})
 
     def put(
         self, name: str, metadata: Mapping[str, str], condition: Condition, crc32c: int | None, md5: bytes | None
     ) -> Put:
-        """A multipart upload: what the object says of itself, then its bytes."""
+        """Return a multipart upload: the object's properties, then its bytes."""
         del md5
-        # A public object would be kept for an hour by caches on the way, and offset.wm changes.
-        said: dict[str, Any] = {"name": name, "metadata": dict(metadata), "cacheControl": "no-store"}
+        # Otherwise caches would keep a public object for an hour, although offset.wm changes.
+        resource: dict[str, Any] = {"name": name, "metadata": dict(metadata), "cacheControl": "no-store"}
         if crc32c is not None:
-            said["crc32c"] = base64.b64encode(crc32c.to_bytes(4, "big")).decode()
+            resource["crc32c"] = base64.b64encode(crc32c.to_bytes(4, "big")).decode()
         query = {"uploadType": "multipart", "fields": "generation,updated"}
         match condition:
             case IfAbsent():
@@ -138,7 +141,7 @@ class GcsService(Service):
                 query["ifGenerationMatch"] = str(_generation(etag))
         boundary = uuid.uuid4().hex
         before = (
-            f"--{boundary}\r\ncontent-type: application/json; charset=UTF-8\r\n\r\n{json.dumps(said)}\r\n"
+            f"--{boundary}\r\ncontent-type: application/json; charset=UTF-8\r\n\r\n{json.dumps(resource)}\r\n"
             f"--{boundary}\r\ncontent-type: application/octet-stream\r\n\r\n"
         )
         request = Request(
@@ -149,27 +152,25 @@ class GcsService(Service):
         return Put(request, before.encode(), f"\r\n--{boundary}--\r\n".encode())
 
     def info_of_put(self, key: str, size: int, metadata: Mapping[str, str], answer: Response) -> ObjectInfo:
-        """From its JSON."""
-        said = parse_json(answer.body)
-        return ObjectInfo(key, size, said["generation"], _seconds(said["updated"]), metadata)
+        """Read the JSON of the response."""
+        resource = parse_json(answer.body)
+        return ObjectInfo(key, size, resource["generation"], _seconds(resource["updated"]), metadata)
 
     def get(self, name: str, byte_range: ByteRange | None, etag: str | None) -> Request:
-        """GET Object, by the XML API."""
+        """Return GET Object of the XML API."""
         headers = {}
-        if byte_range is not None and byte_range.start < 0:
-            headers["range"] = f"bytes={byte_range.start}"
-        elif byte_range is not None:
-            headers["range"] = f"bytes={byte_range.start}-{'' if byte_range.end is None else byte_range.end - 1}"
+        if byte_range is not None:
+            headers["range"] = range_header(byte_range)
         if etag is not None:
             headers["x-goog-if-generation-match"] = str(_generation(etag))
         return Request("GET", self._of(name), headers)
 
     def head(self, name: str) -> Request:
-        """HEAD Object, by the XML API."""
+        """Return HEAD Object of the XML API."""
         return Request("HEAD", self._of(name))
 
     def info_of(self, key: str, size: int, answer: Response) -> ObjectInfo:
-        """From its headers."""
+        """Read the headers of the response."""
         metadata = {
             name.removeprefix(_METADATA): value for name, value in answer.headers.items() if name.startswith(_METADATA)
         }
@@ -177,7 +178,7 @@ class GcsService(Service):
         return ObjectInfo(key, size, answer.headers["x-goog-generation"], modified, metadata)
 
     def list(self, prefix: str, start_after: str, following: str, *, delimiter: str = "") -> Request:
-        """objects.list."""
+        """Return objects.list."""
         query = {"maxResults": str(_PAGE), "fields": _LISTED, "prefix": prefix}
         query |= {
             name: value
@@ -187,23 +188,23 @@ class GcsService(Service):
         return self._listing(query)
 
     def parse_page(self, answer: Response) -> Page:
-        """From its JSON."""
-        said = parse_json(answer.body)
-        if said["kind"] != _KIND:  # all else may be absent: `{}` would be a listing of nothing
-            raise ValueError(f"a {said['kind']!r}; {_KIND} is expected")
+        """Read the JSON of the response."""
+        page = parse_json(answer.body)
+        if page["kind"] != _KIND:  # all other fields are optional: `{}` would be an empty listing
+            raise ValueError(f"a {page['kind']!r}; expected {_KIND}")
         infos = [
             ObjectInfo(text_of(found["name"]), size_of(found["size"]), found["generation"], _seconds(found["updated"]))
-            for found in said.get("items", ())
+            for found in page.get("items", ())
         ]
-        directories = [text_of(name) for name in said.get("prefixes", ())]
-        return Page(infos, directories, text_of(said.get("nextPageToken", "")))
+        directories = [text_of(name) for name in page.get("prefixes", ())]
+        return Page(infos, directories, text_of(page.get("nextPageToken", "")))
 
     def delete(self, name: str) -> Request:
-        """objects.delete."""
+        """Return objects.delete."""
         return Request("DELETE", f"{self.base_url}/storage/v1/b/{self._bucket}/o/{quote(name, safe='')}")
 
     def code_of(self, answer: Response) -> tuple[str, str]:
-        """The JSON API's reason, or the XML API's code."""
+        """Return the reason of the JSON API, or the code of the XML API."""
         body = answer.body.decode(errors="replace")
         if body.startswith("<"):
             found = [re.search(rf"<{name}>([^<]*)", body) for name in ("Code", "Message")]
@@ -213,7 +214,7 @@ class GcsService(Service):
             error = parse_json(answer.body)["error"]
             reason, message = text_of(error["errors"][0]["reason"]), text_of(error["message"])
         except (ValueError, KeyError, IndexError, TypeError):
-            # The emulator's answer to a GET Object; Google's own says NoSuchKey.
+            # The emulator's response to GET Object; Google's has the code NoSuchKey.
             emulated = self._token is None and answer.status == 404 and body.strip() == "Not Found"
             return "notFound" if emulated else "", body
         if answer.status == 404:
@@ -230,11 +231,11 @@ class GcsService(Service):
 
 
 def gcs_service(bucket: str, environment: Mapping[str, str]) -> GcsService:
-    """The bucket, at Google or at the emulator that the environment names.
+    """Return the bucket at Google, or at the emulator that the environment names.
 
     Raises:
         ConfigurationError: there are no credentials, or google-auth is not installed.
-        StoreUnavailable: what gives credentials does not answer at this moment.
+        StoreUnavailable: the source of credentials does not respond at this moment.
     """
     emulator = environment.get("STORAGE_EMULATOR_HOST", "").rstrip("/")
     if emulator:
@@ -243,7 +244,7 @@ def gcs_service(bucket: str, environment: Mapping[str, str]) -> GcsService:
 
 
 def _generation(etag: str) -> int:
-    """The generation that an etag is. 0 would mean that nothing may stand there."""
+    """Return the generation in an ETag, and never 0, which would mean "if absent"."""
     digits = etag.strip('"')
     return int(digits) or _NO_GENERATION if digits.isdecimal() else _NO_GENERATION
 

@@ -1,1 +1,1 @@
-"""HDFS, by WebHDFS."""
+"""HDFS, by WebHDFS (experimental)."""

@@ -1,25 +1,29 @@
-"""The driver for HDFS, by WebHDFS: `webhdfs://namenode:9870/directory`, and `swebhdfs://` for TLS.
+"""The driver for HDFS, by WebHDFS: `webhdfs://namenode:9870/directory`, and `swebhdfs://` for TLS. Experimental.
 
 ::
 
-    <root>/<key>                     the object; a part `.foo` of its key is called `..foo`; metadata in an xattr
-    <root>/<directory>/.put-<uuid>   a put that goes on, or that was killed
-    <root>/<directory>/.next-<etag>  what takes the place of the object that has this etag
+    <root>/<key>                     the object; its metadata is in an xattr
+    <root>/<directory>/.put-<uuid>   a put that is running, or was killed
+    <root>/<directory>/.next-<etag>  a file that replaces the object with this ETag
 
-A put writes a file of another name with its metadata, looks whether all of it arrived, and renames it, which the
-NameNode does in one step: over nothing where nothing may stand there. An object's etag is the number of its inode,
-which no other file ever gets. Reads go by that number, so that size, metadata and bytes are of one put.
+`ts_common.store.file_names` maps keys to paths. A put writes a file under another name with its metadata, and checks
+its size. Then it renames the file, which the NameNode does atomically, and fails for "if absent" if the name exists.
+The ETag of an object is the number of its inode, which the NameNode never reuses. Reads use that number, so size,
+metadata and bytes are of one put.
 
-HDFS has no compare-and-swap. It is made of what HDFS has: who wants to write over etag E first gives its file the name
-`.next-E`, over nothing: one of many gets it. Then it looks whether the object still has etag E; since no number comes
-twice, it had it at the moment of that rename. Then the file is renamed over the object, by its inode, so that this
-happens once at most. Where that inode is gone by then, nobody can tell whether it happened: that is said to be unknown.
-Whoever finds `.next-E` beside an object with etag E finishes what was begun there, so that nobody who was killed holds
-the others up; whoever finds it beside another one knows that its own E is old. This holds among writers that all come
-with conditions, as all do that write `offset.wm` and its like.
+HDFS has no compare-and-swap. The driver builds it in three steps:
 
-What it lacks: a checksum that the store compares (DataNodes make their own; the driver compares the bytes as they leave
-and their number as it arrived), listings of more than a directory at a time, Kerberos, and more than one NameNode.
+1. A writer that expects ETag E renames its file to `.next-E`, if that does not exist: only one writer succeeds.
+2. It checks that the object still has ETag E. Inode numbers are never reused, so it also had E at the rename.
+3. It renames the file over the object, by the file's inode, so this happens at most once. If the inode no longer
+   exists, the outcome is unknown.
+
+A writer that finds `.next-E` and an object with ETag E performs step 3, so a killed writer blocks no other. A writer
+that finds `.next-E` and another object has an old E. All writers must use conditions, as those of `offset.wm` do.
+
+Not supported: a checksum that the store compares (DataNodes compute their own; the driver checks the bytes that it
+sends and the number that arrived), listings of more than one directory per request, Kerberos, and more than one
+NameNode.
 """
 
 import getpass
@@ -29,7 +33,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ts_common.errors import (
     AccessDenied,
@@ -41,6 +45,7 @@ from ts_common.errors import (
     StoreUnavailable,
     TieredStorageError,
 )
+from ts_common.store.byte_ranges import range_within
 from ts_common.store.call import Call
 from ts_common.store.contract import (
     NO_METADATA,
@@ -53,20 +58,21 @@ from ts_common.store.contract import (
     ObjectStore,
     ObjectStream,
 )
-from ts_common.store.file_names import WRITING, file_name, is_asked_for, part_of
+from ts_common.store.file_names import WRITING, belongs_to_listing, file_name, part_of
 from ts_common.store.hdfs.namenode import NameNode, Status
-from ts_common.store.http.bodies import EmptyBody, RequestBody, ResponseBody
+from ts_common.store.http.bodies import RequestBody
+from ts_common.store.response_body import EmptyBody, ResponseBody
 from ts_common.store.validation import SizedBody, body_size, check_directory, check_key, check_metadata, check_prefix
 from ts_common.store.wrappers.bandwidth import UNLIMITED, Allowance, RationedBody
 
 _Found = TypeVar("_Found")
 
 _NEXT = ".next-"
-_GONE = "what was written is gone: it was the object and was written over since, or never was"
+_LOST = "the written file no longer exists: either it was the object and was overwritten, or it was removed before"
 _DEEPEST = 1000  # HDFS's own limit (DistributedFileSystem: HdfsConstants.MAX_PATH_DEPTH)
-_LOOKS = 5  # at an object that is written over in between
+_LOOKS = 5  # attempts at an object that is overwritten between two requests
 _LEFT_BEHIND_SECONDS = 86_400.0
-# Reads run on threads of the caller's, which the driver cannot count.
+# Reads run on the caller's threads, whose number the driver does not have.
 _READ_CONNECTIONS = 32
 
 
@@ -77,9 +83,9 @@ class WebHdfsStore(ObjectStore):
         location: its URL, for messages.
         url: of the NameNode.
         root: the directory, without outer slashes; it must exist.
-        timeout_seconds: how long a server may be silent.
-        threads: how many asynchronous puts run at once.
-        allowance: what the bodies of puts are taken from.
+        timeout_seconds: for each connect, send and receive.
+        threads: the number of asynchronous puts that run at once.
+        allowance: limits the bytes per second of the bodies of puts.
     """
 
     def __init__(
@@ -97,18 +103,18 @@ class WebHdfsStore(ObjectStore):
         self._allowance = allowance
         user = os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
         self._namenode = NameNode(url, user, timeout_seconds, max(_READ_CONNECTIONS, threads))
-        # Directories that were looked through for what killed writers left. Only ever grows; a race looks twice.
+        # Directories that were searched for files of killed writers. It only grows; a race searches twice.
         self._tidied: set[str] = set()
 
     def check(self) -> None:
-        """The root is a directory."""
+        """Check that the root is a directory."""
         try:
             is_directory = self._namenode.status(self._root).is_directory
         except ObjectNotFound:
             is_directory = False
         if not is_directory:
             raise BucketMissing(
-                f"{self.location}: there is no such directory here: look at its name, and at the NameNode's"
+                f"{self.location}: the directory does not exist here: check its name and that of the NameNode"
             )
 
     def put(
@@ -122,7 +128,7 @@ class WebHdfsStore(ObjectStore):
         crc32c: int | None = None,
         archived: bool = False,  # noqa: ARG002  (one storage class)
     ) -> ObjectInfo:
-        """CREATE under another name, then RENAME."""
+        """Send CREATE for another name, then RENAME."""
         path = self._path(check_key(key))
         check_metadata(metadata)
         length = body_size(body, size)
@@ -143,7 +149,7 @@ class WebHdfsStore(ObjectStore):
             with suppress(TieredStorageError):
                 self._namenode.delete(temporary)
             if isinstance(error, ObjectNotFound):  # a part of the path is an object
-                raise OperatorError(f"put {name}: a directory store cannot hold this key: {error}") from error
+                raise OperatorError(f"put {name}: a directory store cannot store this key: {error}") from error
             raise
         return ObjectInfo(key, length, str(written.id), written.modified, dict(metadata))
 
@@ -157,11 +163,11 @@ class WebHdfsStore(ObjectStore):
                 self._swap(temporary, written, path, etag, name)
 
     def _swap(self, temporary: str, written: Status, path: str, etag: str, name: str) -> None:
-        """Write over the object with this etag, as the module's page says.
+        """Overwrite the object with this ETag, in the steps of the module's docstring.
 
         Raises:
-            PreconditionFailed: the object has another.
-            OutcomeUnknown: it may have happened, or may still: whoever comes next finishes it.
+            PreconditionFailed: the object has another ETag.
+            OutcomeUnknown: it may have happened, or the next writer may still finish it.
         """
         self._require(path, etag, name)
         following = f"{path.rpartition('/')[0]}/{_NEXT}{etag}"
@@ -170,15 +176,15 @@ class WebHdfsStore(ObjectStore):
         except PreconditionFailed:
             self._finish(following, path, etag)
             raise
-        # From here on it may happen, whatever becomes of this process: somebody else may finish it.
+        # From here on another writer may finish it, even if this process is killed.
         try:
             if self._is_current(path, etag):
-                if not self._take_over(written, path):
-                    raise OutcomeUnknown(f"{name}: {_GONE}")
+                if not self._replace(written, path):
+                    raise OutcomeUnknown(f"{name}: {_LOST}")
             elif not self._is_published(written, path, name):
                 with suppress(TieredStorageError):
                     self._namenode.delete(following)
-                raise PreconditionFailed(f"{name}: {etag} asked, which it has no more")
+                raise PreconditionFailed(f"{name}: expected ETag {etag}, which the object no longer has")
         except StoreUnavailable as error:
             raise OutcomeUnknown(str(error)) from error
 
@@ -189,48 +195,48 @@ class WebHdfsStore(ObjectStore):
             return False
 
     def _is_published(self, written: Status, path: str, name: str) -> bool:
-        """Whether our file became the object.
+        """Return whether this put's file is the object.
 
         Raises:
-            OutcomeUnknown: it is gone, and was perhaps the object before.
+            OutcomeUnknown: the file no longer exists; it may have been the object before.
         """
         if self._is_current(path, str(written.id)):
             return True
         try:
             self._namenode.status(written.inode)
         except ObjectNotFound as error:
-            raise OutcomeUnknown(f"{name}: {_GONE}") from error
+            raise OutcomeUnknown(f"{name}: {_LOST}") from error
         return False
 
     def _require(self, path: str, etag: str, name: str) -> None:
         try:
             found = str(self._namenode.status(path).id)
         except ObjectNotFound:
-            found = "nothing"
+            found = "no object"
         if found != etag:
-            raise PreconditionFailed(f"{name}: found {found}, {etag} asked")
+            raise PreconditionFailed(f"{name}: found {found}; expected ETag {etag}")
 
     def _finish(self, following: str, path: str, etag: str) -> None:
-        """What somebody else began over the same object."""
+        """Finish the put that another writer began over the same object."""
         try:
             begun = self._namenode.status(following)
             self._require(path, etag, path)
         except (ObjectNotFound, PreconditionFailed):
             return
-        self._take_over(begun, path)
+        self._replace(begun, path)
 
-    def _take_over(self, following: Status, path: str) -> bool:
-        """Whether what followed is the object; False where it is gone: written over since, or tidied away before."""
+    def _replace(self, following: Status, path: str) -> bool:
+        """Rename a file over the object; return False if the file was overwritten since, or removed before."""
         try:
             self._namenode.rename(following.inode, path, overwrite=True)
         except PreconditionFailed:
-            pass  # somebody finished it: it is the object itself
+            pass  # another writer finished it: the file is the object
         except ObjectNotFound:
             return False
         return True
 
     def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
-        """GETFILESTATUS, GETXATTRS, OPEN."""
+        """Send GETFILESTATUS, GETXATTRS and OPEN."""
         check_key(key)
         return self._open(key, byte_range)
 
@@ -242,22 +248,19 @@ class WebHdfsStore(ObjectStore):
     def _stream(
         self, opened: ExitStack, status: Status, info: ObjectInfo, byte_range: ByteRange | None
     ) -> ObjectStream:
-        start, end = 0, info.size
-        if byte_range is not None:
-            start = byte_range.start if byte_range.start >= 0 else max(0, end + byte_range.start)
-            end = end if byte_range.end is None else min(byte_range.end, end)
+        start, end = range_within(byte_range, info.size)
         if start >= end:
             return EmptyBody(info)
-        response = opened.enter_context(self._namenode.opened(status.inode, start, end - start))
+        response: Any = opened.enter_context(self._namenode.opened(status.inode, start, end - start))
         return ResponseBody(info, response, end - start, Call("OPEN", self._name(info.key)))
 
     def head(self, key: str) -> ObjectInfo:
-        """GETFILESTATUS, GETXATTRS."""
+        """Send GETFILESTATUS and GETXATTRS."""
         check_key(key)
         return self._looked_up(key, lambda _, info: info)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """Directory by directory, the names of each in the order that they have within keys."""
+        """List directory by directory, the names of each in their order as parts of keys."""
         check_prefix(prefix)
         return self._listed(prefix, start_after)
 
@@ -272,13 +275,15 @@ class WebHdfsStore(ObjectStore):
                 continue
             if key.count("/") > _DEEPEST:
                 raise StoreUnavailable(
-                    f"LISTSTATUS_BATCH {self.location}: no directory of HDFS is as deep as {key[:200]}"
+                    f"LISTSTATUS_BATCH {self.location}: {key[:200]} is deeper than HDFS allows ({_DEEPEST} levels)"
                 )
             found = [(key + name, each) for name, each in self._names(key)]
-            pending += sorted((each for each in found if is_asked_for(each[0], prefix, start_after)), key=_key)[::-1]
+            pending += sorted((each for each in found if belongs_to_listing(each[0], prefix, start_after)), key=_key)[
+                ::-1
+            ]
 
     def list_directories(self, prefix: str = "") -> Iterator[str]:
-        """Directories that have an object, near or far."""
+        """Yield directories with an object in them or below them."""
         check_directory(prefix)
         return self._directories(prefix)
 
@@ -289,7 +294,7 @@ class WebHdfsStore(ObjectStore):
                 yield name
 
     def _names(self, directory: str) -> Sequence[tuple[str, Status]]:
-        """What stands in a directory, subdirectories with a slash; nothing if it is gone."""
+        """Return the names in a directory, subdirectories with a slash; none if it does not exist."""
         try:
             entries = [(part_of(each.name), each) for each in self._namenode.listed(self._path(directory).rstrip("/"))]
         except ObjectNotFound:
@@ -297,7 +302,7 @@ class WebHdfsStore(ObjectStore):
         return [(f"{part}/" if each.is_directory else part, each) for part, each in entries if part]
 
     def delete(self, keys: Iterable[str]) -> None:
-        """DELETE, one after the other."""
+        """Send DELETE for one key after the other."""
         self.check()
         failed: list[tuple[str, TieredStorageError]] = []
         count = 0
@@ -315,15 +320,15 @@ class WebHdfsStore(ObjectStore):
             raise kind(f"{len(failed)} of {count} not deleted, the first is {key}: {first}") from first
 
     def close(self) -> None:
-        """Also closes the connections."""
+        """Wait for puts, and close the connections."""
         super().close()
         self._namenode.close()
 
     def _looked_up(self, key: str, use: Callable[[Status, ObjectInfo], _Found]) -> _Found:
-        """What `use` makes of an object; again where it was written over in between.
+        """Return the result of `use` for an object; repeat if it is overwritten between two requests.
 
         Raises:
-            ObjectNotFound: there is no such object.
+            ObjectNotFound: the object does not exist.
         """
         path = self._path(key)
         for _ in range(_LOOKS):
@@ -337,10 +342,10 @@ class WebHdfsStore(ObjectStore):
             with suppress(ObjectNotFound):
                 metadata = self._namenode.metadata(status.inode)
                 return use(status, ObjectInfo(key, status.size, str(status.id), status.modified, metadata))
-        raise StoreUnavailable(f"{self._name(key)}: it changes all the time")
+        raise StoreUnavailable(f"{self._name(key)}: the object changed {_LOOKS} times while it was read")
 
     def _tidy(self, directory: str) -> None:
-        """Remove what writers that were killed long ago left in a directory, or make it."""
+        """Remove old files of killed writers from a directory, or create it."""
         if directory in self._tidied:
             return
         before = time.time() - _LEFT_BEHIND_SECONDS
@@ -351,7 +356,7 @@ class WebHdfsStore(ObjectStore):
         except ObjectNotFound:
             self._make(directory)
         except AccessDenied:
-            pass  # who may not look may write all the same
+            pass  # a user that may not list may be allowed to write
         self._tidied.add(directory)
 
     def _make(self, directory: str) -> None:

@@ -1,4 +1,4 @@
-"""WebHDFS: what is asked of a NameNode and, where it sends one on, of a DataNode.
+"""WebHDFS: requests to a NameNode, and to the DataNodes that it redirects to.
 
 https://hadoop.apache.org/docs/stable/hadoop-project-dist/hadoop-hdfs/WebHDFS.html
 """
@@ -30,10 +30,10 @@ from ts_common.store.refusals import skew_of, without_reason
 
 _ATTRIBUTE = "user.ts-uploader"
 _RIGHT = "to read there, and an agent also to write"
-_ALLOW = f"allow this user (HADOOP_USER_NAME, or the one who runs this) {_RIGHT}"
+_ALLOW = f"allow this user (HADOOP_USER_NAME, or the user of this process) {_RIGHT}"
 _AUTHENTICATE = (
-    "the NameNode demands authentication (Kerberos or a token), which this driver does not do: name a cluster or a "
-    "gateway with simple authentication"
+    "the NameNode requires authentication (Kerberos or a token), which this driver does not support: use a cluster or "
+    "a gateway with simple authentication"
 )
 _BY_EXCEPTION: Mapping[str, type[TieredStorageError]] = {
     "FileNotFoundException": ObjectNotFound,
@@ -43,7 +43,7 @@ _BY_EXCEPTION: Mapping[str, type[TieredStorageError]] = {
     "AuthorizationException": AccessDenied,
     "SecurityException": AccessDenied,
     "InvalidToken": AccessDenied,
-    # Said before anything is done.
+    # The NameNode raises these before it changes anything.
     "StandbyException": StoreUnavailable,
     "RetriableException": StoreUnavailable,
     "SafeModeException": StoreUnavailable,
@@ -59,14 +59,14 @@ _BY_EXCEPTION: Mapping[str, type[TieredStorageError]] = {
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What the NameNode says of a file or a directory.
+    """Properties of a file or a directory.
 
     Attributes:
-        name: the last part of its path; empty where it was asked for by its whole path.
-        id: of its inode, which no other file ever gets.
+        name: the last part of its path; empty in the response to a request for the whole path.
+        id: of its inode; the NameNode never reuses it.
         size: bytes.
         modified: seconds since the epoch.
-        is_directory: whether it is one.
+        is_directory: whether it is a directory.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Status:
 
     @property
     def inode(self) -> str:
-        """A path that names this very file, wherever it was moved to, and none that took its name."""
+        """The path of this file by its inode: it is valid after a rename, and never names another file."""
         return f"/.reserved/.inodes/{self.id}"
 
 
@@ -86,9 +86,9 @@ class NameNode:
 
     Args:
         url: `http://host:port` or `https://host:port`.
-        user: who asks.
-        timeout_seconds: how long a server may be silent.
-        connections: how many are kept for reuse.
+        user: name of the user in each request.
+        timeout_seconds: for each connect, send and receive.
+        connections: the number that is kept for reuse.
     """
 
     def __init__(self, url: str, user: str, timeout_seconds: float, connections: int) -> None:
@@ -97,26 +97,26 @@ class NameNode:
         self._client = HttpClient(url, lambda request: request, timeout_seconds, connections)
 
     def status(self, path: str) -> Status:
-        """GETFILESTATUS.
+        """Send GETFILESTATUS.
 
         Raises:
-            ObjectNotFound: there is neither file nor directory.
+            ObjectNotFound: the file or directory does not exist.
         """
         with self._call("GETFILESTATUS", path).understood():
             return _status(self._json("GET", "GETFILESTATUS", path)["FileStatus"])
 
     def listed(self, path: str) -> Iterator[Status]:
-        """LISTSTATUS_BATCH, until nothing remains.
+        """Send LISTSTATUS_BATCH until no entry remains.
 
         Raises:
-            ObjectNotFound: there is no such directory.
+            ObjectNotFound: the directory does not exist.
         """
         after: dict[str, str] = {}
         while True:
             with self._call("LISTSTATUS_BATCH", path).understood():
-                said = self._json("GET", "LISTSTATUS_BATCH", path, **after)["DirectoryListing"]
-                found = [_status(each) for each in said["partialListing"]["FileStatuses"]["FileStatus"]]
-                ends = not said["remainingEntries"]
+                listing = self._json("GET", "LISTSTATUS_BATCH", path, **after)["DirectoryListing"]
+                found = [_status(each) for each in listing["partialListing"]["FileStatuses"]["FileStatus"]]
+                ends = not listing["remainingEntries"]
                 last = after.get("startAfter", "")
                 for status in found:
                     if not _is_name(status.name) or status.name <= last:
@@ -128,85 +128,85 @@ class NameNode:
             after = {"startAfter": last}
 
     def metadata(self, path: str) -> dict[str, str]:
-        """GETXATTRS: what `create` was told.
+        """Send GETXATTRS, and return the metadata that `create` wrote.
 
         Raises:
-            ObjectNotFound: there is no such file.
+            ObjectNotFound: the file does not exist.
         """
         with self._call("GETXATTRS", path).understood():
-            said = self._json("GET", "GETXATTRS", path, encoding="hex")["XAttrs"]
-            values = [each["value"] for each in said if each["name"] == _ATTRIBUTE]
+            attributes = self._json("GET", "GETXATTRS", path, encoding="hex")["XAttrs"]
+            values = [each["value"] for each in attributes if each["name"] == _ATTRIBUTE]
             return dict(text_by_name(parse_json(bytes.fromhex(values[0].removeprefix("0x"))))) if values else {}
 
     def create(self, path: str, body: RequestBody, metadata: Mapping[str, str]) -> Status:
-        """CREATE in a directory that is there, SETXATTR; what stands there then.
+        """Send CREATE and SETXATTR in an existing directory, and return the properties of the file.
 
         Raises:
-            ObjectNotFound: there is no such directory.
-            StoreUnavailable: it may be there in part.
+            ObjectNotFound: the directory does not exist.
+            StoreUnavailable: a part of the file may exist.
         """
         call = Call("CREATE", body.name)
         query = {"overwrite": "false", "createparent": "false"}
-        answer = self._client.ask(call, self._request("PUT", "CREATE", path, query))
+        answer = self._client.send(call, self._request("PUT", "CREATE", path, query))
         if answer.status == 307:
             headers = {"content-type": "application/octet-stream", "content-length": str(body.length)}
             sent = Request("PUT", self._data_node(answer, call), headers)
             try:
-                answer = self._client.ask(replace(call, writes=True), sent, body)
-            except OutcomeUnknown as error:  # under a name that nobody looks for
+                answer = self._client.send(replace(call, writes=True), sent, body)
+            except OutcomeUnknown as error:  # no reader uses the temporary name
                 raise StoreUnavailable(str(error)) from error
         self._raise_for(answer, call)
         if metadata:
             value = "0x" + json.dumps(dict(metadata)).encode().hex()
             attribute = {"xattr.name": _ATTRIBUTE, "xattr.value": value, "flag": "CREATE"}
-            self._raise_for(self._client.ask(call, self._request("PUT", "SETXATTR", path, attribute)), call)
+            self._raise_for(self._client.send(call, self._request("PUT", "SETXATTR", path, attribute)), call)
         status = self.status(path)
         if status.size != body.length:
             raise StoreUnavailable(f"CREATE {call.target}: {status.size} of {body.length} bytes arrived")
         return status
 
     def rename(self, path: str, destination: str, *, overwrite: bool) -> None:
-        """RENAME, in one step.
+        """Send RENAME, which is atomic.
 
         Raises:
-            PreconditionFailed: something stands there and may not be written over, or it is the file itself.
-            ObjectNotFound: there is no such file.
-            OutcomeUnknown: no answer.
+            PreconditionFailed: the destination exists and may not be overwritten, or is the file itself.
+            ObjectNotFound: the file does not exist.
+            OutcomeUnknown: no response.
         """
         call = self._call("RENAME", destination, writes=True)
         query = {"destination": destination, "renameoptions": "OVERWRITE" if overwrite else "NONE"}
-        answer = self._client.ask(call, self._request("PUT", "RENAME", path, query))
+        answer = self._client.send(call, self._request("PUT", "RENAME", path, query))
         self._raise_for(answer, call)
-        if answer.body:  # a NameNode's answer has none; a page of something in between has
-            raise call.no_answer(f"RENAME {call.target}: no answer that a NameNode gives: {answer.body[:200]!r}")
+        if answer.body:  # a NameNode's response has no body; a web page of a proxy has one
+            raise call.no_answer(f"RENAME {call.target}: not a response of a NameNode: {answer.body[:200]!r}")
 
     def delete(self, path: str) -> None:
-        """DELETE of a file; of what is not there, or is a directory with something in it, nothing."""
+        """Send DELETE of a file; a missing file or a directory that is not empty is no error."""
         call = self._call("DELETE", path)
-        answer = self._client.ask(call, self._request("DELETE", "DELETE", path, {}))
+        answer = self._client.send(call, self._request("DELETE", "DELETE", path, {}))
         if "PathIsNotEmptyDirectoryException" not in answer.body.decode(errors="replace"):
             self._raise_for(answer, call)
             with call.understood():
                 parse_json(answer.body)["boolean"]
 
     def make_directories(self, path: str) -> None:
-        """MKDIRS, with all above it."""
+        """Send MKDIRS, which creates parent directories too."""
         self._json("PUT", "MKDIRS", path)
 
     @contextmanager
     def opened(self, path: str, start: int, length: int) -> Iterator[BaseHTTPResponse]:
-        """OPEN: `length` bytes from `start` on.
+        """Send OPEN for `length` bytes from `start` on.
 
         Raises:
-            ObjectNotFound: there is no such file.
+            ObjectNotFound: the file does not exist.
         """
         call = self._call("OPEN", path)
-        answer = self._client.ask(
+        answer = self._client.send(
             call, self._request("GET", "OPEN", path, {"offset": str(start), "length": str(length)})
         )
         if answer.status != 307:
             self._raise_for(answer, call)
-            raise StoreUnavailable(f"OPEN {call.target}: HTTP {answer.status}, and no DataNode is named")
+            raise StoreUnavailable(f"OPEN {call.target}: HTTP {answer.status}; expected a redirection to a DataNode")
         with self._client.streaming(call, Request("GET", self._data_node(answer, call))) as (answer, response):
             self._raise_for(answer, call)
             yield response
@@ -216,10 +216,10 @@ class NameNode:
         self._client.close()
 
     def _data_node(self, answer: Response, call: Call) -> str:
-        """Where a NameNode sends one on: over TLS only to where there is TLS.
+        """Return the URL that a NameNode redirects to; from TLS only to TLS.
 
         Raises:
-            StoreUnavailable: it does not say.
+            StoreUnavailable: the response has no such URL.
         """
         with call.understood():
             location = answer.headers["location"]
@@ -229,14 +229,14 @@ class NameNode:
 
     def _json(self, method: str, operation: str, path: str, **query: str) -> Any:
         call = self._call(operation, path)
-        answer = self._client.ask(call, self._request(method, operation, path, query))
+        answer = self._client.send(call, self._request(method, operation, path, query))
         self._raise_for(answer, call)
         with call.understood():
             return parse_json(answer.body)
 
     def _request(self, method: str, operation: str, path: str, query: Mapping[str, str]) -> Request:
-        said = urlencode({"op": operation, "user.name": self._user, **query})
-        return Request(method, f"{self._url}{quote(path)}?{said}")
+        parameters = urlencode({"op": operation, "user.name": self._user, **query})
+        return Request(method, f"{self._url}{quote(path)}?{parameters}")
 
     def _call(self, operation: str, path: str, *, writes: bool = False) -> Call:
         return Call(operation, f"{self._url}{path}", writes)
@@ -246,25 +246,25 @@ class NameNode:
             call.refuse_page(answer.headers.get("content-type"))
             return
         try:
-            said = parse_json(answer.body)["RemoteException"]
-            name, message = str(said["exception"]), str(said["message"]).partition("\n")[0]
+            remote = parse_json(answer.body)["RemoteException"]
+            name, message = str(remote["exception"]), str(remote["message"]).partition("\n")[0]
         except (ValueError, KeyError, TypeError):
             name, message = "", answer.body.decode(errors="replace")[:500]
-        told = f"{call.operation} {call.target}: {name} (HTTP {answer.status}): {message}"
-        # Hadoop answers 403 to every IOException that it names; what names none is a gateway's refusal.
-        refused = answer.status == 401 or (answer.status == 403 and not name)
-        kind = _BY_EXCEPTION.get(name) or (AccessDenied if refused else None)
+        failed = f"{call.operation} {call.target}: {name} (HTTP {answer.status}): {message}"
+        # Hadoop answers 403 for every IOException, with its name; a response without a name is a gateway's denial.
+        denied = answer.status == 401 or (answer.status == 403 and not name)
+        kind = _BY_EXCEPTION.get(name) or (AccessDenied if denied else None)
         if kind is AccessDenied and "is not a directory" in message:
             kind = ObjectNotFound
         if kind is AccessDenied:
-            raise AccessDenied(f"{told}; {_way_in(name, answer)}")
+            raise AccessDenied(f"{failed}; {_how_to_allow(name, answer)}")
         if kind is OperatorError:
-            raise OperatorError(f"{told}; the same request will be refused again")
-        raise (kind or call.no_answer)(told)
+            raise OperatorError(f"{failed}; the store will reject the same request again")
+        raise (kind or call.no_answer)(failed)
 
 
-def _way_in(name: str, answer: Response) -> str:
-    """What to do about a refusal of this user."""
+def _how_to_allow(name: str, answer: Response) -> str:
+    """Return what to do if access is denied."""
     if name in _BY_EXCEPTION:
         return _ALLOW
     if answer.status == 401:
@@ -272,16 +272,16 @@ def _way_in(name: str, answer: Response) -> str:
     return without_reason("the user (HADOOP_USER_NAME)", _RIGHT, skew_of(answer.headers.get("date")))
 
 
-def _status(said: Mapping[str, Any]) -> Status:
+def _status(status: Mapping[str, Any]) -> Status:
     return Status(
-        text_of(said["pathSuffix"]),
-        whole_number(said["fileId"]),
-        whole_number(said["length"]),
-        whole_number(said["modificationTime"]) / 1000,
-        text_of(said["type"]) == "DIRECTORY",
+        text_of(status["pathSuffix"]),
+        whole_number(status["fileId"]),
+        whole_number(status["length"]),
+        whole_number(status["modificationTime"]) / 1000,
+        text_of(status["type"]) == "DIRECTORY",
     )
 
 
 def _is_name(name: str) -> bool:
-    """Whether it is one part of a path."""
+    """Return whether it is one part of a path."""
     return name not in {"", ".", ".."} and "/" not in name

@@ -1,1 +1,1 @@
-"""What the drivers of Google, Azure and HDFS share: requests, bodies, retries, proxies."""
+"""Requests, bodies, retries and proxies, for the drivers of Google, Azure and HDFS."""

@@ -1,12 +1,13 @@
-"""One HTTP client for the stores that are spoken to without an SDK: Azure, Google, WebHDFS.
+"""The HTTP client for stores without an SDK: Azure, Google, WebHDFS.
 
-What is repeated is what `s3_client` repeats, for the same reason: a put goes out once, since a put repeated after its
-answer was lost meets its own object; reads and deletes are tried three times, except after a timeout. A store that says
-that it is asked too fast is not asked again here: `paced` does that for the whole process.
+Retries are those of `ts_common.store.s3.client`, for the same reason. A put is sent once, because a retry after a lost
+response meets its own object. Reads and deletes have three attempts, except after a timeout. A throttled request is not
+retried here: `ts_common.store.wrappers.request_rate` does that for the whole process.
 
-What decides of an error is whether the request can have had an effect, as in `s3_errors`: no connection had none.
+The translation of an error depends on whether the request can have had an effect, as in `ts_common.store.s3.errors`.
+Without a connection it had none.
 
-Proxies come from the environment (`proxies`), authorities from the system or SSL_CERT_FILE.
+Proxies are read from the environment (`proxies`), authorities from the system or SSL_CERT_FILE.
 """
 
 import threading
@@ -28,7 +29,7 @@ from ts_common.store.retry import request_policy
 _BLOCK_BYTES = 128 << 10  # of a body, for each send
 _NEVER_CONNECTED = (http.NewConnectionError, http.ConnectTimeoutError)
 _TIMED_OUT = (http.ConnectTimeoutError, http.ReadTimeoutError)
-_THROTTLED = 503  # of the statuses from 500 on, the one that asks for patience
+_THROTTLED = 503  # the only status from 500 on that requests a lower rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Request:
 
     Attributes:
         method: of HTTP.
-        url: whole, encoded.
+        url: complete and encoded.
         headers: names in lower case.
     """
 
@@ -48,12 +49,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer.
+    """A response.
 
     Attributes:
         status: of HTTP.
         headers: names in lower case.
-        body: whole; empty where a stream follows.
+        body: complete; empty if the caller reads it as a stream.
     """
 
     status: int
@@ -61,8 +62,8 @@ class Response:
     body: bytes = b""
 
 
-# Gives a request what shows who asks, for each attempt anew. Raises AccessDenied without credentials, StoreUnavailable
-# where they cannot be had at this moment.
+# Adds credentials to a request, again for each attempt. Raises AccessDenied without credentials, StoreUnavailable if
+# they cannot be read at this moment.
 Authorize = Callable[[Request], Request]
 
 
@@ -70,13 +71,13 @@ class HttpClient:
     """Requests to one server.
 
     Args:
-        base_url: its URL, which decides of the proxy.
+        base_url: its URL, which selects the proxy.
         authorize: signs each request.
-        timeout_seconds: how long a connect, a send or a receive may stand still.
-        connections: how many are kept for reuse.
+        timeout_seconds: for each connect, send and receive.
+        connections: the number that is kept for reuse.
 
     Raises:
-        ConfigurationError: the environment names a proxy that is none.
+        ConfigurationError: the environment has an invalid URL of a proxy.
     """
 
     def __init__(self, base_url: str, authorize: Authorize, timeout_seconds: float, connections: int) -> None:
@@ -91,32 +92,32 @@ class HttpClient:
         self._pool = pool_for(base_url, **settings)
         self._policy = request_policy(self._closed, _may_pass, _may_change)
 
-    def ask(self, call: Call, request: Request, body: RequestBody | None = None) -> Response:
-        """Send a request and read all of its answer, whatever its status.
+    def send(self, call: Call, request: Request, body: RequestBody | None = None) -> Response:
+        """Send a request and return the whole response, whatever its status.
 
         Raises:
-            StoreUnavailable, OutcomeUnknown: no connection, or no answer.
-            OperatorError: the server's certificate is not believed.
-            TieredStorageError: what the credentials' side raises.
+            StoreUnavailable, OutcomeUnknown: no connection, or no response.
+            OperatorError: the server's certificate is not trusted.
+            TieredStorageError: an error of `authorize`.
         """
         return self._repeated(call, request, body, streams=False)[0]
 
     @contextmanager
     def streaming(self, call: Call, request: Request) -> Iterator[tuple[Response, urllib3.BaseHTTPResponse]]:
-        """Send a request, and leave its answer's body to be read; that of a refusal is read already.
+        """Send a request; the caller reads the body of the response, unless its status is an error.
 
         Raises:
-            StoreUnavailable, OperatorError: as `ask`.
+            StoreUnavailable, OperatorError: as `send`.
         """
         answer, response = self._repeated(call, request, None, streams=True)
         try:
             yield answer, response
         finally:
-            response.close()  # what was not read is not waited for, so the connection cannot be used again
+            response.close()  # unread bytes make the connection unusable
             response.release_conn()
 
     def close(self) -> None:
-        """Close the connections. Whoever waits for another attempt makes it at once."""
+        """Close the connections; requests that wait for a retry send it at once."""
         self._closed.set()
         self._pool.clear()
 
@@ -130,7 +131,7 @@ class HttpClient:
         self, call: Call, request: Request, body: RequestBody | None, *, streams: bool
     ) -> tuple[Response, urllib3.BaseHTTPResponse]:
         signed = self._authorize(request)
-        sent: Any = body  # urllib3 wants no more than `read` of it
+        sent: Any = body  # urllib3 requires only `read`
         try:
             response = self._pool.request(
                 signed.method,
@@ -144,10 +145,10 @@ class HttpClient:
             content = b"" if streams and response.status < 300 else read_whole(response)
         except (http.HTTPError, OSError) as error:
             if body is not None and body.failure is not None:
-                raise body.failure from None  # the body broke off, so that no store can have taken it
+                raise body.failure from None  # the body was incomplete, so no store has accepted it
             raise no_answer(error, call) from error
-        except ValueError as error:  # a body without an end, or an address that no request can be sent to
-            raise call.no_answer(f"{call.operation} {call.target}: no answer that the store gives: {error}") from error
+        except ValueError as error:  # a body beyond the bounds, or an invalid address
+            raise call.no_answer(f"{call.operation} {call.target}: not a response of the store: {error}") from error
         headers = {name.lower(): value for name, value in response.headers.items()}
         if not streams:
             response.release_conn()
@@ -155,31 +156,31 @@ class HttpClient:
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Whether a failure that is no timeout can be over at the next attempt."""
+    """Return whether a retry can succeed after an exception: any failure but a timeout."""
     return isinstance(error, StoreUnavailable) and not isinstance(error.__cause__, _TIMED_OUT)
 
 
 def _may_change(answer: tuple[Response, object]) -> bool:
-    """Whether the server failed, and was not asked too fast."""
+    """Return whether the server failed for another reason than throttling."""
     return answer[0].status >= 500 and answer[0].status != _THROTTLED
 
 
 def no_answer(error: Exception, call: Call) -> TieredStorageError:
-    """Our error for what urllib3 raises."""
-    said = f"{call.operation} {call.target}"
+    """Return the project's error for one of urllib3."""
+    failed = f"{call.operation} {call.target}"
     if isinstance(error, http.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
-        return OperatorError(f"{said}: {error}; set SSL_CERT_FILE to the authority that signed the certificate")
+        return OperatorError(f"{failed}: {error}; set SSL_CERT_FILE to the authority that signed the certificate")
     if never_connected(error):
-        return StoreUnavailable(f"{said}: no connection: {error}")
+        return StoreUnavailable(f"{failed}: no connection: {error}")
     if isinstance(error, http.LocationValueError):
-        return OperatorError(f"{said}: the address of the store is none: {error}")
-    return call.no_answer(f"{said}: no answer: {error}")
+        return OperatorError(f"{failed}: the address of the store is invalid: {error}; correct its URL")
+    return call.no_answer(f"{failed}: no response: {error}")
 
 
 def never_connected(error: object) -> bool:
-    """Whether what urllib3 raises says that no connection came about, and so that nothing was sent.
+    """Return whether an error of urllib3 means that there was no connection, so nothing was sent.
 
-    A connection that was closed without an answer is a `ProxyError` too where it went to a proxy.
+    urllib3 also raises `ProxyError` if a proxy closes a connection without a response.
     """
     if isinstance(error, http.ProxyError):
         refused = "Tunnel connection failed" in str(error.original_error)

@@ -1,8 +1,8 @@
-"""The driver over a `Service`: objects of one bucket under one prefix, each put one request.
+"""The driver over a `Service`: objects of one bucket under one prefix; each put is one request.
 
-No SDK stands between. Those of Azure and Google cut a large body into parts and repeat them as they think best, and
-obstore holds all of a body in memory to put it on a condition (docs/store.md has the measurement); the protocol wants
-one request, streamed, on a condition, whose lost answer is told.
+It uses no SDK. By default those of Azure and Google split a large body into parts and retry them. obstore holds a whole
+body in memory for a conditional put (docs/store-drivers.md has the measurement). The protocol requires one streamed,
+conditional request, and an error if its response is lost.
 """
 
 import hashlib
@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 from awscrt.checksums import crc32c as crc32c_of
 
@@ -25,6 +26,7 @@ from ts_common.errors import (
     TieredStorageError,
 )
 from ts_common.store.answers import checked, size_of
+from ts_common.store.byte_ranges import whole_size
 from ts_common.store.call import Call
 from ts_common.store.contract import (
     NO_METADATA,
@@ -35,10 +37,11 @@ from ts_common.store.contract import (
     ObjectStore,
     ObjectStream,
 )
-from ts_common.store.http.bodies import EmptyBody, RequestBody, ResponseBody
+from ts_common.store.http.bodies import RequestBody
 from ts_common.store.http.client import HttpClient, Response
 from ts_common.store.http.service import Page, Service
 from ts_common.store.listing import Onward, below, directory_below, each_once, in_byte_order, resume_after
+from ts_common.store.response_body import EmptyBody, ResponseBody
 from ts_common.store.validation import (
     SizedBody,
     body_size,
@@ -52,9 +55,9 @@ from ts_common.store.wrappers.bandwidth import UNLIMITED, Allowance, RationedBod
 
 _DELETED_AT_ONCE = 8
 _DELETED_IN_A_ROW = 1000
-# Reads run on threads of the caller's, which the driver cannot count.
+# Reads run on the caller's threads, whose number the driver does not have.
 _READ_CONNECTIONS = 32
-_LOOKS = 3  # at an object that is written over in between
+_LOOKS = 3  # attempts at an object that is overwritten between two requests
 _BLOCK = 1 << 20
 
 
@@ -62,11 +65,11 @@ class HttpStore(ObjectStore):
     """Objects of one bucket under one prefix.
 
     Args:
-        service: how the bucket is spoken to.
-        prefix: where keys begin, without outer slashes; empty for the whole bucket.
-        timeout_seconds: how long a server may be silent.
-        threads: how many asynchronous puts run at once.
-        allowance: what the bodies of puts are taken from.
+        service: builds requests and reads responses.
+        prefix: of all keys, without outer slashes; empty for the whole bucket.
+        timeout_seconds: for each connect, send and receive.
+        threads: the number of asynchronous puts that run at once.
+        allowance: limits the bytes per second of the bodies of puts.
     """
 
     def __init__(
@@ -82,22 +85,22 @@ class HttpStore(ObjectStore):
         self._service = service
         self._allowance = allowance
         self._base = f"{prefix}/" if prefix else ""
-        # Asked for once, as in the driver for S3.
+        # Checked once, as in the driver for S3.
         self._bucket_seen = False
         self._client = HttpClient(service.base_url, service.authorize, timeout_seconds, max(_READ_CONNECTIONS, threads))
 
     def check(self) -> None:
-        """Asks for the bucket."""
+        """Send the service's request for the bucket."""
         call = Call(self._service.operations.check, self._service.bucket_url)
-        answer = self._client.ask(call, self._service.check())
+        answer = self._client.send(call, self._service.check())
         if answer.status == 404:
             code, message = self._service.code_of(answer)
             raise BucketMissing(
-                f"{call.operation} {call.target}: {code} (HTTP 404): {message[:500]}; {self._service.look_at_bucket}"
+                f"{call.operation} {call.target}: {code} (HTTP 404): {message[:500]}; {self._service.check_bucket}"
             )
         if answer.status >= 300:
             raise self._service.error(answer, call)
-        with call.understood():  # the service is asked for a listing of one
+        with call.understood():  # the request is for a listing of one object
             self._service.parse_page(answer)
         self._bucket_seen = True
 
@@ -112,7 +115,7 @@ class HttpStore(ObjectStore):
         crc32c: int | None = None,
         archived: bool = False,  # noqa: ARG002  (one storage class)
     ) -> ObjectInfo:
-        """One request, once; its body is streamed."""
+        """Send one request once; its body is streamed."""
         call = self._call(self._service.operations.put, check_key(key), writes=True)
         length = body_size(body, size)
         check_metadata(metadata)
@@ -124,13 +127,13 @@ class HttpStore(ObjectStore):
         rationed = RationedBody(sized, length, self._allowance)
         sent = RequestBody(rationed, length, crc32c, call.target, before=put.before, after=put.after)
         headers = {**put.request.headers, "content-length": str(sent.length)}
-        answer = self._client.ask(call, replace(put.request, headers=headers), sent)
-        self._check_taken(answer, call)
+        answer = self._client.send(call, replace(put.request, headers=headers), sent)
+        self._raise_for(answer, call)
         with call.understood():
             return checked(self._service.info_of_put(key, length, dict(metadata), answer))
 
     def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
-        """One request; its answer's body is streamed."""
+        """Send one request; the body of its response is streamed."""
         check_key(key)
         return self._open(key, None if byte_range == ByteRange(0) else byte_range)
 
@@ -145,7 +148,7 @@ class HttpStore(ObjectStore):
 
     @contextmanager
     def _open_suffix(self, key: str, byte_range: ByteRange) -> Iterator[ObjectStream]:
-        """Where a service has no such ranges: look at the size, then read that object only."""
+        """Open the end of an object at a service without suffix ranges: read its size, then only that object."""
         for _ in range(_LOOKS):
             info = self.head(key)
             try:
@@ -158,7 +161,9 @@ class HttpStore(ObjectStore):
             finally:
                 opened.__exit__(None, None, None)
             return
-        raise StoreUnavailable(f"{self._service.operations.get} {self.location}/{key}: it changes all the time")
+        raise StoreUnavailable(
+            f"{self._service.operations.get} {self.location}/{key}: the object changed {_LOOKS} times while it was read"
+        )
 
     @contextmanager
     def _opened(self, key: str, byte_range: ByteRange | None, etag: str | None) -> Iterator[ObjectStream]:
@@ -167,22 +172,24 @@ class HttpStore(ObjectStore):
             if answer.status == 416:
                 yield EmptyBody(self.head(key))
                 return
-            self._check_taken(answer, call)
+            self._raise_for(answer, call)
             with call.understood():
                 length = _length(answer)
-                info = checked(self._service.info_of(key, _whole_size(answer, byte_range, length, call), answer))
-            yield ResponseBody(info, response, length, call)
+                size = whole_size(byte_range, answer.headers.get("content-range"), length, call)
+                info = checked(self._service.info_of(key, size, answer))
+            source: Any = response  # the annotation of its `readinto` accepts only a bytearray
+            yield ResponseBody(info, source, length, call)
 
     def head(self, key: str) -> ObjectInfo:
-        """One request; a first "not found" takes another, whether the bucket is there."""
+        """Send one request; after the first "not found", send another one for the bucket."""
         call = self._call(self._service.operations.head, check_key(key))
-        answer = self._client.ask(call, self._service.head(self._base + key))
-        self._check_taken(answer, call)
+        answer = self._client.send(call, self._service.head(self._base + key))
+        self._raise_for(answer, call)
         with call.understood():
             return checked(self._service.info_of(key, _length(answer), answer))
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """Page by page."""
+        """Send a request for each page."""
         check_prefix(prefix)
         if start_after > prefix and not start_after.startswith(prefix):
             return iter(())
@@ -191,7 +198,7 @@ class HttpStore(ObjectStore):
         return (info for info in listed if info.key > start_after)
 
     def _listed(self, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
-        """As the service lists them."""
+        """Yield objects in the order of the service."""
         start = len(self._base)
         for page in self._pages(prefix, self._base + start_after if start_after else ""):
             for info in page.infos:
@@ -200,7 +207,7 @@ class HttpStore(ObjectStore):
                     yield replace(info, key=key)
 
     def list_directories(self, prefix: str = "") -> Iterator[str]:
-        """A listing with a delimiter."""
+        """List with a delimiter."""
         check_directory(prefix)
         return self._directories(prefix)
 
@@ -220,8 +227,8 @@ class HttpStore(ObjectStore):
         following = ""
         while True:
             request = self._service.list(asked, start_after, following, delimiter=delimiter)
-            answer = self._client.ask(call, request)
-            self._check_taken(answer, call)
+            answer = self._client.send(call, request)
+            self._raise_for(answer, call)
             with call.understood():
                 page = self._service.parse_page(answer)
                 for info in page.infos:
@@ -230,12 +237,16 @@ class HttpStore(ObjectStore):
             if not page.following:
                 return
             if page.following == following:
-                raise StoreUnavailable(f"{call.operation} {call.target}: there is more, and the store does not say how")
-            onward.take(max(page.infos[-1].key if page.infos else "", page.directories[-1] if page.directories else ""))
+                raise StoreUnavailable(
+                    f"{call.operation} {call.target}: the page is truncated and has no new continuation token"
+                )
+            onward.advance(
+                max(page.infos[-1].key if page.infos else "", page.directories[-1] if page.directories else "")
+            )
             following = page.following
 
     def delete(self, keys: Iterable[str]) -> None:
-        """One request for each object, eight at once."""
+        """Send a request for each object, eight at once."""
         remaining = iter(keys)
         failed: list[tuple[str, TieredStorageError]] = []
         count = 0
@@ -252,8 +263,8 @@ class HttpStore(ObjectStore):
     def _delete(self, key: str) -> TieredStorageError | None:
         call = self._call(self._service.operations.delete, key)
         try:
-            answer = self._client.ask(call, self._service.delete(self._base + key))
-            self._check_taken(answer, call)
+            answer = self._client.send(call, self._service.delete(self._base + key))
+            self._raise_for(answer, call)
         except ObjectNotFound:
             return None
         except TieredStorageError as error:
@@ -261,48 +272,48 @@ class HttpStore(ObjectStore):
         return None
 
     def close(self) -> None:
-        """Also closes the connections."""
+        """Wait for puts, and close the connections."""
         super().close()
         self._client.close()
 
     def _call(self, operation: str, key: str, *, writes: bool = False) -> Call:
         return Call(operation, f"{self._service.bucket_url}/{self._base}{key}", writes)
 
-    def _check_taken(self, answer: Response, call: Call) -> None:
-        """Go on only with an answer of the service that says success.
+    def _raise_for(self, answer: Response, call: Call) -> None:
+        """Check that the service sent the response, and that it is a success.
 
         Raises:
-            TieredStorageError: what the refusal means, or `Call.refuse_page`.
+            TieredStorageError: the response is an error, or as `Call.refuse_page`.
         """
         if answer.status >= 300:
-            raise self._refused(answer, call)
+            raise self._error(answer, call)
         call.refuse_page(answer.headers.get("content-type"))
 
-    def _refused(self, answer: Response, call: Call) -> TieredStorageError:
-        """Our error for a refusal. The first time that nothing is found, the bucket is asked for.
+    def _error(self, answer: Response, call: Call) -> TieredStorageError:
+        """Return the project's error for an error response; at the first "not found", check the bucket.
 
         Raises:
-            BucketMissing: that is so.
+            BucketMissing: the bucket does not exist.
         """
         error = self._service.error(answer, call)
         if answer.status != 404 or isinstance(error, BucketMissing):
             return error
-        # The answer to a HEAD has no body to say of what.
-        unsaid = call.operation == self._service.operations.head and isinstance(error, StoreUnavailable)
-        found = isinstance(error, ObjectNotFound | PreconditionFailed) or unsaid
-        if not (found and self._bucket_seen):
-            # Who may not list is refused the bucket, which is there then.
+        # A response to HEAD has no body, so it does not name what is missing.
+        unnamed = call.operation == self._service.operations.head and isinstance(error, StoreUnavailable)
+        missing = isinstance(error, ObjectNotFound | PreconditionFailed) or unnamed
+        if not (missing and self._bucket_seen):
+            # An identity that may not list is denied the request for the bucket; then the bucket exists.
             with suppress(AccessDenied):
                 self.check()
             self._bucket_seen = True
-        return ObjectNotFound(str(error)) if unsaid else error
+        return ObjectNotFound(str(error)) if unnamed else error
 
 
 def _md5_of(body: SizedBody) -> bytes:
-    """The MD5 of a body, which stands at its start again afterwards.
+    """Return the MD5 of a body, and seek the body to its start.
 
     Raises:
-        SegmentChanged, or what the reader raises: as `SizedBody.read`.
+        SegmentChanged, or an error of the reader: as `SizedBody.read`.
     """
     digest = hashlib.md5(usedforsecurity=False)
     while piece := body.read(_BLOCK):
@@ -312,31 +323,9 @@ def _md5_of(body: SizedBody) -> bytes:
 
 
 def _length(answer: Response) -> int:
-    """How many bytes follow, or would.
+    """Return the header `Content-Length`.
 
     Raises:
-        KeyError, ValueError: the answer does not say.
+        KeyError, ValueError: it is missing or invalid.
     """
     return size_of(answer.headers["content-length"])
-
-
-def _whole_size(answer: Response, byte_range: ByteRange | None, length: int, call: Call) -> int:
-    """The size of the whole object, from the answer to a get.
-
-    Raises:
-        OperatorError: the store sends another range than the one asked for.
-        ValueError: as many bytes as that do not follow.
-    """
-    sent = answer.headers.get("content-range")
-    size = size_of(sent.rpartition("/")[2]) if sent else length
-    start, end = 0, size
-    if byte_range is not None:
-        start = byte_range.start if byte_range.start >= 0 else max(0, size + byte_range.start)
-        end = size if byte_range.end is None else min(byte_range.end, size)
-    expected = f"bytes {start}-{end - 1}/{size}"
-    if (sent and sent != expected) or (not sent and (start, end) != (0, size)):
-        found = sent or f"all {size} bytes"
-        raise OperatorError(f"{call.operation} {call.target}: asked for {expected}, the store sends {found}")
-    if length != end - start:
-        raise ValueError(f"{length} bytes are said to follow, of {expected}")
-    return size

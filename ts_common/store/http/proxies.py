@@ -1,6 +1,6 @@
-"""The proxies that the environment names (HTTPS_PROXY, HTTP_PROXY, NO_PROXY), as other tools read them.
+"""Read the proxies of the environment (HTTPS_PROXY, HTTP_PROXY, NO_PROXY) as other tools do.
 
-A proxy may come without a scheme (`proxy:3128` is `http://proxy:3128`), and with a user and a password.
+The URL of a proxy may have no scheme (`proxy:3128` is `http://proxy:3128`), and may have a user and a password.
 """
 
 import base64
@@ -18,8 +18,8 @@ from urllib3 import exceptions as http
 from ts_common.errors import ConfigurationError
 from ts_common.store.http.bodies import read_whole
 
-_METADATA = "metadata.google.internal"  # on the machine's own link, as every link-local address
-_IN_BETWEEN = {502, 504}  # a gateway's word for having no answer
+_METADATA = "metadata.google.internal"  # link-local, although it is a name
+_NO_UPSTREAM = {502, 504}  # sent by a gateway that has no response
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class Proxy:
     """One proxy.
 
     Attributes:
-        url: without who asks.
-        headers: that show who asks.
+        url: without user and password.
+        headers: with user and password.
     """
 
     url: str
@@ -36,34 +36,34 @@ class Proxy:
 
 
 def proxy_of(url: str) -> Proxy | None:
-    """The proxy by which a URL is reached; None where there is none.
+    """Return the proxy for a URL; None without one.
 
     Raises:
-        ConfigurationError: the environment names one that is none.
+        ConfigurationError: the environment has an invalid URL of a proxy.
     """
     parts = urlsplit(url)
     host = parts.hostname or ""
-    said = getproxies().get(parts.scheme)
-    if not said or proxy_bypass(host) or _is_on_the_link(host):
+    setting = getproxies().get(parts.scheme)
+    if not setting or proxy_bypass(host) or _is_link_local(host):
         return None
     try:
-        named = urlsplit(said if "://" in said else f"http://{said}")
+        named = urlsplit(setting if "://" in setting else f"http://{setting}")
         port = f":{named.port}" if named.port else ""
     except ValueError:
         named, port = urlsplit(""), ""
     if named.scheme not in {"http", "https"} or not named.hostname:
-        problem = f"{parts.scheme.upper()}_PROXY names no proxy that can be used: write it as in http://proxy:3128"
+        problem = f"{parts.scheme.upper()}_PROXY is not the URL of a proxy: write it as in http://proxy:3128"
         raise ConfigurationError("the environment", [problem])
     bare = f"[{named.hostname}]" if ":" in named.hostname else named.hostname
     headers = {}
     if named.username is not None:
-        asking = f"{unquote(named.username)}:{unquote(named.password or '')}".encode()
-        headers["proxy-authorization"] = f"Basic {base64.b64encode(asking).decode()}"
+        credentials = f"{unquote(named.username)}:{unquote(named.password or '')}".encode()
+        headers["proxy-authorization"] = f"Basic {base64.b64encode(credentials).decode()}"
     return Proxy(f"{named.scheme}://{bare}{port}", headers)
 
 
 def pool_for(url: str, **settings: Any) -> urllib3.PoolManager:
-    """Connections to a URL's server, through its proxy.
+    """Return a pool of connections to a URL's server, through its proxy.
 
     Args:
         url: of the server.
@@ -80,7 +80,7 @@ def pool_for(url: str, **settings: Any) -> urllib3.PoolManager:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """An answer, as google-auth takes it.
+    """A response in the form that google-auth expects.
 
     Attributes:
         status: of HTTP.
@@ -94,17 +94,17 @@ class Received:
 
 
 class Pools:
-    """Connections to any server, each through its proxy: what google-auth sends its requests by."""
+    """Connections to any server, each through its proxy; google-auth sends its requests with them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._opened: dict[str | None, urllib3.PoolManager] = {}
 
     def request(self, method: str, url: str, **arguments: Any) -> Received:
-        """One request.
+        """Send one request and return its response.
 
         Raises:
-            urllib3.exceptions.HTTPError: no answer, also where a gateway says so.
+            urllib3.exceptions.HTTPError: no response, also if a gateway reports that.
             ConfigurationError: as `proxy_of`.
         """
         proxy = proxy_of(url)
@@ -120,13 +120,13 @@ class Pools:
             raise http.HTTPError(f"{url}: {error}") from error
         finally:
             response.close()
-        if response.status in _IN_BETWEEN:
+        if response.status in _NO_UPSTREAM:
             raise http.HTTPError(f"{url}: HTTP {response.status}")
         return Received(response.status, response.headers, body)
 
 
-def _is_on_the_link(host: str) -> bool:
-    """Whether no proxy could reach a host in this machine's place: the metadata server is one for each machine."""
+def _is_link_local(host: str) -> bool:
+    """Return whether no proxy can reach a host for this one, such as the metadata server, which each machine has."""
     try:
         return ipaddress.ip_address(host).is_link_local
     except ValueError:

@@ -1,7 +1,8 @@
-"""How one object service is spoken to over HTTP: requests out, answers in. Knows no socket.
+"""The interface of an object service over HTTP: it builds requests and reads responses. It has no socket.
 
-`http_store` makes a driver of it. A service says what its requests look like and what its answers mean; that a put is
-one request, what is asked again, and what a "not found" without a reason means is the same for all of them.
+`ts_common.store.http.driver` is the driver for every service. A service defines the form of its requests and the
+meaning of its responses. The rest is the same for all: a put is one request, the retries, and the meaning of a "not
+found" without a reason.
 """
 
 from abc import ABC, abstractmethod
@@ -25,7 +26,7 @@ from ts_common.store.contract import ByteRange, Condition, ObjectInfo
 from ts_common.store.http.client import Request, Response
 from ts_common.store.refusals import is_refused_skew, set_the_clock, skew_of, without_reason
 
-# For answers whose code no service names. A 404 without one may come from a load balancer without a backend.
+# For responses whose code the service does not list. A load balancer without a backend may send a 404 without a code.
 _BY_STATUS: dict[int, type[TieredStorageError]] = {
     401: AccessDenied,
     403: AccessDenied,
@@ -33,12 +34,12 @@ _BY_STATUS: dict[int, type[TieredStorageError]] = {
     412: PreconditionFailed,
     429: StoreThrottled,
 }
-_UNDECIDED = {408, 409}  # not seen through, or not ordered against another request
+_UNDECIDED = {408, 409}  # not completed, or not ordered against another request
 
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """The service's own names of what is asked, for messages."""
+    """The service's names of its operations, for messages."""
 
     check: str
     put: str
@@ -50,12 +51,12 @@ class Operations:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """A put, but for the object's bytes.
+    """A put without the object's bytes.
 
     Attributes:
         request: with all headers but the length.
-        before: what is sent before the bytes.
-        after: what is sent after them.
+        before: is sent before the bytes.
+        after: is sent after them.
     """
 
     request: Request
@@ -69,8 +70,8 @@ class Page:
 
     Attributes:
         infos: objects, by their names in the bucket.
-        directories: what stands before the next delimiter, by names in the bucket.
-        following: asks for the next part; empty at the end.
+        directories: names in the bucket up to the next delimiter.
+        following: the token of the next page; empty at the end.
     """
 
     infos: list[ObjectInfo]
@@ -79,19 +80,20 @@ class Page:
 
 
 class Service(ABC):
-    """One bucket of one service. Names are the objects' whole names there, base prefix included.
+    """One bucket of one service. Names are the objects' whole names in the bucket, base prefix included.
 
     Attributes:
-        bucket_url: for messages and for the proxy's choice, as in `gs://bucket`.
+        bucket_url: for messages, such as `gs://bucket`.
+        base_url: of the service; it selects the proxy.
         operations: the service's names.
-        codes: what the service's error codes mean.
-        ways_out: what to do about some of them, or about a status (`"401"`) without a code that is known here.
-        credentials: what proves the identity, for a refusal without a reason: a noun.
-        look_at_bucket: what to do where there is no such bucket.
-        looks_at_clocks: whether requests carry this machine's time, and are refused where it is far from the store's.
-        permissions: what an operator has to allow for an operation.
-        suffix_ranges: whether a get can ask for the last bytes of an object.
-        wants_md5: whether a put carries the MD5 of its body.
+        codes: the errors for the service's codes.
+        ways_out: what to do about some codes, or about a status (`"401"`) without a listed code.
+        credentials: a noun for what proves the identity, for a denial without a reason.
+        check_bucket: what to do if the bucket does not exist.
+        looks_at_clocks: whether requests contain this host's time, and are rejected if it differs too much.
+        permissions: the permission that an operation requires.
+        suffix_ranges: whether a get can request the last bytes of an object.
+        wants_md5: whether a put contains the MD5 of its body.
     """
 
     bucket_url: str
@@ -101,95 +103,94 @@ class Service(ABC):
     ways_out: Mapping[str, str]
     permissions: Mapping[str, str]
     credentials: str
-    look_at_bucket: str
+    check_bucket: str
     looks_at_clocks = False
     suffix_ranges = True
     wants_md5 = False
 
     @abstractmethod
     def authorize(self, request: Request) -> Request:
-        """The request, signed; see `ts_common.store.http.client.Authorize`."""
+        """Return the request with credentials; see `ts_common.store.http.client.Authorize`."""
 
     @abstractmethod
     def check(self) -> Request:
-        """Is the bucket there?"""
+        """Return a request that succeeds if the bucket exists and can be read."""
 
     @abstractmethod
     def put(
         self, name: str, metadata: Mapping[str, str], condition: Condition, crc32c: int | None, md5: bytes | None
     ) -> Put:
-        """Write one object."""
+        """Return a request that writes one object."""
 
     @abstractmethod
     def info_of_put(self, key: str, size: int, metadata: Mapping[str, str], answer: Response) -> ObjectInfo:
-        """What the answer to a put says of the object.
+        """Return the object's properties from the response to a put.
 
         Raises:
-            LookupError, TypeError, ValueError: it does not say.
+            LookupError, TypeError, ValueError: the response does not contain them.
         """
 
     @abstractmethod
     def get(self, name: str, byte_range: ByteRange | None, etag: str | None) -> Request:
-        """Read one object; with an etag, that one only."""
+        """Return a request that reads one object; with an ETag, only the object with that ETag."""
 
     @abstractmethod
     def head(self, name: str) -> Request:
-        """Look at one object."""
+        """Return a request for the properties of one object."""
 
     @abstractmethod
     def info_of(self, key: str, size: int, answer: Response) -> ObjectInfo:
-        """What the answer to a get or a head says of the object, but for its size.
+        """Return the object's properties, all but its size, from the response to a get or a head.
 
         Raises:
-            LookupError, TypeError, ValueError: it does not say.
+            LookupError, TypeError, ValueError: the response does not contain them.
         """
 
     @abstractmethod
     def list(self, prefix: str, start_after: str, following: str, *, delimiter: str = "") -> Request:
-        """A part of a listing. What comes up to `start_after` may be part of it."""
+        """Return a request for a page of a listing; the page may contain names up to `start_after`."""
 
     @abstractmethod
     def parse_page(self, answer: Response) -> Page:
-        """What the answer to a listing says.
+        """Return the page in the response to a listing.
 
         Raises:
-            LookupError, TypeError, ValueError: it is no listing.
+            LookupError, TypeError, ValueError: it is not a listing.
         """
 
     @abstractmethod
     def delete(self, name: str) -> Request:
-        """Remove one object."""
+        """Return a request that removes one object."""
 
     @abstractmethod
     def code_of(self, answer: Response) -> tuple[str, str]:
-        """The code and the message of a refusal, as far as it has any."""
+        """Return the code and the message of an error response; each may be empty."""
 
     def error(self, answer: Response, call: Call) -> TieredStorageError:
-        """Our error for an answer that is a refusal or a failure of the service."""
+        """Return the project's error for a response that is a rejection or a failure of the service."""
         code, message = self.code_of(answer)
         status = answer.status
-        said = f"{call.operation} {call.target}: {code} (HTTP {status}): {message[:500]}"
+        failed = f"{call.operation} {call.target}: {code} (HTTP {status}): {message[:500]}"
         kind = self.codes.get(code) or (None if status in _UNDECIDED else _BY_STATUS.get(status))
         if kind is None and (status in _UNDECIDED or status >= 500):
-            return call.no_answer(said)
+            return call.no_answer(failed)
         if kind is ObjectNotFound and call.writes:
-            return PreconditionFailed(said)  # a condition on what is not there
+            return PreconditionFailed(failed)  # the object of the condition does not exist
         if kind is AccessDenied:
-            return self._refusal(answer, call, code, said)
+            return self._denial(answer, call, code, failed)
         if kind is BucketMissing:
-            return BucketMissing(f"{said}; {self.look_at_bucket}")
+            return BucketMissing(f"{failed}; {self.check_bucket}")
         if kind is None or kind is OperatorError:
-            return OperatorError(f"{said}; {self.ways_out.get(code, 'the same request will be refused again')}")
-        return CorruptData(f"{said}; nothing was written") if kind is CorruptData else kind(said)
+            return OperatorError(f"{failed}; {self.ways_out.get(code, 'the store will reject the same request again')}")
+        return CorruptData(f"{failed}; nothing was written") if kind is CorruptData else kind(failed)
 
-    def _refusal(self, answer: Response, call: Call, code: str, said: str) -> TieredStorageError:
-        """Our error for a refusal of the identity: what of it is wrong, as far as the service tells."""
+    def _denial(self, answer: Response, call: Call, code: str, failed: str) -> TieredStorageError:
+        """Return the project's error for denied access, with the reason if the service names it."""
         skew = skew_of(answer.headers.get("date"))
         if self.looks_at_clocks and is_refused_skew(skew):
-            return WrongClock(f"{said}; {set_the_clock(skew)}")
+            return WrongClock(f"{failed}; {set_the_clock(skew)}")
         needed = self.permissions[call.operation]
         if (way := self.ways_out.get(code)) is None and code in self.codes:
             way = f"allow this identity {needed}"
-        return AccessDenied(
-            f"{said}; {way or self.ways_out.get(str(answer.status)) or without_reason(self.credentials, needed, skew)}"
-        )
+        way = way or self.ways_out.get(str(answer.status)) or without_reason(self.credentials, needed, skew)
+        return AccessDenied(f"{failed}; {way}")

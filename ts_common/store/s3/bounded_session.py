@@ -1,7 +1,7 @@
-"""The SDK's HTTP session, which reads an answer as long as the server likes, with the bound that all drivers have.
+"""Bound the responses that the SDK's HTTP session reads, as in all drivers.
 
-The SDK offers no place for a bound: it reads a whole answer where it sends the request, and that of a refused get
-later, where urllib3's errors pass its own handling. Here both are read at once.
+The SDK has no setting for that. It reads a whole response when it sends the request. The response to a failed get it
+reads later, where it does not handle urllib3's errors. This session reads both when it sends the request.
 """
 
 from collections.abc import Iterator
@@ -15,37 +15,37 @@ from ts_common.store.http.bodies import read_whole
 
 
 def bound(client: Any) -> Any:
-    """A client of the SDK's, bounded from now on."""
-    endpoint = client._endpoint  # there is no other way to its session
+    """Bound the responses of a client of the SDK, and return it."""
+    endpoint = client._endpoint  # no public attribute leads to the session
     endpoint.http_session = _BoundedSession(endpoint.http_session)
     return client
 
 
 class _BoundedSession:
-    """A session that answers as the SDK's own, or not at all.
+    """The SDK's session with bounded responses.
 
     Args:
-        session: the SDK's.
+        session: of the SDK.
     """
 
     def __init__(self, session: Any) -> None:
         self._session = session
 
     def send(self, request: Any) -> AWSResponse:
-        """Send a request; the answer's body is read, unless it is an object's.
+        """Send a request and read the body of the response, unless it is an object.
 
         Raises:
-            HTTPClientError: no answer, or one without an end.
+            HTTPClientError: no response, or one beyond the bounds of `read_whole`.
         """
         streams = request.stream_output
-        request.stream_output = True  # the session reads nothing then
+        request.stream_output = True  # then the SDK's session does not read the body
         try:
-            answer: AWSResponse = self._session.send(request)
+            response: AWSResponse = self._session.send(request)
         finally:
             request.stream_output = streams
-        if streams and answer.status_code < 300:
-            return answer
-        body: Any = answer.raw
+        if streams and response.status_code < 300:
+            return response
+        body: Any = response.raw
         try:
             content = read_whole(body)
         except http.ReadTimeoutError as error:
@@ -58,8 +58,8 @@ class _BoundedSession:
             body.close()
             body.release_conn()
         raw: Any = _Read(content)
-        headers: Any = answer.headers
-        return AWSResponse(answer.url, answer.status_code, headers, raw)
+        headers: Any = response.headers
+        return AWSResponse(response.url, response.status_code, headers, raw)
 
     def close(self) -> None:
         """Close the connections."""
@@ -67,11 +67,11 @@ class _BoundedSession:
 
 
 class _Read:
-    """A body that was read, as the SDK takes it from a response."""
+    """A body that was read, with the method that the SDK calls."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
 
     def stream(self) -> Iterator[bytes]:
-        """All of it."""
+        """Yield the whole body."""
         yield self._content

@@ -1,20 +1,20 @@
-"""The SDK, configured.
+"""Configure the SDK's clients.
 
-Two clients, because they differ in what may be repeated. botocore repeats a request on its own; a PUT repeated after
-its success was lost meets its own object and is answered 412, which would tell the caller that somebody else was
-there. So `_writes` tries once and `OutcomeUnknown` goes to the caller, who can look. `_reads` (and deletes, which may
-be repeated) tries three times, except after a timeout: the caller's patience is `timeout_seconds`, not three of them.
+There are two clients, because only some requests may be retried. botocore retries by itself. If the response to a
+successful PUT is lost, the retry meets its own object, and the store answers 412 as if another writer had written it.
+So the client for writes tries once, and the caller receives `OutcomeUnknown` and can read the object. The client for
+reads and deletes tries three times, except after a timeout: the caller waits `timeout_seconds`, not three times that.
 
-Every body carries a CRC-32C as a header. botocore then neither reads the body for a checksum of its own nor sends it in
-chunks with a trailer, which not every store understands. With TLS around it, botocore's SHA-256 over the body adds
-nothing and costs as much CPU as the upload: it is off over https, and as botocore has it over http. Readers check what
-they read (CRC in metadata and batches), so botocore does not on a GET.
+Every put has a header with a CRC-32C. botocore then neither reads the body for its own checksum nor sends it in chunks
+with a trailer, which some stores do not support. Over TLS, botocore's SHA-256 of the body has no use and costs as much
+CPU as the upload. It is switched off over https, and left to botocore over http. Readers check the CRC of what they
+read, so botocore does not check it on a GET.
 
-`timeout_seconds` is both timeouts of urllib3: its connect timeout also holds for each send of the request (128 KiB of
-a body), its read timeout for each receive.
+`timeout_seconds` sets both timeouts of urllib3. The connect timeout also limits each send of a request (128 KiB of a
+body), the read timeout limits each receive.
 
-What a `Connection` says holds for the session, so that STS is asked through the same proxy, and believed by the same
-authorities; but for what is of the S3 service alone: its URL, the client's certificate, and `tls.verify`.
+A `Connection` applies to the session, so STS is reached through the same proxy and with the same authorities. Its URL,
+the client's certificate and `tls.verify` apply to S3 only.
 """
 
 import os
@@ -32,8 +32,7 @@ from botocore.exceptions import ConnectTimeoutError, MetadataRetrievalError, Rea
 from botocore.loaders import Loader, create_loader
 
 from ts_common.errors import ConfigurationError
-from ts_common.store.option_table import NAME_OF
-from ts_common.store.options import PREFIX, AddressingStyle, Connection
+from ts_common.store.options import AddressingStyle, Connection, option_key
 from ts_common.store.retry import READ_ATTEMPTS
 from ts_common.store.s3.bounded_session import bound
 from ts_common.store.s3.errors import SDK_UNFORESEEN
@@ -48,16 +47,16 @@ if TYPE_CHECKING:
 def open_clients(
     connection: Connection, timeout_seconds: float, connections: int, allowance: Allowance
 ) -> "tuple[S3Client, S3Client]":
-    """The client for reads and deletes, and the one for puts.
+    """Return the client for reads and deletes, and the client for puts.
 
     Args:
-        connection: how S3 is spoken to.
-        timeout_seconds: how long a connect, a send or a receive may stand still.
-        connections: how many each keeps for reuse.
-        allowance: what the bodies of puts are taken from.
+        connection: how the clients connect to S3.
+        timeout_seconds: for each connect, send and receive.
+        connections: the number that each client keeps for reuse.
+        allowance: limits the bytes per second of the bodies of puts.
 
     Raises:
-        ConfigurationError: a file that `connection` names is not there.
+        ConfigurationError: a file that `connection` names does not exist.
     """
     _check_files(connection)
     parts = _session(connection)
@@ -66,12 +65,12 @@ def open_clients(
     _find_credentials(parts)
     session = boto3.session.Session(botocore_session=parts)
     paths = parts.get_component("data_loader").search_paths
-    paths[:] = dict.fromkeys(paths)  # boto3 adds its own for each session
+    paths[:] = dict.fromkeys(paths)  # boto3 adds its own path for each session
     certificate: Any = connection.client_certificate
     if connection.client_key is not None:
         certificate = (connection.client_certificate, connection.client_key)
     service: Any = {
-        "region_name": session.region_name,  # without any, S3 means us-east-1
+        "region_name": session.region_name,  # None means us-east-1 for S3
         "endpoint_url": connection.endpoint_url,
         "verify": None if connection.tls_verify else False,
     }
@@ -86,7 +85,7 @@ def open_clients(
         tcp_keepalive=True,
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
-        # Both are looked at anew for each request otherwise, which is a sixth of what a small request costs.
+        # Otherwise botocore computes both again for each request: a sixth of the cost of a small one.
         user_agent=f"ts-uploader Boto3/{boto3.__version__} Botocore/{botocore.__version__}",
         parameter_validation=False,
     )
@@ -96,7 +95,7 @@ def open_clients(
         config=common.merge(Config(retries={"mode": "standard", "total_max_attempts": READ_ATTEMPTS})),
     )
     read_quickly(parts, reads)
-    # The stubs do not know that a hook's answer counts.
+    # The stubs have no return value for a hook.
     reads.meta.events.register_first("needs-retry.s3", cast("Callable[..., None]", _not_after_timeout))
     options: Any = dict(reads.meta.config.s3 or {})  # type: ignore[attr-defined]
     if reads.meta.endpoint_url.startswith("https:"):
@@ -104,8 +103,8 @@ def open_clients(
     once = Config(retries={"mode": "standard", "total_max_attempts": 1}, s3=options)
     writes = session.client("s3", **service, config=common.merge(once))
 
-    def ration(request: Any, **_: object) -> None:  # an AWSPreparedRequest, whose stubs know no readers of others
-        # Here the body was signed already: over http botocore reads all of it for that, and nothing is sent then.
+    def ration(request: Any, **_: object) -> None:  # an AWSPreparedRequest, whose stubs have no other readers
+        # The body is signed before this hook: over http botocore reads all of it for that, and sends nothing then.
         if request.body:
             request.body = RationedBody(request.body, int(request.headers["Content-Length"]), allowance)
 
@@ -114,10 +113,10 @@ def open_clients(
 
 
 def _session(connection: Connection) -> botocore.session.Session:
-    """A session of the SDK, and so what STS is asked with too."""
+    """Return a session of the SDK; its STS client has the same settings."""
     session = botocore.session.Session(profile=connection.profile)
     session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
-    # The SDK for Python does not know AWS_REGION, which every other one reads.
+    # Unlike the other SDKs, the one for Python does not read AWS_REGION.
     region = connection.region or session.get_config_variable("region") or os.environ.get("AWS_REGION")
     for name, value in (("region", region), ("ca_bundle", connection.ca_bundle)):
         if value is not None:
@@ -130,27 +129,27 @@ def _session(connection: Connection) -> botocore.session.Session:
 
 @cache
 def _loader(data_path: str | None) -> Loader:
-    """The SDK's descriptions of its services, which take 10 MB and are the same for every session."""
+    """Return the SDK's descriptions of its services: 10 MB, the same for every session."""
     return create_loader(data_path)
 
 
 def _find_credentials(session: botocore.session.Session) -> None:
-    """Have the SDK look for credentials, which it keeps. It takes for granted what a metadata server answers.
+    """Have the session read credentials, which it keeps.
 
     Raises:
-        MetadataRetrievalError: that was not what it should be.
-        BotoCoreError: others of the SDK's.
+        MetadataRetrievalError: a metadata server returned something else. The SDK does not check its responses.
+        BotoCoreError: another error of the SDK.
     """
     try:
         session.get_credentials()
     except SDK_UNFORESEEN as error:
-        raise MetadataRetrievalError(error_msg=f"no answer that has credentials: {error!r}") from error
+        raise MetadataRetrievalError(error_msg=f"the response contains no credentials: {error!r}") from error
 
 
 def _check_files(connection: Connection) -> None:
-    """The SDK looks at them when it first connects, and then says that there is no connection."""
+    """Raise ConfigurationError if a file does not exist; the SDK would report that as a failed connection."""
     problems = [
-        f"{PREFIX}{NAME_OF[attribute]}={path}: there is no such file"
+        f"{option_key(attribute)}={path}: the file does not exist; correct the path or create it"
         for attribute in ("ca_bundle", "client_certificate", "client_key")
         if (path := getattr(connection, attribute)) is not None and not Path(path).is_file()
     ]
@@ -159,5 +158,5 @@ def _check_files(connection: Connection) -> None:
 
 
 def _not_after_timeout(caught_exception: Exception | None = None, **_: object) -> bool | None:
-    """The SDK's hook "needs-retry": False ends the attempts, None leaves it to the retry mode."""
+    """Handle the SDK's event "needs-retry": False ends the attempts, None leaves the decision to the retry mode."""
     return False if isinstance(caught_exception, ConnectTimeoutError | ReadTimeoutError) else None

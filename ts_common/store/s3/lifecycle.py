@@ -1,4 +1,4 @@
-"""What S3 says of a bucket's lifecycle rules."""
+"""Read the lifecycle rules of a bucket."""
 
 from typing import TYPE_CHECKING
 
@@ -16,16 +16,16 @@ _UNKNOWN = {"NotImplemented", "MethodNotAllowed", "InvalidRequest", "XNotImpleme
 
 
 def read_rules(client: "S3Client", bucket: str, base: str) -> tuple[LifecycleRule, ...] | None:
-    """A bucket's rules; None from a server that knows no such thing.
+    """Return a bucket's rules; None if the server does not support them.
 
     Args:
         client: for reads.
         bucket: its name.
-        base: what stands before the store's keys in it, empty or ending in `/`.
+        base: the prefix of the store's keys in the bucket, empty or ending in `/`.
 
     Raises:
-        AccessDenied: this identity may not see them.
-        BucketMissing, StoreUnavailable, OperatorError: as of any request.
+        AccessDenied: this identity may not read the rules.
+        BucketMissing, StoreUnavailable, OperatorError: as for any request.
     """
     call = Call("GetBucketLifecycleConfiguration", f"s3://{bucket}")
     with translated(call):

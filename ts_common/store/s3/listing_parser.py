@@ -2,8 +2,8 @@
 
 The SDK reads a listing by its description of the service, field by field, and each date with a library for every form
 of date. That costs 70 microseconds for each object, and most of the time of planning a query. This module reads only
-the fields that the driver uses, in a twentieth of that time. The SDK parses all other answers, with a faster parser of
-dates.
+the fields that the driver uses, in a twentieth of that time. The SDK parses all other responses, with a faster parser
+of dates.
 """
 
 import re
@@ -37,9 +37,9 @@ _KEY, _SIZE, _ETAG, _MODIFIED = (
 
 
 def read_quickly(session: "Session", client: "S3Client") -> None:
-    """Have listings read here, and dates of all answers by `timestamp_of`.
+    """Parse listings with this module, and the dates of all responses with `timestamp_of`.
 
-    The SDK emits `before-parse` with an answer before it parses one, and merges what a handler adds. A listing is
+    The SDK emits `before-parse` before it parses a response, and merges what a handler adds. A listing is
     parsed in that handler. The SDK then gets an empty body, so that it neither parses the listing nor searches it for
     an error. A body with an error is left to the SDK, which repeats the request.
 
@@ -58,10 +58,10 @@ def _take_listing(
     customized_response_dict: dict[str, Any],
     **_: object,
 ) -> None:
-    """Parse an answer 200 to ListObjectsV2, and check that one to DeleteObjects is its document.
+    """Parse a response 200 to ListObjectsV2, and check the root of one to DeleteObjects.
 
     Raises:
-        ResponseParserError: it is another document than the operation returns.
+        ResponseParserError: the operation does not return such a document.
     """
     body = response_dict["body"]
     if response_dict["status_code"] != HTTPStatus.OK or not isinstance(body, bytes) or _ERROR(body):
@@ -74,10 +74,10 @@ def _take_listing(
 
 
 def parse_listing(body: bytes) -> dict[str, Any]:
-    """The answer to ListObjectsV2, as the SDK gives it, without what the driver does not take from it.
+    """Return the response to ListObjectsV2 in the SDK's form, with only the fields that the driver uses.
 
     Raises:
-        ResponseParserError: it is no listing; the SDK's own error for that.
+        ResponseParserError: the body is not a listing; the SDK raises the same.
     """
     try:
         text = body.decode("utf-8-sig")
@@ -99,7 +99,7 @@ def parse_listing(body: bytes) -> dict[str, Any]:
             parsed[name] = element.text == "true"
         elif name in _TEXTS:
             parsed[name] = element.text or ""
-    if parsed.pop("EncodingType", None) == "url":  # read here, as the SDK would do it for each name
+    if parsed.pop("EncodingType", None) == "url":  # the SDK would decode each name
         for entry in contents:
             if "%" in entry["Key"] or "+" in entry["Key"]:
                 entry["Key"] = unquote_plus(entry["Key"])
@@ -112,7 +112,7 @@ def parse_listing(body: bytes) -> dict[str, Any]:
 
 
 def check_deleted(body: bytes) -> None:
-    """Refuse an answer to DeleteObjects that is none: what it does not name counts as deleted.
+    """Reject a body that is not a response to DeleteObjects, because keys that it does not name count as deleted.
 
     Raises:
         ResponseParserError: it is another document.
@@ -121,35 +121,35 @@ def check_deleted(body: bytes) -> None:
         _root(body.decode("utf-8-sig"), _DELETED_ROOT)
     except ValueError as error:
         raise ResponseParserError(
-            f"unable to parse an answer: {_shown(error)}, in {body[:_SHOWN_CHARACTERS]!r}"
+            f"unable to parse a response: {_shown(error)}, in {body[:_SHOWN_CHARACTERS]!r}"
         ) from error
 
 
 def _shown(error: Exception) -> str:
-    """An error; what it says of the answer may be long."""
+    """Return an error's text, shortened: it may contain a long response."""
     return repr(error)[:_SHOWN_CHARACTERS]
 
 
 def _root(text: str, expected: str) -> tuple[ElementTree.Element, str]:
-    """The root of a document and what stands before its elements' names: `{namespace}`, or nothing.
+    """Return the root of a document, and the prefix of its elements' names: `{namespace}`, or empty.
 
-    Servers use several namespaces, or none. A well-formed web page is a document too, so the root's name counts.
+    Servers use several namespaces, or none. A well-formed web page is a document too, so the root's name is checked.
 
     Raises:
-        ValueError: it is no XML that a store writes, or the root has another name.
+        ValueError: it is not XML that a store writes, or the root has another name.
     """
     root = parse_xml(text)
     namespace, brace, name = root.tag.rpartition("}")
     if name != expected:
-        raise ValueError(f"a document {name}; {expected} is expected")
+        raise ValueError(f"a document {name}; expected {expected}")
     return root, namespace + brace
 
 
 def _split(text: str) -> tuple[str, list[dict[str, Any]]] | None:
-    """A listing without its objects, and these; None where a tree has to be made of it to be sure what it says.
+    """Return a listing without its objects, and the objects; None if only an XML parser can read it.
 
-    An object is the same few elements again and again, and finding four of them is five times as fast as a tree. Where
-    anything stands there that could mean something else (a comment, CDATA, an entity in a key), this answers None.
+    Each object has the same few elements. Searching for four of them is five times as fast as parsing a tree. With
+    anything that could have another meaning (a comment, CDATA, an entity in a key) it returns None.
     """
     shell, *parts = text.split("<Contents>")
     contents = []
@@ -169,7 +169,7 @@ def _split(text: str) -> tuple[str, list[dict[str, Any]]] | None:
 
 
 def _entry(element: ElementTree.Element, space: str) -> dict[str, Any]:
-    """An object of a listing."""
+    """Return an object of a listing."""
     key, size, etag, modified = (element.findtext(space + name) for name in ("Key", "Size", "ETag", "LastModified"))
     if key is None or size is None or etag is None or modified is None:
         raise ValueError("an object without key, size, ETag or date")
@@ -177,10 +177,10 @@ def _entry(element: ElementTree.Element, space: str) -> dict[str, Any]:
 
 
 def timestamp_of(text: str) -> datetime:
-    """A date of a listing (ISO 8601) or of a header (RFC 9110), of any form the SDK would take.
+    """Return a date of a listing (ISO 8601) or of a header (RFC 9110), in any form that the SDK accepts.
 
     Raises:
-        OverflowError, ValueError: it is neither.
+        OverflowError, ValueError: it has neither form.
     """
     try:
         found = datetime.fromisoformat(text)

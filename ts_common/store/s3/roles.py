@@ -1,8 +1,8 @@
-"""A role that is assumed with whatever credentials the environment gives, by the SDK's own parts.
+"""Assume a role with the credentials of the environment, by the SDK's own classes.
 
 A profile of the AWS configuration files can name a role too (`role_arn`, with `source_profile` or
-`credential_source`); this is for a role over the whole chain of credentials, which no profile can say. The SDK's
-fetcher asks STS, and its refreshable credentials ask again a quarter of an hour before a session ends.
+`credential_source`). This module uses the whole chain of credentials instead, which no profile can name. The SDK's
+fetcher calls STS, and its refreshable credentials call it again a quarter of an hour before a session ends.
 """
 
 import logging
@@ -23,7 +23,7 @@ from ts_common.store.s3.bounded_session import bound
 
 
 def _in_one_line(record: logging.LogRecord) -> bool:
-    """The SDK logs each failed renewal with its traceback, and raises the same error to us, who tell it."""
+    """Shorten the SDK's record of a failed renewal: the SDK also raises the error, and the caller logs it."""
     if record.exc_info:
         record.msg, record.exc_info = f"{record.msg} {record.exc_info[1]}", None
     return True
@@ -33,7 +33,7 @@ logging.getLogger("botocore.credentials").addFilter(_in_one_line)
 
 
 class _AssumedRole(CredentialProvider):
-    """The one provider of a session that acts as a role."""
+    """The only credential provider of a session that acts as a role."""
 
     METHOD = "assume-role"
 
@@ -44,18 +44,18 @@ class _AssumedRole(CredentialProvider):
         self._connection = connection
 
     def load(self) -> DeferredRefreshableCredentials:
-        """Credentials that ask STS when they are first used.
+        """Return credentials that call STS at their first use.
 
         Raises:
-            NoCredentialsError: there is nobody to assume the role.
+            NoCredentialsError: the source session has no credentials.
         """
-        known = self._source.get_credentials()
-        if known is None:
+        source = self._source.get_credentials()
+        if source is None:
             raise NoCredentialsError
         extra = {"ExternalId": self._connection.external_id, "RoleSessionName": self._connection.role_session_name}
         fetcher: Any = AssumeRoleCredentialFetcher(
             client_creator=lambda *names, **options: bound(self._source.create_client(*names, **options)),
-            source_credentials=known,
+            source_credentials=source,
             role_arn=self._role_arn,
             extra_args={name: value for name, value in extra.items() if value is not None},
         )
@@ -64,12 +64,12 @@ class _AssumedRole(CredentialProvider):
 
 
 def assume_role(session: Session, source: Session, role_arn: str, connection: Connection) -> None:
-    """Let a session act as a role.
+    """Let the clients of a session act as a role.
 
     Args:
-        session: whose clients act so; it has made none yet.
-        source: whose credentials assume the role, and whose STS client asks.
+        session: has created no client yet.
+        source: its credentials assume the role, and its STS client sends the request.
         role_arn: of the role.
-        connection: says the external id, and the name of the role's sessions.
+        connection: contains the external id, and the name of the role's sessions.
     """
     session.register_component("credential_provider", CredentialResolver([_AssumedRole(source, role_arn, connection)]))

@@ -1,8 +1,8 @@
-"""What a PutObject carries besides its body, its metadata and its condition: the options of `Storing`.
+"""Turn the options of `Storing` into arguments of PutObject.
 
-Encryption, tags and ACL are for every object alike. The storage class is for the four objects of a segment alone: all
-others are small, are written over again and again and read at each query, and the colder classes charge each object
-for 128 KiB and thirty days at least, and each read by its bytes.
+Encryption, tags and ACL apply to every object. The storage class applies only to the four objects of a segment. All
+others are small, are overwritten often and are read by each query. The colder classes charge at least 128 KiB and
+thirty days for each object, and each read by its bytes.
 """
 
 from collections.abc import Mapping
@@ -10,16 +10,15 @@ from typing import Any
 from urllib.parse import urlencode
 
 from ts_common.errors import OperatorError
-from ts_common.store.option_table import NAME_OF
-from ts_common.store.options import PREFIX, Storing
+from ts_common.store.options import Storing, option_key
 
 
 def storing_arguments(storing: Storing, *, archived: bool) -> dict[str, Any]:
-    """Arguments of PutObject, by S3's names; nothing of what nobody said.
+    """Return arguments of PutObject, by S3's names; none for an option that is not set.
 
     Args:
         storing: how objects are stored.
-        archived: whether the storage class is for this object.
+        archived: whether the storage class applies to this object.
     """
     arguments: dict[str, Any] = {
         "ServerSideEncryption": storing.server_side_encryption,
@@ -33,14 +32,15 @@ def storing_arguments(storing: Storing, *, archived: bool) -> dict[str, Any]:
 
 
 def check_encrypted(storing: Storing, answer: Mapping[str, Any], target: str) -> None:
-    """A store that knows no encryption may take the object all the same; S3 says in its answer what it did.
+    """Check that the response confirms the encryption: a store without encryption may ignore the request.
 
     Raises:
-        OperatorError: the object was written, and not encrypted as asked.
+        OperatorError: the store wrote the object with another encryption, or without one.
     """
-    asked, done = storing.server_side_encryption, answer.get("ServerSideEncryption")
-    if asked is not None and done != asked:
+    requested, done = storing.server_side_encryption, answer.get("ServerSideEncryption")
+    if requested is not None and done != requested:
         raise OperatorError(
-            f"{target}: {PREFIX}{NAME_OF['server_side_encryption']}={asked} is asked for, and the store answers "
-            f"{done or 'nothing of it'}: the object stands there, and not encrypted so"
+            f"{target}: requested {option_key('server_side_encryption')}={requested}, but the store confirms "
+            f"{done or 'no encryption'}: the object was written without the requested encryption; use a store that "
+            "supports it, or drop the option"
         )

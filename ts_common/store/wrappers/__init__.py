@@ -1,1 +1,1 @@
-"""Stores around another store: request rate, bandwidth, writes without conditions."""
+"""Wrappers of a store: request rate, bandwidth, writes without conditions."""

@@ -1,11 +1,11 @@
-"""One rate of bytes for the whole process, as its operator sets it.
+"""Limit the bytes per second of the whole process to the operator's setting.
 
-All that is sent as bodies of puts takes turns: whoever wants to send asks for a piece, gets at most what may pass in a
-tenth of a second, and waits until its turn comes. So every upload moves on, however low the rate is, and none stands
-still for longer than the others' pieces take. A body is waited for between two sends, where no time-out of ours runs.
+The bodies of all puts share the rate by turns. A sender requests a piece, receives at most the bytes of a tenth of a
+second, and waits for its turn. So every upload makes progress at any rate, and waits no longer than the pieces of the
+others last. The wait is between two sends, where no timeout runs.
 
-What was not used (a segment was being scanned, the store was slow) may be made up for, up to half a second's worth.
-So in any span of time no more passes than the rate allows for that span and six tenths of a second.
+Unused bandwidth (while a segment is scanned, or the store is slow) may be used later, up to that of half a second. So
+in any span of time the process sends at most the bytes of that span and of six tenths of a second.
 """
 
 import io
@@ -20,10 +20,10 @@ CREDIT_SECONDS: Final = 0.5
 
 
 class ByteRate:
-    """The arithmetic: when how many bytes may go. Knows no clock; times are seconds of any one clock.
+    """The computation of turns, without a clock of its own; times are seconds of any one clock.
 
     Attributes:
-        limit: bytes per second; None for no limit. May be set at any time, and holds from the next turn on.
+        limit: bytes per second; None for no limit. It may change at any time, from the next turn on.
     """
 
     def __init__(self, limit: int | None = None) -> None:
@@ -31,7 +31,7 @@ class ByteRate:
         self._next_turn = float("-inf")
 
     def take(self, size: int, now: float) -> tuple[int, float]:
-        """How many of `size` bytes (at least one) may go in one turn, and how many seconds after `now` it comes."""
+        """Return how many of `size` bytes (at least one) the next turn allows, and its time in seconds after `now`."""
         if self.limit is None:
             return size, 0.0
         granted = min(size, max(1, int(self.limit * PIECE_SECONDS)))
@@ -41,7 +41,7 @@ class ByteRate:
 
 
 class Allowance:
-    """What a process may send; used by all its threads and stores.
+    """The bandwidth of a process, for all its threads and stores.
 
     Args:
         limit: bytes per second; None for no limit.
@@ -50,7 +50,7 @@ class Allowance:
     def __init__(self, limit: int | None = None) -> None:
         self._lock = threading.Lock()
         self._rate = ByteRate(limit)  # guarded by the lock
-        self._waited_seconds = 0.0  # likewise
+        self._waited_seconds = 0.0  # guarded by the lock
 
     @property
     def limit(self) -> int | None:
@@ -59,23 +59,23 @@ class Allowance:
 
     @property
     def waited_seconds(self) -> float:
-        """How long threads waited for their turns so far, all together."""
+        """Seconds that all threads together have waited for their turns."""
         return self._waited_seconds
 
     def change(self, limit: int | None) -> None:
-        """Another limit, from the next piece on. Who waits already keeps its turn: a tenth of a second for each."""
+        """Change the limit from the next piece on; waiting threads keep their turns, a tenth of a second each."""
         with self._lock:
             self._rate.limit = limit
 
     def take(self, size: int) -> int:
-        """Wait for a turn to send some of `size` bytes; how many (at least one, unless `size` is 0)."""
+        """Wait for a turn and return how many of `size` bytes it allows: at least one, unless `size` is 0."""
         if not size or self._rate.limit is None:
             return size
         with self._lock:
-            granted, patience = self._rate.take(size, time.monotonic())
-            self._waited_seconds += patience
-        if patience:
-            time.sleep(patience)
+            granted, wait_seconds = self._rate.take(size, time.monotonic())
+            self._waited_seconds += wait_seconds
+        if wait_seconds:
+            time.sleep(wait_seconds)
         return granted
 
 
@@ -83,12 +83,12 @@ UNLIMITED: Final = Allowance()
 
 
 class RationedBody:
-    """A body that is handed out as the allowance lets it go.
+    """A body that is read at the rate of the allowance.
 
     Args:
-        body: a reader of its own, or bytes.
+        body: a reader that no other code uses, or bytes.
         size: in bytes.
-        allowance: what is taken from.
+        allowance: limits the bytes per second.
     """
 
     def __init__(self, body: bytes | Body, size: int, allowance: Allowance) -> None:
@@ -98,17 +98,17 @@ class RationedBody:
         self._allowance = allowance
 
     def read(self, size: int = -1, /) -> bytes:
-        """Up to `size` bytes, often fewer; empty only at the end."""
+        """Return up to `size` bytes, often fewer; none only at the end."""
         piece = self._body.read(self._allowance.take(self._left if size < 0 else min(size, self._left)))
         self._left -= len(piece)
         return piece
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
-        """As `io.IOBase.seek`."""
+        """Move the position as `io.IOBase.seek` does, and return it."""
         position = self._body.seek(offset, whence)
         self._left = self._size - position
         return position
 
     def tell(self) -> int:
-        """The position in bytes."""
+        """Return the position in bytes."""
         return self._size - self._left

@@ -1,14 +1,13 @@
-"""One rate of requests for the whole process, found by what the stores refuse.
+"""Limit the requests per second of the whole process after a store throttles it.
 
-A store that is asked too fast answers 503 SlowDown. Each caller that backs off by itself is not enough: a thousand
-partitions that wait a little each still ask too fast together. So all requests of a process pass one gate. It is open
-until a store first says SlowDown; then it admits half of what was asked for in the last second, and half of that again
-at each further refusal, though not more often than once a second: what was under way when the rate fell says nothing
-of the new one. Each request that is served raises the rate again (additive increase, multiplicative decrease, as TCP
-does), until the gate is open once more.
+A store that receives too many requests answers 503 SlowDown. A backoff in each caller is not enough: a thousand
+partitions with short pauses still send too many requests together. So all requests of a process pass one gate. The gate
+is open until the first SlowDown. Then it admits half the requests of the last second, and half again after each
+further SlowDown, at most once per second, because responses to requests of the former rate do not concern the new one.
+Each successful request raises the rate (additive increase, multiplicative decrease, as in TCP) until the gate is open.
 
-A refused request waits for its next turn and is made again: it was refused at the door, and whoever asked would only
-have to do all over again what came before it.
+A throttled request waits for its next turn and is retried here: it had no effect, and otherwise its caller would have
+to repeat all work before it.
 """
 
 import threading
@@ -34,30 +33,30 @@ _Answer = TypeVar("_Answer")
 
 _WINDOW_SECONDS = 1.0
 _LOWEST = 1.0  # requests per second
-# After a second in which all that was admitted was served: so many more a second, or that share more if it is greater.
+# The rise of the rate after a second of successful requests: in requests per second, or as a share if that is greater.
 _RISE = 1.0
 _RISE_SHARE = 0.05
-# S3 serves 3,500 writes a second under one prefix: a rate above that has nothing to hold back.
+# S3 serves 3,500 writes per second under one prefix, so a higher rate needs no gate.
 _OPEN = 3_500.0
 
 
 class Rate:
-    """The arithmetic of the gate: when a request may go. Knows no clock; times are seconds of any one clock.
+    """The computation of the gate, without a clock of its own; times are seconds of any one clock.
 
     Attributes:
         limit: requests per second; None while the gate is open.
-        refused: how many requests a store refused so far.
+        refused: number of throttled requests.
     """
 
     def __init__(self) -> None:
         self.limit: float | None = None
         self.refused = 0
         self._asked: deque[float] = deque()
-        self._last = float("-inf")  # the latest turn given, which may lie ahead
+        self._last = float("-inf")  # the latest turn, which may be in the future
         self._fell_at = float("-inf")
 
     def admit(self, now: float) -> float:
-        """How many seconds a request that comes at `now` has to wait for its turn."""
+        """Return how many seconds a request that arrives at `now` must wait for its turn."""
         while self._asked and self._asked[0] < now - _WINDOW_SECONDS:
             self._asked.popleft()
         self._asked.append(now)
@@ -67,25 +66,25 @@ class Rate:
         return self._last - now
 
     def served(self) -> None:
-        """A request was served."""
+        """Record a successful request."""
         if self.limit is not None:
             self.limit += max(_RISE, _RISE_SHARE * self.limit) / self.limit
             if self.limit >= _OPEN:
                 self.limit = None
 
     def slow_down(self, now: float) -> None:
-        """A store refused a request because it is asked too fast."""
+        """Record a throttled request."""
         self.refused += 1
         if now - self._fell_at < _WINDOW_SECONDS:
             return
         self._fell_at = now
         rate = self.limit if self.limit is not None else len(self._asked) / _WINDOW_SECONDS
         self.limit = max(_LOWEST, rate / 2)
-        self._last = max(now, self._last)  # those who wait already have their turns; the next one comes after them
+        self._last = max(now, self._last)  # waiting requests keep their turns
 
 
 class Pace:
-    """The gate of one process; used by all its threads and stores."""
+    """The gate of one process, for all its threads and stores."""
 
     def __init__(self) -> None:
         self._rate = Rate()  # guarded by the lock
@@ -94,7 +93,7 @@ class Pace:
 
     @property
     def refused(self) -> int:
-        """How many requests a store refused because it was asked too fast."""
+        """Number of throttled requests."""
         return self._rate.refused
 
     @property
@@ -103,15 +102,15 @@ class Pace:
         return self._rate.limit
 
     def request(self, call: Callable[[], _Answer]) -> _Answer:
-        """Make a call in its turn, and again as long as the store refuses it for being asked too fast.
+        """Return the result of a call in its turn; retry it as long as the store throttles it.
 
         Raises:
-            StoreThrottled: refused, and the process ends.
+            StoreThrottled: the store throttled it, and `close` was called.
         """
         while True:
             with self._lock:
-                patience = self._rate.admit(time.monotonic())
-            self._closed.wait(patience)
+                wait_seconds = self._rate.admit(time.monotonic())
+            self._closed.wait(wait_seconds)
             try:
                 answer = call()
             except StoreThrottled:
@@ -125,17 +124,17 @@ class Pace:
             return answer
 
     def close(self) -> None:
-        """Let everybody who waits go at once: the process ends."""
+        """End all waits, because the process ends."""
         self._closed.set()
 
 
 class PacedStore(WrappedStore):
-    """Another store, whose requests pass the process's gate.
+    """A store whose requests pass the process's gate.
 
     Args:
         inner: the store; closed with this one.
         pace: the gate.
-        threads: how many asynchronous puts run at once.
+        threads: the number of asynchronous puts that run at once.
     """
 
     def __init__(self, inner: ObjectStore, pace: Pace, *, threads: int) -> None:
@@ -153,7 +152,7 @@ class PacedStore(WrappedStore):
         crc32c: int | None = None,
         archived: bool = False,
     ) -> ObjectInfo:
-        """As the inner store, in its turn."""
+        """Put in the inner store, in turn."""
         return self._pace.request(
             lambda: self._inner.put(
                 key, body, size=size, metadata=metadata, condition=condition, crc32c=crc32c, archived=archived
@@ -161,7 +160,7 @@ class PacedStore(WrappedStore):
         )
 
     def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
-        """As the inner store, in its turn."""
+        """Open in the inner store, in turn."""
         return self._open(key, byte_range)
 
     @contextmanager
@@ -170,11 +169,11 @@ class PacedStore(WrappedStore):
             yield self._pace.request(lambda: opened.enter_context(self._inner.open(key, byte_range)))
 
     def head(self, key: str) -> ObjectInfo:
-        """As the inner store, in its turn."""
+        """Call the inner store, in turn."""
         return self._pace.request(lambda: self._inner.head(key))
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """As the inner store, in its turn; further pages follow without another."""
+        """List the inner store, the first page in turn; further pages need no turn."""
 
         def begun() -> tuple[ObjectInfo | None, Iterator[ObjectInfo]]:
             listed = self._inner.list(prefix, start_after=start_after)
@@ -186,6 +185,6 @@ class PacedStore(WrappedStore):
             yield from listed
 
     def delete(self, keys: Iterable[str]) -> None:
-        """As the inner store, in its turn."""
+        """Delete in the inner store, in turn."""
         remaining = tuple(keys)
         self._pace.request(lambda: self._inner.delete(remaining))

@@ -1,9 +1,9 @@
-"""For a store that knows no conditional writes: conditions are looked at before the write, not held by the store.
+"""Check conditions before a write, for a store without conditional writes.
 
-Between the look and the write another writer may come, and nobody notices. So two agents that believe to lead one
-partition can overwrite each other's commits and segments, and a write that lands late is not refused. One agent alone
-is as safe as ever. Configured with `storage.service.conditional.writes=false`; the agent says at its start what is
+Between the check and the write another writer may write, unnoticed. So two agents that both act as leader of a
+partition can overwrite each other's commits and segments, and a late write is not rejected. With one agent nothing is
 lost.
+`storage.service.conditional.writes=false` selects this wrapper, and the agent logs at its start what is lost.
 """
 
 from collections.abc import Mapping
@@ -20,13 +20,13 @@ from ts_common.store.contract import (
 from ts_common.store.wrappers.wrapped import WrappedStore
 
 WHAT_IS_LOST = (
-    "conditional writes are switched off: two agents that believe to lead one partition can overwrite each other's "
-    "commits and segments, and nobody notices"
+    "conditional writes are switched off: two agents that both act as leader of a partition can overwrite each other's "
+    "commits and segments, unnoticed"
 )
 
 
 class UnconditionalStore(WrappedStore):
-    """Another store, asked before each conditional put."""
+    """A store whose objects are read before each conditional put."""
 
     def put(
         self,
@@ -39,15 +39,15 @@ class UnconditionalStore(WrappedStore):
         crc32c: int | None = None,
         archived: bool = False,
     ) -> ObjectInfo:
-        """As the contract says, but for what the module's page says."""
+        """Put as the contract describes, but check the condition first, not atomically."""
         if condition is not None:
-            self._look(key, condition)
+            self._check(key, condition)
         return super().put(key, body, size=size, metadata=metadata, crc32c=crc32c, archived=archived)
 
-    def _look(self, key: str, condition: IfAbsent | IfMatch) -> None:
+    def _check(self, key: str, condition: IfAbsent | IfMatch) -> None:
         try:
             etag = self._inner.head(key).etag
         except ObjectNotFound:
             etag = None
         if etag != (condition.etag if isinstance(condition, IfMatch) else None):
-            raise PreconditionFailed(f"{key} in {self.location}: found {etag or 'nothing'}, {condition} asked")
+            raise PreconditionFailed(f"{key} in {self.location}: found {etag or 'no object'}; expected {condition}")

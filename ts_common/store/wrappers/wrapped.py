@@ -1,4 +1,4 @@
-"""A store around another: what it does not change, it hands on."""
+"""The base class of wrappers: each call is passed to the inner store."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -16,11 +16,11 @@ from ts_common.store.lifecycle import LifecycleRule
 
 
 class WrappedStore(ObjectStore):
-    """Another store, unchanged; subclasses change what they are for.
+    """A store that passes each call to an inner store; subclasses override some.
 
     Args:
         inner: the store; closed with this one.
-        threads: how many asynchronous puts run at once.
+        threads: the number of asynchronous puts that run at once.
     """
 
     def __init__(self, inner: ObjectStore, *, threads: int) -> None:
@@ -28,7 +28,7 @@ class WrappedStore(ObjectStore):
         self._inner = inner
 
     def check(self) -> None:
-        """As the inner store."""
+        """Call the inner store."""
         self._inner.check()
 
     def put(
@@ -42,36 +42,36 @@ class WrappedStore(ObjectStore):
         crc32c: int | None = None,
         archived: bool = False,
     ) -> ObjectInfo:
-        """As the inner store."""
+        """Call the inner store."""
         return self._inner.put(
             key, body, size=size, metadata=metadata, condition=condition, crc32c=crc32c, archived=archived
         )
 
     def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
-        """As the inner store."""
+        """Call the inner store."""
         return self._inner.open(key, byte_range)
 
     def head(self, key: str) -> ObjectInfo:
-        """As the inner store."""
+        """Call the inner store."""
         return self._inner.head(key)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """As the inner store."""
+        """Call the inner store."""
         return self._inner.list(prefix, start_after=start_after)
 
     def list_directories(self, prefix: str = "") -> Iterator[str]:
-        """As the inner store."""
+        """Call the inner store."""
         return self._inner.list_directories(prefix)
 
     def delete(self, keys: Iterable[str]) -> None:
-        """As the inner store."""
+        """Call the inner store."""
         self._inner.delete(keys)
 
     def lifecycle_rules(self) -> tuple[LifecycleRule, ...] | None:
-        """As the inner store."""
+        """Call the inner store."""
         return self._inner.lifecycle_rules()
 
     def close(self) -> None:
-        """End asynchronous puts, then the inner store."""
+        """Wait for asynchronous puts, then close the inner store."""
         super().close()
         self._inner.close()
