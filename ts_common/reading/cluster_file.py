@@ -37,7 +37,7 @@ class ClusterFile:
         """Where a topic lies, and how S3 is spoken to there.
 
         Raises:
-            ConfigurationError: the topic has no place.
+            ConfigurationError: the topic has no endpoint.
         """
         return _for_reading(self.provider.endpoint(topic))
 
