@@ -96,8 +96,8 @@ def test_an_operators_class_is_given_cluster_directory_and_properties(tmp_path: 
     ("name", "said"),
     [
         ("ByTeam", "KeyError: 'team.bucket'"),
-        ("NotDerived", "is no ts_common.endpoints.provider.EndpointProvider"),
-        ("Absent", "cannot be loaded"),
+        ("NotDerived", "is not a subclass of ts_common.endpoints.provider.EndpointProvider"),
+        ("Absent", "cannot load"),
         ("NamesNoStore", "write s3://bucket/base"),
     ],
 )
