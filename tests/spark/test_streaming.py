@@ -8,9 +8,9 @@ from structlog.testing import capture_logs
 from tests.made_archive import CLUSTER, batches, steps
 from tests.spark.archives import Archive
 from tests.spark.streams import Query
-from ts_common.archive.catalog import read_incarnations
 from ts_common.archive.commit import Commit, LogStart
 from ts_common.archive.epoch_history import EpochHistory
+from ts_common.archive.incarnations import read_incarnations
 from ts_common.archive.lineage import Lineage
 from ts_common.errors import ConfigurationError, DataLoss, QueryError, StoreUnavailable
 from ts_common.model import TopicPartition

@@ -10,8 +10,10 @@ import re
 from dataclasses import dataclass
 
 from ts_common.archive.object_keys import ClusterKeys
-from ts_common.archive.small_objects import INCARNATIONS_BYTES
+from ts_common.archive.small_objects import INCARNATIONS_BYTES, get_small
+from ts_common.errors import ObjectNotFound
 from ts_common.json_objects import decoding, optional_number, parse_fields, rows, text, whole_number
+from ts_common.store.contract import ObjectStore
 
 _LATER = re.compile(r"~[A-Za-z0-9_-]+")  # `ClusterKeys.later_incarnation` with Kafka's topic ids
 
@@ -103,6 +105,22 @@ def decode_incarnations(data: bytes, topic: str, key: str) -> Incarnations:
     with decoding(key, "a list of incarnations", data):
         entries = tuple([_entry(row, topic) for row in rows(fields["incarnations"])])
     return Incarnations(topic, entries)
+
+
+def read_incarnations(store: ObjectStore, keys: ClusterKeys, topic: str) -> tuple[Incarnations, str | None]:
+    """Return a topic's incarnations and the ETag of their object; no entries and None if it does not exist.
+
+    Raises:
+        CorruptData: the object is not such a list.
+        NewerFormat: a later release wrote it.
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    key = keys.incarnations(topic)
+    try:
+        data, info = get_small(store, key, INCARNATIONS_BYTES)
+    except ObjectNotFound:
+        return Incarnations(topic), None
+    return decode_incarnations(data, topic, key), info.etag
 
 
 def _entry(row: dict[str, object], topic: str) -> Incarnation:

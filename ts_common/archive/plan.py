@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple
 
-from ts_common.archive.catalog import SegmentCopy
+from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.errors import CorruptData
 

@@ -13,8 +13,9 @@ whose segments are gone shows a hole.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ts_common.archive.catalog import NOTHING_KNOWN, PartitionCatalog, SegmentCopy, StoredSegment, describe
+from ts_common.archive.catalog import PartitionCatalog, StoredSegment
 from ts_common.archive.commit import Commit
+from ts_common.archive.copies import NOTHING_KNOWN, SegmentCopy, describe
 from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.plan import Hole, ReadRange, unite

@@ -7,7 +7,7 @@ Only living parts of copies are read: what a dead tail holds counts for nothing.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ts_common.archive.catalog import SegmentCopy
+from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.plan import ReadRange
 from ts_common.errors import CorruptData
 from ts_common.log_format.framing import BatchHeader

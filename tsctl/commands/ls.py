@@ -12,8 +12,9 @@ from typing import Annotated, Final
 
 import typer
 
-from ts_common.archive.catalog import PartitionCatalog, SegmentCopy, describe
+from ts_common.archive.catalog import PartitionCatalog
 from ts_common.archive.commit import Commit, ForeignCommit
+from ts_common.archive.copies import SegmentCopy, describe
 from ts_common.archive.plan import Hole
 from ts_common.archive.view import PartitionView, open_view
 from ts_common.errors import AccessDenied, ObjectNotFound
