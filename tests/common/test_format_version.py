@@ -175,5 +175,5 @@ def test_an_incarnation_lies_where_its_topic_does(directory: str) -> None:
     """Whoever may write the list must not lead readers or an agent to another topic's objects, or out of the prefix."""
     text = INCARNATIONS.replace(b'"directory": "t"', b'"directory": "' + directory.encode() + b'"')
     assert text != INCARNATIONS
-    with pytest.raises(CorruptData, match="is no directory of t"):
+    with pytest.raises(CorruptData, match="is not a directory of t"):
         decode_incarnations(text, "t", KEY)

@@ -194,7 +194,7 @@ def test_r11_a_segment_that_went_after_planning_is_named(archive: Archive) -> No
     archive.commit("t", 10)
     (split,) = archive.plan(subscribe="t").splits
     archive.store.delete([archive.partition("t").prefix + "00000000000000000000.log"])
-    with pytest.raises(ObjectNotFound, match=r"gone since the query was planned .*; plan it again"):
+    with pytest.raises(ObjectNotFound, match=r"removed after the query was planned .*; plan it again"):
         list(read_split(archive.store, split, ["key"]))
 
 

@@ -78,7 +78,7 @@ def describe(
     cache_objects: Sequence[int] = (),
     known: Mapping[StoredSegment, SegmentCopy] = NOTHING_KNOWN,
     damaged: list[str] | None = None,
-    gone: list[StoredSegment] | None = None,
+    removed: list[StoredSegment] | None = None,
 ) -> tuple[SegmentCopy, ...]:
     """Return the coverage of each segment, in the order of `segments`.
 
@@ -90,7 +90,7 @@ def describe(
         known: copies from earlier calls. A `.log` never changes, so no request is sent for them.
         damaged: receives a message for each segment without usable metadata and batches, which is then left out;
             None to raise.
-        gone: receives each segment whose object no longer exists, which is then left out; None to raise.
+        removed: receives each segment whose object no longer exists, which is then left out; None to raise.
 
     Raises:
         CorruptData: a segment does not begin with a batch, or its metadata is damaged.
@@ -112,9 +112,9 @@ def describe(
                     store, keys, segment.name, segment.size, has_index=".index" in segment.suffixes
                 )
         except ObjectNotFound:
-            if gone is None:
+            if removed is None:
                 raise
-            gone.append(segment)
+            removed.append(segment)
             return None
         except CorruptData as error:
             if damaged is None:

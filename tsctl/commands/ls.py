@@ -146,7 +146,7 @@ def _look(held: Sequence[HeldTopic], level: Level, output: Output) -> dict[str, 
             known = [*view.copies, *view.retired]
             described = {copy.segment for copy in known}
             beyond = [segment for segment in catalog.segments if segment not in described]
-            known += describe(entry.store, catalog.keys, beyond, catalog.cache_objects, damaged=damaged, gone=[])
+            known += describe(entry.store, catalog.keys, beyond, catalog.cache_objects, damaged=damaged, removed=[])
             advance()
             return _Look(catalog, view, tuple(sorted(known, key=lambda copy: copy.segment.name.base)))
 

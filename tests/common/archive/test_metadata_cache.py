@@ -87,9 +87,9 @@ def test_a_cache_object_of_another_partition_or_incarnation_is_refused() -> None
     """Copied by hand, or by a tool that renames."""
     text = encode_cache_object(KEYS, [ONE])
     for foreign in (TopicPartition("t", 1), TopicPartition("t2", 0)):
-        with pytest.raises(CorruptData, match="it is of t-0"):
+        with pytest.raises(CorruptData, match="it belongs to t-0"):
             CacheObject(text, ClusterKeys("c").partition(foreign), KEY)
-    with pytest.raises(CorruptData, match="it is of t-0"):
+    with pytest.raises(CorruptData, match="it belongs to t-0"):
         CacheObject(text, ClusterKeys("c").partition(TopicPartition("t", 0), "t~id"), KEY)
 
 
