@@ -152,7 +152,7 @@ def test_fields_of_a_later_release_are_passed_over(read_with: Callable[..., None
 @OBJECTS
 def test_a_later_version_is_refused_by_name(read_with: Callable[..., None]) -> None:
     """The message names the object, both versions, and the way out."""
-    with pytest.raises(NewerFormat, match=r"the/key is written in version 3 .* knows version [12]: upgrade this one"):
+    with pytest.raises(NewerFormat, match=r"the/key is written in version 3 .* reads version [12]: upgrade this one"):
         read_with(version=3, colour="green")
 
 

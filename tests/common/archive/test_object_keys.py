@@ -59,21 +59,3 @@ def test_a_segment_name_reads_back(name: SegmentName) -> None:
 def test_what_is_no_segment_is_not_taken_for_one(file_name: str) -> None:
     """Other objects beside segments are passed over."""
     assert SegmentName.parse(file_name) is None
-
-
-@pytest.mark.parametrize(
-    ("directory", "expected"),
-    [
-        ("clicks-0", TopicPartition("clicks", 0)),
-        ("a-b-12", TopicPartition("a-b", 12)),
-        ("__consumer_offsets-3", TopicPartition("__consumer_offsets", 3)),
-        ("clicks-0.aabbcc-delete", None),
-        ("clicks-0.aabbcc-future", None),
-        ("clicks-0.aabbcc-stray", None),
-        ("clicks", None),
-        ("clicks-01", None),
-    ],
-)
-def test_only_live_directories_are_partitions(directory: str, expected: TopicPartition | None) -> None:
-    """The topic ends at the last dash, and a directory with a suffix is no partition."""
-    assert TopicPartition.parse(directory) == expected
