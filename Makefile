@@ -55,7 +55,7 @@ deploy-checks: $(READY)
 
 # The reference pages are generated from the descriptions in the code; tests compare them.
 docs: $(READY)
-	$(BIN)/python -m ts_common.config.cluster_config > docs/configuration.md
+	$(BIN)/python -m ts_common.config.config_page > docs/configuration.md
 	$(BIN)/python -m ts_uploader.metrics.metrics_page > docs/metrics.md
 	$(BIN)/python -m ts_uploader.cli_page > docs/cli.md
 	$(BIN)/python -m tsctl.verify.findings_page > docs/findings.md

@@ -2,8 +2,9 @@
 
 from datetime import UTC, datetime
 
-from ts_common.archive.catalog import read_catalog, read_incarnations
+from ts_common.archive.catalog import read_catalog
 from ts_common.archive.fetch import fetch
+from ts_common.archive.incarnations import read_incarnations
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.plan import ReadRange
 from ts_common.archive.view import open_view

@@ -1,7 +1,8 @@
 """Views and copies of a made archive, as the planner opens them."""
 
 from tests.made_archive import MadeArchive
-from ts_common.archive.catalog import SegmentCopy, read_catalog
+from ts_common.archive.catalog import read_catalog
+from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.plan import ReadRange
 from ts_common.archive.view import PartitionView, open_view
 

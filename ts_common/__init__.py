@@ -1,1 +1,1 @@
-"""Words and rules that all sides share; imports nothing of ours."""
+"""The common part of agent, readers and tools; it imports none of them."""

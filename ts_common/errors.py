@@ -1,30 +1,30 @@
-"""Every error of ours, grouped by what its receiver does next.
+"""All errors of this project, grouped by the caller's next step.
 
 ::
 
     TieredStorageError
-    ├── TransientError               the same call may succeed later, unchanged
-    │   ├── AddressInUse           another program listens there, perhaps an agent that is about to end
+    ├── TransientError             the same call can succeed later
+    │   ├── AddressInUse           another process has the address, perhaps an agent that is about to end
     │   ├── LineageUnsettled       an agent is between two writes of a commit that goes back
     │   └── StoreUnavailable
-    │       ├── StoreThrottled     asked too fast: everybody has to ask less
-    │       └── WrongClock         refused for this machine's time, until somebody sets its clock
-    ├── StaleStateError           read the state again, then decide
-    │   ├── ObjectNotFound         nothing under that key
-    │   ├── PreconditionFailed     it did not happen: somebody else was there first
-    │   ├── OutcomeUnknown         it may have happened: no answer came
-    │   └── SegmentChanged         the local file is not the one that was looked at, or is gone
-    ├── PermanentError              no repetition helps; others go on
-    │   ├── CorruptData            bytes that are not what their format says
-    │   └── DataLoss               a range of offsets that nobody holds
-    └── OperatorError            somebody must act: the message says on what, and how
+    │       ├── StoreThrottled     too many requests: the whole process must send fewer
+    │       └── WrongClock         the store rejected the host's time
+    ├── StaleStateError            read the state again, then decide
+    │   ├── ObjectNotFound         no object has that key
+    │   ├── PreconditionFailed     a conditional write was rejected
+    │   ├── OutcomeUnknown         a write had no response, and can have succeeded
+    │   └── SegmentChanged         the local segment differs from the one that was read, or is missing
+    ├── PermanentError             retries do not help; other work continues
+    │   ├── CorruptData            bytes that do not have the expected format
+    │   └── DataLoss               a range of offsets that no object covers
+    └── OperatorError              an operator must act; the message names the remedy
         ├── ConfigurationError     all problems of a configuration at once
-        ├── AccessDenied           the store refuses this identity
-        ├── BucketMissing          no such bucket or directory; nothing here creates one
-        ├── TopicIdChanged         a living topic bears another id, and its log goes on
+        ├── AccessDenied           the store rejects this identity
+        ├── BucketMissing          the bucket or directory does not exist, and is not created
+        ├── TopicIdChanged         an existing topic has another id, and its log continues
         ├── NewerFormat            an object of a later release: upgrade this one
         ├── BatchTooLarge          a record batch needs more memory than an option allows
-        └── QueryError             a reader's option, topic or width that cannot be answered
+        └── QueryError             an invalid option, topic or entropy width in a query
 """
 
 from collections.abc import Sequence
@@ -34,87 +34,88 @@ from ts_common.redaction import redacted
 
 
 class TieredStorageError(Exception):
-    """Root of every error that this project raises on purpose.
+    """Root of all errors that this project raises itself.
 
-    A message often contains what a library, a user or a store returned, and ends in logs, reports, terminals and other
-    people's tracebacks. So credentials in URLs are hidden here, and unprintable characters are escaped.
+    A message often contains text of a library, a user or a store, and is shown in logs, reports, terminals and
+    tracebacks. So this class hides credentials in URLs and escapes unprintable characters.
     """
 
-    def __init__(self, *told: object) -> None:
-        super().__init__(*(printable_lines(redacted(each)) if isinstance(each, str) else each for each in told))
+    def __init__(self, *details: object) -> None:
+        super().__init__(*(printable_lines(redacted(each)) if isinstance(each, str) else each for each in details))
 
 
 class TransientError(TieredStorageError):
-    """The same call may succeed later, unchanged."""
+    """The same call can succeed later."""
 
 
 class AddressInUse(TransientError):
-    """Another program listens on an address of ours; it may be a former agent that is about to end."""
+    """Another process listens on the configured address; it can be an earlier agent that is about to end."""
 
 
 class LineageUnsettled(TransientError):
-    """A partition's commit and its `log.start` are of lineages that do not belong together.
+    """The lineages of a partition's commit and `log.start` do not fit.
 
-    An agent takes the commit back and writes `log.start` next; after a late write the next leader's agent repairs it.
+    The agent whose commit went back writes `log.start` next. After a late write, the next leader's agent repairs it.
     """
 
 
 class StoreUnavailable(TransientError):
-    """The object store did not serve: throttled, timed out, reset, 5xx. Nothing was changed by a read;
-    a write that may have happened is an `OutcomeUnknown` instead.
+    """The store did not respond, or with a server error: timeout, connection reset, 5xx, throttling.
+
+    A write that can have succeeded is an `OutcomeUnknown` instead.
     """
 
 
 class StoreThrottled(StoreUnavailable):
-    """The store is asked too fast and refused this request at the door; nothing was written."""
+    """The store rejected the request because of too many requests; nothing was written."""
 
 
 class WrongClock(StoreUnavailable):
-    """The store refuses this machine's time. Nothing was done, and requests succeed once the clock is set."""
+    """The store rejected the request because of the host's time; requests succeed after its clock is set."""
 
 
 class StaleStateError(TieredStorageError):
-    """The state is not what the caller thought: read it again, then decide."""
+    """The state differs from what the caller read: read it again, then decide."""
 
 
 class ObjectNotFound(StaleStateError):
-    """There is no object under that key. Only this means so: no permission is `AccessDenied`."""
+    """No object has that key. A missing permission is `AccessDenied` instead."""
 
 
 class PreconditionFailed(StaleStateError):
-    """A conditional write was refused; the object is as somebody else left it."""
+    """The store rejected a conditional write; the object is unchanged."""
 
 
 class OutcomeUnknown(StaleStateError):
-    """A write whose answer never came: it may have happened, or may still."""
+    """A write had no response: it can have succeeded, or can still succeed."""
 
 
 class SegmentChanged(StaleStateError):
-    """A local segment vanished, grew, or got other neighbours while it was read; scan, then decide."""
+    """A local segment was removed, grew, or got other adjacent segments during the read; scan, then decide."""
 
 
 class PermanentError(TieredStorageError):
-    """No repetition of this call helps; the rest of the work goes on."""
+    """Retries of the call do not help; other work continues."""
 
 
 class CorruptData(PermanentError):
-    """Bytes that are not what their format says. The message names the thing and the position."""
+    """Bytes that do not have the expected format; the message names the object and the position."""
 
 
 class DataLoss(PermanentError):
-    """A range of offsets below the next offset that no object holds."""
+    """A range of offsets below the next offset that no object covers."""
 
 
 class OperatorError(TieredStorageError):
-    """Somebody must act. The message names the thing, what was found, and the way out."""
+    """An operator must act; the message names the object, the observation and the remedy."""
 
 
 class ConfigurationError(OperatorError):
-    """A configuration that is refused, with every problem that it has.
+    """An invalid configuration, with all its problems.
 
     Attributes:
-        source: the file or option set the problems were found in.
-        problems: one sentence each, naming the key, what was found and what is accepted.
+        source: the file, option or set of options with the problems.
+        problems: one message each, with the key, its value and the accepted values.
     """
 
     def __init__(self, source: str, problems: Sequence[str]) -> None:
@@ -125,24 +126,24 @@ class ConfigurationError(OperatorError):
 
 
 class AccessDenied(OperatorError):
-    """The store refuses this identity, or its credentials are missing or expired."""
+    """The store rejects this identity, or its credentials are missing or expired."""
 
 
 class BucketMissing(OperatorError):
-    """The bucket (or the directory of a file store) does not exist, and nothing here creates it."""
+    """The bucket, or the directory of a file store, does not exist; this project never creates it."""
 
 
 class TopicIdChanged(OperatorError):
-    """A partition's log goes on under another topic id; nothing was written, and an operator decides what it is."""
+    """A partition's log continues under another topic id; nothing was written, and an operator must decide."""
 
 
 class NewerFormat(OperatorError):
-    """An object in the store is written in a way that only a later release knows; nothing was written over it."""
+    """A later release wrote an object in a format that this release cannot read; it was not overwritten."""
 
 
 class BatchTooLarge(OperatorError):
-    """A record batch needs more memory than its reader may take for one. The batch is not damaged."""
+    """A record batch needs more memory than an option allows; the batch is not damaged."""
 
 
 class QueryError(OperatorError):
-    """A query that cannot be answered as asked: unknown option, topic or entropy width."""
+    """An invalid query: an unknown option, topic or entropy width."""

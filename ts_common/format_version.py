@@ -1,13 +1,12 @@
-"""Versions of what stands in the store, for fleets in which not every agent and reader is of one release.
+"""Versions of stored objects, for fleets with agents and readers of several releases.
 
-A later release may add fields, and whoever does not know them passes over them: that needs no version. What an older
-release would read wrongly, or destroy by writing its own over it, bears a version: `"version":2` in the JSON of the
-commit, of a topic's incarnations and of a cache object, `ts-version` in the metadata of a `.log`. An absent version is
-1. Version 2 of the commit and of `log.start` has a lineage (`ts_common.archive.lineage`); nothing else bears a version
-today.
+A later release can add fields, which older releases ignore; that needs no version. If an older release would misread an
+object, or destroy content by overwriting it, the object has a version: `"version":2` in the JSON of the commit, of a
+topic's incarnations and of a cache object, `ts-version` in the metadata of a `.log`. A missing version is 1. Version 2
+of the commit and of `log.start` has a lineage (`ts_common.archive.lineage`). No other object has a version above 1.
 
-A version that is not known is refused, neither guessed at nor written over: the partition waits until the agent beside
-it is upgraded, and a query fails. A cache object is a cache: readers do without it, and agents let it stand.
+Readers and agents reject an unknown version, and never overwrite such an object. The partition waits until its agent is
+upgraded, and a query fails. Readers ignore such a cache object, and agents keep it.
 """
 
 from collections.abc import Mapping
@@ -18,22 +17,22 @@ VERSION = 1
 
 
 def check_version(fields: Mapping[str, object], key: str, known: int = VERSION) -> None:
-    """Go on only where an object is of a version that is known here.
+    """Reject an object of a later version.
 
     Args:
-        fields: of the object's JSON.
-        key: of the object, for the message.
-        known: the latest version that is known here of this kind of object.
+        fields: the fields of the object's JSON.
+        key: key of the object, for messages.
+        known: the latest version of this kind of object that this release reads.
 
     Raises:
-        NewerFormat: it is of a later version.
-        ValueError: its version is no number from 1 on.
+        NewerFormat: the object has a later version.
+        ValueError: its version is not a whole number of at least 1.
     """
     found = fields.get("version", VERSION)
     if not isinstance(found, int) or isinstance(found, bool) or found < 1:
-        raise ValueError(f"version {found!r} is no number from 1 on")
+        raise ValueError(f"version {found!r} is not a whole number of at least 1")
     if found > known:
         raise NewerFormat(
-            f"{key} is written in version {found} of its format by a later release, and this one knows version "
-            f"{known}: upgrade this one; the object stays as it is"
+            f"{key} is written in version {found} of its format by a later release; this release reads version "
+            f"{known}: upgrade this one; the object is kept"
         )

@@ -1,6 +1,6 @@
-"""Logs: one event a line on standard error, with its facts as key=value or as JSON.
+"""Logs: one event per line on standard error, with its facts as key=value or as JSON.
 
-Without credentials of URLs, and without characters that command a terminal.
+Credentials in URLs are hidden, and control characters of terminals are escaped.
 """
 
 import logging
@@ -15,12 +15,12 @@ import structlog
 from ts_common.printable import printable, printable_json, printable_lines
 from ts_common.redaction import redacted
 
-_NOT_TEXT = {"exc_info", "_record", "_from_structlog"}  # structlog's own
+_NOT_TEXT = {"exc_info", "_record", "_from_structlog"}  # keys of structlog
 _IN_LINES = {"exception", "stack"}
 
 
 class LogLevel(StrEnum):
-    """What is logged: this and what is worse."""
+    """The lowest level that is logged."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -29,7 +29,7 @@ class LogLevel(StrEnum):
 
 
 class LogFormat(StrEnum):
-    """How a line looks."""
+    """The form of a line."""
 
     TEXT = "text"
     JSON = "json"
@@ -38,7 +38,7 @@ class LogFormat(StrEnum):
 def _clean(
     _logger: structlog.typing.WrappedLogger, _method: str, facts: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    """Hide credentials of URLs in every fact, and escape unprintable characters; only a traceback has several lines."""
+    """Hide credentials in URLs and escape control characters in every fact; only a traceback has several lines."""
     for name, value in facts.items():
         if name in _NOT_TEXT:
             continue
@@ -51,30 +51,35 @@ def _clean(
 
 
 class _JsonRenderer(structlog.processors.JSONRenderer):
-    """The library's renderer leaves DEL as it is."""
+    """A renderer that escapes DEL too, unlike the library's."""
 
     def __call__(
         self, logger: structlog.typing.WrappedLogger, name: str, event_dict: structlog.typing.EventDict
     ) -> str | bytes:
-        """One line."""
+        """Return the line of an event."""
         line = super().__call__(logger, name, event_dict)
         return printable_json(line) if isinstance(line, str) else line
 
 
 def _plain_traceback(file: TextIO, exception: structlog.typing.ExcInfo) -> None:
-    """Where it happened, and no local variables: rich's formatter shows those, passwords among them."""
+    """Write a traceback without local variables, which can contain passwords and which rich's formatter shows."""
     text = StringIO()
     structlog.dev.plain_traceback(text, exception)
     file.write(printable_lines(redacted(text.getvalue())))
 
 
 def _has_colours() -> bool:
-    """Whether standard error is a terminal that knows colours, and nobody refuses them (https://no-color.org)."""
+    """Return whether standard error is a terminal with colours and `NO_COLOR` is unset (https://no-color.org)."""
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
 
 
 def configure_logs(log_format: LogFormat, level: int = logging.INFO) -> None:
-    """Set up structlog, and let the libraries' warnings through the same door."""
+    """Configure structlog, and log the libraries' warnings in the same form.
+
+    Args:
+        log_format: form of a line.
+        level: lowest level that is logged, as in `logging`.
+    """
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -99,5 +104,5 @@ def configure_logs(log_format: LogFormat, level: int = logging.INFO) -> None:
         )
     )
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
-    # It says in its own words, and many times, what the leadership room says once.
+    # kazoo repeats what ts_uploader/leadership logs once.
     logging.getLogger("kazoo").setLevel(logging.ERROR)

@@ -1,25 +1,25 @@
-"""The words that all sides share, as frozen values."""
+"""Topics, partitions and cluster ids: values that all packages use."""
 
 import re
 import sys
 from dataclasses import dataclass
 from typing import Self
 
-# Kafka's legal topic names (org.apache.kafka.common.internals.Topic): these characters, at most 249 of them.
+# Kafka's topic names (org.apache.kafka.common.internals.Topic): these characters, at most 249 of them.
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
 
-# What stands in keys and names a file: no slash, and nothing that a file system takes for something else.
+# The id is part of keys and of file names: no slash, and no name that is special to a file system.
 _CLUSTER_ID = re.compile(r"[a-zA-Z0-9_-][a-zA-Z0-9._-]{0,199}")
 
 
 def is_topic_name(name: str) -> bool:
-    """Whether Kafka would let a topic have this name."""
+    """Return whether Kafka accepts this name for a topic."""
     return _TOPIC.fullmatch(name) is not None and name not in {".", ".."}
 
 
 def is_cluster_id(name: str) -> bool:
-    """Whether a cluster can have this id here: letters, digits, `.`, `_` and `-`, not beginning with a dot."""
+    """Return whether an id is valid here: up to 200 letters, digits, `.`, `_` and `-`, without a dot at its start."""
     return _CLUSTER_ID.fullmatch(name) is not None
 
 
@@ -32,10 +32,9 @@ class TopicPartition:
 
     @classmethod
     def parse(cls, directory_name: str) -> Self | None:
-        """The partition that a directory in a log dir belongs to.
+        """Return the partition of a directory in a log dir; None for other names.
 
-        Returns None for what is none: `-delete`, `-future` and `-stray` directories (they may truncate the topic's
-        name, so it is never taken from them) and names that Kafka does not write.
+        Directories with `-delete`, `-future` and `-stray` are not partitions, and their names can truncate the topic's.
         """
         match = _PARTITION_DIRECTORY.fullmatch(directory_name)
         if match is None or not is_topic_name(match["topic"]):

@@ -1,16 +1,16 @@
-r"""Text without characters that command a terminal, or that reorder or break a line on a page.
+r"""Text without control characters of terminals, and without characters that reorder or break a line on a page.
 
-Names of objects, directories and topics, record values and answers of servers come from others. A control character in
-them (C0, DEL, C1) can begin an escape sequence. A bidirectional one (U+202A to U+202E, U+2066 to U+2069, U+200E,
-U+200F, U+061C) can show another text than the one that is there. What `str.isprintable` refuses is escaped: these,
-other format characters, separators other than the space, surrogates.
+Other programs determine names of objects, directories and topics, record values and responses of servers. A control
+character in them (C0, DEL, C1) can begin an escape sequence. A bidirectional one (U+202A to U+202E, U+2066 to U+2069,
+U+200E, U+200F, U+061C) can make a text look like another. All characters that `str.isprintable` rejects are escaped:
+these, other format characters, separators other than the space, and surrogates.
 """
 
 import json
 from collections.abc import Callable
 from typing import Final
 
-_KEPT: Final = 1 << 16  # characters whose escape is kept: text has few that differ, and a stranger's may have them all
+_KEPT: Final = 1 << 16  # characters whose escape is cached: ordinary text has few of them, a hostile one can have all
 
 
 def printable(text: str) -> str:
@@ -33,7 +33,7 @@ def printable_json(document: str) -> str:
 
 
 class _Escapes(dict[int, int | str]):
-    """What each character becomes, as `str.translate` takes it: memory for the result only, whatever the text."""
+    """A table for `str.translate` that is filled on demand, up to a fixed size."""
 
     def __init__(self, escaped: Callable[[str], str], kept: str = "") -> None:
         super().__init__((ord(character), character) for character in kept)

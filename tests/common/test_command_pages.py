@@ -1,4 +1,4 @@
-"""Pages about a command line, from the command itself."""
+"""Pages about a command line, generated from the command itself."""
 
 from typing import Annotated
 
@@ -23,7 +23,7 @@ def clean() -> None:
 
 
 def test_a_man_page_has_every_command_option_and_exit_code() -> None:
-    """And text that is no command to roff: backslashes, hyphens, and dots at the start of a line."""
+    """Text is escaped for roff: backslashes, hyphens, and dots at the start of a line."""
     page = man_page(app, "tool", "does a thing", {0: "done", 75: "try again"}, "other(1).").splitlines()
     assert '.SS "tool fetch [OPTIONS] {path}"' in page
     assert '.SS "tool clean [OPTIONS]"' in page
@@ -35,7 +35,7 @@ def test_a_man_page_has_every_command_option_and_exit_code() -> None:
 
 
 def test_a_reference_page_has_the_help_of_every_command() -> None:
-    """In the order of the program's own help."""
+    """The order is that of the program's own help."""
     assert [line for line in reference(app, "tool") if line.startswith("## ")] == ["## `tool fetch`", "## `tool clean`"]
 
 

@@ -1,4 +1,4 @@
-"""What stands in the store across releases: the bytes of version 1, fields of later ones, and later versions."""
+"""Stored objects across releases: the bytes of version 1, fields of later releases, and later versions."""
 
 import json
 from collections.abc import Callable
@@ -23,8 +23,8 @@ KEYS = ClusterKeys("c").partition(TopicPartition("t", 0))
 KEY = "the/key"
 ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 
-# As release 0.1.0 writes them. Never change one: every later release has to read these, and a release that writes
-# others, or of which 0.1.0 could not read what it writes, needs a version (see `ts_common.format_version`).
+# Objects of release 0.1.0. Never change them: every later release must read them. A release that writes other bytes, or
+# bytes that 0.1.0 cannot read, needs a version (see `ts_common.format_version`).
 COMMIT = (
     b'00000000000000000100\n{"next":250,"epoch":4,"epochs":[[0,0],[4,120]],"lso":240,"topicId":"' + ID.encode() + b'",'
     b'"broker":2,"time":1700000000000,"nonce":"00ff","tail":[249,7]}\n'
@@ -52,7 +52,7 @@ METADATA = {
 }
 
 WRITTEN = Commit(100, 250, 4, EpochHistory(((0, 0), (4, 120))), 240, ID, 2, 1_700_000_000_000, "00ff", (249, 7))
-# Of an archive whose commit went back once: releases before lineages refuse both by their version.
+# Objects of an archive whose commit went back once; releases before lineages reject both by their version.
 LINEAGE = Lineage(5, 200, 300)
 COMMIT_OF_A_LINEAGE = COMMIT.replace(b'"tail":[249,7]}', b'"tail":[249,7],"version":2,"lineage":[5,200,300]}')
 LOG_START_OF_A_LINEAGE = b'00000000000000000050\n{"version":2,"lineage":[5,200,300]}\n'
@@ -73,7 +73,7 @@ SAYS = SegmentMetadata(
 
 
 def test_what_release_0_1_0_wrote_is_read() -> None:
-    """Commit, incarnations, cache object, `log.start` and a segment's metadata say what they said."""
+    """Commit, incarnations, cache object, `log.start` and segment metadata are decoded to the same values."""
     assert decode_commit(COMMIT, KEY) == WRITTEN
     assert decode_incarnations(INCARNATIONS, "t", KEY) == LIVES
     assert CacheObject(CACHE_OBJECT, KEYS, KEY).entries() == ENTRIES
@@ -82,7 +82,7 @@ def test_what_release_0_1_0_wrote_is_read() -> None:
 
 
 def test_what_is_written_release_0_1_0_reads() -> None:
-    """It is the same to the byte: an agent can be put back to that release, or live beside one of it."""
+    """The bytes are equal, so an agent can be downgraded, or run with agents of that release."""
     assert WRITTEN.encode() == COMMIT
     assert LIVES.encode() == INCARNATIONS
     assert encode_cache_object(KEYS, ENTRIES) == CACHE_OBJECT
@@ -92,7 +92,7 @@ def test_what_is_written_release_0_1_0_reads() -> None:
 
 
 def test_a_lineage_is_read_and_written_as_version_2() -> None:
-    """The commit and `log.start` bear it, byte for byte as the first release with lineages writes them."""
+    """The commit and `log.start` are byte for byte those of the first release with lineages."""
     assert decode_commit(COMMIT_OF_A_LINEAGE, KEY) == replace(WRITTEN, lineage=LINEAGE)
     assert replace(WRITTEN, lineage=LINEAGE).encode() == COMMIT_OF_A_LINEAGE
     assert decode_log_start(LOG_START_OF_A_LINEAGE, KEY) == BEGINS
@@ -103,7 +103,7 @@ def test_a_lineage_is_read_and_written_as_version_2() -> None:
     "lineage", [None, [], [1, 2], [1, 2, 3, 4], [1, 2, "3"], [1, 2, -3], [1, 2, True], {"epoch": 1}]
 )
 def test_a_lineage_that_is_none_is_damage(lineage: object) -> None:
-    """A `log.start` with a second line and no lineage is not taken for one without a second line."""
+    """A `log.start` with a second line but without a lineage is damage, not an object without a second line."""
     with pytest.raises(CorruptData, match="the/key"):
         log_start_with(lineage=lineage)
     if lineage is not None:
@@ -144,36 +144,36 @@ OBJECTS = pytest.mark.parametrize(
 
 @OBJECTS
 def test_fields_of_a_later_release_are_passed_over(read_with: Callable[..., None]) -> None:
-    """What a release adds that an older one need not know bears no version."""
+    """A field that older releases can ignore needs no version."""
     read_with(colour="green")
     read_with(version=1)
 
 
 @OBJECTS
 def test_a_later_version_is_refused_by_name(read_with: Callable[..., None]) -> None:
-    """The message names the object, both versions, and the way out."""
-    with pytest.raises(NewerFormat, match=r"the/key is written in version 3 .* knows version [12]: upgrade this one"):
+    """The message names the object, both versions and the remedy."""
+    with pytest.raises(NewerFormat, match=r"the/key is written in version 3 .* reads version [12]: upgrade this one"):
         read_with(version=3, colour="green")
 
 
 @OBJECTS
 @pytest.mark.parametrize("version", [0, -1, "two", None])
 def test_a_version_that_is_none_is_damage(read_with: Callable[..., None], version: object) -> None:
-    """It is not taken for the first."""
+    """An invalid version is not read as version 1."""
     with pytest.raises(CorruptData, match="the/key"):
         read_with(version=version)
 
 
 def test_metadata_of_a_later_version_need_not_say_what_ours_does() -> None:
-    """An object that a later release wrote is never taken for a Java uploader's."""
+    """A reader never treats an object of a later release as one of a Java uploader."""
     with pytest.raises(NewerFormat, match="the/key"):
         decode_metadata({"ts-version": "2"}, KEY)
 
 
 @pytest.mark.parametrize("directory", ["other", "t/../other", "../t", "t~", "t~a/b", "~a", "other~t", ""])
 def test_an_incarnation_lies_where_its_topic_does(directory: str) -> None:
-    """Whoever may write the list must not lead readers or an agent to another topic's objects, or out of the prefix."""
+    """A list that another identity wrote must not lead to another topic's objects, or out of the prefix."""
     text = INCARNATIONS.replace(b'"directory": "t"', b'"directory": "' + directory.encode() + b'"')
     assert text != INCARNATIONS
-    with pytest.raises(CorruptData, match="is no directory of t"):
+    with pytest.raises(CorruptData, match="is not a directory of t"):
         decode_incarnations(text, "t", KEY)

@@ -1,4 +1,4 @@
-"""JSON of the store: what a stranger wrote is refused with the object's name, and never ends a program."""
+"""JSON in the store: damaged or hostile content is an error with the object's name, and never ends a program."""
 
 import json
 from collections.abc import Callable
@@ -35,7 +35,7 @@ CACHE_OBJECT = {"of": "t-0", "segments": [ROW]}
 
 
 def _cache_object(data: bytes) -> object:
-    """A cache object with the checksum that fits, as somebody writes it who knows the format; its rows too."""
+    """Decode a cache object with a valid checksum, which an attacker can write too; also its rows."""
     cache_object = CacheObject(b"%08x\n%b\n" % (crc32c(data), data), KEYS, KEY)
     return cache_object.entries(), cache_object.find
 
@@ -52,7 +52,7 @@ DECODERS: dict[str, tuple[dict[str, Any], Callable[[bytes], object]]] = {
     "ends": (ENDS, lambda data: decode_ends(data, 1, KEY)),
     "cache object": (CACHE_OBJECT, _cache_object),
 }
-# What a field may hold instead of what it should: each has ended a program once.
+# Wrong values of a field; each has ended a program once.
 LIES = st.sampled_from(
     [
         *("1e999", "-1e999", "NaN", "Infinity", "1" * 400, "9223372036854775808", "-1", "-9223372036854775809", "1.5"),
@@ -73,7 +73,7 @@ LIES = st.sampled_from(
 
 
 def _with(value: Any, data: st.DataObject, lie: str) -> Any:
-    """A copy of a JSON value with a lie in the place of one of its parts, or of itself."""
+    """Return a copy of a JSON value with one wrong part."""
     if isinstance(value, dict | list) and value and data.draw(st.booleans()):
         keys = list(value) if isinstance(value, dict) else list(range(len(value)))
         chosen = data.draw(st.sampled_from(keys))
@@ -97,7 +97,7 @@ def _with(value: Any, data: st.DataObject, lie: str) -> Any:
     ids=["brackets", "braces", "too deep", "NaN", "list", "number", "bytes"],
 )
 def test_r15_what_is_no_object_is_corrupt_data_with_the_key(name: str, data: bytes) -> None:
-    """Nested 100,000 levels deep, a constant of JavaScript, or no JSON."""
+    """The data is nested 100,000 levels deep, has a constant of JavaScript, or is not JSON."""
     with pytest.raises(CorruptData, match=KEY):
         DECODERS[name][1](data)
 
@@ -105,7 +105,7 @@ def test_r15_what_is_no_object_is_corrupt_data_with_the_key(name: str, data: byt
 @pytest.mark.parametrize("name", DECODERS)
 @given(data=st.data())
 def test_r15_a_lie_in_any_field_is_corrupt_data_with_the_key(name: str, data: st.DataObject) -> None:
-    """A decoder returns what it was given, or raises `CorruptData` or `NewerFormat`: nothing else comes out."""
+    """A decoder returns the given values, or raises `CorruptData` or `NewerFormat`, and no other error."""
     fields, decode = DECODERS[name]
     lie = data.draw(LIES)
     written = json.dumps(_with(fields, data, "<lie>")).replace('"<lie>"', lie)
@@ -123,13 +123,13 @@ def test_r15_a_lie_in_any_field_is_corrupt_data_with_the_key(name: str, data: st
 
 @pytest.mark.parametrize("name", DECODERS)
 def test_the_healthy_object_is_read(name: str) -> None:
-    """Else the tests above would pass for decoders that refuse everything."""
+    """The tests above would also pass for decoders that reject every input."""
     fields, decode = DECODERS[name]
     assert decode(json.dumps(fields).encode()) is not None
 
 
 def test_a_text_is_read_up_to_the_depth_and_size_that_are_allowed() -> None:
-    """Brackets inside strings are no levels."""
+    """Brackets inside strings are not levels."""
     deepest = b"[" * MAX_DEPTH + b"]" * MAX_DEPTH
     assert parse_json(deepest, KEY, len(deepest)) is not None
     assert parse_json(b'["' + b"[" * 100 + b'", "\\"[[["]', KEY, 1000) == ["[" * 100, '"[[[']
@@ -154,7 +154,7 @@ def test_a_text_is_read_up_to_the_depth_and_size_that_are_allowed() -> None:
     ],
 )
 def test_metadata_that_no_agent_writes_is_corrupt_data(name: str, value: str) -> None:
-    """Numbers stay within their types, and are written in one way only."""
+    """Numbers stay within their types, and have one form only."""
     healthy = {"ts-end": "10", "ts-crc32c": "00000007", "ts-epochs": "3:0", "ts-records": "10"}
     assert decode_metadata(healthy, KEY) is not None
     with pytest.raises(CorruptData, match=KEY):

@@ -1,4 +1,4 @@
-"""Text of others is shown without characters that command a terminal; JSON stays equal."""
+"""Foreign text is shown without control characters of terminals, and JSON keeps its meaning."""
 
 import json
 import logging
@@ -16,7 +16,7 @@ from ts_common.printable import printable, printable_json, printable_lines
 
 @given(st.text())
 def test_r16_what_is_printed_is_printable_and_readable_text_is_unchanged(text: str) -> None:
-    """Every character that Python calls printable is kept, every other one is escaped."""
+    """Each character that Python considers printable is kept, and each other one is escaped."""
     shown = printable(text)
     assert shown.isprintable()
     assert shown == text or not text.isprintable()
@@ -26,7 +26,7 @@ def test_r16_what_is_printed_is_printable_and_readable_text_is_unchanged(text: s
 
 @given(st.recursive(st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
 def test_json_without_raw_characters_means_the_same(value: object) -> None:
-    """Half of a surrogate pair, a character beyond U+FFFF and DEL too; and it is valid UTF-8."""
+    """Half of a surrogate pair, characters above U+FFFF and DEL are valid UTF-8 too."""
     document = printable_json(json.dumps(value, ensure_ascii=False, indent=1))
     assert json.loads(document.encode()) == value
     assert raw_in(document) == []
@@ -42,7 +42,7 @@ def test_r16_no_error_holds_a_character_that_commands_a_terminal() -> None:
 
 @pytest.mark.parametrize("form", ["TEXT", "JSON"])
 def test_r16_no_log_line_holds_a_character_that_commands_a_terminal(form: str) -> None:
-    """In an event, a fact, a list, a library's message and a traceback; each event but a traceback is one line."""
+    """This holds for events, facts, lists, libraries' messages and tracebacks; only a traceback has several lines."""
     script = (
         "from ts_common.logs import LogFormat, configure_logs\nimport logging, structlog\n"
         f"configure_logs(LogFormat.{form})\nlog = structlog.get_logger()\ntext = {ESCAPES!r}\n"

@@ -1,4 +1,4 @@
-"""Credentials in URLs are never shown, whatever shows the URL."""
+"""Credentials in URLs are never shown, in errors, logs or reports."""
 
 import pickle
 
@@ -32,7 +32,7 @@ from ts_common.redaction import redacted
     ],
 )
 def test_what_stands_before_the_host_is_hidden_and_nothing_else(text: str, shown: str) -> None:
-    """A name, a password, a token."""
+    """The hidden part can be a name, a password or a token."""
     assert redacted(text) == shown
 
 
@@ -44,7 +44,7 @@ _NO_BREAK = st.characters(exclude_characters="'\"", exclude_categories=["Zs", "Z
     password=st.text(_NO_BREAK).filter(lambda text: not set(",;|") & set(text)),
 )
 def test_no_password_of_a_url_is_shown_whatever_characters_it_has(name: str, password: str) -> None:
-    """With `@`, a slash or a colon in it too; the host and what is around the URL are still shown."""
+    """A password can contain `@`, a slash or a colon; the host and the text around the URL are still shown."""
     secret = f"Zq7x{password}Zq7x"
     assert redacted(f"to http://{name}:{secret}@host:9/bucket is away") == "to http://***@host:9/bucket is away"
 
@@ -55,12 +55,12 @@ def test_no_password_of_a_url_is_shown_whatever_characters_it_has(name: str, pas
     value=st.text("abcXYZ0189+/=%._~-", min_size=1),
 )
 def test_no_signature_of_a_query_is_shown(name: str, before: str, value: str) -> None:
-    """Whatever its value, up to the next parameter."""
+    """The value is hidden up to the next parameter."""
     assert redacted(f"{before}{name}={value}&se=1") == f"{before}{name}=***&se=1"
 
 
 def test_no_error_of_ours_holds_credentials_of_a_url() -> None:
-    """Wherever it ends: in a log, in Spark's report of a task, pickled or not."""
+    """This holds in a log, in Spark's report of a task, and after pickling."""
     url = "http://me:secret@proxy:3128"
     error = StoreUnavailable(f"{url} is away", 7)
     assert error.args == pickle.loads(pickle.dumps(error)).args == ("http://***@proxy:3128 is away", 7)

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from tests.archive import record_of
-from ts_common.archive.catalog import read_catalog, read_incarnations
+from ts_common.archive.catalog import read_catalog
+from ts_common.archive.incarnations import read_incarnations
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.view import PartitionView, open_view

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.commands import CHECKOUT, blocks
-from ts_common.config.cluster_config import reference_page as configuration_page
+from ts_common.config.config_page import reference_page as configuration_page
 from ts_uploader import cli_page
 from ts_uploader.metrics.metrics_page import families
 from tsctl import cli_page as tsctl_cli_page

@@ -11,9 +11,11 @@ from typing import cast
 
 from tests.archive import record_of
 from tests.uploader.beside import Archive
-from ts_common.archive.catalog import SegmentCopy, read_catalog, read_incarnations
+from ts_common.archive.catalog import read_catalog
+from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.fetch import fetch
 from ts_common.archive.gap_records import parse_gap_name
+from ts_common.archive.incarnations import read_incarnations
 from ts_common.archive.object_keys import LOG_SUFFIX, PartitionKeys
 from ts_common.archive.plan import Hole
 from ts_common.archive.segment_metadata import SegmentMetadata

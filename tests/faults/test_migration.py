@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, Message
 
 from tests.faults.ends import exit_status
 from tests.uploader.beside import BUCKET, ROLLS, SMALL_FETCHES, Archive, archives
-from ts_common.archive.catalog import read_incarnations
+from ts_common.archive.incarnations import read_incarnations
 from ts_local.agent import AgentProcess
 from ts_local.cluster import LocalCluster, wait_for
 from ts_local.migration import Migration

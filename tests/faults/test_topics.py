@@ -18,8 +18,9 @@ from tests.faults.files import (
     wait_for_backlog,
 )
 from tests.uploader.beside import BUCKET, Archive
-from ts_common.archive.catalog import read_commit, read_incarnations
+from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit
+from ts_common.archive.incarnations import read_incarnations
 from ts_local.cluster import LocalCluster, Record, wait_for
 from ts_local.oracle import dump
 

@@ -15,8 +15,9 @@ from tempfile import mkdtemp
 
 from tests.common.log_format import build
 from tests.fuzz.target import Mismatch, Target, split_input
-from ts_common.archive.catalog import SegmentCopy, StoredSegment
+from ts_common.archive.catalog import StoredSegment
 from ts_common.archive.commit import Commit, decode_commit
+from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.archive.plan import ReadRange, unite, with_spares

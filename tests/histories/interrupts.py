@@ -15,7 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.histories.clock import Clock
-from ts_common.archive import catalog, fetch
+from ts_common.archive import copies, fetch
 from ts_uploader.log_dirs import directory_scan as scan
 from ts_uploader.log_dirs import scan_cache as scans
 from ts_uploader.log_dirs import segment_file
@@ -100,7 +100,7 @@ def installed(
         patch.object(scan, "os", hooked),
         patch.object(scans, "os", hooked),
         patch.object(scan, "time", hooked_time),
-        patch.object(catalog, "ThreadPoolExecutor", _OneThread),
+        patch.object(copies, "ThreadPoolExecutor", _OneThread),
         patch.object(fetch, "ThreadPoolExecutor", _OneThread),
         patch.object(time, "sleep", sleep),
     ):

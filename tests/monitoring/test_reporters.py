@@ -197,8 +197,8 @@ def test_a_class_of_ones_own_is_handed_its_options_and_may_fail() -> None:
 def test_a_class_that_is_no_reporter_is_refused() -> None:
     """With the key that names it; without one there is no reporter."""
     for name, said in (
-        (f"{__name__}:Told", "is no ts_uploader.reporters.contract.MetricsReporter"),
-        ("no:X", "loaded"),
+        (f"{__name__}:Told", "is not a subclass of ts_uploader.reporters.contract.MetricsReporter"),
+        ("no:X", "cannot load"),
     ):
         parsed, _ = parse_config({"metrics.reporter.class": name}, "f")
         with pytest.raises(ConfigurationError, match=said) as refused:

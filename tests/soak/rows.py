@@ -3,8 +3,10 @@
 from dataclasses import dataclass, field
 
 from tests.soak.load import id_of
-from ts_common.archive.catalog import SegmentCopy, read_catalog, read_incarnations
+from ts_common.archive.catalog import read_catalog
+from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.fetch import fetch
+from ts_common.archive.incarnations import read_incarnations
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.plan import Hole
 from ts_common.archive.view import open_view

@@ -91,7 +91,7 @@ def test_what_vanishes_at_or_above_log_start_is_an_error_that_names_retention(ar
     """The query was planned with an earlier `log.start`: it never returns only a part of the deleted range."""
     two_leaders(archive, 200)
     archive.put_segment("t", 250, batches((250, 300)))
-    with pytest.raises(ObjectNotFound, match=rf"{base}\.log in .*: gone since .*retention.*run it again"):
+    with pytest.raises(ObjectNotFound, match=rf"{base}\.log in .*: removed after .*retention.*run the query again"):
         rows(Collected(archive.store, [key(archive, base)]), archive)
 
 
@@ -99,7 +99,7 @@ def test_what_vanishes_and_reached_over_log_start_is_an_error_too(archive: Archi
     """The end of [90,250) is no longer known; only [200,300) is left of a view from 120 on."""
     two_leaders(archive, 120)
     gone = [key(archive, 0), key(archive, 90), key(archive, 100), *variants(archive)]
-    with pytest.raises(ObjectNotFound, match=r"gone since it was listed, and the view begins at 120"):
+    with pytest.raises(ObjectNotFound, match=r"removed after it was listed .*, and the view begins at 120"):
         rows(Collected(archive.store, gone), archive, failOnDataLoss="false")
 
 

@@ -148,7 +148,7 @@ def test_a_topic_without_a_place_is_named(tmp_path: Path) -> None:
     (tmp_path / f"{CLUSTER}.endpoints.json").write_text(json.dumps({"topics": {"a": {"bucket": "abc"}}}))
     file = written(tmp_path, **{PROVIDER: "json"})
     told = problems(file, subscribe="a,b,c")
-    assert [problem.partition(" has no place")[0] for problem in told] == [
+    assert [problem.partition(" has no endpoint")[0] for problem in told] == [
         f"config: {file}: topic 'b'",
         f"config: {file}: topic 'c'",
     ]

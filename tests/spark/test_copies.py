@@ -9,8 +9,9 @@ from tests.common.log_format.build import batch, message, record
 from tests.made_archive import batches, steps
 from tests.spark.archives import Archive
 from tests.spark.made_segments import from_offset, index
-from ts_common.archive.catalog import SegmentCopy, StoredSegment
+from ts_common.archive.catalog import StoredSegment
 from ts_common.archive.commit import Commit, encode_log_start
+from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.fetch import ResumableReader
 from ts_common.archive.object_keys import SegmentName
@@ -193,7 +194,7 @@ def test_r11_a_segment_that_went_after_planning_is_named(archive: Archive) -> No
     archive.commit("t", 10)
     (split,) = archive.plan(subscribe="t").splits
     archive.store.delete([archive.partition("t").prefix + "00000000000000000000.log"])
-    with pytest.raises(ObjectNotFound, match=r"gone since the query was planned .*; plan it again"):
+    with pytest.raises(ObjectNotFound, match=r"removed after the query was planned .*; plan it again"):
         list(read_split(archive.store, split, ["key"]))
 
 

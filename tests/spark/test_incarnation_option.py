@@ -130,7 +130,7 @@ def test_u30_a_list_that_lacks_a_life_is_not_believed(lives: Archive, listed: in
     lives.store.delete([key])
     if listed:
         lives.store.put(key, incarnations.encode())
-    with pytest.raises(CorruptData, match=rf"{key} does not name .*t~{IDS[2]},.* of which the store holds"):
+    with pytest.raises(CorruptData, match=rf"{key} does not contain .*t~{IDS[2]},.* the store has objects of it"):
         lives.rows(subscribe="t", **options)
 
 

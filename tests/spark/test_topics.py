@@ -133,7 +133,7 @@ def test_r12c_segments_without_a_commit_show_nothing_and_say_so(archive: Archive
     archive.put_segment("t", 0, batches((0, 5)))
     plan = archive.plan(subscribe="t")
     assert plan.splits == ()
-    assert plan.warnings == (f"t-0: 1 segment and no {CLUSTER}/t-0/offset.wm: nothing of them is shown",)
+    assert plan.warnings == (f"t-0: 1 segment but no {CLUSTER}/t-0/offset.wm; the partition is read as empty",)
 
 
 def test_r12c_a_commit_without_its_segments_is_data_loss(archive: Archive) -> None:
@@ -143,7 +143,7 @@ def test_r12c_a_commit_without_its_segments_is_data_loss(archive: Archive) -> No
     assert archive.plan(**options).warnings == ("t-0: offsets 20 to 49 are lost: no object in the store holds them",)
     archive.put_segment("t", 20, batches((20, 40), epoch=3))
     assert archive.plan(**options).warnings == (
-        f"t-0: {CLUSTER}/t-0/log.start is gone; the view begins with what is left",
+        f"t-0: {CLUSTER}/t-0/log.start is missing; the view begins at the first stored segment",
         "t-0: offsets 40 to 49 are lost: no object in the store holds them",
     )
     assert archive.offsets(**options) == list(range(20, 40))

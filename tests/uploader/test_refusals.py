@@ -39,7 +39,7 @@ def test_u21_all_configuration_problems_are_told_at_once(command: Command) -> No
         ended,
         "3 problems",
         "did you mean ts.segment.uploader.kafka.topics.include?",
-        "'(' is no regular expression",
+        "'(' is not a regular expression",
         "thread.count=0",
     )
 

@@ -1,1 +1,1 @@
-"""What lies in the bucket, and what it means: keys, objects, catalog, view and plan. Knows no driver and no numba."""
+"""The stored archive and its meaning: keys, objects, catalog, view and plan. Imports no driver and no numba."""

@@ -1,14 +1,14 @@
-"""The commit and `log.start`: up to where, and from where on, readers may look.
+"""The commit `offset.wm` and `log.start`: the end and the beginning of what readers return.
 
 ::
 
     00000000000000000100                 base offset of the highest segment of the run, 20 digits
-    {"next":250,"epoch":4,...}           ours alone; a Java uploader writes the first line only
+    {"next":250,"epoch":4,...}           absent in a Java uploader's commit
 
-The first line is the Java uploader's watermark, so its consumer finds what is written here. The second line makes the
-commit's ETag its own (`nonce`), so that conditional writes fence even where next offset and epoch stay the same.
+The first line is the Java uploader's watermark, so that its consumer can read this archive. The `nonce` in the second
+line makes the ETag unique, so that conditional writes fence even if next offset and epoch stay the same.
 
-`log.start` holds the first offset that readers show, in 20 digits. Once the commit went back, both objects bear a
+`log.start` contains the first offset that readers return, in 20 digits. After the commit went back, both objects have a
 lineage (`ts_common.archive.lineage`), `log.start` in a second line::
 
     00000000000000000100
@@ -41,22 +41,22 @@ _FIRST_LINE = re.compile(rb"[0-9]{20}")
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One commit of ours.
+    """A commit that an agent wrote.
 
     Attributes:
         highest_base: base offset of the highest segment of the run.
         next_offset: end of the run; readers see offsets below it.
         epoch: leader epoch of the leadership that committed.
-        epochs: the run's epochs, from where the archive begins.
-        last_stable_offset: offset below which no transaction is open; None where it was not to be had.
-        topic_id: of the incarnation; None where the cluster knows no topic ids.
-        broker: id of the broker beside which the agent ran.
+        epochs: the epochs of the run, from the archive's first offset on.
+        last_stable_offset: no transaction is open below this offset; None if unknown.
+        topic_id: topic id of the incarnation; None if the cluster has no topic ids.
+        broker: id of the agent's broker.
         time: milliseconds since the epoch, the agent's clock.
-        nonce: random, so that no two commits have equal bytes.
-        tail: (last offset, stored CRC) of the run's last batch; None where compaction may have changed it. A log that
-            has another batch there is not the one that was committed, whatever its epochs say.
-        java: milliseconds since the epoch, when a Java uploader's commit was last taken over here; None: never.
-        lineage: of the last time that the commit went back; None: never.
+        nonce: random text, so that no two commits have equal bytes.
+        tail: (last offset, stored CRC) of the run's last batch; None if compaction can have changed it. A log with
+            another batch there is not the committed log, whatever epochs it has.
+        java: milliseconds since the epoch: last takeover of a Java uploader's commit; None if there was no takeover.
+        lineage: lineage of the last time that the commit went back; None if it never did.
     """
 
     highest_base: int
@@ -73,7 +73,7 @@ class Commit:
     lineage: Lineage | None = None
 
     def encode(self) -> bytes:
-        """The text of `offset.wm`."""
+        """Return the content of `offset.wm`."""
         second: dict[str, object] = {
             "next": self.next_offset,
             "epoch": self.epoch,
@@ -95,21 +95,25 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class ForeignCommit:
-    """A commit without a second line: the Java uploader's. It names the last segment shipped and no end."""
+    """A commit of the Java uploader: without a second line. It names the last segment shipped, but no end.
+
+    Attributes:
+        highest_base: base offset of that segment.
+    """
 
     highest_base: int
 
 
 def decode_commit(data: bytes, key: str) -> Commit | ForeignCommit:
-    """Read the text of `offset.wm`. Fields of later versions are passed over.
+    """Parse the content of `offset.wm`; unknown fields are ignored.
 
     Args:
         data: the object's bytes.
-        key: of the object, for the message.
+        key: key of the object, for messages.
 
     Raises:
-        CorruptData: no 20-digit first line, or a second line that is not one of ours.
-        NewerFormat: the second line is a later release's.
+        CorruptData: the first line is not 20 digits, or the second line is damaged.
+        NewerFormat: a later release wrote the second line.
     """
     first, _, second = data.partition(b"\n")
     with decoding(key, "a commit", data):
@@ -138,28 +142,28 @@ class LogStart:
     """The content of `log.start`.
 
     Attributes:
-        offset: first offset that readers show.
-        lineage: that it counts in; None where no commit went back before it was written.
+        offset: first offset that readers return.
+        lineage: its lineage; None if no commit went back before it was written.
     """
 
     offset: int
     lineage: Lineage | None = None
 
     def encode(self) -> bytes:
-        """The text of the object."""
+        """Return the content of the object."""
         if self.lineage is None:
             return encode_log_start(self.offset)
         second = {"version": LINEAGE_VERSION, "lineage": self.lineage.encode()}
         return encode_log_start(self.offset) + f"{json.dumps(second, separators=(',', ':'))}\n".encode()
 
     def fits(self, lineage: Lineage | None) -> bool:
-        """Whether readers can join it to a commit of this lineage: it is of the same, or of an older one."""
+        """Return whether readers can use it with a commit of this lineage: its own is the same or older."""
         return self.lineage == lineage or epoch_of(self.lineage) < epoch_of(lineage)
 
     def shown_from(self, lineage: Lineage | None) -> int:
-        """The first offset that readers of a commit of this lineage show (reading rule 1); meaningful where it `fits`.
+        """Return the first offset that readers of a commit of this lineage return (reading rule 1), if it `fits`.
 
-        An older `log.start` may lie above where the newer lineage begins: the agent that went back writes it next.
+        An older `log.start` can be above the first offset of the newer lineage, until an agent writes it.
         """
         if lineage is None or self.lineage == lineage:
             return self.offset
@@ -167,16 +171,16 @@ class LogStart:
 
 
 def encode_log_start(offset: int) -> bytes:
-    """The text of a `log.start` without a lineage: the first offset that readers show, 20 digits."""
+    """Return the content of a `log.start` without a lineage: the first offset that readers return, in 20 digits."""
     return f"{offset:020d}\n".encode()
 
 
 def decode_log_start(data: bytes, key: str) -> LogStart:
-    """Read the text of `log.start`. Fields of later versions are passed over.
+    """Parse the content of `log.start`; unknown fields are ignored.
 
     Raises:
-        CorruptData: the first line is not 20 digits, or the second holds no lineage.
-        NewerFormat: the second line is a later release's.
+        CorruptData: the first line is not 20 digits, or the second contains no lineage.
+        NewerFormat: a later release wrote the second line.
     """
     first, _, second = data.strip().partition(b"\n")
     with decoding(key, "a log start", data):
@@ -188,7 +192,7 @@ def decode_log_start(data: bytes, key: str) -> LogStart:
 
 
 def _first_line(line: bytes) -> int:
-    """The offset in the line that a Java uploader reads too."""
+    """Return the offset in the first line, which a Java uploader reads too."""
     if not _FIRST_LINE.fullmatch(line.strip()):
         raise ValueError(f"the first line is {shown(line)}, not 20 digits")
     return whole_number(int(line))

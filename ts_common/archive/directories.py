@@ -1,4 +1,4 @@
-"""What the names of directories tell: which topics a store holds of a cluster, and under which entropy width."""
+"""The topics of a cluster in a store, and its entropy widths, by the names of directories alone."""
 
 import re
 from collections.abc import Iterator
@@ -15,10 +15,10 @@ _ENTROPY = re.compile(r"[01]+")
 
 @dataclass(frozen=True, slots=True)
 class TopicDirectories:
-    """What the names of a cluster's directories tell of a topic.
+    """The directories of one topic.
 
     Attributes:
-        partitions: that any incarnation has; none where there is only the list of incarnations.
+        partitions: partitions of any incarnation; empty if the topic has only its list of incarnations.
         later: the directories of later incarnations, without `-<partition>`.
     """
 
@@ -26,23 +26,24 @@ class TopicDirectories:
     later: frozenset[str] = frozenset()
 
     def check_all_listed(self, incarnations: Incarnations, key: str) -> None:
-        """Refuse a list of incarnations that lacks one which the store holds: which is the newest, nobody can tell.
+        """Reject a list of incarnations that lacks a stored one: the newest incarnation is then unknown.
 
-        An incarnation is listed before anything of it is written, so this list was removed, or an old one put back.
+        Agents write an incarnation into the list before its first object. So the list was removed, or replaced by an
+        older version.
 
         Args:
-            incarnations: read after the names of the directories.
-            key: of the list, for the message.
+            incarnations: the list, read after the names of the directories.
+            key: key of the list, for the message.
 
         Raises:
-            CorruptData: it lacks one.
+            CorruptData: an incarnation is missing.
         """
         lacking = sorted(self.later - {entry.directory for entry in incarnations.entries})
         if lacking:
             raise CorruptData(
-                f"{key} does not name {', '.join(lacking)}, of which the store holds objects: it was removed, or an "
-                f"old one put back, and nobody can tell which life of {incarnations.topic} is the newest. Put back its "
-                "last version"
+                f"{key} does not contain {', '.join(lacking)}, but the store has objects of it; the list was removed "
+                f"or replaced by an older version, so the newest incarnation of {incarnations.topic} is unknown. "
+                "Restore the last version of the list"
             )
 
 
@@ -50,11 +51,13 @@ NO_DIRECTORIES = TopicDirectories()
 
 
 def list_topics(store: ObjectStore, keys: ClusterKeys) -> dict[str, TopicDirectories]:
-    """Every topic of a cluster that the store knows under this entropy width.
+    """Return every topic of a cluster in a store under the entropy width of `keys`, with its directories.
 
-    Later incarnations count for their topic. What Kafka would not let a topic be called is none. Where a topic that
-    has only its incarnations object is called `t-1`, its directory cannot be told from partition 1 of `t` by name: read
-    both before believing it.
+    Directories of later incarnations count for their topic. Names that Kafka rejects are ignored. If a topic `t-1` has
+    only its incarnations object, its directory has the name of partition 1 of `t`: read both to distinguish them.
+
+    Raises:
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
     topics: dict[str, tuple[set[int], set[str]]] = {}
     for prefix in _cluster_prefixes(store, keys.cluster, keys.entropy_bits):
@@ -76,7 +79,11 @@ def list_topics(store: ObjectStore, keys: ClusterKeys) -> dict[str, TopicDirecto
 
 
 def entropy_widths(store: ObjectStore, cluster: str) -> frozenset[int]:
-    """The entropy widths under which the store holds anything of a cluster; 0 means no entropy part."""
+    """Return the entropy widths of a cluster's keys in a store; 0 means keys without an entropy part.
+
+    Raises:
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
     first = [directory.rstrip("/") for directory in store.list_directories("")]
     widths = {0} if cluster in first else set()
     for name in first:

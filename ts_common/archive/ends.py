@@ -1,13 +1,13 @@
-"""The ends of what a broker leads, `ends/<broker>.json`: high watermarks, and when the broker wrote them down.
+"""The high watermarks of the partitions that a broker leads, in `ends/<broker>.json`.
 
 ::
 
     <base prefix>/ts-uploader~cluster~<cluster>/ends/1.json
     {"version":1,"broker":1,"time":1700000000000,"partitions":{"orders-0":[4711,1699999998000]}}
 
-For each partition the high watermark that counts (protocol rule 1), and the time of modification of the checkpoint that
-it was read from, milliseconds since the epoch by the broker's clock. Each agent writes its own object over every few
-minutes. An object that is old says what was so then: the agent is gone, or leads nothing any more.
+For each partition the object has the valid high watermark (protocol rule 1), and the mtime of the checkpoint where the
+agent read it, in milliseconds since the epoch by the broker's clock. Each agent overwrites its own object every few
+minutes. An object can be old: its agent ended, or its broker leads no partition any more.
 """
 
 import json
@@ -28,11 +28,11 @@ _LARGEST: Final = 16 << 20  # ten thousand partitions with names of ordinary len
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How far a partition's committed records reach.
+    """The end of a partition's committed records.
 
     Attributes:
-        high_watermark: the offset below which records are committed.
-        time: milliseconds since the epoch, when the broker wrote it down.
+        high_watermark: records below this offset are on all in-sync replicas.
+        time: milliseconds since the epoch: the broker wrote its checkpoint.
     """
 
     high_watermark: int
@@ -41,12 +41,12 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """What one agent says of the partitions that its broker leads.
+    """The ends of the partitions that one broker leads, as its agent reports them.
 
     Attributes:
-        broker: its id.
-        time: milliseconds since the epoch, the agent's clock, when this was written.
-        partitions: those with a high watermark that counts.
+        broker: id of the broker.
+        time: milliseconds since the epoch, the agent's clock: the object was written.
+        partitions: the partitions with a valid high watermark.
     """
 
     broker: int
@@ -54,7 +54,7 @@ class Ends:
     partitions: Mapping[TopicPartition, End]
 
     def encode(self) -> bytes:
-        """The text of the object: one line."""
+        """Return the content of the object: one line."""
         fields = {
             "version": VERSION,
             "broker": self.broker,
@@ -67,23 +67,23 @@ class Ends:
 
 
 def decode_ends(data: bytes, broker: int, key: str) -> Ends:
-    """Read the text of `ends/<broker>.json`. Fields of later releases are passed over.
+    """Parse the content of `ends/<broker>.json`; unknown fields are ignored.
 
     Args:
-        data: the text.
-        broker: whose ends are expected.
-        key: of the object, for messages.
+        data: the content.
+        broker: id of the expected broker.
+        key: key of the object, for messages.
 
     Raises:
-        CorruptData: it is not that text, or another broker's.
-        NewerFormat: it is a later release's.
+        CorruptData: the content is damaged, or belongs to another broker.
+        NewerFormat: a later release wrote it.
     """
     fields = parse_fields(data, key, "the ends of a broker", _LARGEST)
     with decoding(key, "the ends of a broker", data):
         ends = Ends(
             whole_number(fields["broker"], 0, MAX_INT32),
             whole_number(fields["time"]),
-            dict(_end(name, said) for name, said in fields["partitions"].items()),
+            dict(_end(name, value) for name, value in fields["partitions"].items()),
         )
         if ends.broker != broker:
             raise ValueError(f"broker {ends.broker}; {broker} is expected")
@@ -91,11 +91,11 @@ def decode_ends(data: bytes, broker: int, key: str) -> Ends:
 
 
 def read_ends(store: ObjectStore, keys: ClusterKeys, broker: int) -> Ends | None:
-    """What a broker's agent said last in a store; None where it said nothing.
+    """Read the ends that a broker's agent wrote last; None if there is no such object.
 
     Raises:
         CorruptData, NewerFormat: as `decode_ends`.
-        StoreUnavailable, AccessDenied, BucketMissing: the store's.
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
     key = keys.ends_of(broker)
     try:
@@ -104,9 +104,9 @@ def read_ends(store: ObjectStore, keys: ClusterKeys, broker: int) -> Ends | None
         return None
 
 
-def _end(name: str, said: object) -> tuple[TopicPartition, End]:
+def _end(name: str, value: object) -> tuple[TopicPartition, End]:
     partition = TopicPartition.parse(name)
     if partition is None:
-        raise ValueError(f"{name!r} is no partition")
-    high_watermark, time = pair(said)
+        raise ValueError(f"{name!r} is not a partition")
+    high_watermark, time = pair(value)
     return partition, End(whole_number(high_watermark), whole_number(time))

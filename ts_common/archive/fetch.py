@@ -1,9 +1,9 @@
-"""Reading an object to its end, whatever the connection does.
+"""Read an object to its end over broken connections.
 
-A transfer that breaks is opened again with a range that begins where it broke. Each chunk has its own attempts, so
-a long object over a bad line is read as long as it makes progress; only a chunk that fails every time is
-`StoreUnavailable` to the caller. An object that is gone is `ObjectNotFound` at once: retention took it, and no
-repetition brings it back. One that changes while it is read is `CorruptData`: a `.log` never does.
+A broken transfer is resumed with a range request. Each chunk has its own attempts, so a long object is read as long as
+there is progress; the caller gets `StoreUnavailable` only if all attempts for one chunk fail. A missing object is
+`ObjectNotFound` at once, because retention removed it. An object that changes during the read is `CorruptData`: a
+`.log` never changes.
 """
 
 from collections.abc import Generator, Iterator
@@ -21,28 +21,28 @@ CHUNK_BYTES = 4 << 20
 
 @contextmanager
 def explained_where_gone(store: ObjectStore, key: str) -> Iterator[None]:
-    """Say of an object that is not there what that means to a query.
+    """Explain a missing object to the user of a query.
 
     Raises:
-        ObjectNotFound: retention took it since it was listed.
+        ObjectNotFound: retention removed the object after the query was planned.
     """
     try:
         yield
     except ObjectNotFound as error:
         raise ObjectNotFound(
-            f"{key} in {store.location}: gone since the query was planned (retention?); plan it again. "
+            f"{key} in {store.location}: removed after the query was planned (retention?); plan it again. "
             "Spark plans a DataFrame or a view once: load it again"
         ) from error
 
 
 class ResumableReader:
-    """The bytes of one object from a position on; a context manager.
+    """A reader of one object from a position on; a context manager.
 
     Args:
-        store: where it lies.
-        key: of the object.
+        store: the store of the object.
+        key: key of the object.
         start: first byte to read.
-        end: the byte after the last; None means to the object's end.
+        end: the byte after the last; None for the object's end.
     """
 
     def __init__(self, store: ObjectStore, key: str, start: int = 0, end: int | None = None) -> None:
@@ -55,12 +55,12 @@ class ResumableReader:
         self._stream: ObjectStream | None = None
 
     def read(self, size: int) -> bytes:
-        """Up to `size` bytes; empty at the end only.
+        """Return up to `size` bytes; empty only at the end.
 
         Raises:
-            ObjectNotFound: the object is gone.
-            CorruptData: it was replaced while it was read.
-            StoreUnavailable: the store did not serve, however often it was asked.
+            ObjectNotFound: the object does not exist.
+            CorruptData: it was replaced during the read.
+            StoreUnavailable: all attempts failed.
         """
         return OPERATION_POLICY(self._read_once, size)
 
@@ -73,7 +73,7 @@ class ResumableReader:
                 self._stream = self._open.enter_context(self._store.open(self._key, wanted))
                 etag = self._stream.info.etag
                 if self._etag not in {None, etag}:
-                    raise CorruptData(f"{self._key}: replaced while it was read ({self._etag} became {etag})")
+                    raise CorruptData(f"{self._key}: replaced during the read ({self._etag} became {etag})")
                 self._etag = etag
             data = self._stream.read(size)
         except StoreUnavailable:
@@ -83,7 +83,7 @@ class ResumableReader:
         return data
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Release the connection."""
         self._stream = None
         self._open.close()
 
@@ -97,16 +97,16 @@ class ResumableReader:
 
 
 def fetch(store: ObjectStore, key: str, start: int = 0, *, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
-    """The bytes of an object from `start` on, in chunks of at most `chunk_bytes`; as `ResumableReader`."""
+    """Yield the bytes of an object from `start` on, in chunks of at most `chunk_bytes`; raise as `ResumableReader`."""
     with ResumableReader(store, key, start) as reader:
         while chunk := reader.read(chunk_bytes):
             yield chunk
 
 
 def one_ahead(chunks: Generator[bytes, None, None]) -> Generator[bytes, None, None]:
-    """The same chunks; each is fetched, on a thread, while the caller is at work on the one before it.
+    """Yield the same chunks, and fetch each on a thread while the caller works on the previous one.
 
-    Closing it waits for the chunk that is on its way. Whatever the chunks raise is raised in their order.
+    Closing the generator waits for the chunk in transfer. Errors are raised in the order of the chunks.
     """
     with closing(chunks), ThreadPoolExecutor(1, "fetch") as pool:
         following = pool.submit(next, chunks, b"")

@@ -1,11 +1,11 @@
-"""The gap record: a range of offsets that exists nowhere any more, with its reason.
+"""The gap record: a range of offsets that no broker holds any more, with the reason.
 
 ::
 
     gaps/<from>-<to>.json        {"from":100,"to":200,"reason":"...","time":1700000000000,"broker":1}
 
-A gap is a hole with a reason, not an end: whoever still holds the range ships it, and readers prefer data. So the
-record is never taken back, and a hole is one because no segment covers it, not because a record says so.
+A gap is a hole with a reason, not an end: an agent that still holds the range ships it, and readers prefer data. So a
+record is never deleted. A range is a hole because no segment covers it, with or without a record.
 """
 
 import json
@@ -24,11 +24,11 @@ class Gap:
     """One gap record.
 
     Attributes:
-        start: first offset that exists nowhere.
-        end: the offset after the last.
-        reason: one line, for whoever has to explain the loss.
+        start: first offset of the range.
+        end: end of the range, exclusive.
+        reason: one line that explains the loss to an operator.
         time: milliseconds since the epoch, the agent's clock.
-        broker: id of the broker beside which the agent ran.
+        broker: id of the agent's broker.
     """
 
     start: int
@@ -38,7 +38,7 @@ class Gap:
     broker: int
 
     def encode(self) -> bytes:
-        """The text of the record."""
+        """Return the content of the object."""
         fields = {
             "from": self.start,
             "to": self.end,
@@ -50,11 +50,11 @@ class Gap:
 
 
 def decode_gap(data: bytes, key: str) -> Gap:
-    """Read the text of a record. Fields of later versions are passed over.
+    """Parse the content of a record; unknown fields are ignored.
 
     Raises:
-        CorruptData: it is no record.
-        NewerFormat: it is a later release's.
+        CorruptData: the content is not a gap record.
+        NewerFormat: a later release wrote it.
     """
     fields = parse_fields(data, key, "a gap record", GAP_BYTES)
     with decoding(key, "a gap record", data):
@@ -68,7 +68,7 @@ def decode_gap(data: bytes, key: str) -> Gap:
 
 
 def parse_gap_name(name: str) -> tuple[int, int] | None:
-    """The range `[from, to)` that an object's name under `gaps/` says; None for what is no gap record."""
+    """Return the range `[from, to)` in an object's name under `gaps/`; None if it is not the name of a gap record."""
     match = _NAME.fullmatch(name)
     if match is None or not int(match[1]) < int(match[2]) <= MAX_INT64:
         return None
@@ -76,7 +76,7 @@ def parse_gap_name(name: str) -> tuple[int, int] | None:
 
 
 def merged(gaps: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """The same offsets in as few ranges as possible, ascending: records overlap and adjoin."""
+    """Return the same offsets in as few ranges as possible, ascending; records can overlap and adjoin."""
     joined: list[tuple[int, int]] = []
     for start, end in sorted(gaps):
         if joined and start <= joined[-1][1]:

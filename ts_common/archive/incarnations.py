@@ -1,8 +1,8 @@
-"""A topic's incarnations: one topic id's life of a topic name after the other.
+"""A topic's incarnations: the topic ids that used one topic name, one after the other.
 
-A topic that is deleted and created again under its name begins at offset 0 with a new topic id (KIP-516). The first id
-seen lives in the plain directory, each later one beside it, and readers take the newest: nothing of one life is ever
-served as the other. The list is one JSON object per topic, written conditionally, and only ever grows.
+A topic that is deleted and created again under its name begins at offset 0 with a new topic id (KIP-516). The first
+incarnation has the plain directory, and each later one a directory of its own. Readers use the newest, so records of
+two incarnations are never mixed. The list is one JSON object per topic. It is written conditionally and only grows.
 """
 
 import json
@@ -10,22 +10,24 @@ import re
 from dataclasses import dataclass
 
 from ts_common.archive.object_keys import ClusterKeys
-from ts_common.archive.small_objects import INCARNATIONS_BYTES
+from ts_common.archive.small_objects import INCARNATIONS_BYTES, get_small
+from ts_common.errors import ObjectNotFound
 from ts_common.json_objects import decoding, optional_number, parse_fields, rows, text, whole_number
+from ts_common.store.contract import ObjectStore
 
 _LATER = re.compile(r"~[A-Za-z0-9_-]+")  # `ClusterKeys.later_incarnation` with Kafka's topic ids
 
 
 @dataclass(frozen=True, slots=True)
 class Incarnation:
-    """One topic id of one life of a topic's name.
+    """One topic id of an incarnation.
 
     Attributes:
         topic_id: Kafka's, as the broker prints it (22 characters of base64).
         first_seen: milliseconds since the epoch.
-        directory: what stands before `-<partition>` in the keys; two ids of one directory are ids of the same life.
-        made: milliseconds since the epoch, when the `partition.metadata` was written that the first agent to see it
-            found; None where that is not known.
+        directory: the keys' part before `-<partition>`; two ids with the same directory belong to one incarnation.
+        made: milliseconds since the epoch: modification time of the `partition.metadata` that the first agent found;
+            None if unknown.
     """
 
     topic_id: str
@@ -36,35 +38,35 @@ class Incarnation:
 
 @dataclass(frozen=True, slots=True)
 class Incarnations:
-    """All incarnations of a topic, oldest first; empty where no topic id was ever seen."""
+    """All incarnations of a topic, oldest first; empty if no topic id was ever seen."""
 
     topic: str
     entries: tuple[Incarnation, ...] = ()
 
     @property
     def newest_id(self) -> str | None:
-        """The topic id by which readers know the newest incarnation: its first. Another may have replaced it since."""
+        """The first topic id of the newest incarnation; None without one. A later id can have replaced it."""
         return next((entry.topic_id for entry in self.entries if entry.directory == self.newest_directory), None)
 
     @property
     def newest_directory(self) -> str:
-        """The directory that readers take."""
+        """The directory of the newest incarnation, which readers use."""
         return self.entries[-1].directory if self.entries else self.topic
 
     def find(self, topic_id: str) -> Incarnation | None:
-        """The incarnation of a topic id."""
+        """Return the entry of a topic id; None if it has none."""
         return next((entry for entry in self.entries if entry.topic_id == topic_id), None)
 
     def opened(self, topic_id: str, first_seen: int, keys: ClusterKeys, made: int | None = None) -> "Incarnations":
-        """The list with one more incarnation at its end."""
+        """Return the list with one more incarnation at its end."""
         directory = keys.later_incarnation(self.topic, topic_id) if self.entries else self.topic
         return Incarnations(self.topic, (*self.entries, Incarnation(topic_id, first_seen, directory, made)))
 
     def adopted(self, topic_id: str, first_seen: int) -> "Incarnations":
-        """The list with one more topic id of the newest incarnation: the id was replaced, and the topic lives on.
+        """Return the list with one more topic id of the newest incarnation: its id was replaced, and the topic exists.
 
         Raises:
-            ValueError: there is no incarnation.
+            ValueError: the list is empty.
         """
         if not self.entries:
             raise ValueError(f"{self.topic} has no incarnation yet")
@@ -72,12 +74,12 @@ class Incarnations:
         return Incarnations(self.topic, (*self.entries, Incarnation(topic_id, first_seen, last.directory, last.made)))
 
     def are_of_one_life(self, topic_id: str, other: str) -> bool:
-        """Whether two topic ids name the same incarnation."""
+        """Return whether two topic ids belong to the same incarnation."""
         one, two = self.find(topic_id), self.find(other)
         return one is not None and two is not None and one.directory == two.directory
 
     def encode(self) -> bytes:
-        """The text of `incarnations.json`."""
+        """Return the content of `incarnations.json`."""
         rows = [
             {
                 "topicId": entry.topic_id,
@@ -91,13 +93,14 @@ class Incarnations:
 
 
 def decode_incarnations(data: bytes, topic: str, key: str) -> Incarnations:
-    """Read the text of `incarnations.json`.
+    """Parse the content of `incarnations.json`.
 
-    A directory that is neither the topic's nor one of its later lives' would lead to other objects than the topic's.
+    Each directory must be the topic's or one of its later incarnations. Any other would lead to another topic's
+    objects.
 
     Raises:
-        CorruptData: it is not that text.
-        NewerFormat: it is a later release's.
+        CorruptData: the content is damaged.
+        NewerFormat: a later release wrote it.
     """
     fields = parse_fields(data, key, "a list of incarnations", INCARNATIONS_BYTES)
     with decoding(key, "a list of incarnations", data):
@@ -105,10 +108,26 @@ def decode_incarnations(data: bytes, topic: str, key: str) -> Incarnations:
     return Incarnations(topic, entries)
 
 
+def read_incarnations(store: ObjectStore, keys: ClusterKeys, topic: str) -> tuple[Incarnations, str | None]:
+    """Return a topic's incarnations and the ETag of their object; no entries and None if it does not exist.
+
+    Raises:
+        CorruptData: the object is not such a list.
+        NewerFormat: a later release wrote it.
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    key = keys.incarnations(topic)
+    try:
+        data, info = get_small(store, key, INCARNATIONS_BYTES)
+    except ObjectNotFound:
+        return Incarnations(topic), None
+    return decode_incarnations(data, topic, key), info.etag
+
+
 def _entry(row: dict[str, object], topic: str) -> Incarnation:
     topic_id, directory = text(row["topicId"]), text(row["directory"])
     if not _is_of(topic, directory):
-        raise ValueError(f"{directory!r} is no directory of {topic}")
+        raise ValueError(f"{directory!r} is not a directory of {topic}")
     return Incarnation(topic_id, whole_number(row["firstSeen"]), directory, optional_number(row.get("made")))
 
 

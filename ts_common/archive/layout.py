@@ -1,13 +1,13 @@
-"""The layout of a cluster's keys, `layout.json`: how many entropy bits they have.
+"""The layout of a cluster's keys, `layout.json`: the number of entropy bits.
 
 ::
 
     <base prefix>/ts-uploader~cluster~<cluster>/layout.json
     {"version":1,"entropyBits":5,"cluster":"prod","time":1700000000000}
 
-The first agent writes it where none stands, and it is never changed. Every agent compares its own number with it before
-it ships, so that no archive gets two widths. Readers and tools need not be told the number: they read it there. An
-archive of an earlier release has none before its next agent starts.
+The first agent writes the object, and it never changes. Each agent compares it with its own number before it ships, so
+that no archive gets two widths. Readers and tools read the number there. An archive of an earlier release has no such
+object until its next agent starts.
 """
 
 import json
@@ -26,12 +26,12 @@ _LARGEST: Final = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a cluster's keys are made.
+    """The form of a cluster's keys.
 
     Attributes:
-        entropy_bits: leading bits of MD5 in each key; 0 means none.
+        entropy_bits: number of leading MD5 bits in each key; 0 for keys without them.
         cluster: the cluster's id.
-        time: milliseconds since the epoch, the clock of the agent that wrote it.
+        time: milliseconds since the epoch, by the clock of the agent that wrote it.
     """
 
     entropy_bits: int
@@ -39,7 +39,7 @@ class Layout:
     time: int
 
     def encode(self) -> bytes:
-        """The text of `layout.json`."""
+        """Return the content of `layout.json`."""
         fields = {
             "version": VERSION,
             "entropyBits": self.entropy_bits,
@@ -50,16 +50,16 @@ class Layout:
 
 
 def decode_layout(data: bytes, cluster: str, key: str) -> Layout:
-    """Read the text of `layout.json`. Fields of later releases are passed over.
+    """Parse the content of `layout.json`; unknown fields are ignored.
 
     Args:
-        data: the text.
-        cluster: whose layout is expected.
-        key: of the object, for messages.
+        data: the content.
+        cluster: id of the expected cluster.
+        key: key of the object, for messages.
 
     Raises:
-        CorruptData: it is not that text, or of another cluster.
-        NewerFormat: it is a later release's.
+        CorruptData: the content is damaged, or belongs to another cluster.
+        NewerFormat: a later release wrote it.
     """
     fields = parse_fields(data, key, "a cluster's layout", _LARGEST)
     with decoding(key, "a cluster's layout", data):
@@ -74,11 +74,11 @@ def decode_layout(data: bytes, cluster: str, key: str) -> Layout:
 
 
 def read_layout(store: ObjectStore, keys: ClusterKeys) -> Layout | None:
-    """A cluster's layout in a store; None where none stands. One request.
+    """Read a cluster's layout in one request; None if the store has no such object.
 
     Raises:
         CorruptData, NewerFormat: as `decode_layout`.
-        StoreUnavailable, AccessDenied, BucketMissing: the store's.
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
     try:
         return decode_layout(get_small(store, keys.layout, _LARGEST)[0], keys.cluster, keys.layout)
@@ -87,12 +87,12 @@ def read_layout(store: ObjectStore, keys: ClusterKeys) -> Layout | None:
 
 
 def keys_of(store: ObjectStore, cluster: str, entropy_bits: int | None) -> ClusterKeys:
-    """How a cluster's keys are made in a store, for a reader.
+    """Return the form of a cluster's keys for a reader.
 
     Args:
-        store: the one that is read.
-        cluster: its id.
-        entropy_bits: what the reader was told, which asks nothing; None reads the layout, or means 0 without one.
+        store: the store to read.
+        cluster: the cluster's id.
+        entropy_bits: number of entropy bits, used without a request; None for the layout's, or 0 without a layout.
 
     Raises:
         CorruptData, NewerFormat, StoreUnavailable, AccessDenied, BucketMissing: as `read_layout`.
@@ -104,35 +104,35 @@ def keys_of(store: ObjectStore, cluster: str, entropy_bits: int | None) -> Clust
 
 
 def contradiction(layout: Layout, keys: ClusterKeys, option: str, location: str) -> str | None:
-    """What somebody is told whose number of entropy bits is not that of the layout; None where it is.
+    """Return an error message if a number of entropy bits differs from the layout's; None if they are equal.
 
     Args:
-        layout: of the cluster.
-        keys: with the other number.
-        option: how the number is written, for instance `prefixEntropyBits=`.
-        location: of the store.
+        layout: the cluster's layout.
+        keys: keys with the number to compare.
+        option: the option of that number, with its sign, for instance `prefixEntropyBits=`.
+        location: location of the store.
     """
     own, right = max(keys.entropy_bits, 0), layout.entropy_bits
     if own == right:
         return None
     return (
-        f"{option}{own}: {location} holds cluster {keys.cluster} with {right} entropy bits, as {keys.layout} says: "
+        f"{option}{own}: {location} holds cluster {keys.cluster} with {right} entropy bits ({keys.layout}); "
         f"set {option}{right}"
     )
 
 
 def check_layout(store: ObjectStore, keys: ClusterKeys, option: str) -> None:
-    """Refuse a reader's number of entropy bits that is not that of the layout; without a layout any passes.
+    """Reject a reader's number of entropy bits if it differs from the layout's; without a layout accept any.
 
     Args:
-        store: the one that is read.
-        keys: with the number that the reader was told.
-        option: as `contradiction`.
+        store: the store to read.
+        keys: keys with the reader's number.
+        option: as in `contradiction`.
 
     Raises:
-        QueryError: it is another.
+        QueryError: the numbers differ.
         CorruptData, NewerFormat, StoreUnavailable, AccessDenied, BucketMissing: as `read_layout`.
     """
     layout = read_layout(store, keys)
-    if layout is not None and (told := contradiction(layout, keys, option, store.location)) is not None:
-        raise QueryError(told)
+    if layout is not None and (message := contradiction(layout, keys, option, store.location)) is not None:
+        raise QueryError(message)

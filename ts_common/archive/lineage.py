@@ -1,16 +1,15 @@
-"""The lineage of an archive's partition: the last time that its commit went back (protocol rule 5).
+"""The lineage of a partition in the archive: the last time that its commit went back (protocol rule 5).
 
-An election can lose records that were committed. The commit then goes back, and offsets get other records. From then on
-the commit and `log.start` both bear a lineage, which tells the two lives of those offsets apart: whoever holds one
-object of a lineage never joins it to the other object of another lineage. An archive whose commit never went back has
-no lineage, and its objects have the bytes of format version 1.
+An election can lose committed records. The commit then goes back, and offsets get other records. From then on the
+commit and `log.start` both have a lineage, so that no reader combines objects from before and after the loss. If a
+commit never went back, both objects have no lineage and the bytes of format version 1.
 """
 
 from dataclasses import dataclass
 
 from ts_common.json_objects import MAX_INT32, shown, whole_number
 
-# Of the commit and of `log.start`, where they bear a lineage.
+# Format version of a commit and of a `log.start` with a lineage.
 LINEAGE_VERSION = 2
 
 
@@ -19,10 +18,10 @@ class Lineage:
     """One lineage.
 
     Attributes:
-        epoch: leader epoch of the agent that took the commit back.
-        begin: the next offset that the commit went back to; from here on offsets have the records of this lineage.
-        highest: no `log.start` of an earlier lineage is greater. Below it a deletion of the earlier lineage may still
-            be under way, so agents use no plain segment names there.
+        epoch: leader epoch of the agent whose commit went back.
+        begin: the next offset that the commit went back to; from this offset on, records belong to this lineage.
+        highest: no `log.start` of an earlier lineage is greater. Below it, a deletion of the earlier lineage can still
+            be in progress, so agents use no plain segment names there.
     """
 
     epoch: int
@@ -30,15 +29,15 @@ class Lineage:
     highest: int
 
     def encode(self) -> list[int]:
-        """The lineage as it stands in JSON: `[epoch, begin, highest]`."""
+        """Return the lineage as JSON has it: `[epoch, begin, highest]`."""
         return [self.epoch, self.begin, self.highest]
 
     @classmethod
     def decode(cls, fields: object) -> "Lineage":
-        """Read the JSON of a lineage.
+        """Parse the JSON of a lineage.
 
         Raises:
-            ValueError: it is not a list of three whole numbers from 0 on.
+            ValueError: it is not a list of three whole numbers of at least 0.
         """
         match fields:
             case [epoch, begin, highest]:
@@ -47,5 +46,5 @@ class Lineage:
 
 
 def epoch_of(lineage: Lineage | None) -> int:
-    """The leader epoch that orders lineages: only one of a lower epoch is older. -1 where there is none."""
+    """Return the leader epoch that orders lineages: a lineage of a lower epoch is older. -1 for no lineage."""
     return -1 if lineage is None else lineage.epoch

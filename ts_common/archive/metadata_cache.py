@@ -1,20 +1,21 @@
-r"""Cache objects: the metadata of many consecutive segments in one object, so that readers need not ask for each.
+r"""Cache objects: the metadata of many consecutive segments in one object, to save readers a request for each.
 
 ::
 
     segment-metadata/<first base, 20 digits>.json
-        3f9a0b1c                                          CRC-32C of all that follows, 8 hex digits
+        3f9a0b1c                                          CRC-32C of the rest, 8 hex digits
         {"of":"t-0","segments":[["00000000000000000000",151,"\"f99d...\"",10,[[0,0]],10,1009,1000,123,null,0,null],...]}
 
-An entry says what a listing shows of a `.log` object (stem, size, ETag) and what its own metadata says (end, epochs,
-records, greatest and least timestamp, CRC-32C, `.txnindex`, corrupt places, `.timeindex`, time of shipping). A cache
-object is a cache of that metadata and no list of what exists: the listing stays the catalog. A `.log` never changes, so
-an entry never goes stale. One that does not match the listed object in name, size and ETag is passed over, and so is a
-cache object that is damaged or was written for another partition: the objects themselves are asked then. That costs
-time, never rows.
+An entry has the listed properties of a `.log` object (stem, size, ETag) and its metadata (end, epochs, records,
+greatest and least timestamp, CRC-32C, `.txnindex`, corrupt places, `.timeindex`, time of shipping). A cache object is
+no list of what exists: the listing is the catalog.
 
-A cache object holds `CACHE_OBJECT_SEGMENTS` entries at most and the newest one grows; an entry belongs to the cache
-object with the highest first base at or below its own. Every cache object can be made again from the objects.
+A `.log` never changes, so an entry never becomes stale. Readers ignore an entry whose stem, size or ETag differs from
+the listed object's. They also ignore a cache object that is damaged or belongs to another partition. They then read the
+metadata of the `.log` objects, which needs more time and gives the same rows.
+
+A cache object has at most `CACHE_OBJECT_SEGMENTS` entries, and only the newest grows. An entry belongs to the cache
+object with the highest first base at or below its own. Each cache object can be rebuilt from the `.log` objects.
 """
 
 import json
@@ -41,27 +42,27 @@ from ts_common.json_objects import (
     whole_number,
 )
 
-# 100 bytes each: what is written again whenever the newest cache object grows stays below 32 KB.
+# At 100 bytes each, a rewrite of the newest cache object is below 32 KB.
 CACHE_OBJECT_SEGMENTS = 256
-# With sixteen epochs in each entry it is 150 KB. What is larger is none of ours, and nobody loads it.
+# With sixteen epochs in each entry it is 150 KB. Agents write no larger object, and readers ignore one.
 CACHE_OBJECT_BYTES = 1 << 20
 
 _NAME = re.compile(r"([0-9]{20})\.json")
 _CHECKSUM_DIGITS = 8
-_WAY_OUT = "; it can be removed, and is made again"
+_WAY_OUT = "; remove it: agents write it again"
 _STATES = {state.value: state for state in TxnIndexState}
 
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
-    """One `.log` object.
+    """The entry of one `.log` object.
 
     Attributes:
         name: its name.
         size: bytes.
-        etag: as a listing shows it.
-        metadata: its own; None where that does not say all that readers ask for (a Java uploader wrote the object,
-            or its epochs are too many), so that they have to look themselves.
+        etag: ETag in the listing.
+        metadata: its metadata; None if that lacks fields (a Java uploader wrote the object, or it has too many epochs),
+            so that readers inspect the segment.
     """
 
     name: SegmentName
@@ -71,29 +72,29 @@ class CacheEntry:
 
 
 def parse_cache_object_name(name: str) -> int | None:
-    """The first base that an object's name under `segment-metadata/` says; None for what is no cache object."""
+    """Return the first base in the name of a cache object under `segment-metadata/`; None for any other name."""
     match = _NAME.fullmatch(name)
     return None if match is None or int(match[1]) > MAX_INT64 else int(match[1])
 
 
 def encode_cache_object(keys: PartitionKeys, entries: Iterable[CacheEntry]) -> bytes:
-    """The text of a cache object."""
+    """Return the content of a cache object."""
     rows = [(entry.name.stem, entry.size, entry.etag, *_fields(entry.metadata)) for entry in entries]
     text = json.dumps({"of": keys.directory, "segments": rows}, separators=(",", ":")).encode()
     return b"%08x\n%b\n" % (crc32c(text), text)
 
 
 class CacheObject:
-    """What a cache object says, by the stem of each segment; an entry is made only where it is asked for.
+    """The entries of a cache object by stem; each is parsed on demand.
 
     Args:
         data: the object's bytes.
-        keys: of the partition under which it stands.
-        key: of the object, for the message.
+        keys: keys of its partition.
+        key: key of the object, for messages.
 
     Raises:
-        CorruptData: it is damaged, of another partition, or no cache object.
-        NewerFormat: it is a later release's.
+        CorruptData: the object is damaged, belongs to another partition, or is not a cache object.
+        NewerFormat: a later release wrote it.
     """
 
     def __init__(self, data: bytes, keys: PartitionKeys, key: str) -> None:
@@ -101,39 +102,39 @@ class CacheObject:
         body = body.removesuffix(b"\n")
         with decoding(key, "a cache object", way_out=_WAY_OUT):
             if len(checksum) != _CHECKSUM_DIGITS or int(checksum, 16) != crc32c(body):
-                raise ValueError("its CRC-32C does not fit")
+                raise ValueError("its CRC-32C does not match")
         fields = parse_fields(body, key, "a cache object", CACHE_OBJECT_BYTES, way_out=_WAY_OUT)
         with decoding(key, "a cache object", way_out=_WAY_OUT):
             if fields["of"] != keys.directory:
-                raise ValueError(f"it is of {text(fields['of'])}")
+                raise ValueError(f"it belongs to {text(fields['of'])}")
             self._rows: dict[str, list[Any]] = {_stem(row): row for row in rows(fields["segments"])}
 
     def find(self, name: SegmentName, size: int, etag: str | None) -> SegmentMetadata | None:
-        """The metadata of a listed object; None where this cache object does not know that very object."""
+        """Return the metadata of a listed object; None if this cache object has no entry with its size and ETag."""
         row = self._rows.get(name.stem)
         if row is None or etag is None or row[1:3] != [size, etag]:
             return None
         return _metadata(row)
 
     def entries(self) -> list[CacheEntry]:
-        """All entries, in the order of the object."""
+        """Return all entries, in the order of the object."""
         named = ((SegmentName.parse(stem + LOG_SUFFIX), row) for stem, row in self._rows.items())
         return [CacheEntry(parsed[0], row[1], row[2], _metadata(row)) for parsed, row in named if parsed]
 
 
 def cache_objects_for(firsts: Sequence[int], bases: Collection[int]) -> list[int]:
-    """Which cache objects the segments of these base offsets belong to.
+    """Return the first bases of the cache objects that segments belong to, ascending.
 
     Args:
         firsts: first bases of a partition's cache objects, ascending.
-        bases: of segments.
+        bases: base offsets of the segments.
     """
     wanted = {bisect_right(firsts, base) - 1 for base in bases}
     return [firsts[index] for index in sorted(wanted) if index >= 0]
 
 
 def _stem(row: object) -> str:
-    """The stem in an entry, whose first three fields are checked; `_metadata` checks the others, where one is asked."""
+    """Return the stem of an entry, and check its first three fields; `_metadata` checks the others on demand."""
     stem, size, etag = rows(row)[:3]
     whole_number(size)
     text(etag)
@@ -158,11 +159,11 @@ def _fields(metadata: SegmentMetadata | None) -> tuple[object, ...]:
 
 
 def _metadata(row: list[Any]) -> SegmentMetadata | None:
-    """The metadata in an entry; None where it has none, or one of a later version."""
+    """Return the metadata in an entry; None if it has no metadata, or has that of a later version."""
     try:
         _, _, _, end, epochs, records, time_max, time_min, crc, txnindex, corruptions, timeindex, *shipped = row
         (shipped_at,) = shipped or (None,)
-        if len(epochs) > MAX_EPOCHS:  # no writer says them; each costs a reader time
+        if len(epochs) > MAX_EPOCHS:  # no agent writes so many; each costs a reader time
             return None
         return SegmentMetadata(
             whole_number(end),

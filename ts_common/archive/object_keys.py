@@ -1,22 +1,21 @@
-"""Where everything of a partition lies in the store. This is the one place that spells keys.
+"""The keys of all objects in the store. No other module spells keys.
 
 ::
 
-    <entropy bits>/<cluster>/<topic>-<partition>/00000000000000000100.log              a segment
-    <entropy bits>/<cluster>/<topic>-<partition>/00000000000000000100.index            (.timeindex .txnindex)
-    <entropy bits>/<cluster>/<topic>-<partition>/00000000000000000100.e7.1a2b3c4d.log  a variant of it
-    <entropy bits>/<cluster>/<topic>-<partition>/offset.wm                             the commit
-    <entropy bits>/<cluster>/<topic>-<partition>/log.start
-    <entropy bits>/<cluster>/<topic>-<partition>/gaps/<from>-<to>.json
-    <entropy bits>/<cluster>/<topic>-<partition>/segment-metadata/00000000000000000100.json    of segments from 100 on
-    <entropy bits>/<cluster>/<topic>/incarnations.json                 under the entropy bits of partition 0
-    <entropy bits>/<cluster>/<topic>~<topic id>-<partition>/...        a later incarnation, bits of the plain name
+    <entropy bits>/<cluster>/<topic>-<partition>/00000000000000000100.log              a segment <entropy
+    bits>/<cluster>/<topic>-<partition>/00000000000000000100.index            (.timeindex .txnindex) <entropy
+    bits>/<cluster>/<topic>-<partition>/00000000000000000100.e7.1a2b3c4d.log  a variant of it <entropy
+    bits>/<cluster>/<topic>-<partition>/offset.wm                             the commit <entropy
+    bits>/<cluster>/<topic>-<partition>/log.start <entropy bits>/<cluster>/<topic>-<partition>/gaps/<from>-<to>.json
+    <entropy bits>/<cluster>/<topic>-<partition>/segment-metadata/00000000000000000100.json    for segments from 100 on
+    <entropy bits>/<cluster>/<topic>/incarnations.json                 under the entropy bits of partition 0 <entropy
+    bits>/<cluster>/<topic>~<topic id>-<partition>/...        a later incarnation; entropy bits of the plain name
     ts-uploader~cluster~<cluster>/layout.json                          the number of entropy bits
-    ts-uploader~cluster~<cluster>/ends/<broker>.json                   the high watermarks of what a broker leads
-    ts-uploader~probe                                                  no partition's: what an agent writes at its start
+    ts-uploader~cluster~<cluster>/ends/<broker>.json                   the high watermarks of a broker's partitions
+    ts-uploader~probe                                                  the probe object, written at an agent's start
 
-The layout, the entropy bits and the 20-digit names are those of the Java uploader; `tests/data/entropy.csv` holds what
-the Java original computed.
+The layout, the entropy bits and the 20-digit names are those of the Java uploader; `tests/data/entropy.csv` has the
+values that the Java original computed.
 """
 
 import hashlib
@@ -30,19 +29,19 @@ COMMIT_NAME = "offset.wm"
 LOG_START_NAME = "log.start"
 GAPS_DIRECTORY = "gaps/"
 CACHE_DIRECTORY = "segment-metadata/"
-# Where agents before lineages wrote the same cache: nothing reads it any more, and it may be removed.
+# Agents before lineages wrote the same cache here. No component reads it any more, and it can be removed.
 FORMER_CACHE_DIRECTORY = "chapters/"
 INCARNATIONS_NAME = "incarnations.json"
-# `~` is no legal character of a cluster id, and it is no directory: no listing of clusters or topics meets it.
+# `~` is not allowed in a cluster id, and this is not a directory: no listing of clusters or topics contains it.
 PROBE_NAME = "ts-uploader~probe"
-# Of a whole cluster, whatever its entropy width. For the same reason it is the name of no cluster.
+# For objects of a whole cluster, whatever its entropy width. Because of the `~`, no cluster can have this name.
 CLUSTER_DIRECTORY = "ts-uploader~cluster~"
 LAYOUT_NAME = "layout.json"
 ENDS_DIRECTORY = "ends/"
 LOG_SUFFIX = ".log"
 INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
 
-MAX_ENTROPY_BITS = 128  # of MD5
+MAX_ENTROPY_BITS = 128  # the length of MD5
 _MAX_OFFSET = (1 << 63) - 1
 
 _SEGMENT_FILE = re.compile(
@@ -51,9 +50,9 @@ _SEGMENT_FILE = re.compile(
 
 
 def entropy(cluster: str, partition: TopicPartition, bits: int) -> str:
-    """The leftmost `bits` bits of MD5 over `<cluster>-<topic>-<partition>`, as `0` and `1`.
+    """Return the leftmost `bits` bits of MD5 over `<cluster>-<topic>-<partition>`, as `0` and `1`.
 
-    Empty where `bits` is below 1. MD5 spreads keys here and protects nothing.
+    The text is empty if `bits` is below 1. MD5 spreads keys here; it does not protect data.
 
     Raises:
         ValueError: more bits than MD5 has.
@@ -68,12 +67,12 @@ def entropy(cluster: str, partition: TopicPartition, bits: int) -> str:
 
 @dataclass(frozen=True, slots=True, order=True)
 class SegmentName:
-    """A segment's name in the store: its base offset and, of a variant, the epoch and CRC-32C that tell it apart.
+    """A segment's name in the store: its base offset and, for a variant, its epoch and CRC-32C.
 
     Attributes:
         base: base offset.
         epoch: leader epoch of the agent that shipped it, never of its batches; None for the plain name.
-        crc32c: of the whole `.log`; None for the plain name.
+        crc32c: CRC-32C of the whole `.log`; None for the plain name.
     """
 
     base: int
@@ -82,13 +81,13 @@ class SegmentName:
 
     @property
     def stem(self) -> str:
-        """The name without a suffix, which its four objects share."""
+        """The name without a suffix, which is common to the four objects."""
         plain = f"{self.base:020d}"
         return plain if self.epoch is None else f"{plain}.e{self.epoch}.{self.crc32c:08x}"
 
     @classmethod
     def parse(cls, file_name: str) -> tuple[Self, str] | None:
-        """Name and suffix of a segment's object, or None for what is none.
+        """Return the name and suffix in a segment object's file name; None for any other name.
 
         >>> SegmentName.parse("00000000000000000100.log")
         (SegmentName(base=100, epoch=None, crc32c=None), '.log')
@@ -106,8 +105,8 @@ class PartitionKeys:
     """The keys of one partition in one incarnation of its topic.
 
     Attributes:
-        partition: whose keys these are.
-        prefix: everything before an object's own name, with the closing slash.
+        partition: the topic and partition.
+        prefix: the part of each key before the object's own name, with the final slash.
     """
 
     partition: TopicPartition
@@ -125,64 +124,64 @@ class PartitionKeys:
 
     @property
     def directory(self) -> str:
-        """The name of the partition's directory, which tells incarnations apart."""
+        """The name of the partition's directory, which differs between incarnations."""
         return self.prefix.rstrip("/").rpartition("/")[2]
 
     @property
     def cache_objects(self) -> str:
-        """What the keys of all cache objects begin with."""
+        """The common prefix of all cache objects."""
         return self.prefix + CACHE_DIRECTORY
 
     @property
     def marks(self) -> str:
-        """What the keys of `gaps/`, `log.start` and the commit are above, and those of segments and cache objects
-        below.
+        """A key between those of segments and those of `gaps/`, `log.start` and commit, to begin a listing after.
 
-        Two characters, as a driver may have to ask for what comes after one less (`ts_common.store.listing`).
+        It has two characters because some drivers list from the key with the last character removed
+        (`ts_common.store.listing`).
         """
         return self.prefix + "dd"
 
     def cache_object(self, first_base: int) -> str:
-        """Key of the cache object whose first segment begins at `first_base`."""
+        """Return the key of the cache object whose first segment begins at `first_base`."""
         return f"{self.cache_objects}{first_base:020d}.json"
 
     def gap(self, start: int, end: int) -> str:
-        """Key of the record that the offsets `[start, end)` exist nowhere."""
+        """Return the key of the gap record for the offsets `[start, end)`."""
         return f"{self.prefix}{GAPS_DIRECTORY}{start}-{end}.json"
 
     def segment(self, name: SegmentName, suffix: str = LOG_SUFFIX) -> str:
-        """Key of one of a segment's four objects."""
+        """Return the key of one of a segment's four objects."""
         return self.prefix + name.stem + suffix
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterKeys:
-    """How one cluster's keys are made.
+    """The keys of one cluster.
 
     Attributes:
         cluster: the cluster's id, as in the name of its properties file.
-        entropy_bits: leading bits of MD5 in each key; below 1 means none.
+        entropy_bits: number of leading MD5 bits in each key; below 1 for keys without them.
     """
 
     cluster: str
     entropy_bits: int = 0
 
     def partition(self, partition: TopicPartition, directory: str | None = None) -> PartitionKeys:
-        """The keys of a partition; `directory` is its incarnation's, absent for the plain one (the topic's name)."""
+        """Return the keys of a partition; `directory` is that of its incarnation, by default the topic's name."""
         name = f"{directory or partition.topic}-{partition.partition}"
         return PartitionKeys(partition, f"{self._prefix_of(partition)}{name}/")
 
     def incarnations(self, topic: str) -> str:
-        """Key of the list of a topic's incarnations."""
+        """Return the key of the list of a topic's incarnations."""
         return f"{self._prefix_of(TopicPartition(topic, 0))}{topic}/{INCARNATIONS_NAME}"
 
     def later_incarnation(self, topic: str, topic_id: str) -> str:
-        """Directory of an incarnation after the first; `~` is no legal character of a topic's name."""
+        """Return the directory of an incarnation after the first; no topic name can contain `~`."""
         return f"{topic}~{topic_id}"
 
     @property
     def cluster_prefix(self) -> str:
-        """What the keys of objects of the whole cluster begin with."""
+        """The common prefix of objects of the whole cluster."""
         return f"{CLUSTER_DIRECTORY}{self.cluster}/"
 
     @property
@@ -192,11 +191,11 @@ class ClusterKeys:
 
     @property
     def ends(self) -> str:
-        """What the keys of all brokers' ends begin with."""
+        """The common prefix of all brokers' ends."""
         return self.cluster_prefix + ENDS_DIRECTORY
 
     def ends_of(self, broker: int) -> str:
-        """Key of the ends of what a broker leads."""
+        """Return the key of a broker's ends."""
         return f"{self.ends}{broker}.json"
 
     def _prefix_of(self, partition: TopicPartition) -> str:

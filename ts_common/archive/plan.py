@@ -1,8 +1,8 @@
-"""From the copies of a partition to what is to be read: every offset once, in order.
+"""The plan of a read: which copies of a partition to read for which offsets, each offset once, in order.
 
-Two leaders may roll their segments at different offsets, so copies overlap, and one may be compacted further than the
-other. The view is their union (reading rules 2 and 5): where one copy has every offset it suffices alone, elsewhere all
-copies are read and merged; a range that no copy covers is a hole.
+Two leaders can roll their segments at different offsets, so copies overlap. One can be compacted further than the
+other. The view is their union (reading rules 2 and 5). If one copy has every offset of a range, it is read alone.
+Otherwise all copies of the range are read and merged. A range that no copy covers is a hole.
 """
 
 from bisect import bisect_left, bisect_right
@@ -11,24 +11,24 @@ from dataclasses import dataclass, replace
 from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple
 
-from ts_common.archive.catalog import SegmentCopy
+from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.errors import CorruptData
 
-# Each election can leave one copy more of the same offsets. Work grows with the square of them.
+# Each election can add one copy of the same offsets. The work grows with the square of the number of copies.
 MAX_COPIES: Final = 1000
 MEAN_COPIES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRange:
-    """Offsets `[start, end)` that one or several copies answer for; of several, the union is read.
+    """Offsets `[start, end)` that one or several copies cover; the union of several is read.
 
     Attributes:
         start: first offset.
         end: the offset after the last.
-        copies: which are read.
-        spares: what other living copies answer for of it, one copy each; read where `copies` are damaged.
+        copies: the copies to read.
+        spares: parts of the range in other live copies, one copy each; read if `copies` are damaged.
     """
 
     start: int
@@ -39,10 +39,10 @@ class ReadRange:
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """Offsets `[start, end)` below the next offset that no copy answers for: data loss.
+    """Offsets `[start, end)` below the next offset that no copy covers: data loss.
 
     Attributes:
-        recorded: whether a gap record gives the loss a reason.
+        recorded: whether a gap record has the reason.
     """
 
     start: int
@@ -57,17 +57,17 @@ def unite(
     end: int,
     gaps: Iterable[tuple[int, int]] = (),
 ) -> list[ReadRange | Hole]:
-    """Cut `[start, end)` into ranges to read and holes, in order and without a seam.
+    """Divide `[start, end)` into ranges to read and holes, in order and without overlap.
 
     Args:
-        copies: of one partition, in any order.
-        epochs: the commit's; a copy ends for readers at its first batch of another epoch.
+        copies: copies of one partition, in any order.
+        epochs: the commit's epochs, which end the live part of each copy.
         start: first offset.
         end: the offset after the last.
-        gaps: recorded ranges `[from, to)`, ascending and apart.
+        gaps: recorded gaps `[from, to)`, ascending and disjoint.
 
     Raises:
-        CorruptData: more than `MAX_COPIES` answer for one offset, or the copies overlap more than `_Work` allows.
+        CorruptData: more than `MAX_COPIES` copies cover one offset, or the copies overlap more than `_Work` allows.
     """
     gaps = tuple(gaps)
     plan: list[ReadRange | Hole] = []
@@ -97,15 +97,15 @@ def unite(
 
 
 def with_spares(plan: Iterable[ReadRange], copies: Sequence[SegmentCopy], epochs: EpochHistory) -> Iterator[ReadRange]:
-    """The ranges of a plan, each with what its partition's other copies can stand in for.
+    """Yield the ranges of a plan, each with its spares: the other copies of the same offsets.
 
     Args:
-        plan: ascending.
-        copies: of the partition.
-        epochs: as the plan was made with.
+        plan: ranges, ascending.
+        copies: all copies of the partition.
+        epochs: the epochs that the plan was made with.
 
     Raises:
-        CorruptData: as `unite` raises it.
+        CorruptData: as in `unite`.
     """
     alive = _Alive(copies, epochs)
     work = _Work(copies)
@@ -140,17 +140,17 @@ class _Alive:
             key=attrgetter("start"),
         )
         self._active: list[_Entry] = []
-        self._ahead = 0  # the first entry that begins behind the position
+        self._ahead = 0  # index of the first entry that begins after the position
 
     def following(self, end: int) -> int:
-        """Where the next copy begins behind the position; `end` where none does below it."""
+        """Return the first offset of the next copy after the position; at most `end`."""
         return min(self._entries[self._ahead].start, end) if self._ahead < len(self._entries) else end
 
     def at(self, position: int) -> list[_Entry]:
-        """The copies that answer for an offset. The offsets of successive calls must not fall.
+        """Return the copies that cover an offset; the offsets of successive calls must not fall.
 
         Raises:
-            CorruptData: they are more than `MAX_COPIES`.
+            CorruptData: more than `MAX_COPIES` copies cover it.
         """
         ahead = self._ahead
         while ahead < len(self._entries) and self._entries[ahead].start <= position:
@@ -159,22 +159,22 @@ class _Alive:
         self._ahead = ahead
         if len(self._active) > MAX_COPIES:
             raise CorruptData(
-                f"{self._active[0].copy.keys.prefix}: {len(self._active)} segments answer for offset {position}, and "
-                f"at most {MAX_COPIES} are expected: remove those that no agent wrote"
+                f"{self._active[0].copy.keys.prefix}: {len(self._active)} segments cover offset {position}; "
+                f"at most {MAX_COPIES} are expected; remove those that no agent wrote"
             )
         return self._active
 
     def below(self, end: int) -> Iterator[_Entry]:
-        """The copies that begin behind the position and below `end`, and have a live part."""
+        """Yield the copies with a live part that begin after the position and below `end`."""
         for index in range(self._ahead, bisect_left(self._entries, end, key=attrgetter("start"))):
             if self._entries[index].end > self._entries[index].start:
                 yield self._entries[index]
 
 
 class _Work:
-    """Bounds how often copies are named in a plan: with the number of copies, and not with its square.
+    """A limit on the copies in all ranges of a plan, so that work grows with their number and not with its square.
 
-    Each range of a healthy partition has as many copies as elections left there, which are a few.
+    A range of a healthy partition has a few copies, one for each election in it.
     """
 
     def __init__(self, copies: Sequence[SegmentCopy]) -> None:
@@ -182,21 +182,21 @@ class _Work:
         self._left = MAX_COPIES * MAX_COPIES + MEAN_COPIES * len(copies)
 
     def add(self, count: int) -> None:
-        """Count the copies of one more range.
+        """Add the copies of one more range.
 
         Raises:
-            CorruptData: there are too many.
+            CorruptData: the limit is exceeded.
         """
         self._left -= count
         if self._left < 0:
             raise CorruptData(
                 f"{self._copies[0].keys.prefix}: its {len(self._copies)} segments overlap so much that each offset has "
-                f"more than {MEAN_COPIES} of them: remove those that no agent wrote"
+                f"more than {MEAN_COPIES} of them; remove those that no agent wrote"
             )
 
 
 def _holes(start: int, end: int, gaps: Sequence[tuple[int, int]]) -> list[Hole]:
-    """`[start, end)` as holes, cut where a gap record begins or ends."""
+    """Return `[start, end)` as holes, divided at the ends of gap records."""
     holes = []
     for index in range(bisect_right(gaps, start, key=itemgetter(1)), len(gaps)):
         low, high = gaps[index]

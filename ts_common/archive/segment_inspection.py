@@ -1,8 +1,8 @@
-"""What a stored segment answers for: from its metadata, or, where it has none of ours, from its bytes.
+"""The metadata of one stored segment: read from its object, or rebuilt from its bytes.
 
-A Java uploader writes no metadata. A segment of its own is then looked into as little as possible: the first header
-and the batches from the last `.index` entry on. Where those bear one leader epoch, so do all between (epochs never fall
-inside a log); where they differ, or the index does not lead to a batch, the whole segment is read.
+A Java uploader writes no metadata. Of its segments, the reader reads as little as possible: the first header, and the
+batches from the last `.index` entry on. If these have one leader epoch, so have all batches between, because epochs
+never fall inside a log. If they differ, or the index does not lead to a batch, the whole segment is read.
 """
 
 from dataclasses import replace
@@ -24,15 +24,14 @@ _UNKNOWN_CRC = 0
 def describe_segment(
     store: ObjectStore, keys: PartitionKeys, name: SegmentName, size: int, *, has_index: bool
 ) -> SegmentMetadata:
-    """The metadata of a `.log` object, rebuilt where it is absent or leaves out the epochs.
+    """Return the metadata of a `.log` object; rebuild it if it is missing or lacks the epochs.
 
-    What only a full read could tell (record count, least timestamp, CRC-32C) is absent, 0 for the CRC, where the
-    full read was spared.
+    Unless the whole segment is read, it has no record count, no timestamps and a CRC-32C of 0.
 
     Raises:
-        CorruptData: metadata of ours that cannot be read, or a segment that begins with no batch.
-        ObjectNotFound: the object is gone.
-        StoreUnavailable, AccessDenied: the store's.
+        CorruptData: the metadata is damaged, or the segment does not begin with a batch.
+        ObjectNotFound: the object does not exist.
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
     key = keys.segment(name)
     metadata = decode_metadata(store.head(key).metadata, key)
@@ -40,21 +39,27 @@ def describe_segment(
         return metadata
     if metadata is not None:
         return replace(metadata, epochs=scan_object(store, key, size).epochs)
-    quick = _look_at_both_ends(store, keys, name, size) if has_index else None
+    quick = _inspect_both_ends(store, keys, name, size) if has_index else None
     return quick or metadata_of(scan_object(store, key, size), name.base, key)
 
 
 def scan_object(store: ObjectStore, key: str, size: int) -> SegmentScan:
-    """Read a whole `.log` object by its headers."""
+    """Read a whole `.log` object, and return the scan of its batch headers.
+
+    Raises:
+        ObjectNotFound: the object does not exist.
+        CorruptData: the object was replaced during the read.
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
     with ResumableReader(store, key) as reader:
         return scan_segment(_Filling(reader), size)
 
 
 def metadata_of(scan: SegmentScan, base: int, key: str) -> SegmentMetadata:
-    """What a scan says of a stored segment; its coverage ends with its last batch. An empty one covers nothing.
+    """Return the metadata that a scan proves: coverage ends with the last batch, and an empty segment covers nothing.
 
     Raises:
-        CorruptData: there are bytes, and no batch at all.
+        CorruptData: the segment has bytes but no batch.
     """
     if scan.end_offset is None and scan.corruption:
         raise CorruptData(f"{key}: no batch in its {scan.size} bytes")
@@ -72,7 +77,7 @@ def metadata_of(scan: SegmentScan, base: int, key: str) -> SegmentMetadata:
 
 
 class _Filling:
-    """A `ResumableReader` as the scan reads: into a buffer."""
+    """A `ResumableReader` that reads into a buffer, as the scan requires."""
 
     def __init__(self, reader: ResumableReader) -> None:
         self._reader = reader
@@ -83,8 +88,8 @@ class _Filling:
         return len(data)
 
 
-def _look_at_both_ends(store: ObjectStore, keys: PartitionKeys, name: SegmentName, size: int) -> SegmentMetadata | None:
-    """First and last header by way of the index, or None where they do not settle the question."""
+def _inspect_both_ends(store: ObjectStore, keys: PartitionKeys, name: SegmentName, size: int) -> SegmentMetadata | None:
+    """Return the metadata by the first header and the batches from the last index entry on; None if unproven."""
     key = keys.segment(name)
     index = read_index(store, keys, name, ".index")
     entries = () if index is None else read_offset_index(index)

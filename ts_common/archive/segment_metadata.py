@@ -1,20 +1,20 @@
-"""What a `.log` object says of itself: the metadata that spares readers a look inside.
+"""The metadata of a `.log` object, which saves readers from reading the segment.
 
-All of it can be rebuilt by reading the segment. S3 allows 2 KB of metadata, so the list of epochs is cut off beyond 16
-pairs (it is then absent: read the headers). Values are ASCII.
+All fields can be rebuilt from the segment. S3 allows 2 KB of metadata, so the list of epochs is absent if it has more
+than 16 pairs. Values are ASCII.
 
 ====================  =================================================================================
-`ts-end`              end of coverage: the segment answers for `[base, end)`
+`ts-end`              end of coverage: the segment covers `[base, end)`
 `ts-epochs`           `epoch:first offset` wherever the epoch changes, with commas
-`ts-records`          records, control records among them; absent where only decompression could tell
-`ts-time-max`         greatest record timestamp, ms; absent where no record has one
+`ts-records`          number of records, with control records; absent if only decompression yields it
+`ts-time-max`         greatest record timestamp, ms; absent if no record has one
 `ts-time-min`         least record timestamp, ms; absent unless headers alone prove it
-`ts-crc32c`           of the whole object, 8 hex digits
-`ts-txnindex`         `<crc32c>:complete`, `:late` or `:corrupt`; absent where there is no `.txnindex`
-`ts-timeindex`        CRC-32C of the `.timeindex`, 8 hex digits; absent unless the batch headers bear out all of it
-`ts-corrupt`          how many places in it are no whole batch; absent where there is none
+`ts-crc32c`           CRC-32C of the whole object, 8 hex digits
+`ts-txnindex`         `<crc32c>:complete`, `:late` or `:corrupt`; absent without a `.txnindex`
+`ts-timeindex`        CRC-32C of the `.timeindex`, 8 hex digits; absent unless the batch headers confirm all of it
+`ts-corrupt`          number of places that are not a whole batch; absent if 0
 `ts-shipped`          when the agent shipped it, ms since the epoch by its clock; absent in older archives
-`ts-version`          of these fields (see `ts_common.format_version`); absent in version 1
+`ts-version`          version of these fields (see `ts_common.format_version`); absent in version 1
 ====================  =================================================================================
 """
 
@@ -32,30 +32,30 @@ _HEX = re.compile(r"[0-9a-f]{8}")
 
 
 class TxnIndexState(StrEnum):
-    """Whether a `.txnindex` can be believed."""
+    """Whether readers can use a `.txnindex`."""
 
     COMPLETE = "complete"  # every abort marker of the log has its entry
     LATE = "late"  # shipped after the log's retention for markers may have passed
-    CORRUPT = "corrupt"  # a marker of the log has no entry, or the file is no index
+    CORRUPT = "corrupt"  # a marker of the log has no entry, or the file is not an index
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentMetadata:
-    """The metadata of one `.log` object; see the module's page for each field's meaning.
+    """The metadata of one `.log` object; the module's docstring has the meaning of each field.
 
     Attributes:
         end: end of coverage, an offset.
-        epochs: (epoch, first offset) pairs; None where there are more than `MAX_EPOCHS`.
-        records: count; None where unknown.
-        time_max: ms since the epoch; None where no record has a timestamp.
-        time_min: ms since the epoch; None where unknown.
-        crc32c: of the whole `.log`.
-        txnindex: CRC-32C of the `.txnindex` and its state; None where there is none.
-        corruptions: how many places are no whole batch.
-        timeindex: CRC-32C of the `.timeindex` that can be believed; None where there is none.
-        shipped: ms since the epoch, the agent's clock; None where unknown. A copy of a bucket keeps it, unlike the time
-            at which an object was last modified.
-        rebuilt: the object has none, and a reader looked inside; nothing is known of its `.txnindex` then.
+        epochs: (epoch, first offset) pairs; None if there are more than `MAX_EPOCHS`.
+        records: count; None if unknown.
+        time_max: ms since the epoch; None if no record has a timestamp.
+        time_min: ms since the epoch; None if unknown.
+        crc32c: CRC-32C of the whole `.log`; see `known_crc32c`.
+        txnindex: CRC-32C of the `.txnindex` and its state; None without one.
+        corruptions: number of places that are not a whole batch.
+        timeindex: CRC-32C of the `.timeindex` that the batches confirm; None without one.
+        shipped: ms since the epoch, the agent's clock; None if unknown. A copy of a bucket keeps it, unlike the time of
+            an object's last modification.
+        rebuilt: whether a reader rebuilt the metadata from the segment; the `.txnindex` is then unchecked.
     """
 
     end: int
@@ -71,7 +71,7 @@ class SegmentMetadata:
     shipped: int | None = None
 
     def encode(self) -> dict[str, str]:
-        """As object metadata."""
+        """Return the fields of the object's metadata, by name."""
         fields = {"ts-end": str(self.end), "ts-crc32c": f"{self.crc32c:08x}"}
         if self.epochs and len(self.epochs) <= MAX_EPOCHS:  # an empty value does not survive every store
             fields["ts-epochs"] = ",".join(f"{epoch}:{first}" for epoch, first in self.epochs)
@@ -92,11 +92,11 @@ class SegmentMetadata:
 
 
 def decode_metadata(fields: Mapping[str, str], key: str) -> SegmentMetadata | None:
-    """Read a `.log` object's metadata; None where it has none of ours (a Java uploader wrote it, or a copy lost it).
+    """Parse the metadata of a `.log` object; None if it has no `ts-end` (a Java uploader wrote it, or a copy lost it).
 
     Raises:
-        CorruptData: it is ours and cannot be read.
-        NewerFormat: it is a later release's.
+        CorruptData: the metadata is damaged.
+        NewerFormat: a later release wrote it.
     """
     if "ts-end" not in fields and "ts-version" not in fields:
         return None
@@ -122,7 +122,7 @@ def decode_metadata(fields: Mapping[str, str], key: str) -> SegmentMetadata | No
 
 
 def known_crc32c(metadata: SegmentMetadata) -> int | None:
-    """The object's CRC-32C; None if `segment_inspection` looked at both ends of a segment only."""
+    """Return the object's CRC-32C; None if `segment_inspection` read both ends of the segment only."""
     unknown = metadata.crc32c == 0 and metadata.records is None
     return None if unknown else metadata.crc32c
 
@@ -140,7 +140,7 @@ def _optional(fields: Mapping[str, str], name: str, least: int = 0) -> int | Non
 
 def _number(text: str, least: int = 0, most: int = MAX_INT64) -> int:
     if not _NUMBER.fullmatch(text):
-        raise ValueError(f"{shown(text)} is no whole number")
+        raise ValueError(f"{shown(text)} is not a whole number")
     return whole_number(int(text), least, most)
 
 

@@ -1,7 +1,7 @@
-"""Read an object that is small where it is what its name says: one that is larger is refused before its first byte.
+"""Read small objects with a largest size; a larger object is rejected before its first byte.
 
-Anybody who may write to a bucket may put two gigabytes under any key. The sizes here are far above what a healthy
-archive has; an agent writes nothing larger.
+Any identity that can write to the bucket can store two gigabytes under any key. The sizes here are far above those of a
+healthy archive, and an agent writes no larger object.
 """
 
 from typing import Final
@@ -9,23 +9,23 @@ from typing import Final
 from ts_common.errors import CorruptData
 from ts_common.store.contract import ObjectInfo, ObjectStore
 
-# A pair of the commit's epochs takes some twenty bytes: an election an hour with records in between, for forty years.
+# A pair of the commit's epochs has about twenty bytes: an hourly election with records in between, for forty years.
 COMMIT_BYTES: Final = 8 << 20
 LOG_START_BYTES: Final = 4 << 10  # a number of 20 digits, and a lineage of three numbers
-GAP_BYTES: Final = 64 << 10  # five fields, of which the reason is one line
-INCARNATIONS_BYTES: Final = 4 << 20  # some 30,000 lives of one topic
+GAP_BYTES: Final = 64 << 10  # five fields; the reason is one line
+INCARNATIONS_BYTES: Final = 4 << 20  # about 30,000 incarnations of one topic
 # A broker closes a segment whose `.index` or `.timeindex` has `segment.index.bytes`, 10 MiB by default. A `.txnindex`
-# so large has 490,000 aborted transactions. Readers do without one that is larger.
+# of that size has 490,000 aborted transactions. Readers ignore a larger index.
 INDEX_BYTES: Final = 16 << 20
 
 
 def get_small(store: ObjectStore, key: str, most: int) -> tuple[bytes, ObjectInfo]:
-    """The bytes of an object of at most `most` bytes, with its info.
+    """Return the bytes and the info of an object of at most `most` bytes.
 
     Raises:
-        ObjectNotFound: there is none.
+        ObjectNotFound: the object does not exist.
         CorruptData: it is larger.
-        StoreUnavailable, AccessDenied, BucketMissing: the store's.
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
     with store.open(key) as stream:
         if stream.info.size > most:
@@ -35,15 +35,15 @@ def get_small(store: ObjectStore, key: str, most: int) -> tuple[bytes, ObjectInf
             pieces.append(piece)
             missing -= len(piece)
         if not missing:
-            raise CorruptData(f"{key}: more than {most} bytes come, and the store says {stream.info.size}")
+            raise CorruptData(f"{key}: the store sent more than {most} bytes; {stream.info.size} are expected")
         return b"".join(pieces), stream.info
 
 
 def checked(data: bytes, key: str, most: int) -> bytes:
-    """The bytes of an object that is about to be written, if every reader will accept them.
+    """Return the bytes of an object to write, if readers accept that many.
 
     Raises:
-        CorruptData: they are more than `most`.
+        CorruptData: there are more than `most` bytes.
     """
     if len(data) > most:
         raise CorruptData(f"{key}: it would have {len(data)} bytes, and readers accept at most {most}")

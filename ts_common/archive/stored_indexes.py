@@ -1,4 +1,4 @@
-"""A stored segment's index files, as far as readers use them: an index that is no help costs time, never rows."""
+"""The stored index files of a segment, as hints: without a usable index a reader needs more time, never other rows."""
 
 import structlog
 
@@ -11,10 +11,10 @@ log = structlog.get_logger()
 
 
 def read_index(store: ObjectStore, keys: PartitionKeys, name: SegmentName, suffix: str) -> bytes | None:
-    """The bytes of one index of a segment; None where it is gone, or larger than any that a broker writes.
+    """Return the bytes of one index of a segment; None if it is missing, or larger than a broker writes.
 
     Raises:
-        StoreUnavailable, AccessDenied, BucketMissing: the store's.
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
     try:
         return get_small(store, keys.segment(name, suffix), INDEX_BYTES)[0]

@@ -1,20 +1,21 @@
-"""What readers may see of one partition, by reading rule 1: from `log.start` to below the next offset.
+"""The view of one partition (reading rule 1): the offsets from `log.start` to below the next offset.
 
-Where a foreign commit has no list of epochs, the copies give one: epochs never fall as offsets rise (reading rule 2).
+A foreign commit has no list of epochs. The copies then give one: epochs never fall as offsets rise (reading rule 2).
 
-Copies that end at or below the view's start are left out, and may vanish while a query runs: retention removes them.
-Only metadata shows where a copy ends: leaders roll at different offsets, so the next base does not. A copy that the
-cache of segment metadata does not hold is asked, and may be gone by then.
+Copies that end at or below the view's start are left out, and retention can remove them during a query. Only its
+metadata shows the end of a copy, because leaders roll at different offsets. If the segment metadata cache lacks a copy,
+its metadata is read from the object, which can be missing by then.
 
-A partition that has segments and no commit shows nothing, with a warning: how far its run goes is not known. A commit
-whose segments are gone shows a hole.
+The view of a partition with segments but without a commit is empty, with a warning: the end of its run is unknown. The
+view of a commit without segments is a hole.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ts_common.archive.catalog import NOTHING_KNOWN, PartitionCatalog, SegmentCopy, StoredSegment, describe
+from ts_common.archive.catalog import PartitionCatalog, StoredSegment
 from ts_common.archive.commit import Commit
+from ts_common.archive.copies import NOTHING_KNOWN, SegmentCopy, describe
 from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.plan import Hole, ReadRange, unite
@@ -26,18 +27,18 @@ from ts_common.wording import counted
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One partition as readers see it.
+    """The view of one partition.
 
     Attributes:
-        keys: where it lies.
+        keys: keys of the partition.
         start: first offset.
-        end: the offset after the last; equal to `start` where there is nothing to see.
-        epochs: which batches live.
-        copies: the segments that may answer for offsets of the view; none that ends at or below its start.
-        gaps: recorded ranges that exist nowhere.
-        last_stable_offset: as the commit says; None where it does not.
-        warning: what an operator should know; None where all is well.
-        retired: the segments that were asked and end at or below the start; retention may remove them at any moment.
+        end: the offset after the last; equal to `start` if the view is empty.
+        epochs: the epochs that decide which batches are live.
+        copies: the segments that can cover offsets of the view; each ends above its start.
+        gaps: recorded gaps `[from, to)`, ascending and disjoint.
+        last_stable_offset: the commit's; None if the commit has no such offset.
+        warning: a defect for the operator to repair; None without a defect.
+        retired: the segments that end at or below the start; retention can remove them at any time.
     """
 
     keys: PartitionKeys
@@ -52,11 +53,11 @@ class PartitionView:
 
     @property
     def partition(self) -> TopicPartition:
-        """Whose view it is."""
+        """The topic and partition."""
         return self.keys.partition
 
     def plan(self, start: int, end: int) -> Sequence[ReadRange | Hole]:
-        """What is to be read for `[start, end)`, in order."""
+        """Return what to read for `[start, end)`, in order; raise as `ts_common.archive.plan.unite`."""
         return unite(self.copies, self.epochs, start, end, self.gaps)
 
 
@@ -66,78 +67,84 @@ def open_view(
     known: Mapping[StoredSegment, SegmentCopy] = NOTHING_KNOWN,
     damaged: list[str] | None = None,
 ) -> PartitionView:
-    """The view of a snapshot; asks the store for the metadata of its segments, except of those that are `known`.
+    """Return the view of a snapshot; read the metadata of its segments, except of those in `known`.
 
     Args:
-        store: where they lie.
+        store: the store of the partition.
         catalog: the snapshot.
         known: as in `describe`.
         damaged: as in `describe`.
 
     Raises:
-        CorruptData: a segment's metadata is not, or it begins with no batch.
-        ObjectNotFound: retention took a segment of the view since the snapshot.
-        StoreUnavailable, AccessDenied: the store's.
+        CorruptData: a segment's metadata is damaged, or it does not begin with a batch.
+        ObjectNotFound: retention removed a segment of the view since the snapshot.
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
     """
     keys, start = catalog.keys, catalog.start or 0
     if catalog.commit is None:
         warning = None
         if catalog.segments:
             count = len(catalog.segments)
-            warning = f"{keys.partition}: {counted(count, 'segment')} and no {keys.commit}: nothing of them is shown"
+            warning = (
+                f"{keys.partition}: {counted(count, 'segment')} but no {keys.commit}; the partition is read as empty"
+            )
         return PartitionView(keys, start, start, EpochHistory(), (), (), None, warning)
-    gone: list[StoredSegment] = []
-    described = describe(store, keys, catalog.committed, catalog.cache_objects, known, damaged, gone)
+    removed: list[StoredSegment] = []
+    described = describe(store, keys, catalog.committed, catalog.cache_objects, known, damaged, removed)
     copies = tuple(copy for copy in described if copy.end > start)
     stable = None
     if isinstance(catalog.commit, Commit):
         stable = catalog.commit.last_stable_offset
         end, epochs = catalog.commit.next_offset, catalog.commit.epochs
-    else:  # it names a segment and no end; where that segment is gone, at least its base is missing
+    else:  # it names a segment but no end; if that segment is missing, at least its base is
         end = catalog.commit.highest_base + 1
         epochs = living_line(described)
         end = max([end, *(epochs.live_end(copy.metadata.epochs or (), copy.base, copy.end) for copy in copies)])
-    _check_gone(store, keys, gone, start, unite(copies, epochs, start, end, catalog.gaps) if gone else ())
+    _check_removed(store, keys, removed, start, unite(copies, epochs, start, end, catalog.gaps) if removed else ())
     warning = None
     if catalog.log_start is None and catalog.segments and isinstance(catalog.commit, Commit):
-        # Each commit of ours follows a `log.start`; the agent writes it anew when it next asks.
-        warning = f"{keys.partition}: {keys.log_start} is gone; the view begins with what is left"
+        # Agents write `log.start` before the first commit, and again when they next read the position.
+        warning = f"{keys.partition}: {keys.log_start} is missing; the view begins at the first stored segment"
     if not catalog.segments and catalog.log_start is None:
-        # Neither a name nor `log.start` is left to say where the archive began; the commit still does.
+        # Without segments and `log.start`, only the commit has the beginning of the archive.
         start = epochs.pairs[0][1] if epochs.pairs else catalog.commit.highest_base
     retired = tuple(copy for copy in described if copy.end <= start)
     return PartitionView(keys, start, max(start, end), epochs, copies, catalog.gaps, stable, warning, retired)
 
 
-def _check_gone(
-    store: ObjectStore, keys: PartitionKeys, gone: Iterable[StoredSegment], start: int, plan: Iterable[ReadRange | Hole]
+def _check_removed(
+    store: ObjectStore,
+    keys: PartitionKeys,
+    removed: Iterable[StoredSegment],
+    start: int,
+    plan: Iterable[ReadRange | Hole],
 ) -> None:
-    """Let pass what vanished since it was listed and ended at or below the view's start.
+    """Accept segments that were removed after the listing, if they ended at or below the view's start.
 
-    How far a segment reached is not known once it is gone. One with its base below the start reached no further, as
-    retention goes, and certainly not where the rest has no hole without a reason.
+    The end of a removed segment is unknown. Retention removes only segments that end at or below the start. So a base
+    below the start suffices, if the plan has no hole without a record.
 
     Raises:
-        ObjectNotFound: a segment of the view is gone.
+        ObjectNotFound: a removed segment belongs to the view.
     """
     has_hole = any(isinstance(step, Hole) and not step.recorded for step in plan)
-    for segment in gone:
+    for segment in removed:
         if segment.name.base >= start or has_hole:
             raise ObjectNotFound(
-                f"{keys.segment(segment.name)} in {store.location}: gone since it was listed, and the view begins at "
-                f"{start} (retention?); run it again"
+                f"{keys.segment(segment.name)} in {store.location}: removed after it was listed (retention?), and the "
+                f"view begins at {start}; run the query again"
             )
 
 
 def living_line(copies: Iterable[SegmentCopy], most: int | None = None) -> EpochHistory:
-    """The epochs that the copies themselves give each offset: the highest that begins at or below it in any of them.
+    """Return the epochs by the copies alone: for each offset, the highest that begins at or below it in any copy.
 
-    So an epoch lives from its first batch in any copy up to the first batch of any higher one, and one that begins at
-    or above the start of a higher one has nothing alive: epochs never fall as offsets rise (reading rule 2).
+    Batches of an epoch are live from its first batch in any copy up to the first batch of any higher epoch. An epoch
+    that begins at or above the start of a higher one has no live batch, because epochs never fall (reading rule 2).
 
     Args:
-        copies: of one partition.
-        most: the highest epoch that can live; None where all can.
+        copies: copies of one partition.
+        most: the highest epoch that can be live; None for no limit.
     """
     begins: dict[int, int] = {}
     for copy in copies:

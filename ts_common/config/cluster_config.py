@@ -1,44 +1,36 @@
 """A cluster's configuration: one properties file, `<clusterId>.properties`, described here once.
 
-The description (`KEYS`) is what reads the file, refuses what is wrong in it, and writes the reference page
-(`python -m ts_common.config.cluster_config`). A file written for the Java uploader is understood: keys that
-have a meaning here keep it, keys that have none are accepted with a warning that says why.
+`ClusterConfig` is the description: it parses the file, rejects errors, and has the texts of the reference page
+(`ts_common.config.config_page`). A file of the Java uploader is valid: a key that has a meaning here keeps it, and any
+other key is accepted with a warning (`ts_common.config.java_keys`).
 """
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import javaproperties
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from ts_common.archive.object_keys import MAX_ENTROPY_BITS
 from ts_common.config import zookeeper_options
-from ts_common.config.setting_types import UNIT, extra_of, type_of
+from ts_common.config.java_keys import find_java_key
+from ts_common.config.setting_types import UPPER_CASE, HostNames, IoClass, Leadership, Patterns, Reporter
 from ts_common.errors import ConfigurationError
 from ts_common.store.option_table import OPTIONS, options_of, parse_options
 from ts_common.store.options import PREFIX
 from ts_common.suggestions import nearest
 
-_UPLOADER = "ts.segment.uploader."
-KAFKA_CLIENT = _UPLOADER + "kafka.client."
-REPORTERS = ("graphite", "statsd")
+KAFKA_CLIENT: Final = "ts.segment.uploader.kafka.client."
+REPORTER: Final = "metrics.reporter."
 ENTROPY_BITS_KEY: Final = "ts.segment.uploader.s3.prefix.entropy.bits"
 ALLOWED_HOSTS_KEY: Final = "ts.segment.uploader.http.allowed.hosts"
-REPORTER = "metrics.reporter."
-_MILLISECONDS = 1000
-STUCK_AFTER_MS = 900_000  # by default
-
-_CHANGEABLE: dict[str, JsonValue] = {"changeable": True}  # takes effect while the agent runs, see `is_changeable`
-
-_JAVA_PACKAGE = "com.pinterest."
-_JAVA_LEADERSHIP = {
-    "com.pinterest.kafka.tieredstorage.uploader.leadership.ZookeeperLeadershipWatcher": "zookeeper",
-    "com.pinterest.kafka.tieredstorage.uploader.leadership.KRaftLeadershipWatcher": "kraft",
-}
+STUCK_AFTER_MS: Final = 900_000  # default of `stuck_after_ms`
+_UNIT: Final = "unit"  # in a field's `json_schema_extra`: the unit of a number
+_MILLISECONDS: Final = 1000
+_CHANGEABLE: Final[dict[str, JsonValue]] = {"changeable": True}  # in `json_schema_extra`, see `is_changeable`
 
 
 class OffsetReset(StrEnum):
@@ -48,58 +40,8 @@ class OffsetReset(StrEnum):
     LATEST = "LATEST"
 
 
-def _patterns(value: object) -> tuple[re.Pattern[str], ...]:
-    patterns = []
-    for text in str(value).split(","):
-        if text.strip():
-            try:
-                patterns.append(re.compile(text.strip()))
-            except re.error as error:
-                raise ValueError(f"{text.strip()!r} is no regular expression: {error}") from error
-    return tuple(patterns)
-
-
-def _leadership(value: object) -> str | None:
-    if value is None:
-        return None
-    name = _JAVA_LEADERSHIP.get(str(value), str(value))
-    if name not in {"zookeeper", "kraft"} and not re.fullmatch(r"[\w.]+:\w+", name):
-        raise ValueError(f"{value!r} is none of zookeeper, kraft, module:Class")
-    return name
-
-
-def _reporter(value: object) -> str | None:
-    if value is None:
-        return None
-    if value not in REPORTERS and not re.fullmatch(r"[\w.]+:\w+", str(value)):
-        raise ValueError(f"{value!r} is none of {', '.join(REPORTERS)}, module:Class")
-    return str(value)
-
-
-def _ionice(value: object) -> str:
-    text = str(value).strip().lower()
-    if not re.fullmatch(r"none|idle|best-effort:[0-7]", text):
-        raise ValueError(f"{value!r} is none of idle, best-effort:0 to best-effort:7, none")
-    return text
-
-
-def _host_names(value: object) -> tuple[str, ...]:
-    names = tuple(name for text in str(value).split(",") if (name := text.strip().lower().rstrip(".")))
-    for name in names:
-        if not re.fullmatch(r"\.?[a-z0-9_-]+(\.[a-z0-9_-]+)*", name):
-            raise ValueError(f"{name!r} is no host name; give names without a port, or .example.com for all below it")
-    return names
-
-
-def _upper(value: object) -> str:
-    return str(value).strip().upper()
-
-
-Patterns = Annotated[tuple[re.Pattern[str], ...], BeforeValidator(_patterns)]
-
-
 class ClusterConfig(BaseModel):
-    """One cluster's settings, validated. Field descriptions are the reference page's text."""
+    """The validated settings of one cluster. The reference page contains the descriptions of the fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -116,13 +58,11 @@ class ClusterConfig(BaseModel):
         "if it is included.",
         json_schema_extra=_CHANGEABLE,
     )
-    offset_reset: Annotated[OffsetReset, BeforeValidator(_upper)] = Field(
+    offset_reset: Annotated[OffsetReset, UPPER_CASE] = Field(
         OffsetReset.EARLIEST,
         alias="ts.segment.uploader.offset.reset.strategy",
-        description=(
-            "Where a partition without a commit starts: EARLIEST, its lowest segment; LATEST, its "
-            "active segment. The agent writes it once, as `log.start`."
-        ),
+        description="Where a partition without a commit starts: EARLIEST, its lowest segment; LATEST, its "
+        "active segment. The agent writes it once, as `log.start`.",
     )
     upload_threads: int = Field(
         3,
@@ -136,33 +76,29 @@ class ClusterConfig(BaseModel):
         ge=100,
         alias="ts.segment.uploader.upload.timeout.ms",
         description="Milliseconds without progress after which the agent aborts and retries an upload.",
-        json_schema_extra={UNIT: "ms"},
+        json_schema_extra={_UNIT: "ms"},
     )
     upload_max_bytes_per_second: int | None = Field(
         None,
         ge=1024,
         alias="ts.segment.uploader.upload.max.bytes.per.second",
-        description=("Limit of all uploads of the agent together, in bytes per second. Default: no limit."),
-        json_schema_extra={**_CHANGEABLE, UNIT: "bytes/s"},
+        description="Limit of all uploads of the agent together, in bytes per second. Default: no limit.",
+        json_schema_extra={**_CHANGEABLE, _UNIT: "bytes/s"},
     )
     nice: int = Field(
         10,
         ge=0,
         le=19,
         alias="ts.segment.uploader.nice",
-        description=(
-            "Nice value that the agent sets at its start, so that the broker has priority. Never "
-            "lower than the value it is started with."
-        ),
+        description="Nice value that the agent sets at its start, so that the broker has priority. Never "
+        "lower than the value it is started with.",
     )
-    ionice: Annotated[str, BeforeValidator(_ionice)] = Field(
+    ionice: IoClass = Field(
         "best-effort:7",
         alias="ts.segment.uploader.ionice.class",
-        description=(
-            "I/O scheduling class that the agent sets at its start: best-effort:0 to best-effort:7 "
-            "(lowest), idle, or none (unchanged). With idle, shipping may never catch up next to a "
-            "busy broker. Never a higher priority than the one it is started with."
-        ),
+        description="I/O scheduling class that the agent sets at its start: best-effort:0 to best-effort:7 "
+        "(lowest), idle, or none (unchanged). With idle, shipping may never catch up next to a "
+        "busy broker. Never a higher priority than the one it is started with.",
     )
     entropy_bits: int = Field(
         -1,
@@ -170,27 +106,26 @@ class ClusterConfig(BaseModel):
         alias=ENTROPY_BITS_KEY,
         description="Number of MD5 bits at the start of each key, to spread the load of a bucket. Below 1: none.",
     )
-    leadership: Annotated[str | None, BeforeValidator(_leadership)] = Field(
+    leadership: Leadership = Field(
         None,
         alias="ts.segment.uploader.leadership.watcher.class",
-        description=("Source of leadership: zookeeper, kraft, or module:Class. Default: from the broker's file."),
+        description="Source of leadership: zookeeper, kraft, or module:Class. Default: from the broker's file.",
     )
     leadership_poll_seconds: float = Field(
         60.0,
         gt=0,
         alias="ts.segment.uploader.leadership.watcher.poll.interval.seconds",
         description="Seconds between full reads of leadership, in addition to the watches.",
-        json_schema_extra={UNIT: "s"},
+        json_schema_extra={_UNIT: "s"},
     )
     kafka_client: dict[str, str] = Field(
         {},
         repr=False,  # passwords
         alias="ts.segment.uploader.kafka.client.*",
-        description=(
-            "With kraft: settings of librdkafka, passed unchanged, if those of the broker's file are not enough."
-        ),
+        description="With kraft: settings of librdkafka, passed unchanged, if those of the broker's file are not "
+        "enough.",
     )
-    # Below `ts_common.config.zookeeper_options.PREFIX`, by its names; passwords may be among them.
+    # By the names in `ts_common.config.zookeeper_options`; it can contain passwords, hence no repr.
     zookeeper: dict[str, str] = Field(default_factory=dict, repr=False)
     endpoint_provider: str | None = Field(
         None,
@@ -213,48 +148,38 @@ class ClusterConfig(BaseModel):
     conditional_writes: bool = Field(
         True,
         alias="storage.service.conditional.writes",
-        description=(
-            "false for a store without conditional writes: two agents that both act as leader of a "
-            "partition can then overwrite each other's commits in silence."
-        ),
+        description="false for a store without conditional writes: two agents that both act as leader of a "
+        "partition can then overwrite each other's commits in silence.",
     )
-    http_allowed_hosts: Annotated[tuple[str, ...], BeforeValidator(_host_names)] = Field(
+    http_allowed_hosts: HostNames = Field(
         (),
         alias=ALLOWED_HOSTS_KEY,
-        description=(
-            "Comma-separated host names of the status pages, in addition to IP addresses, localhost "
-            "and this host's names; `.example.com` matches every name below it. Add the names of "
-            "proxies and DNS aliases. `/metrics`, `/healthz` and `/readyz` accept any name."
-        ),
+        description="Comma-separated host names of the status pages, in addition to IP addresses, localhost "
+        "and this host's names; `.example.com` matches every name below it. Add the names of "
+        "proxies and DNS aliases. `/metrics`, `/healthz` and `/readyz` accept any name.",
         json_schema_extra=_CHANGEABLE,
     )
     stuck_after_ms: int = Field(
         STUCK_AFTER_MS,
         ge=1000,
         alias="ts.segment.uploader.stuck.after.ms",
-        description=(
-            "Milliseconds without a commit after which a partition with closed segments is stuck. "
-            "Metrics, log and status page then have the reason."
-        ),
-        json_schema_extra={**_CHANGEABLE, UNIT: "ms"},
+        description="Milliseconds without a commit after which a partition with closed segments is stuck. "
+        "Metrics, log and status page then have the reason.",
+        json_schema_extra={**_CHANGEABLE, _UNIT: "ms"},
     )
     metrics_partitions: bool = Field(
         False,
         alias="metrics.partitions",
-        description=(
-            "Whether `/metrics` and reporters have nine series for each partition "
-            "(`ts_uploader_partition_*`). The alerts need only the agent's sums, counts and worst "
-            "values, which are always there."
-        ),
+        description="Whether `/metrics` and reporters have nine series for each partition "
+        "(`ts_uploader_partition_*`). The alerts need only the agent's sums, counts and worst "
+        "values, which are always there.",
         json_schema_extra=_CHANGEABLE,
     )
-    reporter: Annotated[str | None, BeforeValidator(_reporter)] = Field(
+    reporter: Reporter = Field(
         None,
         alias="metrics.reporter.class",
-        description=(
-            "Reporter that sends metrics to a server: graphite, statsd, or your class as "
-            "module:Class. Default: none. `/metrics` is always served."
-        ),
+        description="Reporter that sends metrics to a server: graphite, statsd, or your class as "
+        "module:Class. Default: none. `/metrics` is always served.",
     )
     reporter_host: str = Field(
         "127.0.0.1", min_length=1, alias="metrics.reporter.host", description="Server of the reporter."
@@ -281,11 +206,11 @@ class ClusterConfig(BaseModel):
     )
     reporter_options: dict[str, str] = Field(
         {},
-        repr=False,  # perhaps a token
+        repr=False,  # it can contain a token
         alias="metrics.reporter.*",
         description="Other keys, for your class; it gets them without `metrics.reporter.`.",
     )
-    # Below `PREFIX`, as `ts_common.store.option_table` describes them; a proxy's password may be among them.
+    # By key; `ts_common.store.option_table` describes them. It can contain a proxy's password, hence no repr.
     storage: dict[str, str] = Field(default_factory=dict, repr=False)
 
     @property
@@ -300,57 +225,22 @@ class ClusterConfig(BaseModel):
 
     @property
     def endpoint_properties(self) -> dict[str, str]:
-        """What the file says of endpoints and of S3, by key."""
-        said = {"storage.service.endpoint.url": self.endpoint_url}
-        said["storage.service.endpoint.json.path"] = self.endpoint_json_path
-        return {**{key: value for key, value in said.items() if value is not None}, **self.storage}
+        """The keys of the file that locate and configure stores, with their values."""
+        located = {
+            "storage.service.endpoint.url": self.endpoint_url,
+            "storage.service.endpoint.json.path": self.endpoint_json_path,
+        }
+        return {key: value for key, value in located.items() if value is not None} | self.storage
 
     def ships(self, topic: str) -> bool:
-        """Whether a topic is shipped: included, and not excluded."""
+        """Return whether the agent ships a topic: it is included and not excluded."""
         return any(p.fullmatch(topic) for p in self.topics_include) and not any(
             p.fullmatch(topic) for p in self.topics_exclude
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignKey:
-    """A key of the Java uploader that has no meaning here.
-
-    Attributes:
-        pattern: of the key.
-        reason: what the warning says.
-        accepts: values that are accepted; None means all.
-    """
-
-    pattern: str
-    reason: str
-    accepts: Callable[[str], bool] = field(default=lambda _: True)
-
-
-_COLLECTION = "remote retention is not built yet: nothing is deleted from the store"
-JAVA_ONLY = (
-    ForeignKey(_UPLOADER + "upload.max.retries", "the agent retries until the file is deleted"),
-    ForeignKey(
-        _UPLOADER + "segment.manager.class",
-        _COLLECTION,
-        lambda value: value.rpartition(".")[2] in {"S3SegmentManager", "NoOpSegmentManager", "NoOp", ""},
-    ),
-    ForeignKey(_UPLOADER + "segment.manager.gc.interval.seconds", _COLLECTION),
-    ForeignKey(_UPLOADER + "segment.manager.gc.*.retention.seconds", _COLLECTION),
-    ForeignKey(_UPLOADER + "segment.manager.gc.retention.seconds", _COLLECTION),
-    ForeignKey(
-        _UPLOADER + "dlq.*",
-        "there is no dead-letter queue: the agent retries a segment that it cannot ship, and reports it",
-    ),
-    ForeignKey(
-        f"{REPORTER}class={_JAVA_PACKAGE}*",
-        f"the Java uploader's class; {', '.join(REPORTERS)} and module:Class are the ones here, and /metrics is served",
-    ),
-    ForeignKey("metrics.registry.manager.threadLocal", "the process has one metrics registry"),
-)
-
-KEYS: Mapping[str, str] = {info.alias: name for name, info in ClusterConfig.model_fields.items() if info.alias}
-_ALL_KEYS = (
+KEYS: Final[Mapping[str, str]] = {info.alias: name for name, info in ClusterConfig.model_fields.items() if info.alias}
+_ALL_KEYS: Final = (
     *KEYS,
     *(PREFIX + option.name for option in OPTIONS),
     *(zookeeper_options.PREFIX + name for name in sorted(zookeeper_options.NAMES)),
@@ -358,8 +248,18 @@ _ALL_KEYS = (
 
 
 def is_changeable(name: str) -> bool:
-    """Whether a field of `ClusterConfig` takes effect when the file is read again (SIGHUP), without a restart."""
-    return bool(extra_of(ClusterConfig.model_fields[name]).get("changeable"))
+    """Return whether a field of `ClusterConfig` is applied on SIGHUP, without a restart of the agent."""
+    return bool(_extra_of(name).get("changeable"))
+
+
+def unit_of(name: str) -> str:
+    """Return the unit of a field of `ClusterConfig`, such as `ms`; empty if it has none."""
+    return str(_extra_of(name).get(_UNIT, ""))
+
+
+def _extra_of(name: str) -> dict[str, JsonValue]:
+    extra = ClusterConfig.model_fields[name].json_schema_extra
+    return extra if isinstance(extra, dict) else {}
 
 
 def load_config(path: Path) -> tuple[ClusterConfig, tuple[str, ...]]:
@@ -369,49 +269,57 @@ def load_config(path: Path) -> tuple[ClusterConfig, tuple[str, ...]]:
         the configuration, and a warning for each key that is accepted and has no effect.
 
     Raises:
-        ConfigurationError: the file is not there, or anything in it is wrong; all problems at once.
+        ConfigurationError: the file is missing, unreadable or invalid; the message lists all problems.
     """
     try:
-        text = path.read_text(encoding="iso-8859-1")  # as Java reads properties
+        text = path.read_text(encoding="iso-8859-1")  # Java reads properties in this encoding
     except FileNotFoundError:
         raise ConfigurationError(
             str(path), ["there is no such file; each cluster has one, named <clusterId>.properties"]
         ) from None
     except OSError as error:
-        raise ConfigurationError(str(path), [f"it cannot be read: {error}"]) from error
+        raise ConfigurationError(str(path), [f"cannot read the file: {error}"]) from error
     try:
         properties = javaproperties.loads(text)
     except javaproperties.InvalidUEscapeError as error:
-        raise ConfigurationError(str(path), [f"it is no properties file: {error}"]) from error
+        raise ConfigurationError(str(path), [f"invalid properties file: {error}"]) from error
     return parse_config(properties, str(path))
 
 
 def parse_config(properties: Mapping[str, str], source: str) -> tuple[ClusterConfig, tuple[str, ...]]:
-    """As `load_config`, from what a file holds; `source` names it in messages."""
+    """Validate the content of a cluster's file; see `load_config`.
+
+    Args:
+        properties: the content, by key.
+        source: the file's name in messages.
+
+    Raises:
+        ConfigurationError: the content is invalid; the message lists all problems.
+    """
     problems: list[str] = []
     warnings: list[str] = []
     known: dict[str, Any] = {}
     storage = {key: value.strip() for key, value in properties.items() if key.startswith(PREFIX)}
     parse_options(options_of(storage), PREFIX, problems)
     zookeeper = zookeeper_options.options_of(properties, problems)
-    for key, value in properties.items():
-        if key == f"{REPORTER}class" and (java := _foreign(f"{key}={value.strip()}")) is not None:
-            warnings.append(f"{key} has no effect: {java.reason}")
+    for key, untrimmed in properties.items():
+        value = untrimmed.strip()
+        if key == f"{REPORTER}class" and (java_class := find_java_key(f"{key}={value}")) is not None:
+            warnings.append(f"{key} has no effect: {java_class.reason}")
         elif key.startswith(REPORTER) and key not in KEYS and ":" in properties.get(f"{REPORTER}class", ""):
-            known.setdefault(REPORTER + "*", {})[key.removeprefix(REPORTER)] = value.strip()
+            known.setdefault(REPORTER + "*", {})[key.removeprefix(REPORTER)] = value
         elif key.startswith(KAFKA_CLIENT):
-            known.setdefault(KAFKA_CLIENT + "*", {})[key.removeprefix(KAFKA_CLIENT)] = value.strip()
+            known.setdefault(KAFKA_CLIENT + "*", {})[key.removeprefix(KAFKA_CLIENT)] = value
         elif key in KEYS:
-            known[key] = value.strip()
+            known[key] = value
         elif key in storage or key.startswith(zookeeper_options.PREFIX):
             continue
-        elif (foreign := _foreign(key)) is not None:
-            if foreign.accepts(value.strip()):
-                warnings.append(f"{key} has no effect: {foreign.reason}")
-            else:
-                problems.append(f"{key}={value}: no such class here; remove the key: {foreign.reason}")
-        else:
+        elif (java_key := find_java_key(key)) is None:
             problems.append(f"{key}: unknown key{nearest(key, _ALL_KEYS)}")
+        elif java_key.accepts(value):
+            warnings.append(f"{key} has no effect: {java_key.reason}")
+        else:
+            problems.append(f"{key}={value}: this class is unsupported; remove the key: {java_key.reason}")
     config = None
     try:
         config = ClusterConfig.model_validate({**known, "storage": storage, "zookeeper": zookeeper})
@@ -423,71 +331,3 @@ def parse_config(properties: Mapping[str, str], source: str) -> tuple[ClusterCon
     if config is None or problems:
         raise ConfigurationError(source, sorted(problems))
     return config, tuple(warnings)
-
-
-def reference_page() -> str:
-    """The configuration reference as Markdown, from the descriptions above."""
-    lines = [
-        "# Configuration of a cluster",
-        "",
-        "Generated from `ts_common/config/cluster_config.py`; `make docs` writes it anew.",
-        "",
-        "Each cluster has one file, `<clusterId>.properties`, in the form of Java properties.",
-        "An unknown key is an error. Credentials of S3 come from the ordinary AWS chain, never from this file.",
-        "On SIGHUP the agent reads the file again. Changeable keys take effect. The log lists other changes, which",
-        "need a restart. A file with errors changes nothing.",
-        "",
-        "| key | type | default | meaning |",
-        "| --- | --- | --- | --- |",
-    ]
-    for name, info in ClusterConfig.model_fields.items():
-        if info.alias is None:
-            continue
-        default = getattr(info.default, "value", info.default)
-        if isinstance(default, bool):
-            default = str(default).lower()
-        if isinstance(default, tuple):
-            default = ",".join(pattern.pattern for pattern in default)
-        shown = f"`{default}`" if default or default == 0 else ""
-        if name == "entropy_bits":
-            shown = "none"
-        changeable = " Changeable while the agent runs." if is_changeable(name) else ""
-        lines.append(f"| `{info.alias}` | {type_of(info)} | {shown} | {info.description}{changeable} |")
-    lines += [
-        "",
-        "These keys configure S3 requests and stored objects, for all topics. The file of the provider `json` can",
-        "override them for an endpoint or a topic ([endpoints.md](endpoints.md)). Absent options are left to the AWS",
-        "configuration and to the bucket. [store.md](store.md) lists how each option was tested.",
-        "",
-        "| key | meaning |",
-        "| --- | --- |",
-    ]
-    lines += [f"| `{PREFIX}{option.name}` | {option.doc} |" for option in OPTIONS]
-    lines += [
-        "",
-        "How the agent connects to ZooKeeper, where the broker's own file is not enough. A key with `ssl` replaces the",
-        "setting `zookeeper.ssl.*` of that name in the broker's file. The files that keys name are read again for each",
-        "connection, and the keys at the agent's start ([deploy.md](deploy.md#zookeeper-over-tls-and-sasl)).",
-        "",
-        "| key | meaning |",
-        "| --- | --- |",
-        *zookeeper_options.reference_rows(),
-        "",
-        "Keys of the Java uploader that are accepted with a warning:",
-        "",
-        "| key | why it has no effect |",
-        "| --- | --- |",
-    ]
-    lines += [f"| `{key.pattern}` | {key.reason} |" for key in JAVA_ONLY]
-    return "\n".join(lines) + "\n"
-
-
-def _foreign(key: str) -> ForeignKey | None:
-    for foreign in JAVA_ONLY:
-        if re.fullmatch(re.escape(foreign.pattern).replace(r"\*", ".+"), key):
-            return foreign
-    return None
-
-
-if __name__ == "__main__":
-    print(reference_page(), end="")  # noqa: T201  (writing the page is this command's work)

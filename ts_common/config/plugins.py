@@ -1,4 +1,4 @@
-"""Classes of a user's own, named as `module:Class` in the configuration or on the command line."""
+"""Load a class of the operator's that the configuration or the command line names as `module:Class`."""
 
 import importlib
 import re
@@ -12,23 +12,25 @@ _DOTTED_PATH = re.compile(r"(?P<module>\w+(?:\.\w+)*):(?P<name>\w+)")
 
 
 def load_class(path: str, contract: type[T], source: str) -> type[T]:
-    """The class that a dotted path names.
+    """Return the class that a dotted path names.
 
     Args:
-        path: `module:Class`; the module is found as any import is.
-        contract: what the class has to derive from.
-        source: the key or option that named it, for messages.
+        path: `module:Class`; the module has to be importable.
+        contract: the base class that it has to extend.
+        source: the key or option that contains the path, for messages.
 
     Raises:
-        ConfigurationError: there is no such module or class, or it is not of that contract.
+        ConfigurationError: the module or class does not exist, cannot be imported or does not extend `contract`.
     """
     match = _DOTTED_PATH.fullmatch(path)
     if match is None:
-        raise ConfigurationError(source, [f"{path!r} is not of the form module:Class"])
+        raise ConfigurationError(source, [f"{path!r} does not have the form module:Class"])
     try:
         found = getattr(importlib.import_module(match["module"]), match["name"])
     except (ImportError, AttributeError) as error:
-        raise ConfigurationError(source, [f"{path} cannot be loaded: {error}; is it on PYTHONPATH?"]) from error
+        raise ConfigurationError(source, [f"cannot load {path}: {error}; check PYTHONPATH"]) from error
     if not (isinstance(found, type) and issubclass(found, contract)):
-        raise ConfigurationError(source, [f"{path} is no {contract.__module__}.{contract.__qualname__}"])
+        raise ConfigurationError(
+            source, [f"{path} is not a subclass of {contract.__module__}.{contract.__qualname__}; extend it"]
+        )
     return found

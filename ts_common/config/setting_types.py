@@ -1,43 +1,72 @@
-"""What the description of a setting says of its values, in words for the reference page."""
+"""The types of settings that pydantic lacks: each reads the text of a properties file, or names what is accepted."""
 
 import re
-from enum import StrEnum
-from types import NoneType
-from typing import get_args
+from typing import Annotated, Final
 
-from pydantic import JsonValue
-from pydantic.fields import FieldInfo
+from pydantic import BeforeValidator
 
-UNIT = "unit"  # of a number, in `json_schema_extra`
+REPORTERS: Final = ("graphite", "statsd")
 
-
-def extra_of(info: FieldInfo) -> dict[str, JsonValue]:
-    """What a description says beside pydantic's own words."""
-    return info.json_schema_extra if isinstance(info.json_schema_extra, dict) else {}
-
-
-def type_of(info: FieldInfo) -> str:
-    """What a value has to be, for the reference page: by the annotation and its bounds, with the unit."""
-    kinds = [kind for kind in (get_args(info.annotation) or (info.annotation,)) if kind is not NoneType]
-    kind = kinds[0]
-    if kind is bool:
-        return "true or false"
-    if isinstance(kind, type) and issubclass(kind, StrEnum):
-        return " or ".join(kind)
-    if info.annotation == tuple[re.Pattern[str], ...]:
-        return "patterns"
-    if info.annotation == tuple[str, ...]:
-        return "host names"
-    if kind not in {int, float}:
-        return "text"
-    bounds = {name: value for each in info.metadata for name, value in _bounds(each)}
-    text = "whole number" if kind is int else "number"
-    for name, words in (("ge", "from"), ("gt", "above"), ("le", "to")):
-        if name in bounds:
-            text += f" {words} {bounds[name]}"
-    unit = extra_of(info).get(UNIT)
-    return f"{text}, {unit}" if unit else text
+_CLASS_PATH: Final = re.compile(r"[\w.]+:\w+")
+_JAVA_LEADERSHIP: Final = {
+    "com.pinterest.kafka.tieredstorage.uploader.leadership.ZookeeperLeadershipWatcher": "zookeeper",
+    "com.pinterest.kafka.tieredstorage.uploader.leadership.KRaftLeadershipWatcher": "kraft",
+}
+_HOST_NAME: Final = re.compile(r"\.?[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 
 
-def _bounds(constraint: object) -> list[tuple[str, object]]:
-    return [(name, getattr(constraint, name)) for name in ("ge", "gt", "le") if hasattr(constraint, name)]
+def _patterns(value: object) -> tuple[re.Pattern[str], ...]:
+    patterns = []
+    for text in str(value).split(","):
+        if text.strip():
+            try:
+                patterns.append(re.compile(text.strip()))
+            except re.error as error:
+                raise ValueError(f"{text.strip()!r} is not a regular expression: {error}") from error
+    return tuple(patterns)
+
+
+def _leadership(value: object) -> str | None:
+    if value is None:
+        return None
+    name = _JAVA_LEADERSHIP.get(str(value), str(value))
+    return _one_of(("zookeeper", "kraft"), name)
+
+
+def _reporter(value: object) -> str | None:
+    return None if value is None else _one_of(REPORTERS, str(value))
+
+
+def _one_of(names: tuple[str, ...], value: str) -> str:
+    if value not in names and not _CLASS_PATH.fullmatch(value):
+        raise ValueError(f"{value!r} is unknown; expected {', '.join(names)} or module:Class")
+    return value
+
+
+def _io_class(value: object) -> str:
+    text = str(value).strip().lower()
+    if not re.fullmatch(r"none|idle|best-effort:[0-7]", text):
+        raise ValueError(f"{value!r} is unknown; expected best-effort:0 to best-effort:7, idle or none")
+    return text
+
+
+def _host_names(value: object) -> tuple[str, ...]:
+    names = tuple(name for text in str(value).split(",") if (name := text.strip().lower().rstrip(".")))
+    for name in names:
+        if not _HOST_NAME.fullmatch(name):
+            raise ValueError(
+                f"{name!r} is not a host name; use names without ports, or .example.com for all names below it"
+            )
+    return names
+
+
+def _upper(value: object) -> str:
+    return str(value).strip().upper()
+
+
+Patterns = Annotated[tuple[re.Pattern[str], ...], BeforeValidator(_patterns)]
+HostNames = Annotated[tuple[str, ...], BeforeValidator(_host_names)]
+Leadership = Annotated[str | None, BeforeValidator(_leadership)]
+Reporter = Annotated[str | None, BeforeValidator(_reporter)]
+IoClass = Annotated[str, BeforeValidator(_io_class)]
+UPPER_CASE: Final = BeforeValidator(_upper)

@@ -1,7 +1,7 @@
-"""The keys of a cluster's file for the connection to ZooKeeper: described once, for reading and the reference page.
+"""The keys of a cluster's file for the connection to ZooKeeper, with the texts of the reference page.
 
-Most have the name of the broker's own setting below `zookeeper.` (Kafka's `ZkConfigs`), and replace it. The others name
-what a broker has in flags of its JVM: a JAAS file, and passwords that only the JVM knows.
+Most replace the broker's setting of that name below `zookeeper.` (Kafka's `ZkConfigs`). The others replace flags of the
+broker's JVM: a JAAS file, and passwords that no broker setting contains.
 """
 
 from collections.abc import Iterator, Mapping
@@ -53,7 +53,7 @@ OPTIONS = (
         "The broker's JAAS file, as in its flag -Djava.security.auth.login.config.",
     ),
     ZookeeperOption("jaas.section", "The section of that file; absent: Client."),
-    ZookeeperOption("sasl.mechanism", "DIGEST-MD5 or GSSAPI (Kerberos); absent: as the JAAS file says, or DIGEST-MD5."),
+    ZookeeperOption("sasl.mechanism", "DIGEST-MD5 or GSSAPI (Kerberos); absent: as in the JAAS file, else DIGEST-MD5."),
     ZookeeperOption("sasl.username", "The user, with DIGEST-MD5 and without a JAAS file."),
     ZookeeperOption("sasl.password", "The user's password. No error, log line or page shows it."),
     ZookeeperOption("sasl.password.file", "A file with the user's password; read at each connection."),
@@ -66,11 +66,11 @@ SECRETS: Final = frozenset(name for name in NAMES if name.endswith(".password"))
 
 
 def options_of(properties: Mapping[str, str], problems: list[str]) -> dict[str, str]:
-    """Return what a cluster's properties say of ZooKeeper, by the options' names.
+    """Return the ZooKeeper options in a cluster's properties, by name without `PREFIX`.
 
     Args:
-        properties: of the cluster's file.
-        problems: takes one sentence for each unknown key.
+        properties: the content of the cluster's file.
+        problems: receives one message for each unknown key.
     """
     found = {}
     for name, value in _below_prefix(properties):
@@ -79,11 +79,6 @@ def options_of(properties: Mapping[str, str], problems: list[str]) -> dict[str, 
         else:
             problems.append(f"{PREFIX}{name}: unknown key{nearest(name, NAMES, PREFIX)}")
     return found
-
-
-def reference_rows() -> list[str]:
-    """Return the rows of the reference page's table."""
-    return [f"| `{PREFIX}{option.name}` | {option.doc} |" for option in OPTIONS]
 
 
 def _below_prefix(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Where each topic's objects go: `EndpointProvider` is what an operator's own class implements."""
+"""The store of each topic: `EndpointProvider` is the class that an operator's own provider extends."""
 
 from ts_common.endpoints.provider import EndpointProvider
 

@@ -1,4 +1,4 @@
-"""The file of the endpoint provider `json`: endpoints by name, and the one of each topic.
+"""The file of the endpoint provider `json`: endpoints by name, and the endpoint of each topic.
 
 ::
 
@@ -7,14 +7,16 @@
      "topics": {"payments": "restricted",
                 "audit": {"endpoint": "restricted", "s3": {"tags": {"team": "audit"}}}}}
 
-Where an endpoint is expected, its name, or `endpoint` with a name, or the endpoint itself may stand. Options below `s3`
-count before those of the endpoint, and these before those of the properties file; null takes one back.
+`default` and each topic accept an endpoint, the name of one, or `endpoint` with a name. Options below `s3` of a topic
+override those of its endpoint, and these override those of the properties file. The value null removes an option.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from ts_common.errors import ConfigurationError, CorruptData
 from ts_common.json_objects import parse_json
@@ -23,58 +25,112 @@ from ts_common.store.option_table import parse_options
 from ts_common.store.options import Endpoint, StorageOptions
 from ts_common.suggestions import nearest
 
-JSON_PATH_KEY = "storage.service.endpoint.json.path"
+JSON_PATH_KEY: Final = "storage.service.endpoint.json.path"
 
-_MOST_BYTES = 16 << 20  # a line for each of a hundred thousand topics
-_JAVA_KEYS = {"bucket_public", "bucket_pii", "prefix", "topics"}
-_KEYS = {"default", "endpoints", "topics"}
-_NOWHERE = Endpoint("")  # where a problem stands instead
-_HERE = {"bucket", "prefix", "s3"}
-_ELSEWHERE = {"endpoint", "s3"}
-_PLAIN = {"bucket", "prefix", "endpoint"}  # whose values a message may show
-_ACCEPTED = '{"bucket": ..., "prefix": ..., "s3": {...}}'
+_MOST_BYTES: Final = 16 << 20  # a line for each of a hundred thousand topics
+_NOWHERE: Final = Endpoint("")  # stands for an endpoint that was reported as a problem
+_PLAIN: Final = {"bucket", "prefix", "endpoint"}  # messages may show the values of these keys
+_ACCEPTED: Final = '{"bucket": ..., "prefix": ..., "s3": {...}}'
+_EXPECTED: Final = {
+    "bool_type": "true or false",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "string_type": "a string",
+}
+
+
+class _Shape(BaseModel):
+    """An object of the file: types are exact, and unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+
+class _Place(_Shape):
+    """An entry of `endpoints`."""
+
+    bucket: str
+    prefix: str = ""
+    s3: dict[str, object] = {}
+
+
+class _Choice(_Shape):
+    """A topic or the default that uses an entry of `endpoints`; a bare name is the short form."""
+
+    endpoint: str
+    s3: dict[str, object] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, entry: object) -> object:
+        return {"endpoint": entry} if isinstance(entry, str) else entry
+
+
+class _File(_Shape):
+    """The file; `read_endpoints` validates each entry on its own, so that one bad entry hides no other problem."""
+
+    endpoints: dict[str, object] = {}
+    default: object = None
+    topics: dict[str, object] = {}
+
+
+class _JavaTopic(_Shape):
+    """A topic in the file of the Java example provider."""
+
+    pii: bool
+
+
+class _JavaFile(_Shape):
+    """The file of the Java example provider: two buckets; the flag `pii` of a topic selects one of them."""
+
+    bucket_public: str
+    bucket_pii: str
+    prefix: str
+    topics: dict[str, _JavaTopic]
+
+    def in_our_form(self) -> Mapping[str, object]:
+        """Return the same endpoints as a file of this module."""
+        private = {"bucket": self.bucket_pii, "prefix": self.prefix}
+        return {
+            "default": {"bucket": self.bucket_public, "prefix": self.prefix},
+            "topics": {topic: private for topic, flag in self.topics.items() if flag.pii},
+        }
+
+
+_AnyShape = TypeVar("_AnyShape", bound=_Shape)
 
 
 def read_endpoints(path: Path, given: Mapping[str, object]) -> tuple[Endpoint | None, Mapping[str, Endpoint]]:
-    """The default, if the file says one, and the endpoint of each topic that it names.
+    """Return the default endpoint, None without one, and the endpoint of each topic that the file names.
 
     Args:
         path: of the file.
-        given: options that the properties file says, by name.
+        given: S3 options of the properties file, by name.
 
     Raises:
-        ConfigurationError: the file cannot be read, or anything in it is wrong; all problems at once.
+        ConfigurationError: the file cannot be read, or an entry is invalid; it lists all problems.
     """
     content = _read_object(path)
-    if {"bucket_public", "bucket_pii"} & content.keys():
-        content = _from_java(path, content)
     reader = _Reader(given)
-    reader.problems += [
-        f"unknown key {key!r}: known are default, endpoints and topics" for key in sorted(content.keys() - _KEYS)
-    ]
-    topics = _named("topics", content, reader.problems)
-    if not topics and "default" not in content:
-        reader.problems.append(
-            'no topic has a place: name one in topics, or say "default": {"bucket": ..., "prefix": ...}'
-        )
-    for name, entry in _named("endpoints", content, reader.problems).items():
-        reader.name(name, entry)
-    default = reader.endpoint("default", content["default"]) if "default" in content else None
-    by_topic = {topic: reader.endpoint(f"topics.{topic}", entry) for topic, entry in topics.items()}
+    file = reader.parse_file(content)
+    for name, entry in file.endpoints.items():
+        reader.add_named(name, entry)
+    default = reader.endpoint("default", file.default) if "default" in file.model_fields_set else None
+    by_topic = {topic: reader.endpoint(f"topics.{topic}", entry) for topic, entry in file.topics.items()}
     if reader.problems:
         raise ConfigurationError(str(path), reader.problems)
     return default, by_topic
 
 
 def _read_object(path: Path) -> Mapping[str, Any]:
-    """A file's JSON object."""
     try:
         with path.open("rb") as file:
             content = parse_json(file.read(_MOST_BYTES + 1), "the file", _MOST_BYTES)
     except OSError as error:
-        raise ConfigurationError(str(path), [f"cannot be read: {error}; {JSON_PATH_KEY} names another file"]) from error
+        raise ConfigurationError(
+            str(path), [f"cannot read the file: {error}; create it, or set {JSON_PATH_KEY}"]
+        ) from error
     except CorruptData as error:
-        reason = str(error).removeprefix("the file: ").partition("; found ")[0]  # what is found may be a password
+        reason = str(error).removeprefix("the file: ").partition("; found ")[0]  # the bytes may contain a password
         raise ConfigurationError(str(path), [f"is {reason}"]) from error
     if not isinstance(content, dict):
         raise ConfigurationError(str(path), ["is not a JSON object"])
@@ -82,100 +138,111 @@ def _read_object(path: Path) -> Mapping[str, Any]:
 
 
 class _Reader:
-    """Reads endpoints, and collects what is wrong with them."""
+    """Validates the entries of a file and collects their problems."""
 
     def __init__(self, given: Mapping[str, object]) -> None:
         self._given = given
-        self._named: dict[str, Mapping[str, Any]] = {}  # as they stand in the file
-        self._read: dict[str, Endpoint] = {}
+        self._named: dict[str, tuple[_Place, Endpoint] | None] = {}  # None: a problem was reported
         self.problems: list[str] = []
 
-    def name(self, name: str, entry: Any) -> None:
-        """Take one of `endpoints` in."""
-        found = self._plain(f"endpoints.{name}", entry)
-        self._named[name] = entry if found is not None else {}
-        self._read[name] = found or _NOWHERE
+    def parse_file(self, content: Mapping[str, Any]) -> _File:
+        """Return the file's entries, of both its forms; invalid parts are left out."""
+        if {"bucket_public", "bucket_pii"} & content.keys():
+            java = self._validate(_JavaFile, "", content)
+            return _File.model_validate(java.in_our_form()) if java is not None else _File()
+        file = self._validate(_File, "", content)
+        if file is None:  # the entries of the valid parts may have problems too
+            valid = {
+                key: value
+                for key, value in content.items()
+                if key == "default" or (key in _File.model_fields and isinstance(value, dict))
+            }
+            file = _File.model_construct(_fields_set=set(valid), **valid)
+        if "default" not in content and not content.get("topics"):
+            self.problems.append(f'no topic has an endpoint: add it to topics, or set "default": {_ACCEPTED}')
+        return file
 
-    def endpoint(self, where: str, entry: Any) -> Endpoint:
-        """The endpoint of a topic or of the default; any, and a problem more, where it is none."""
-        if isinstance(entry, dict) and "endpoint" not in entry:
-            return self._plain(where, entry) or _NOWHERE
-        name = entry if isinstance(entry, str) else entry.get("endpoint") if isinstance(entry, dict) else None
-        if not isinstance(name, str) or (isinstance(entry, dict) and not entry.keys() <= _ELSEWHERE):
+    def add_named(self, name: str, entry: object) -> None:
+        """Validate an entry of `endpoints`."""
+        self._named[name] = self._place(f"endpoints.{name}", entry)
+
+    def endpoint(self, where: str, entry: object) -> Endpoint:
+        """Return the endpoint of a topic or of the default; `_NOWHERE` if its problem was reported."""
+        if not isinstance(entry, str | dict):
             self.problems.append(
-                f"{where} is {_shown(entry)}: accepted are {_ACCEPTED}, the name of an endpoint, and "
-                '{"endpoint": name, "s3": {...}}'
+                f'{where} is {_shown(entry)}; expected {_ACCEPTED}, the name of an endpoint, or {{"endpoint": name}}'
             )
             return _NOWHERE
-        if name not in self._read:
-            shown = "of that text" if "@" in name else repr(name)  # an option in the wrong place, perhaps
-            self.problems.append(f"{where}: there is no endpoint {shown}{nearest(name, self._read)}")
+        if isinstance(entry, dict) and "endpoint" not in entry:
+            place = self._place(where, entry)
+            return _NOWHERE if place is None else place[1]
+        choice = self._validate(_Choice, where, entry)
+        if choice is None:
             return _NOWHERE
-        read = self._read[name]
-        if isinstance(entry, str) or read is _NOWHERE:
-            return read
-        options = {**_as_options(name, self._named[name], []), **_as_options(where, entry, self.problems)}
-        return Endpoint(read.location, self._options(where, options))
+        if choice.endpoint not in self._named:
+            shown = "of that name" if "@" in choice.endpoint else repr(choice.endpoint)  # it may be a misplaced option
+            self.problems.append(f"{where}: no endpoint {shown}{nearest(choice.endpoint, self._named)}")
+            return _NOWHERE
+        chosen = self._named[choice.endpoint]
+        if chosen is None:
+            return _NOWHERE
+        named, endpoint = chosen
+        if not choice.s3:
+            return endpoint
+        return Endpoint(endpoint.location, self._options(where, {**named.s3, **choice.s3}))
 
-    def _plain(self, where: str, entry: Any) -> Endpoint | None:
-        if not isinstance(entry, dict) or not {"bucket"} <= entry.keys() <= _HERE:
-            self.problems.append(f"{where} is {_shown(entry)}: accepted is {_ACCEPTED}")
+    def _place(self, where: str, entry: object) -> tuple[_Place, Endpoint] | None:
+        place = self._validate(_Place, where, entry)
+        if place is None:
             return None
-        bucket, prefix = entry["bucket"], entry.get("prefix", "")
-        if not isinstance(bucket, str) or not isinstance(prefix, str):
-            self.problems.append(f"{where}: bucket and prefix are texts, not {_shown(entry)}")
-            return None
-        options = self._options(where, _as_options(where, entry, self.problems))
+        options = self._options(where, place.s3)
         try:
-            return Endpoint(str(parse_location(f"s3://{bucket}/{prefix.strip('/')}")), options)
+            location = parse_location(f"s3://{place.bucket}/{place.prefix.strip('/')}")
         except ConfigurationError as error:
             self.problems += [f"{where}: {problem}" for problem in error.problems]
             return None
+        return place, Endpoint(str(location), options)
 
-    def _options(self, where: str, said: Mapping[str, Any]) -> StorageOptions:
-        both = {name: value for name, value in {**self._given, **said}.items() if value is not None}
-        return parse_options(both, f"{where}.s3.", self.problems)
+    def _options(self, where: str, own: Mapping[str, object]) -> StorageOptions:
+        options = {name: value for name, value in {**self._given, **own}.items() if value is not None}
+        return parse_options(options, f"{where}.s3.", self.problems)
+
+    def _validate(self, shape: type[_AnyShape], where: str, entry: object) -> _AnyShape | None:
+        try:
+            return shape.model_validate(entry)
+        except ValidationError as error:
+            self.problems += _problems(error, shape, where)
+            return None
 
 
-def _shown(entry: Any) -> str:
-    """An entry's keys, and its plain values: any other may be an option in the wrong place, and hold a password."""
+def _problems(error: ValidationError, shape: type[_Shape], where: str) -> Iterator[str]:
+    """Yield a sentence for each problem of an entry, without values that may be secret."""
+    for detail in error.errors(include_url=False, include_context=False):
+        path = ".".join([where, *map(str, detail["loc"])]).lstrip(".") or "the file"
+        key = str(detail["loc"][-1]) if detail["loc"] else ""
+        match detail["type"]:
+            case "missing":
+                yield f"{path} is missing; expected {_accepted_by(shape)}"
+            case "extra_forbidden":
+                known = nearest(key, shape.model_fields) or f"; known keys are {', '.join(shape.model_fields)}"
+                yield f"{path}: unknown key{known}"
+            case "string_unicode":
+                yield f"{path} contains a key or a value that UTF-8 cannot represent; correct it"
+            case kind:
+                expected = _EXPECTED.get(kind, detail["msg"]) if key else _accepted_by(shape)
+                yield f"{path} is {_shown(detail['input'])}; expected {expected}"
+
+
+def _accepted_by(shape: type[_Shape]) -> str:
+    if shape is _JavaFile:
+        return f'{", ".join(shape.model_fields)}, and {{"pii": true}} or {{"pii": false}} for each topic'
+    return '{"endpoint": name, "s3": {...}}' if shape is _Choice else _ACCEPTED
+
+
+def _shown(entry: object) -> str:
+    """Return an entry's keys and plain values. Other values are hidden: one may be an option in the wrong place."""
     if isinstance(entry, dict):
-        shown = {key: value if key in _PLAIN and isinstance(value, str) else "..." for key, value in entry.items()}
-        return json.dumps(shown)
-    return "a text" if isinstance(entry, str) else "a list" if isinstance(entry, list) else json.dumps(entry)
-
-
-def _named(key: str, content: Mapping[str, Any], problems: list[str]) -> Mapping[str, Any]:
-    named = content.get(key, {})
-    if isinstance(named, dict):
-        return named
-    problems.append(f"{key} is {_shown(named)}, not an object by name")
-    return {}
-
-
-def _as_options(name: str, entry: Mapping[str, Any], problems: list[str]) -> Mapping[str, Any]:
-    given = entry.get("s3", {})
-    if isinstance(given, dict):
-        return given
-    problems.append(f"{name}.s3 is {_shown(given)}, not an object of options")
-    return {}
-
-
-def _from_java(path: Path, content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The Java example provider's file in our form: two buckets, and a flag by topic that chooses; public without."""
-    beside = "in a file with bucket_public and bucket_pii"
-    problems = [f"{key} is missing {beside}" for key in sorted(_JAVA_KEYS - content.keys())]
-    problems += [f"unknown key {key!r} {beside}" for key in sorted(content.keys() - _JAVA_KEYS)]
-    flags = _named("topics", content, problems)
-    problems += [
-        f'topics.{topic} is {_shown(flag)}: accepted are {{"pii": true}} and {{"pii": false}}'
-        for topic, flag in flags.items()
-        if not (isinstance(flag, dict) and flag.keys() == {"pii"} and isinstance(flag["pii"], bool))
-    ]
-    if problems:
-        raise ConfigurationError(str(path), problems)
-    private = {"bucket": content["bucket_pii"], "prefix": content["prefix"]}
-    return {
-        "default": {"bucket": content["bucket_public"], "prefix": content["prefix"]},
-        "topics": {topic: private for topic, flag in flags.items() if flag["pii"]},
-    }
+        return json.dumps(
+            {key: value if key in _PLAIN and isinstance(value, str) else "..." for key, value in entry.items()}
+        )
+    return "a string" if isinstance(entry, str) else "a list" if isinstance(entry, list) else json.dumps(entry)

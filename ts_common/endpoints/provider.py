@@ -1,17 +1,18 @@
-"""Where and how each topic's objects are stored: a store URL with its base prefix, and options of S3, by topic. See
-docs/endpoints.md.
+"""Where and how each topic's objects are stored: a store URL with its base prefix, and S3 options.
+
+The page docs/endpoints.md describes it for operators.
 
 `storage.service.endpoint.provider.class` selects a provider::
 
     url (or absent)    one URL for all topics: storage.service.endpoint.url
     json               a file with a bucket and prefix by topic: storage.service.endpoint.json.path
-    module:Class       a class of the operator's, called as Class(cluster_id, config_dir, properties)
+    module:Class       the operator's own class, called as Class(cluster_id, config_dir, properties)
 
-What a topic's location is must not change while its objects are to be found: a provider is read at start, and again on
-SIGHUP only to say what differs.
+A topic's location must stay the same as long as readers need its objects. The agent reads a provider at start. It reads
+it again on SIGHUP, only to log the differences.
 
-Options of S3 in the properties file (`ts_common.store.option_table`) hold for all topics, whatever the provider; the
-file of `json` may say others for an endpoint or a topic.
+S3 options in the properties file (`ts_common.store.option_table`) apply to all topics, whatever the provider. The file
+of `json` can override them for an endpoint or a topic.
 """
 
 from abc import ABC, abstractmethod
@@ -32,20 +33,20 @@ _JAVA_EXAMPLE = "ExampleS3StorageServiceEndpointProvider"
 
 
 class EndpointProvider(ABC):
-    """Names the store of each topic. Every method answers the same whenever it is asked, from any thread.
+    """The store of each topic. Every method always returns the same result and is safe to call from any thread.
 
-    A provider that knows locations only need not think of options: those of the properties file hold for all of them.
+    A subclass implements `location` and `locations`. The options of the properties file then apply to all of them.
 
     Attributes:
-        options: what the properties file says of S3.
+        options: S3 options of the properties file.
 
     Args:
-        cluster_id: of Kafka.
+        cluster_id: id of the Kafka cluster.
         config_dir: the directory of `<clusterId>.properties`.
-        properties: all of that file, for a provider's own keys.
+        properties: all keys of that file, including the provider's own.
 
     Raises:
-        ConfigurationError: with every problem found.
+        ConfigurationError: the configuration is invalid; it lists all problems.
     """
 
     def __init__(self, cluster_id: str, config_dir: Path, properties: Mapping[str, str]) -> None:
@@ -59,26 +60,26 @@ class EndpointProvider(ABC):
 
     @abstractmethod
     def location(self, topic: str) -> str:
-        """The store URL, base prefix included, under which the topic's objects lie.
+        """Return the store URL of the topic's objects, with the base prefix.
 
         Raises:
-            ConfigurationError: the topic has no place.
+            ConfigurationError: the topic has no endpoint.
         """
 
     @abstractmethod
     def locations(self) -> frozenset[str]:
-        """Every URL that `location` may return, to be checked at start."""
+        """Return every URL that `location` can return. The agent checks them at start."""
 
     def endpoint(self, topic: str) -> Endpoint:
-        """Where and how the topic's objects are stored.
+        """Return where and how the topic's objects are stored.
 
         Raises:
-            ConfigurationError: the topic has no place.
+            ConfigurationError: the topic has no endpoint.
         """
         return Endpoint(self.location(topic), self.options)
 
     def endpoints(self) -> frozenset[Endpoint]:
-        """All that `endpoint` may return, to be checked at start."""
+        """Return every endpoint that `endpoint` can return. The agent checks them at start."""
         return frozenset(Endpoint(location, self.options) for location in self.locations())
 
 
@@ -90,7 +91,7 @@ class UrlEndpointProvider(EndpointProvider):
         source = _source(cluster_id, config_dir)
         url = properties.get(URL_KEY, "")
         if not url:
-            missing = f"{URL_KEY} is missing: say where objects go, as in s3://bucket/base/prefix"
+            missing = f"{URL_KEY} is missing; set it to a store URL, for instance s3://bucket/base/prefix"
             raise ConfigurationError(source, [missing])
         try:
             location = parse_location(url)
@@ -100,17 +101,17 @@ class UrlEndpointProvider(EndpointProvider):
             raise ConfigurationError(source, [f"{URL_KEY}: {problem}" for problem in error.problems]) from error
         self._url = str(location)
 
-    def location(self, topic: str) -> str:  # noqa: ARG002 - the same for all
-        """The one URL."""
+    def location(self, topic: str) -> str:  # noqa: ARG002 - one URL for all topics
+        """Return the URL."""
         return self._url
 
     def locations(self) -> frozenset[str]:
-        """The one URL."""
+        """Return the URL."""
         return frozenset({self._url})
 
 
 class JsonEndpointProvider(EndpointProvider):
-    """A bucket, a prefix and options by topic, and perhaps one for all other topics, from a file."""
+    """A bucket, a prefix and options by topic, from a file, with an optional default for all other topics."""
 
     def __init__(self, cluster_id: str, config_dir: Path, properties: Mapping[str, str]) -> None:
         super().__init__(cluster_id, config_dir, properties)
@@ -118,41 +119,41 @@ class JsonEndpointProvider(EndpointProvider):
         self._default, self._topics = read_endpoints(self._path, options_of(properties))
 
     def location(self, topic: str) -> str:
-        """The topic's own, or else the default's."""
+        """Return the topic's own location, or else the default's."""
         return self.endpoint(topic).location
 
     def locations(self) -> frozenset[str]:
-        """All that the file names."""
+        """Return the locations that the file assigns to topics."""
         return frozenset(endpoint.location for endpoint in self.endpoints())
 
     def endpoint(self, topic: str) -> Endpoint:
-        """The topic's own, or else the default."""
+        """Return the topic's own endpoint, or else the default."""
         found = self._topics.get(topic, self._default)
         if found is None:
             problem = (
-                f'topic {topic!r} has no place: name it in topics, or say "default": {{"bucket": ..., "prefix": ...}}'
+                f'topic {topic!r} has no endpoint: add it to topics, or set "default": {{"bucket": ..., "prefix": ...}}'
             )
             raise ConfigurationError(str(self._path), [problem])
         return found
 
     def endpoints(self) -> frozenset[Endpoint]:
-        """All that the file gives to topics."""
+        """Return the endpoints that the file assigns to topics."""
         return frozenset(self._topics.values()) | ({self._default} if self._default is not None else set())
 
 
 def open_provider(
     name: str | None, cluster_id: str, config_dir: Path, properties: Mapping[str, str]
 ) -> EndpointProvider:
-    """The provider that a configuration selects.
+    """Return the provider that a configuration selects.
 
     Args:
-        name: the value of `storage.service.endpoint.provider.class`; None where it is absent.
-        cluster_id: of Kafka.
+        name: value of `storage.service.endpoint.provider.class`; None if it is absent.
+        cluster_id: id of the Kafka cluster.
         config_dir: the directory of `<clusterId>.properties`.
-        properties: all of that file, for a provider's own keys.
+        properties: all keys of that file, including the provider's own.
 
     Raises:
-        ConfigurationError: with every problem found.
+        ConfigurationError: the configuration is invalid; it lists all problems.
     """
     match name:
         case None | "" | "url":
@@ -162,11 +163,11 @@ def open_provider(
         case _ if ":" in name:
             return _open_class(name, cluster_id, config_dir, properties)
         case _ if name.rpartition(".")[2] == _JAVA_EXAMPLE:
-            instead = f"use json, with {JSON_PATH_KEY}=<path of its file>: that is understood as it is"
+            instead = f"use json, with {JSON_PATH_KEY}=<path of its file>; the file needs no change"
         case _ if "." in name:
-            instead = "a Java class cannot be loaded here: use url or json, or a Python class as module:Class"
+            instead = "Java classes are unsupported; use url, json or a Python class as module:Class"
         case _:
-            instead = "accepted are url, json and module:Class"
+            instead = "unknown provider; expected url, json or module:Class"
     raise ConfigurationError(_source(cluster_id, config_dir), [f"{PROVIDER_KEY}={name}: {instead}"])
 
 
@@ -175,17 +176,17 @@ def _source(cluster_id: str, config_dir: Path) -> str:
 
 
 def _open_class(name: str, cluster_id: str, config_dir: Path, properties: Mapping[str, str]) -> EndpointProvider:
-    """An operator's class, called, and its locations looked at."""
+    """Return an instance of the operator's class whose locations are valid."""
     source = f"{_source(cluster_id, config_dir)}: {PROVIDER_KEY}"
     try:
-        # An abstract class is what mypy sees; the operator's is not.
+        # mypy rejects an abstract class here; the loaded one is concrete.
         found = load_class(name, EndpointProvider, source)  # type: ignore[type-abstract]
         provider = found(cluster_id, config_dir, properties)
         locations = sorted(provider.locations())
     except ConfigurationError:
         raise
     except Exception as error:
-        # It is not our code: whatever it raises is about the configuration.
+        # The class is the operator's code, so any exception is a problem of the configuration.
         raise ConfigurationError(source, [f"{name}: {type(error).__name__}: {error}"]) from error
     problems: list[str] = []
     for url in locations:

@@ -1,10 +1,10 @@
-"""Where a batch begins and ends in a segment, and what its header says, without decompressing it.
+"""The boundaries and headers of the batches in a segment, read without decompression.
 
 Format: Kafka's protocol guide, "Record Batch" (KIP-98) and "Message set" (KIP-31, KIP-32); in Kafka's sources
 `DefaultRecordBatch`, `LegacyRecord` and `AbstractLegacyRecordBatch`. All integers are big-endian.
 
 A segment ends in one of three ways (`Trailing`): at its last batch, with zero bytes (a preallocated file), or with a
-torn batch, which has fewer bytes than its length says.
+torn batch, which has fewer bytes than its length field gives.
 """
 
 import struct
@@ -19,10 +19,10 @@ from ts_common.errors import CorruptData
 # The header of a v2 record batch; its records follow.
 BATCH_FIELDS: Final = (
     ("base_offset", "q"),
-    ("length", "i"),  # of what follows this field
+    ("length", "i"),  # bytes after this field
     ("leader_epoch", "i"),
     ("magic", "b"),
-    ("crc", "I"),  # CRC-32C of what follows this field
+    ("crc", "I"),  # CRC-32C of the bytes after this field
     ("attributes", "h"),
     ("last_offset_delta", "i"),
     ("base_timestamp", "q"),
@@ -35,8 +35,8 @@ BATCH_FIELDS: Final = (
 # A message of magic 0 and 1, up to its key; magic 0 has no timestamp. A compressed one wraps others in its value.
 MESSAGE_FIELDS: Final = (
     ("offset", "q"),
-    ("size", "i"),  # of what follows this field
-    ("crc", "I"),  # CRC-32 of what follows this field
+    ("size", "i"),  # bytes after this field
+    ("crc", "I"),  # CRC-32 of the bytes after this field
     ("magic", "b"),
     ("attributes", "b"),
     ("timestamp", "q"),
@@ -61,7 +61,7 @@ _KEY_AND_VALUE_LENGTHS: Final = 8  # two int32 that every message has
 LENGTH_POSITION: Final = _offset_of(BATCH_FIELDS, "length")
 LENGTH_END: Final = _offset_of(BATCH_FIELDS, "leader_epoch")  # `length` counts from here, in every magic
 MAGIC_POSITION: Final = _offset_of(BATCH_FIELDS, "magic")  # the same in every magic
-HEADER_SIZE: Final = _BATCH.size  # bytes of a v2 header, and all that `parse_header` ever looks at
+HEADER_SIZE: Final = _BATCH.size  # bytes of a v2 header; `parse_header` reads no more
 ATTRIBUTES_POSITION: Final = _offset_of(BATCH_FIELDS, "attributes")  # the CRC-32C begins here
 LEGACY_MAGIC_POSITION: Final = _offset_of(MESSAGE_FIELDS, "magic")  # the CRC-32 begins here
 MESSAGE_FIELDS_END: Final = {0: _MESSAGE_V0.size, 1: _MESSAGE.size}  # key length, key, value length, value follow
@@ -85,7 +85,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Trailing(StrEnum):
-    """What stands behind the last whole batch of a segment."""
+    """The bytes after the last whole batch of a segment."""
 
     NONE = "none"
     ZEROS = "zeros"
@@ -97,16 +97,16 @@ class BatchHeader:
     """The header of one batch, or of one message of magic 0 or 1.
 
     Attributes:
-        base_offset: the first offset that the batch answers for. A compressed wrapper of magic 0 or 1 does not say it;
-            there it is the same as `last_offset`.
+        base_offset: the first offset that the batch covers. A compressed wrapper of magic 0 or 1 lacks it; there it is
+            `last_offset`.
         length: bytes after the length field.
-        leader_epoch: the leadership that the batch was appended in; -1 for magic 0 and 1.
+        leader_epoch: leader epoch of the append; -1 for magic 0 and 1.
         magic: 0, 1 or 2.
         crc: as stored; `batch_crc` computes the one to compare with.
-        attributes: as stored; the properties take it apart.
-        last_offset: the last offset that the batch answers for, which can be above its last record's (compaction).
-        base_timestamp: ms; what the records' deltas count from. Not the smallest timestamp, and with
-            `has_delete_horizon` (KIP-534) not a record's at all.
+        attributes: as stored; the properties decode it.
+        last_offset: the last offset that the batch covers; after compaction it can be above that of its last record.
+        base_timestamp: ms; the base of the records' deltas. It is not the smallest timestamp, and with
+            `has_delete_horizon` (KIP-534) not the timestamp of any record.
         max_timestamp: ms, or -1.
         producer_id: -1 without one.
         record_count: None for a compressed wrapper of magic 0 or 1. 0 is normal in a compacted segment.
@@ -136,47 +136,47 @@ class BatchHeader:
 
     @property
     def is_log_append_time(self) -> bool:
-        """Every record has the timestamp `max_timestamp` (for magic 1, the wrapper's)."""
+        """Whether every record has the timestamp `max_timestamp` (for magic 1, the wrapper's)."""
         return self.magic > 0 and bool(self.attributes & TIMESTAMP_TYPE_MASK)
 
     @property
     def is_transactional(self) -> bool:
-        """Part of a transaction: data or marker."""
+        """Whether the batch is part of a transaction: records or a marker."""
         return self.magic >= 2 and bool(self.attributes & TRANSACTIONAL_MASK)
 
     @property
     def is_control(self) -> bool:
-        """Holds control records (transaction markers), which no reader is shown."""
+        """Whether the batch contains control records (transaction markers), which readers never return."""
         return self.magic >= 2 and bool(self.attributes & CONTROL_MASK)
 
     @property
     def is_as_written(self) -> bool:
-        """Whether it has all its records and no delete horizon: then the cleaner never rewrote it."""
+        """Whether the batch has all its records and no delete horizon, so that the log cleaner never rewrote it."""
         return self.record_count == self.last_offset - self.base_offset + 1 and not self.has_delete_horizon
 
     @property
     def has_delete_horizon(self) -> bool:
-        """The cleaner stored a delete horizon in place of the base timestamp (KIP-534)."""
+        """Whether the log cleaner replaced the base timestamp by a delete horizon (KIP-534)."""
         return self.magic >= 2 and bool(self.attributes & DELETE_HORIZON_MASK)
 
 
 def batch_field_position(name: str) -> int:
-    """Where a field of `BATCH_FIELDS` begins in a v2 batch."""
+    """Return the position of a field of `BATCH_FIELDS` in a v2 batch, in bytes."""
     return _offset_of(BATCH_FIELDS, name)
 
 
 def message_field_position(name: str) -> int:
-    """Where a field of `MESSAGE_FIELDS` begins in a message of magic 0 or 1."""
+    """Return the position of a field of `MESSAGE_FIELDS` in a message of magic 0 or 1, in bytes."""
     return _offset_of(MESSAGE_FIELDS, name)
 
 
 def frame_size(buffer: Buffer, position: int, remaining: int) -> int | None:
-    """Bytes of the batch at `position` by its length field alone, or None where that can be no batch's.
+    """Return the size of the batch at `position` by its length field alone; None if no batch can have that length.
 
     Args:
-        buffer: holds at least `min(remaining, HEADER_SIZE)` bytes from `position` on.
-        position: of the batch in `buffer`.
-        remaining: bytes of the segment from there on.
+        buffer: contains at least `min(remaining, HEADER_SIZE)` bytes from `position` on.
+        position: position of the batch in `buffer`.
+        remaining: bytes of the segment from this position on.
     """
     if remaining < LENGTH_END:
         return None
@@ -187,26 +187,26 @@ def frame_size(buffer: Buffer, position: int, remaining: int) -> int | None:
 def parse_header(
     buffer: Buffer, position: int, remaining: int, file_position: int | None = None
 ) -> BatchHeader | Trailing:
-    """The header at a batch boundary, or how the segment ends there. Allocates nothing that a length asks for.
+    """Return the header at a batch boundary, or the end of the segment there; allocate no memory by a length field.
 
     Args:
-        buffer: holds at least `min(remaining, HEADER_SIZE)` bytes from `position` on.
-        position: of the batch in `buffer`.
-        remaining: bytes of the segment from there on, in the buffer or not; a batch is never longer.
-        file_position: what messages name as the place, where `buffer` is a window; `position` without it.
+        buffer: contains at least `min(remaining, HEADER_SIZE)` bytes from `position` on.
+        position: position of the batch in `buffer`.
+        remaining: bytes of the segment from this position on, also beyond the buffer; no batch is longer.
+        file_position: the batch's position for messages if `buffer` is a window; by default `position`.
 
     Returns:
-        the header; `Trailing.NONE` where nothing remains; `ZEROS` where the header's bytes (or what is there of them)
-        are zero: that all the rest is, is for the caller to see; `TORN` where fewer bytes remain than the length says.
+        the header; `Trailing.NONE` if no bytes remain; `ZEROS` if the header's bytes, or those that remain of them, are
+        zero (the caller checks the rest); `TORN` if fewer bytes remain than the length field gives.
 
     Raises:
-        CorruptData: a length below that of an empty batch, an unknown magic, or a negative offset or count.
-        ValueError: the buffer ends inside the header although the segment does not.
+        CorruptData: the length is below that of an empty batch, the magic is unknown, or an offset or count is
+        negative. ValueError: the buffer ends inside the header, but the segment does not.
     """
     place = position if file_position is None else file_position
     held = len(buffer) - position
     if held < HEADER_SIZE and held < remaining:
-        raise ValueError(f"{held} bytes of a header in the buffer, {min(remaining, HEADER_SIZE)} needed")
+        raise ValueError(f"the buffer has {held} bytes of a header; {min(remaining, HEADER_SIZE)} are expected")
     trailing = _check_frame(buffer, position, remaining, place)
     if trailing is not None:
         return trailing
@@ -229,8 +229,8 @@ def parse_header(
     ) = _BATCH.unpack_from(buffer, position)
     if base_offset < 0 or delta < 0 or count < 0:
         raise CorruptData(
-            f"batch at position {place}: base offset {base_offset}, last offset delta {delta}, record count {count}, "
-            "none of which can be negative"
+            f"batch at position {place}: base offset {base_offset}, last offset delta {delta}, record count {count}; "
+            "numbers of at least 0 are expected"
         )
     return BatchHeader(
         base_offset,
@@ -248,7 +248,7 @@ def parse_header(
 
 
 def _check_frame(buffer: Buffer, position: int, remaining: int, place: int) -> Trailing | None:
-    """How the segment ends here, or None where a whole batch of a known magic stands."""
+    """Return the end of the segment here, or None for a whole batch of a known magic."""
     if remaining <= 0:
         return Trailing.NONE
     magic = buffer[position + MAGIC_POSITION] if remaining > MAGIC_POSITION else 0
@@ -257,34 +257,40 @@ def _check_frame(buffer: Buffer, position: int, remaining: int, place: int) -> T
     if remaining <= MAGIC_POSITION:
         return Trailing.TORN
     if magic not in MINIMUM_SIZE:
-        raise CorruptData(f"batch at position {place}: magic {magic}, 0, 1 or 2 expected")
+        raise CorruptData(f"batch at position {place}: magic {magic}; 0, 1 or 2 is expected")
     size = LENGTH_END + int(_LENGTH.unpack_from(buffer, position + LENGTH_POSITION)[0])
     if size < MINIMUM_SIZE[magic]:
         raise CorruptData(
-            f"batch of magic {magic} at position {place}: {size} bytes by its length, at least {MINIMUM_SIZE[magic]} "
-            "expected"
+            f"batch of magic {magic} at position {place}: {size} bytes by its length field; at least "
+            f"{MINIMUM_SIZE[magic]} are expected"
         )
     return Trailing.TORN if size > remaining else None
 
 
 def _parse_message(buffer: Buffer, position: int, place: int) -> BatchHeader:
-    """The header of a message of magic 0 or 1, plain or wrapping others."""
+    """Return the header of a message of magic 0 or 1, with or without messages inside."""
     timestamp = NO_TIMESTAMP
     if buffer[position + MAGIC_POSITION] == 0:
         offset, size, crc, magic, attributes = _MESSAGE_V0.unpack_from(buffer, position)
     else:
         offset, size, crc, magic, attributes, timestamp = _MESSAGE.unpack_from(buffer, position)
     if offset < 0:
-        raise CorruptData(f"message at position {place}: offset {offset}, which cannot be negative")
+        raise CorruptData(f"message at position {place}: offset {offset}; an offset of at least 0 is expected")
     count = None if attributes & CODEC_MASK else 1
     return BatchHeader(offset, size, NO_EPOCH, magic, crc, attributes, offset, timestamp, timestamp, NO_PRODUCER, count)
 
 
 def crc_start(magic: int) -> int:
-    """Where the checksummed bytes begin in a batch of that magic; they end with the batch."""
+    """Return the position of the first checksummed byte in a batch of that magic; the last is the batch's last."""
     return ATTRIBUTES_POSITION if magic >= 2 else LEGACY_MAGIC_POSITION
 
 
 def batch_crc(magic: int, data: Buffer, previous: int = 0) -> int:
-    """The CRC of a batch's bytes from `crc_start` on, continuing `previous`: CRC-32C for v2 (KIP-98), CRC-32 before."""
+    """Return the CRC of a batch's bytes from `crc_start` on: CRC-32C for v2 (KIP-98), CRC-32 for magic 0 and 1.
+
+    Args:
+        magic: magic of the batch.
+        data: the next bytes.
+        previous: the CRC of the bytes before them.
+    """
     return int(crc32c(data, previous) if magic >= 2 else crc32(data, previous))

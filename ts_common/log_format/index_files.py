@@ -1,8 +1,8 @@
-"""A segment's index files: hints for where to begin, and the list of aborted transactions.
+"""A segment's index files: hints for the position to read from, and the list of aborted transactions.
 
 Formats: Kafka's `OffsetIndex`, `TimeIndex`, `AbortedTxn`; big-endian entries without a header. The first two are
-preallocated, so zero bytes can follow the last entry. A broker rebuilds them after a crash. Nothing here raises: an
-index that is damaged counts up to the damage, and one that lies costs time, never rows.
+preallocated, so zero bytes can follow the last entry. A broker rebuilds them after a crash. No function here raises: a
+damaged index is used up to the damage, and a wrong one costs time, never rows.
 """
 
 import struct
@@ -27,7 +27,7 @@ class TimeIndex:
 
     Attributes:
         base: base offset of the segment.
-        data: of the file.
+        data: content of the file.
     """
 
     base: int
@@ -35,11 +35,11 @@ class TimeIndex:
 
     @property
     def claims(self) -> tuple[tuple[int, int], ...]:
-        """(timestamp in ms, offset): no record up to and with that offset has a higher timestamp. Both ascend."""
+        """Pairs (timestamp in ms, offset), ascending: no record up to and with the offset has a higher timestamp."""
         return tuple((timestamp, self.base + relative) for timestamp, relative in read_time_index(self.data))
 
     def first_offset_that_may_reach(self, milliseconds: int) -> int:
-        """All records below it are earlier, if the file does not lie; the segment's base where it does not say."""
+        """Return an offset; all records below it are earlier, if the file is right; else the segment's base."""
         claims = self.claims
         before = bisect_left(claims, milliseconds, key=itemgetter(0))
         return claims[before - 1][1] + 1 if before else self.base
@@ -50,10 +50,10 @@ class AbortedTransaction:
     """One entry of a `.txnindex`.
 
     Attributes:
-        producer_id: whose transaction it was.
-        first_offset: of its first record, in this segment or an earlier one.
-        last_offset: of its abort marker, in this segment.
-        last_stable_offset: of the partition, when the marker was written.
+        producer_id: id of the transaction's producer.
+        first_offset: offset of its first record, in this segment or an earlier one.
+        last_offset: offset of its abort marker, in this segment.
+        last_stable_offset: the partition's, when the marker was written.
     """
 
     producer_id: int
@@ -63,9 +63,9 @@ class AbortedTransaction:
 
 
 def read_offset_index(data: bytes) -> tuple[tuple[int, int], ...]:
-    """The `.index` entries: (offset relative to the segment's base, position in bytes), both ascending."""
+    """Return the `.index` entries: (offset relative to the segment's base, position in bytes), both ascending."""
     entries: list[tuple[int, int]] = []
-    last = (-1, 0)  # no entry points at position 0: the first comes after index.interval.bytes
+    last = (-1, 0)  # no entry has position 0: the first follows after index.interval.bytes
     for entry in _whole_entries(_OFFSET_ENTRY, data):
         if entry[0] <= last[0] or entry[1] <= last[1]:
             break
@@ -74,7 +74,7 @@ def read_offset_index(data: bytes) -> tuple[tuple[int, int], ...]:
 
 
 def read_time_index(data: bytes) -> tuple[tuple[int, int], ...]:
-    """The `.timeindex` entries: (timestamp in ms, offset relative to the segment's base).
+    """Return the `.timeindex` entries: (timestamp in ms, offset relative to the segment's base).
 
     No record before that offset has a higher timestamp. Timestamps ascend; offsets do not fall.
     """
@@ -88,7 +88,7 @@ def read_time_index(data: bytes) -> tuple[tuple[int, int], ...]:
 
 
 def read_transaction_index(data: bytes) -> tuple[AbortedTransaction, ...]:
-    """The `.txnindex` entries, in the order of their markers."""
+    """Return the `.txnindex` entries, in the order of their markers."""
     entries: list[AbortedTransaction] = []
     last_marker = -1
     for version, producer_id, first_offset, last_offset, last_stable_offset in _whole_entries(_TXN_ENTRY, data):
@@ -101,27 +101,28 @@ def read_transaction_index(data: bytes) -> tuple[AbortedTransaction, ...]:
 
 
 def position_for_offset(entries: Sequence[tuple[int, int]], base_offset: int, offset: int) -> int:
-    """A position in bytes at or before the batch that holds `offset`, by the `.index`; 0 where it does not say.
+    """Return a position in bytes at or before the batch with `offset`, by the `.index`; 0 without a lower entry.
 
-    Where an index lies this can be no batch boundary, or one that is too far: check what is found there.
+    With a wrong index, the position can be inside a batch, or after the batch with `offset`: callers check the batch
+    there.
     """
     following = bisect_right(entries, offset - base_offset, key=itemgetter(0))
     return entries[following - 1][1] if following else 0
 
 
 def txnindex_is_complete(entries: Iterable[AbortedTransaction], abort_markers: Collection[tuple[int, int]]) -> bool:
-    """Whether each abort marker of the segment (producer id, offset) has its entry.
+    """Return whether each abort marker of the segment (producer id, offset) has an entry.
 
-    Kafka writes no entry for the abort of a transaction without records, so that a whole index can count as incomplete.
-    That costs a look at the markers, never a row.
+    Kafka writes no entry for the abort of a transaction without records, so a complete index can count as incomplete.
+    Readers then read the markers, and return the same rows.
     """
     return set(abort_markers) <= {(entry.producer_id, entry.last_offset) for entry in entries}
 
 
 def txnindex_is_strange(entries: Iterable[AbortedTransaction], abort_markers: Collection[tuple[int, int]]) -> bool:
-    """Whether an entry names a marker that an undamaged segment lacks: the index is another segment's.
+    """Return whether an entry has a marker that an undamaged segment lacks: the index is another segment's.
 
-    The log cleaner appends an entry only where it keeps the marker, so none is left over.
+    The log cleaner writes an entry only if it keeps the marker, so the index of the segment has no such entry.
     """
     return not {(entry.producer_id, entry.last_offset) for entry in entries} <= set(abort_markers)
 

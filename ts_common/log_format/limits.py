@@ -1,7 +1,7 @@
-"""How much memory one record batch may take in a reader.
+"""The largest record batch that a reader accepts.
 
-A producer decides how large a batch becomes once it is decompressed: 4 KB of zstd can hold 40 MB of headers. So readers
-bound it, and say which option raises the bound. A batch beyond it is not damaged, and is never passed over.
+The producer determines the decompressed size of a batch: 4 KB of zstd can contain 40 MB of headers. So readers limit
+it, and name the option that raises the limit. A larger batch is not damaged, and is never skipped.
 """
 
 from dataclasses import dataclass
@@ -9,26 +9,26 @@ from typing import Final, NoReturn
 
 from ts_common.errors import BatchTooLarge
 
-# A broker takes batches up to message.max.bytes, 1 MiB by default. What decompresses to more than a hundred times that
-# is seldom, and a task of a Python worker should not take more than a few times this.
+# A broker accepts batches up to message.max.bytes, 1 MiB by default. Few decompress to more than a hundred times that,
+# and a task of a Python worker should not use more than a few times this limit.
 MAX_BATCH_BYTES: Final = 128 << 20
-HEADER_BYTES: Final = 16  # that one header of a record takes besides its name and value: offsets, and a bit for null
+HEADER_BYTES: Final = 16  # memory of one record header in addition to its name and value: offsets, and a bit for null
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLimit:
-    """The bound, and where it comes from.
+    """The limit, and the option that sets it.
 
     Attributes:
-        most: bytes that a batch may have, as stored and as decompressed, and that one of its records may take.
-        option: what raises it, as the user wrote or could write it.
+        most: largest size of a batch in bytes, both stored and decompressed, and of the memory of one record.
+        option: name of the option, in the form that the user writes.
     """
 
     most: int = MAX_BATCH_BYTES
     option: str = "max_batch_bytes"
 
     def refuse(self, what: str) -> NoReturn:
-        """Raise the error of something that is larger.
+        """Raise the error for a larger batch.
 
         Raises:
             BatchTooLarge: always.

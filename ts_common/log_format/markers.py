@@ -1,4 +1,4 @@
-"""Transaction markers: what a control batch says, without a kernel.
+"""Transaction markers: the control records of a batch, read without a compiled kernel.
 
 Format: Kafka's `ControlRecordType` and `EndTransactionMarker`; records as in KIP-98. Kafka never compresses them.
 """
@@ -18,21 +18,21 @@ _LEAST_RECORD: Final = 11
 
 
 def read_markers(header: BatchHeader, records: bytes) -> Iterator[tuple[int, int]]:
-    """(offset, type) of each control record of a batch; types besides `ABORT` and `COMMIT` end no transaction.
+    """Yield (offset, type) of each control record; types other than `ABORT` and `COMMIT` end no transaction.
 
     Args:
-        header: of a control batch.
-        records: the bytes behind it.
+        header: header of a control batch.
+        records: the bytes after the header.
 
     Raises:
-        CorruptData: they are compressed, are not as many as the header says, or one has no control key.
+        CorruptData: the records are compressed or truncated, their count is wrong, or one has no control key.
     """
     named = f"control batch of base offset {header.base_offset}"
     count = header.record_count or 0
     if header.codec:
         raise CorruptData(f"{named}: compressed with codec {header.codec}")
     if count * _LEAST_RECORD > len(records):
-        raise CorruptData(f"{named}: {count} records said to be in {len(records)} bytes")
+        raise CorruptData(f"{named}: {count} records in {len(records)} bytes")
     position = 0
     try:
         for _ in range(count):
@@ -40,20 +40,20 @@ def read_markers(header: BatchHeader, records: bytes) -> Iterator[tuple[int, int
             position = body + length
             if length < _LEAST_RECORD - 1 or position > len(records):
                 raise CorruptData(f"{named}: a record of {length} bytes where {len(records) - body} remain")
-            _, after_timestamp = _varint(records, body + 1)  # one byte of attributes stands before it
+            _, after_timestamp = _varint(records, body + 1)  # after one byte of attributes
             offset_delta, after_offset = _varint(records, after_timestamp)
             key_length, key = _varint(records, after_offset)
             if key_length < _CONTROL_KEY.size or key + key_length > position:
                 raise CorruptData(f"{named}: a record without a control key")
             yield header.base_offset + offset_delta, _CONTROL_KEY.unpack_from(records, key)[1]
     except (IndexError, struct.error) as error:
-        raise CorruptData(f"{named}: its records end too soon") from error
+        raise CorruptData(f"{named}: its records are truncated") from error
     if position != len(records):
         raise CorruptData(f"{named}: {len(records) - position} bytes are left behind the last record")
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """A zigzag varint (protocol buffers, as in Kafka's `ByteUtils.readVarint`) and the position after it."""
+    """Return a zigzag varint (as Kafka's `ByteUtils.readVarint`) and the position after it."""
     value = shift = 0
     while True:
         byte = data[position]

@@ -1,7 +1,7 @@
-"""One pass over a segment: what it holds by its batch headers, whether its bytes are whole, and its CRC-32C.
+"""One pass over a segment: a summary of its batch headers, its damage, and its CRC-32C.
 
-The shipper runs this over every closed segment, so it costs little more than reading: one buffer, no decompression.
-Damage is told, not raised: a segment that is corrupt in the middle is shipped as it is, and marked.
+The agent scans every closed segment, so a scan costs little more than reading: one buffer, no decompression. Damage is
+reported, not raised: a segment with a corrupt batch in the middle is shipped as it is, and marked.
 """
 
 from collections.abc import Iterator
@@ -24,44 +24,44 @@ from ts_common.log_format.framing import (
 from ts_common.log_format.index_files import TimeIndex
 from ts_common.log_format.markers import ABORT, read_markers
 
-WINDOW_BYTES: Final = 1 << 20  # large enough that a system call is cheap, small enough to stay in the cache
-CORRUPTION_LIMIT: Final = 64  # places told of; a segment of garbage could have a million
+WINDOW_BYTES: Final = 1 << 20  # large enough for few system calls, small enough for the processor's cache
+CORRUPTION_LIMIT: Final = 64  # reported places; a segment of garbage could have a million
 
 
 class Readable(Protocol):
-    """A file opened for bytes, best unbuffered. (Never a memory map: the broker may cut the file under it.)"""
+    """A binary file, preferably unbuffered; never a memory map, because the broker can truncate the file."""
 
     def readinto(self, buffer: memoryview, /) -> int | None:
-        """Fill some of the buffer from where the last call ended; 0 at the end of the file."""
+        """Read the next bytes into the buffer, and return their number; 0 at the end of the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentScan:
-    """What one segment's bytes say. Batches that are corrupt contribute to nothing but `crc32c` and `corruption`.
+    """The result of a scan; corrupt batches count only in `size`, `crc32c` and the fields of corruption.
 
     Attributes:
         size: bytes read, all of them in `crc32c`.
         crc32c: CRC-32C of those bytes.
-        valid_bytes: where the last good batch ends.
-        base_offset: of the first batch. (A compressed wrapper of magic 0 or 1 tells only its last offset.)
-        last_offset: of the last batch.
-        end_offset: the offset after that.
-        tail: (last offset, stored CRC) of the last batch, where compaction has left it as it was written; else None.
-        epochs: (leader epoch, base offset) of the first batch and of each whose epoch is another than that of the one
-            before it. Magic 0 and 1 have no epoch and count as -1.
-        epoch_lasts: for each of those, the base offset of the last batch with that epoch before the next pair.
-        record_count: None where a compressed wrapper of magic 0 or 1 hides it. Counts control records.
-        max_timestamp: ms, the highest of the headers; None if every batch says -1.
-        min_timestamp: ms, the smallest of all records, -1 included, where that is known without decompressing: each
-            batch has one record or LogAppendTime. Else None: a batch's base timestamp is no minimum.
-        abort_markers: (producer id, offset of the marker) of each aborted transaction that ends here.
+        valid_bytes: position of the end of the last good batch.
+        base_offset: base offset of the first batch (its last offset for a compressed wrapper of magic 0 or 1).
+        last_offset: last offset of the last batch.
+        end_offset: the offset after `last_offset`.
+        tail: (last offset, stored CRC) of the last batch; None if compaction can have changed that batch.
+        epochs: (leader epoch, base offset) of the first batch, and of each batch with another epoch than the batch
+            before it. The epoch of magic 0 and 1 is -1.
+        epoch_lasts: for each of `epochs`, the base offset of the last batch with that epoch before the next pair.
+        record_count: number of records, control records included; None after a compressed wrapper of magic 0 or 1.
+        max_timestamp: ms, the highest of the headers; None if it is -1 in every batch.
+        min_timestamp: ms, the smallest of all records, -1 included, if each batch has one record or LogAppendTime.
+            Otherwise None: only decompression yields it, because a batch's base timestamp is no minimum.
+        abort_markers: (producer id, offset of the marker) of each aborted transaction that ends in this segment.
         has_transactions: whether any batch is transactional.
-        corruption: (position, reason) of the first `CORRUPTION_LIMIT` batches that fail their CRC, are no batch, or
+        corruption: (position, reason) of the first `CORRUPTION_LIMIT` places that fail their CRC, are not a batch, or
             repeat offsets.
-        corrupt_batches: how many there are.
-        trailing: what follows the last batch.
-        timeindex_crc32c: CRC-32C of the `.timeindex` that came with the segment, if it claims something and no header
-            contradicts it; None too where not all could be compared (damage, magic 0 and 1).
+        corrupt_batches: number of such places.
+        trailing: the bytes after the last batch.
+        timeindex_crc32c: CRC-32C of the given `.timeindex`, if it has entries and no header contradicts them. None also
+            if headers could not be compared (damage, magic 0 and 1).
     """
 
     size: int
@@ -85,12 +85,12 @@ class SegmentScan:
 
 
 def scan_segment(reader: Readable, size: int, timeindex: TimeIndex | None = None) -> SegmentScan:
-    """Walk the batches in the next `size` bytes of `reader`, check each one's CRC, and checksum all of it.
+    """Scan the next `size` bytes of `reader`: check the CRC of each batch, and compute the CRC-32C of all bytes.
 
     Args:
-        reader: of the segment.
-        size: in bytes.
-        timeindex: what the batches' greatest timestamps are compared with on the way.
+        reader: the segment's file.
+        size: size of the segment in bytes.
+        timeindex: index to compare with the batches' greatest timestamps.
 
     Raises:
         SegmentChanged: the file ends before `size` bytes.
@@ -122,14 +122,14 @@ def scan_segment(reader: Readable, size: int, timeindex: TimeIndex | None = None
             facts.valid_bytes = window.position
     position = window.position
     if trailing is Trailing.ZEROS and not window.rest_is_zero():
-        facts.corrupt(position, "zero bytes where a batch should begin, and others behind them")
+        facts.corrupt(position, "zero bytes in place of a batch, and other bytes after them")
         trailing = Trailing.NONE
     window.skip(window.remaining)
     return facts.result(window, trailing)
 
 
 def _check(window: "_Window", header: BatchHeader) -> bytes:
-    """Pass over the batch at the window's start and compare its CRC; a control batch's records are handed back."""
+    """Skip the batch at the window's start, and check its CRC; return the records of a control batch."""
     begin, size, magic = crc_start(header.magic), header.size_in_bytes, header.magic
     control = b""
     if window.need(size):
@@ -144,18 +144,18 @@ def _check(window: "_Window", header: BatchHeader) -> bytes:
         for piece in window.pieces(size - begin):
             crc = batch_crc(magic, piece, crc)
     if crc != header.crc:
-        raise CorruptData(f"batch of base offset {header.base_offset}: CRC {crc:08x}, its header says {header.crc:08x}")
+        raise CorruptData(f"batch of base offset {header.base_offset}: CRC {crc:08x}; {header.crc:08x} in its header")
     return control
 
 
 class _Facts:
-    """What the batches passed so far add up to."""
+    """The summary of the batches so far."""
 
     def __init__(self, timeindex: TimeIndex | None) -> None:
         self.valid_bytes = 0
         self._timeindex = timeindex
         self._claims = timeindex.claims if timeindex else ()
-        self._claim = 0  # the first that reaches the batches to come
+        self._claim = 0  # index of the first claim that reaches the next batch
         self._claims_hold = bool(self._claims)
         self._base_offset: int | None = None
         self._last_offset = -1
@@ -212,14 +212,16 @@ class _Facts:
             self._min_known = False
 
     def _compare(self, header: BatchHeader) -> None:
-        """Hold a batch against what the `.timeindex` claims of it. Its claims ascend, so the first one that reaches the
-        batch is the narrowest; one that ends inside the batch has to hold for all of it.
+        """Compare a batch with the `.timeindex`.
+
+        The claims ascend, so the first claim that reaches the batch is the strictest. A claim that ends inside the
+        batch must hold for all of it.
         """
         while self._claim < len(self._claims) and self._claims[self._claim][1] < header.base_offset:
             self._claim += 1
         reaches = self._claim < len(self._claims)
         if header.magic < 2 or (reaches and header.max_timestamp > self._claims[self._claim][0]):
-            self._claims_hold = False  # a wrapper of an older magic does not say where its first record stands
+            self._claims_hold = False  # a wrapper of magic 0 or 1 lacks the offset of its first record
 
     def result(self, window: "_Window", trailing: Trailing) -> SegmentScan:
         found = self._base_offset is not None
@@ -246,7 +248,7 @@ class _Facts:
 
 
 class _Window:
-    """A buffer that slides over the file and checksums each byte once, when it comes in."""
+    """A buffer that moves over the file; each byte is checksummed once, when it is read."""
 
     def __init__(self, reader: Readable, size: int) -> None:
         self._reader = reader
@@ -255,7 +257,7 @@ class _Window:
         self.view = memoryview(bytearray(max(min(WINDOW_BYTES, size), HEADER_SIZE)))
         self.start = 0
         self._end = 0
-        self.position = 0  # in the file, of `start`
+        self.position = 0  # of `start` in the file
         self.crc32c = 0
 
     @property
@@ -263,7 +265,7 @@ class _Window:
         return self._size - self.position
 
     def need(self, count: int) -> bool:
-        """Hold `count` bytes from `start` on, or all that remain; False where the buffer is too small for them."""
+        """Read until the buffer has `count` bytes from `start` on; return False if it cannot have so many."""
         held = self._end - self.start
         if held >= count or not self._unread:
             return held >= count
@@ -284,7 +286,7 @@ class _Window:
             pass
 
     def pieces(self, count: int) -> Iterator[memoryview]:
-        """Pass over `count` bytes, in views that are good until the next one."""
+        """Skip `count` bytes, and yield them as views; each is valid until the next."""
         while count:
             if self.start == self._end:
                 self.start = self._end = 0
@@ -296,7 +298,7 @@ class _Window:
             count -= len(piece)
 
     def rest_is_zero(self) -> bool:
-        """Pass over all that remains, as far as it is zero bytes."""
+        """Skip the remaining bytes up to the first that is not zero; return whether all are zero."""
         return all(not bytes(piece).strip(b"\0") for piece in self.pieces(self.remaining))
 
     def _fill(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from ts_common.archive.catalog import SegmentCopy
+from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.plan import ReadRange
 from ts_common.log_format.framing import NO_TIMESTAMP
 from ts_common.query.wanted import Ranges

@@ -15,7 +15,7 @@ from typing import Final, Self
 
 import structlog
 
-from ts_common.archive.catalog import SegmentCopy
+from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.fetch import CHUNK_BYTES, ResumableReader, explained_where_gone
 from ts_common.archive.plan import ReadRange
 from ts_common.archive.segment_metadata import known_crc32c

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from ts_common.archive.catalog import SegmentCopy
+from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.segment_metadata import known_crc32c
 from ts_common.archive.view import PartitionView

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ts_common.archive.catalog import SegmentCopy
+from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.plan import ReadRange
 from ts_common.archive.segment_metadata import TxnIndexState
 from ts_common.archive.view import PartitionView

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ts_common.archive.catalog import SegmentCopy
+from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.plan import ReadRange
 from ts_common.decode.arrow import projection_of, to_arrow
 from ts_common.decode.segment_decoder import MAX_ROWS

@@ -14,7 +14,7 @@ from contextlib import closing
 
 from awscrt.checksums import crc32c
 
-from ts_common.archive.catalog import SegmentCopy
+from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.fetch import CHUNK_BYTES, ResumableReader, explained_where_gone, one_ahead
 from ts_common.archive.segment_inspection import scan_object
 from ts_common.archive.segment_metadata import known_crc32c

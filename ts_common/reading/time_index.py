@@ -6,7 +6,7 @@ index.
 
 from awscrt.checksums import crc32c
 
-from ts_common.archive.catalog import SegmentCopy
+from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.stored_indexes import read_index
 from ts_common.log_format.index_files import TimeIndex
 from ts_common.store.contract import ObjectStore

@@ -8,9 +8,9 @@ width is probably wrong, so the message names the widths that the store has for 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ts_common.archive.catalog import PartitionCatalog, read_catalog, read_incarnations
+from ts_common.archive.catalog import PartitionCatalog, read_catalog
 from ts_common.archive.directories import TopicDirectories, entropy_widths
-from ts_common.archive.incarnations import Incarnations
+from ts_common.archive.incarnations import Incarnations, read_incarnations
 from ts_common.archive.layout import contradiction, read_layout
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.model import TopicPartition

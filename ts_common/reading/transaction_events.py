@@ -7,7 +7,7 @@ Only live batches count; batches in a dead tail are ignored.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ts_common.archive.catalog import SegmentCopy
+from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.plan import ReadRange
 from ts_common.errors import CorruptData
 from ts_common.log_format.framing import BatchHeader

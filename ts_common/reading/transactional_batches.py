@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from ts_common.archive.catalog import SegmentCopy
+from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.fetch import ResumableReader, explained_where_gone
 from ts_common.decode.window import Window
 from ts_common.errors import CorruptData

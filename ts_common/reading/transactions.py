@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import structlog
 from awscrt.checksums import crc32c
 
-from ts_common.archive.catalog import SegmentCopy
+from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.segment_metadata import TxnIndexState
 from ts_common.archive.stored_indexes import read_index

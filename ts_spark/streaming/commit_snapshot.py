@@ -8,18 +8,12 @@ after an election. Then the partition's view is opened, once for each commit.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ts_common.archive.catalog import (
-    NOTHING_KNOWN,
-    PartitionCatalog,
-    SegmentCopy,
-    StoredSegment,
-    read_catalog,
-    read_commit,
-    read_incarnations,
-)
+from ts_common.archive.catalog import PartitionCatalog, StoredSegment, read_catalog, read_commit
 from ts_common.archive.commit import Commit, ForeignCommit
+from ts_common.archive.copies import NOTHING_KNOWN, SegmentCopy
 from ts_common.archive.directories import NO_DIRECTORIES, TopicDirectories
 from ts_common.archive.epoch_history import EpochHistory
+from ts_common.archive.incarnations import read_incarnations
 from ts_common.archive.object_keys import PartitionKeys
 from ts_common.archive.view import PartitionView, open_view
 from ts_common.model import TopicPartition

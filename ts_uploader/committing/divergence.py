@@ -15,8 +15,9 @@ from math import inf
 
 import structlog
 
-from ts_common.archive.catalog import PartitionCatalog, SegmentCopy, read_snapshot
+from ts_common.archive.catalog import PartitionCatalog, read_snapshot
 from ts_common.archive.commit import Commit
+from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory, epoch_borne
 from ts_common.errors import CorruptData, DataLoss, SegmentChanged
 from ts_common.store.contract import ObjectStore

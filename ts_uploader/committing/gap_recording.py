@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from ts_common.archive.catalog import PartitionCatalog, SegmentCopy, StoredSegment, describe
+from ts_common.archive.catalog import PartitionCatalog, StoredSegment
+from ts_common.archive.copies import SegmentCopy, describe
 from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory, epoch_borne
 from ts_common.archive.gap_records import Gap, merged
 from ts_common.archive.object_keys import PartitionKeys

@@ -19,8 +19,7 @@ from datetime import UTC, datetime
 
 import structlog
 
-from ts_common.archive.catalog import read_incarnations
-from ts_common.archive.incarnations import Incarnations
+from ts_common.archive.incarnations import Incarnations, read_incarnations
 from ts_common.archive.object_keys import ClusterKeys
 from ts_common.archive.small_objects import INCARNATIONS_BYTES, checked
 from ts_common.errors import OutcomeUnknown, PreconditionFailed, SegmentChanged

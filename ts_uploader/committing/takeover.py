@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from ts_common.archive.catalog import PartitionCatalog, StoredLogStart, describe
+from ts_common.archive.catalog import PartitionCatalog, StoredLogStart
 from ts_common.archive.commit import Commit, ForeignCommit
+from ts_common.archive.copies import describe
 from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
 from ts_common.archive.gap_records import merged
 from ts_common.archive.lineage import epoch_of

@@ -95,7 +95,7 @@ def reload(running: ClusterConfig, endpoints: EndpointProvider, topics: Iterable
 def _endpoint(provider: EndpointProvider, topic: str) -> Endpoint | None:
     try:
         return provider.endpoint(topic)
-    except ConfigurationError:  # it has no place
+    except ConfigurationError:  # it has no endpoint
         return None
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ts_common.archive.catalog import read_incarnations
+from ts_common.archive.incarnations import read_incarnations
 from ts_common.archive.small_objects import INCARNATIONS_BYTES, checked
 from ts_common.errors import ConfigurationError, QueryError
 from ts_common.model import is_topic_name

@@ -23,7 +23,7 @@ from typing import Annotated, Final
 import typer
 from awscrt.checksums import crc32c
 
-from ts_common.archive.catalog import SegmentCopy
+from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.fetch import fetch
 from ts_common.archive.object_keys import LOG_SUFFIX
 from ts_common.archive.plan import Hole, ReadRange

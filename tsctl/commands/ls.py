@@ -12,8 +12,9 @@ from typing import Annotated, Final
 
 import typer
 
-from ts_common.archive.catalog import PartitionCatalog, SegmentCopy, describe
+from ts_common.archive.catalog import PartitionCatalog
 from ts_common.archive.commit import Commit, ForeignCommit
+from ts_common.archive.copies import SegmentCopy, describe
 from ts_common.archive.plan import Hole
 from ts_common.archive.view import PartitionView, open_view
 from ts_common.errors import AccessDenied, ObjectNotFound
@@ -145,7 +146,7 @@ def _look(held: Sequence[HeldTopic], level: Level, output: Output) -> dict[str, 
             known = [*view.copies, *view.retired]
             described = {copy.segment for copy in known}
             beyond = [segment for segment in catalog.segments if segment not in described]
-            known += describe(entry.store, catalog.keys, beyond, catalog.cache_objects, damaged=damaged, gone=[])
+            known += describe(entry.store, catalog.keys, beyond, catalog.cache_objects, damaged=damaged, removed=[])
             advance()
             return _Look(catalog, view, tuple(sorted(known, key=lambda copy: copy.segment.name.base)))
 

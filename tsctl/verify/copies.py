@@ -7,7 +7,7 @@ from hashlib import blake2b
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ts_common.archive.catalog import SegmentCopy
+from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.fetch import fetch
 from ts_common.archive.view import PartitionView
 from ts_common.store.contract import ObjectStore

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from ts_common.archive.catalog import PartitionCatalog, SegmentCopy
+from ts_common.archive.catalog import PartitionCatalog
 from ts_common.archive.commit import Commit
+from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.gap_records import merged
 from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.view import PartitionView

@@ -8,8 +8,8 @@ Retention moves `log.start` only over segments that were shipped before.
 
 from collections.abc import Iterable, Iterator
 
-from ts_common.archive.catalog import SegmentCopy
 from ts_common.archive.commit import Commit
+from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.lineage import Lineage, epoch_of
 from ts_common.wording import counted
 from tsctl.verify.findings import HIDDEN_BELOW_LOG_START, LINEAGE_AHEAD, LINEAGE_BEHIND, Finding

@@ -4,8 +4,9 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ts_common.archive.catalog import SegmentCopy, StoredSegment
+from ts_common.archive.catalog import StoredSegment
 from ts_common.archive.commit import Commit, ForeignCommit
+from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.gap_records import decode_gap
 from ts_common.archive.object_keys import LOG_SUFFIX
 from ts_common.archive.plan import Hole

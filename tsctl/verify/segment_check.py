@@ -11,7 +11,8 @@ from enum import StrEnum
 
 from awscrt.checksums import crc32c
 
-from ts_common.archive.catalog import SegmentCopy, StoredSegment
+from ts_common.archive.catalog import StoredSegment
+from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.epoch_history import NO_EPOCH, EpochHistory
 from ts_common.archive.fetch import ResumableReader
 from ts_common.archive.object_keys import PartitionKeys

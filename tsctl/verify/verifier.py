@@ -14,9 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ts_common.archive.catalog import SegmentCopy, StoredSegment, read_incarnations
+from ts_common.archive.catalog import StoredSegment
 from ts_common.archive.commit import Commit, decode_log_start
-from ts_common.archive.incarnations import Incarnations
+from ts_common.archive.copies import SegmentCopy
+from ts_common.archive.incarnations import Incarnations, read_incarnations
 from ts_common.archive.metadata_cache import CACHE_OBJECT_BYTES, CacheObject, cache_objects_for
 from ts_common.archive.object_keys import INDEX_SUFFIXES, ClusterKeys, PartitionKeys
 from ts_common.archive.segment_metadata import SegmentMetadata

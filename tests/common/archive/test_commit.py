@@ -11,7 +11,6 @@ from ts_common.archive.commit import (
     encode_log_start,
 )
 from ts_common.archive.epoch_history import EpochHistory
-from ts_common.archive.segment_metadata import SegmentMetadata, TxnIndexState, decode_metadata
 from ts_common.errors import CorruptData
 
 OFFSETS = st.integers(0, 2**63 - 1)
@@ -42,7 +41,7 @@ def commits(draw: st.DrawFn) -> Commit:
 
 @given(commits())
 def test_a_commit_reads_back(commit: Commit) -> None:
-    """Every field survives, and the first line is the Java uploader's watermark."""
+    """Decoding returns every field, and the first line is the Java uploader's watermark."""
     data = commit.encode()
     assert decode_commit(data, "k") == commit
     assert data.split(b"\n")[0] == b"%020d" % commit.highest_base
@@ -50,7 +49,7 @@ def test_a_commit_reads_back(commit: Commit) -> None:
 
 @pytest.mark.parametrize("ending", [b"", b"\n", b"\n\n"])
 def test_a_commit_without_a_second_line_is_foreign(ending: bytes) -> None:
-    """The Java uploader's watermark names a segment and no end."""
+    """The Java uploader's watermark names a segment but no end."""
     assert decode_commit(b"00000000000000000200" + ending, "k") == ForeignCommit(200)
 
 
@@ -67,54 +66,19 @@ def test_a_commit_without_a_second_line_is_foreign(ending: bytes) -> None:
         b"\xff\xfe",
     ],
 )
-def test_what_is_no_commit_is_refused(data: bytes) -> None:
-    """A damaged commit is an error that names the object, never a guess."""
+def test_a_damaged_commit_is_an_error_that_names_the_object(data: bytes) -> None:
+    """The agent guesses neither a missing field nor a damaged one."""
     with pytest.raises(CorruptData, match="the/key"):
         decode_commit(data, "the/key")
 
 
 @given(OFFSETS)
 def test_a_log_start_reads_back(offset: int) -> None:
-    """Twenty digits, and nothing else counts."""
+    """Decoding returns the offset in the twenty digits."""
     assert decode_log_start(encode_log_start(offset), "k") == LogStart(offset)
 
 
 def test_a_damaged_log_start_is_refused() -> None:
-    """It is not taken for zero."""
+    """An empty object is damage, not offset 0."""
     with pytest.raises(CorruptData, match="20 digits"):
         decode_log_start(b"", "k")
-
-
-@given(
-    st.builds(
-        SegmentMetadata,
-        end=OFFSETS,
-        epochs=st.lists(st.tuples(st.integers(-1, 9), OFFSETS), min_size=1, max_size=16).map(tuple),
-        records=st.none() | OFFSETS,
-        time_max=st.none() | OFFSETS,
-        time_min=st.none() | st.integers(-1, 2**40),
-        crc32c=st.integers(0, 2**32 - 1),
-        txnindex=st.none() | st.tuples(st.integers(0, 2**32 - 1), st.sampled_from(TxnIndexState)),
-        corruptions=st.integers(0, 99),
-        timeindex=st.none() | st.integers(0, 2**32 - 1),
-        shipped=st.none() | st.integers(0, 2**43),
-    )
-)
-def test_metadata_reads_back_and_fits_s3(metadata: SegmentMetadata) -> None:
-    """The metadata of a `.log` survives as ASCII and within S3's 2 KB."""
-    fields = metadata.encode()
-    assert decode_metadata(fields, "k") == metadata
-    assert sum(len(name) + len(value) for name, value in fields.items()) < 2048
-
-
-def test_more_epochs_than_metadata_holds_are_left_out() -> None:
-    """Beyond sixteen pairs the headers have to be read, which the absence says."""
-    metadata = SegmentMetadata(99, tuple((n, n) for n in range(17)), 1, 1, 1, 0)
-    decoded = decode_metadata(metadata.encode(), "k")
-    assert decoded is not None
-    assert decoded.epochs is None
-
-
-def test_foreign_metadata_is_none_of_ours() -> None:
-    """A segment that a Java uploader wrote has nothing to say."""
-    assert decode_metadata({"other": "1"}, "k") is None

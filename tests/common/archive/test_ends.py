@@ -1,4 +1,4 @@
-"""The ends of what a broker leads: what they say, and what they are not believed."""
+"""The ends of a broker's partitions: their content, and content that is rejected."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ TEXT = b'{"version":1,"broker":1,"time":1700000000000,"partitions":{"a-0":[4711,
 
 
 def test_ends_are_one_line_that_says_what_was_written() -> None:
-    """In an order of their own; fields that a later release adds are passed over."""
+    """The partitions have a fixed order, and fields of later releases are ignored."""
     assert KEY == "ts-uploader~cluster~prod/ends/1.json"
     assert ENDS.encode() == TEXT
     assert decode_ends(TEXT, 1, KEY) == ENDS
@@ -25,7 +25,7 @@ def test_ends_are_one_line_that_says_what_was_written() -> None:
 
 
 def test_ten_thousand_partitions_are_below_a_megabyte(tmp_path: Path) -> None:
-    """With topic names of forty characters; they are read back as they were."""
+    """Topic names of forty characters are read back as they were written."""
     partitions = {TopicPartition(f"{n % 100:040d}", n): End(1 << 40, 1700000000000) for n in range(10_000)}
     ends = Ends(1, 1, partitions)
     assert len(ends.encode()) < 1 << 20
@@ -64,12 +64,12 @@ def test_ten_thousand_partitions_are_below_a_megabyte(tmp_path: Path) -> None:
     ],
 )
 def test_what_are_no_ends_is_corrupt(data: bytes) -> None:
-    """Whatever stands there, its name is in the message."""
+    """The error names the object, whatever its content."""
     with pytest.raises(CorruptData, match=r"ts-uploader~cluster~prod/ends/1\.json"):
         decode_ends(data, 1, KEY)
 
 
 def test_ends_of_a_later_release_are_refused_as_that() -> None:
-    """They may mean something else by the numbers."""
+    """The numbers can have another meaning in a later version."""
     with pytest.raises(NewerFormat, match="version 2"):
         decode_ends(TEXT.replace(b'"version":1', b'"version":2'), 1, KEY)

@@ -10,13 +10,13 @@ LINE = EpochHistory(((0, 0), (3, 100), (5, 250)))
 
 
 def stretches(epochs: list[int]) -> tuple[tuple[int, int], ...]:
-    """(epoch, first offset) wherever the epoch of one offset after the other changes."""
+    """Return (epoch, first offset) at each change in a list with the epoch of each offset."""
     return tuple((epoch, n) for n, epoch in enumerate(epochs) if n == 0 or epochs[n - 1] != epoch)
 
 
 @pytest.mark.parametrize(("offset", "epoch"), [(0, 0), (99, 0), (100, 3), (249, 3), (250, 5), (10**9, 5)])
 def test_an_offset_belongs_to_the_last_epoch_that_began_at_or_below_it(offset: int, epoch: int) -> None:
-    """As Kafka's own leader epoch cache reads it."""
+    """Kafka's own leader epoch cache has the same rule."""
     assert LINE.at(offset) == epoch
 
 
@@ -27,20 +27,20 @@ def test_nothing_is_known_below_the_first_start() -> None:
 
 @pytest.mark.parametrize("pairs", [((1, 0), (1, 5)), ((2, 0), (1, 5)), ((1, 5), (2, 5))])
 def test_epochs_that_do_not_rise_are_no_line(pairs: tuple[tuple[int, int], ...]) -> None:
-    """Neither epochs nor starts may stand still or fall."""
+    """Both epochs and start offsets must rise."""
     with pytest.raises(ValueError, match="do not rise"):
         EpochHistory(pairs)
 
 
 def test_a_continuation_keeps_the_past_and_takes_the_rest() -> None:
-    """Below the cut nothing changes; a leadership that goes on over the cut is named once."""
+    """Offsets below the cut keep their epochs; an epoch that continues over the cut has one pair."""
     local = EpochHistory(((0, 0), (3, 120), (9, 300)))
     assert LINE.continued(local, 250) == EpochHistory(((0, 0), (3, 100), (9, 300)))
     assert EpochHistory().continued(local, 130) == EpochHistory(((3, 130), (9, 300)))
 
 
 def test_an_epoch_begins_where_the_earlier_of_two_lists_says() -> None:
-    """A follower learns of an epoch with the first batch of it that compaction left, so its list may say too much."""
+    """A follower learns of an epoch with the first batch that compaction left, so its start can be too high."""
     known = EpochHistory(((3, 8), (4, 11), (7, 14)))
     assert known.continued(EpochHistory(((3, 4), (4, 12), (7, 15), (9, 20))), 11).pairs == (
         (3, 8),
@@ -55,7 +55,7 @@ def test_an_epoch_begins_where_the_earlier_of_two_lists_says() -> None:
 def test_a_continuation_of_two_lists_of_one_line_knows_what_either_knows(
     steps: list[tuple[int, int]], data: st.DataObject
 ) -> None:
-    """Each may have epochs begin too late, or miss some; together they never say more than is so."""
+    """Each list can have starts that are too high, or lack epochs; together they never contradict the truth."""
     line, epoch, start = [], 0, 0
     for rise, length in steps:
         line.append((epoch, start))
@@ -85,7 +85,7 @@ def test_a_continuation_of_two_lists_of_one_line_knows_what_either_knows(
 
 
 def test_evidence_of_one_offset_leaves_out_what_cannot_be_beside_it() -> None:
-    """Epochs never fall: no higher one began below, no lower one above; an epoch that goes on is named once."""
+    """No higher epoch begins below and no lower one above; an epoch that continues has one pair."""
     line = EpochHistory(((1, 0), (4, 10), (6, 30), (7, 40)))
     assert line.with_evidence(5, 20).pairs == ((1, 0), (4, 10), (5, 20), (6, 30), (7, 40))
     assert line.with_evidence(3, 20).pairs == ((1, 0), (3, 20), (6, 30), (7, 40))
@@ -96,7 +96,7 @@ def test_evidence_of_one_offset_leaves_out_what_cannot_be_beside_it() -> None:
 
 
 def test_leaderships_that_begin_further_on_stay_named() -> None:
-    """What lies below is one list's, later epochs from there on the other's."""
+    """One list counts below the offset, and the later epochs of the other from it on."""
     future = EpochHistory(((3, 8), (4, 11), (7, 14), (14, 17)))
     assert EpochHistory(((3, 8), (4, 11), (5, 12))).with_next(future, 13).pairs == (
         (3, 8),
@@ -111,8 +111,8 @@ def test_leaderships_that_begin_further_on_stay_named() -> None:
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=30).map(sorted), st.data())
 def test_the_live_part_ends_at_the_first_batch_of_another_epoch(living: list[int], data: st.DataObject) -> None:
-    """Against the definition, offset by offset: one offset, one batch."""
-    # A copy parts from the line once: behind that its last common leader may go on, or other leaders follow.
+    """The result is that of the definition, offset by offset, with one batch for each offset."""
+    # A copy leaves the line once; after that its last common leader continues, or other leaders follow.
     parted = data.draw(st.integers(0, len(living)))
     goes_on = data.draw(st.integers(0, len(living) - parted)) if parted else 0
     others = data.draw(st.lists(st.integers(4, 6), min_size=len(living), max_size=len(living)).map(sorted))
@@ -124,12 +124,12 @@ def test_the_live_part_ends_at_the_first_batch_of_another_epoch(living: list[int
 
 
 def test_without_a_list_nothing_is_dead() -> None:
-    """A foreign commit has no epochs to judge by."""
+    """A foreign commit has no epochs to compare with."""
     assert EpochHistory().live_end(((4, 0),), 0, 10) == 10
 
 
 def test_below_the_list_a_later_epoch_than_its_first_is_dead() -> None:
-    """Epochs never fall along a log: the list begins with epoch 2 at 100, so epoch 3 wrote nothing below."""
+    """Epochs never fall along a log: the list begins with epoch 2 at 100, so epoch 3 wrote no offset below."""
     line = EpochHistory(((2, 100),))
     assert line.live_end(((3, 40),), 40, 90) == 40
     assert line.live_end(((1, 40), (3, 60)), 40, 90) == 60
@@ -137,15 +137,16 @@ def test_below_the_list_a_later_epoch_than_its_first_is_dead() -> None:
 
 
 def test_a_copy_without_a_batch_has_nothing_dead() -> None:
-    """Compaction emptied it, and whoever wrote it left no word of epochs."""
+    """Compaction emptied the segment, and its metadata has no epochs."""
     assert LINE.live_end((), 0, 200) == 200
     assert LINE.live_end(((9, 200),), 0, 200) == 200
 
 
 def test_what_lies_below_an_offset_that_agrees_lives_whatever_the_copy_says_of_it() -> None:
-    """Compaction took the first batches of epoch 9; a follower that fetched what was left knows of it from 6381 on.
+    """A copy can have a later start of an epoch than the commit: compaction removed the first batches of epoch 9.
 
-    The lists are those of a copy and a commit that a soak found; nothing was lost, and readers met a hole.
+    A follower that fetched the rest has epoch 9 from 6381 on. The lists are those of a copy and a commit that a soak
+    test found: no record was lost, but readers reported a hole.
     """
     commit = EpochHistory(((1, 0), (3, 384), (5, 2220), (6, 3936), (7, 4272), (9, 6204), (10, 7020)))
     assert commit.live_end(((7, 6156), (9, 6381), (10, 7020)), 6156, 7032) == 7032
@@ -154,14 +155,14 @@ def test_what_lies_below_an_offset_that_agrees_lives_whatever_the_copy_says_of_i
 
 
 def test_a_batch_without_an_epoch_neither_kills_nor_dies() -> None:
-    """Magic 0 and 1 have none; what follows them is weighed as ever."""
+    """Magic 0 and 1 have no epoch; the batches after them are compared as usual."""
     assert LINE.live_end(((NO_EPOCH, 0), (3, 150)), 0, 200) == 200
     assert LINE.live_end(((NO_EPOCH, 0), (2, 150)), 0, 200) == 150
 
 
 @st.composite
 def rising(draw: st.DrawFn, lowest: int) -> tuple[tuple[int, int], ...]:
-    """(epoch, start offset) pairs of a list: both rise."""
+    """Return the (epoch, start offset) pairs of a list; both rise."""
     epochs = draw(st.lists(st.integers(lowest, 5), unique=True, max_size=4).map(sorted))
     starts = draw(st.lists(st.integers(0, 20), min_size=len(epochs), max_size=len(epochs), unique=True).map(sorted))
     return tuple(zip(epochs, starts, strict=True))
@@ -176,10 +177,10 @@ def rising(draw: st.DrawFn, lowest: int) -> tuple[tuple[int, int], ...]:
 def test_r05_a_copy_lives_up_to_the_last_offset_at_which_it_agrees_with_the_list(
     pairs: tuple[tuple[int, int], ...], copy: list[tuple[int, int]], start: int, length: int
 ) -> None:
-    """Reading rule 2, offset by offset: what agrees vouches for all below; behind it the first contradiction ends it.
+    """The copy is live below the last offset that agrees, and from there to the first contradiction (reading rule 2).
 
-    An offset agrees where the copy's own epochs name it and the list gives it the same; -1 agrees with nothing and
-    contradicts nothing. Epochs never fall, so below the list's first pair a later epoch than that pair's contradicts.
+    An offset agrees if the copy and the list give it the same epoch; -1 neither agrees nor contradicts. Epochs never
+    fall, so below the list's first pair a later epoch than that pair's contradicts.
     """
     line, end = EpochHistory(pairs), start + length
     copy = sorted(copy, key=lambda pair: pair[1])
@@ -203,7 +204,7 @@ def test_r05_a_copy_lives_up_to_the_last_offset_at_which_it_agrees_with_the_list
 
 
 def test_r05_a_stretch_without_an_epoch_vouches_for_nothing() -> None:
-    """Of a copy whose end is old magic the dead part stays dead, whatever the list says at its end."""
+    """If a copy ends with magic 0 or 1, its dead part stays dead, whatever the list has at its end."""
     line = EpochHistory(((2, 0), (4, 100)))
     assert line.live_end(((3, 100), (NO_EPOCH, 120)), 100, 200) == 100
     assert line.live_end(((3, 100), (NO_EPOCH, 120), (4, 150)), 100, 200) == 200

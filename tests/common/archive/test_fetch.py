@@ -1,4 +1,4 @@
-"""Chunks that are fetched one ahead of whoever reads them."""
+"""Reading an object in chunks, over broken connections and one chunk ahead of the caller."""
 
 import threading
 from collections.abc import Generator
@@ -12,7 +12,7 @@ SECONDS = 30.0
 
 
 def test_the_next_chunk_is_fetched_while_the_caller_is_at_work() -> None:
-    """The second one is there before the caller asks for it, the third is not."""
+    """The second chunk is fetched before the caller requests it, and the third is not."""
     fetched = {number: threading.Event() for number in range(4)}
 
     def chunks() -> Generator[bytes, None, None]:
@@ -28,7 +28,7 @@ def test_the_next_chunk_is_fetched_while_the_caller_is_at_work() -> None:
 
 
 def test_an_error_comes_behind_the_chunks_before_it() -> None:
-    """It is met early and raised in its place."""
+    """The thread meets the error early, and the caller gets it after the earlier chunks."""
 
     def chunks() -> Generator[bytes, None, None]:
         yield b"a"
@@ -41,7 +41,7 @@ def test_an_error_comes_behind_the_chunks_before_it() -> None:
 
 
 def test_whoever_stops_early_leaves_nothing_open() -> None:
-    """The chunk that is on its way is waited for, and what the chunks hold open is closed."""
+    """Closing waits for the chunk in transfer, and closes what the chunks have opened."""
     fetched, closed = [], []
 
     def chunks() -> Generator[bytes, None, None]:

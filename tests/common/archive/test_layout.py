@@ -1,4 +1,4 @@
-"""The layout of a cluster's keys: what it says, and what it is not believed."""
+"""The layout of a cluster's keys: its content, and content that is rejected."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ TEXT = b'{"version":1,"entropyBits":5,"cluster":"prod","time":1700000000000}\n'
 
 
 def test_a_layout_is_one_line_that_says_what_was_written() -> None:
-    """Fields that a later release adds are passed over."""
+    """Fields that a later release adds are ignored."""
     layout = Layout(5, "prod", 1700000000000)
     assert layout.encode() == TEXT
     assert decode_layout(TEXT, "prod", KEYS.layout) == layout
@@ -46,19 +46,19 @@ def test_a_layout_is_one_line_that_says_what_was_written() -> None:
     ],
 )
 def test_what_is_no_layout_is_corrupt(data: bytes) -> None:
-    """Whatever stands there, its name is in the message."""
+    """The error names the object, whatever its content."""
     with pytest.raises(CorruptData, match=r"ts-uploader~cluster~prod/layout\.json"):
         decode_layout(data, "prod", KEYS.layout)
 
 
 def test_a_layout_of_a_later_release_is_refused_as_that() -> None:
-    """It may mean something else by the number."""
+    """The number can have another meaning in a later version."""
     with pytest.raises(NewerFormat, match="version 2"):
         decode_layout(TEXT.replace(b'"version":1', b'"version":2'), "prod", KEYS.layout)
 
 
 def test_an_object_that_is_far_too_large_is_not_read(tmp_path: Path) -> None:
-    """Somebody put something else there."""
+    """Another program stored a large object under the key."""
     with open_store(tmp_path.as_uri()) as store:
         store.put(KEYS.layout, bytes(1 << 20))
         with pytest.raises(CorruptData, match="1048576 bytes; at most 65536 are expected"):
@@ -66,7 +66,7 @@ def test_an_object_that_is_far_too_large_is_not_read(tmp_path: Path) -> None:
 
 
 def test_a_reader_takes_the_width_that_it_is_told_or_the_layouts_or_none(tmp_path: Path) -> None:
-    """In this order; without a layout it is 0, as ever."""
+    """The reader's own number is used first, then the layout's; without both it is 0."""
     with open_store(tmp_path.as_uri()) as store:
         assert keys_of(store, "prod", None) == ClusterKeys("prod", 0)
         store.put(KEYS.layout, TEXT)

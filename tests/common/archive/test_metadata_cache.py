@@ -1,4 +1,4 @@
-"""The text of a cache object: what it says, and what is not believed."""
+"""The content of a cache object, and content that is rejected."""
 
 from dataclasses import replace
 
@@ -46,7 +46,7 @@ ONE = CacheEntry(SegmentName(0), 151, '"e"', SegmentMetadata(10, ((3, 0),), 10, 
 
 @given(ENTRIES)
 def test_a_cache_object_says_what_was_written(entries: list[CacheEntry]) -> None:
-    """Every field of every entry comes back, by the object that a listing shows, and in order."""
+    """Every field of every entry is read back, by the listed object and in order."""
     cache_object = CacheObject(encode_cache_object(KEYS, entries), KEYS, KEY)
     assert cache_object.entries() == entries
     for entry in entries:
@@ -54,7 +54,7 @@ def test_a_cache_object_says_what_was_written(entries: list[CacheEntry]) -> None
 
 
 def test_an_entry_with_more_epochs_than_a_writer_says_is_not_believed() -> None:
-    """A cache object has room for tens of thousands, and a reader compares each of them with the commit's."""
+    """A cache object has room for tens of thousands, and a reader compares each with the commit's epochs."""
     assert ONE.metadata is not None
     for count, is_believed in ((MAX_EPOCHS, True), (MAX_EPOCHS + 1, False)):
         metadata = replace(ONE.metadata, epochs=tuple((at, at) for at in range(count)))
@@ -64,9 +64,9 @@ def test_an_entry_with_more_epochs_than_a_writer_says_is_not_believed() -> None:
 
 @given(st.lists(st.just(ONE), min_size=1, max_size=3), st.data())
 def test_one_flipped_bit_anywhere_is_noticed(entries: list[CacheEntry], data: st.DataObject) -> None:
-    """A cache object is believed as a whole or not at all."""
+    """The checksum covers the whole cache object."""
     text = bytearray(encode_cache_object(KEYS, entries))
-    position = data.draw(st.integers(0, len(text) - 2))  # the last line end is no part of it
+    position = data.draw(st.integers(0, len(text) - 2))  # the final line feed is not part of it
     text[position] ^= 1 << data.draw(st.integers(0, 7))
     try:
         cache_object = CacheObject(bytes(text), KEYS, KEY)
@@ -84,17 +84,17 @@ def test_what_is_no_cache_object_is_refused(text: bytes) -> None:
 
 
 def test_a_cache_object_of_another_partition_or_incarnation_is_refused() -> None:
-    """Copied by hand, or by a tool that renames."""
+    """An operator or a tool copied it to another partition."""
     text = encode_cache_object(KEYS, [ONE])
     for foreign in (TopicPartition("t", 1), TopicPartition("t2", 0)):
-        with pytest.raises(CorruptData, match="it is of t-0"):
+        with pytest.raises(CorruptData, match="it belongs to t-0"):
             CacheObject(text, ClusterKeys("c").partition(foreign), KEY)
-    with pytest.raises(CorruptData, match="it is of t-0"):
+    with pytest.raises(CorruptData, match="it belongs to t-0"):
         CacheObject(text, ClusterKeys("c").partition(TopicPartition("t", 0), "t~id"), KEY)
 
 
 def test_an_entry_speaks_of_the_listed_object_or_not_at_all() -> None:
-    """Name, size and ETag must be those of the listing."""
+    """Name, size and ETag must equal those in the listing."""
     cache_object = CacheObject(encode_cache_object(KEYS, [ONE]), KEYS, KEY)
     assert cache_object.find(ONE.name, ONE.size, ONE.etag) == ONE.metadata
     assert cache_object.find(SegmentName(1), ONE.size, ONE.etag) is None
@@ -105,7 +105,7 @@ def test_an_entry_speaks_of_the_listed_object_or_not_at_all() -> None:
 
 
 def test_each_segment_belongs_to_one_cache_object() -> None:
-    """The one with the highest first base at or below its own; those of no segment asked for are not read."""
+    """It has the highest first base at or below the segment's; cache objects without such segments are not read."""
     assert cache_objects_for([100, 200, 300], {50}) == []
     assert cache_objects_for([100, 200, 300], {100, 150, 199}) == [100]
     assert cache_objects_for([100, 200, 300], {250, 200}) == [200]
@@ -114,7 +114,7 @@ def test_each_segment_belongs_to_one_cache_object() -> None:
 
 
 def test_names_of_cache_objects() -> None:
-    """Twenty digits, as segments have."""
+    """The name has twenty digits, as that of a segment."""
     assert KEYS.cache_object(100) == "c/t-0/segment-metadata/00000000000000000100.json"
     assert parse_cache_object_name("00000000000000000100.json") == 100
     for other in (
@@ -128,7 +128,7 @@ def test_names_of_cache_objects() -> None:
 
 
 def test_marks_are_listed_behind_segments_and_before_their_metadata() -> None:
-    """In the byte order of keys, with the one character less that a driver may ask for."""
+    """This holds in the byte order of keys, also without the last character, which some drivers remove."""
     assert KEYS.segment(SegmentName(10**20 - 1)) < KEYS.marks[:-1] < KEYS.marks
     for key in (KEYS.gap(0, 1), KEYS.log_start, KEYS.commit):
         assert KEYS.cache_object(0) > key > KEYS.marks

@@ -16,7 +16,7 @@ def vectors() -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("row", vectors(), ids=lambda row: f"{row['cluster']}-{row['topic']}-{row['partition']}")
 def test_entropy_is_what_the_java_original_computed(row: dict[str, str]) -> None:
-    """Keys land where the Java uploader put them."""
+    """Both uploaders give a partition the same keys."""
     partition = TopicPartition(row["topic"], int(row["partition"]))
     for bits in (1, 5, 20):
         assert entropy(row["cluster"], partition, bits) == row[f"bits{bits}"]
@@ -24,13 +24,13 @@ def test_entropy_is_what_the_java_original_computed(row: dict[str, str]) -> None
 
 @pytest.mark.parametrize("bits", [0, -1])
 def test_no_entropy_bits_leave_no_part_in_the_key(bits: int) -> None:
-    """A width below 1 means that the cluster stands first."""
+    """With a width below 1, the key begins with the cluster."""
     keys = ClusterKeys("prod", bits).partition(TopicPartition("clicks", 3))
     assert keys.commit == "prod/clicks-3/offset.wm"
 
 
 def test_a_segment_lies_under_entropy_cluster_and_partition() -> None:
-    """The layout is exactly the design's."""
+    """The keys are those that docs/store.md describes."""
     keys = ClusterKeys("my-cluster", 5).partition(TopicPartition("my-topic", 1))
     assert keys.segment(SegmentName(100)) == "10001/my-cluster/my-topic-1/00000000000000000100.log"
     assert keys.segment(SegmentName(100), ".txnindex").endswith("/00000000000000000100.txnindex")
@@ -38,7 +38,7 @@ def test_a_segment_lies_under_entropy_cluster_and_partition() -> None:
 
 
 def test_a_later_incarnation_keeps_the_entropy_bits_of_the_plain_name() -> None:
-    """A re-created topic lives beside the old one, under the same bits."""
+    """The directory of a re-created topic has the entropy bits of the first one."""
     cluster = ClusterKeys("my-cluster", 5)
     directory = cluster.later_incarnation("my-topic", "AbC")
     keys = cluster.partition(TopicPartition("my-topic", 1), directory)
@@ -48,7 +48,7 @@ def test_a_later_incarnation_keeps_the_entropy_bits_of_the_plain_name() -> None:
 
 @pytest.mark.parametrize("name", [SegmentName(0), SegmentName(7, 3, 0xAB), SegmentName(2**63 - 1, 0, 0xFFFFFFFF)])
 def test_a_segment_name_reads_back(name: SegmentName) -> None:
-    """Plain names and variants survive the way through a key."""
+    """Plain names and variants are read back from a key."""
     assert SegmentName.parse(name.stem + ".log") == (name, ".log")
 
 
@@ -57,23 +57,5 @@ def test_a_segment_name_reads_back(name: SegmentName) -> None:
     ["offset.wm", "100.log", "0" * 20 + ".snapshot", "0" * 20 + ".log.deleted", "0" * 20 + ".e007.000000ab.log"],
 )
 def test_what_is_no_segment_is_not_taken_for_one(file_name: str) -> None:
-    """Other objects beside segments are passed over."""
+    """Objects with other names in the directory are ignored."""
     assert SegmentName.parse(file_name) is None
-
-
-@pytest.mark.parametrize(
-    ("directory", "expected"),
-    [
-        ("clicks-0", TopicPartition("clicks", 0)),
-        ("a-b-12", TopicPartition("a-b", 12)),
-        ("__consumer_offsets-3", TopicPartition("__consumer_offsets", 3)),
-        ("clicks-0.aabbcc-delete", None),
-        ("clicks-0.aabbcc-future", None),
-        ("clicks-0.aabbcc-stray", None),
-        ("clicks", None),
-        ("clicks-01", None),
-    ],
-)
-def test_only_live_directories_are_partitions(directory: str, expected: TopicPartition | None) -> None:
-    """The topic ends at the last dash, and a directory with a suffix is no partition."""
-    assert TopicPartition.parse(directory) == expected

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ts_common.archive.catalog import SegmentCopy, StoredSegment
+from ts_common.archive.catalog import StoredSegment
+from ts_common.archive.copies import SegmentCopy
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.archive.plan import MAX_COPIES, Hole, ReadRange, unite, with_spares
@@ -16,7 +17,7 @@ KEYS = ClusterKeys("c").partition(TopicPartition("t", 0))
 
 
 def copy(base: int, end: int, *, records: int | None = None, epoch: int = 0, crc: int = 0) -> SegmentCopy:
-    """A copy of `[base, end)`; dense unless `records` says otherwise."""
+    """Return a copy of `[base, end)`; dense unless `records` is lower."""
     metadata = SegmentMetadata(end, ((epoch, base),), end - base if records is None else records, 1, 1, crc)
     name = SegmentName(base, epoch, crc) if crc else SegmentName(base)
     return SegmentCopy(KEYS, StoredSegment(name, 1, frozenset()), metadata)
@@ -27,27 +28,27 @@ def bounds(plan: list[ReadRange | Hole]) -> list[tuple[int, int]]:
 
 
 def test_overlapping_copies_are_read_once() -> None:
-    """Two leaders with other boundaries: every offset once (fault U04's reading side)."""
+    """Two leaders have segments with other boundaries; each offset is read once (fault U04's reading side)."""
     plan = unite([copy(0, 100), copy(100, 200), copy(90, 250)], EpochHistory(((0, 0),)), 0, 250)
     assert bounds(plan) == [(0, 100), (100, 250)]
     assert all(isinstance(step, ReadRange) and len(step.copies) == 1 for step in plan)
 
 
 def test_compacted_copies_of_one_range_are_all_read() -> None:
-    """What one copy lost to compaction another may hold, so the union is read."""
+    """Compaction can remove a record from one copy and not from another, so the union is read."""
     plan = unite([copy(0, 100, records=3), copy(0, 100, records=5, crc=9)], EpochHistory(), 0, 100)
     assert [len(step.copies) for step in plan if isinstance(step, ReadRange)] == [2]
 
 
 def test_a_hole_is_named_with_its_range() -> None:
-    """A missing segment is data loss, and a gap record gives it a reason."""
+    """A missing segment is data loss, and a gap record has its reason."""
     copies = [copy(0, 100), copy(150, 200)]
     assert unite(copies, EpochHistory(), 0, 200)[1] == Hole(100, 150, recorded=False)
     assert unite(copies, EpochHistory(), 0, 200, gaps=[(100, 150)])[1] == Hole(100, 150, recorded=True)
 
 
 def test_a_dead_tail_is_not_read() -> None:
-    """After an election that lost records, the commit's epochs say which copy lives."""
+    """After an election that lost records, the commit's epochs determine the live copy."""
     plan = unite([copy(0, 100), copy(60, 120, epoch=2)], EpochHistory(((0, 0), (2, 60))), 0, 120)
     assert bounds(plan) == [(0, 60), (60, 120)]
     assert [step.copies[0].base for step in plan if isinstance(step, ReadRange)] == [0, 60]
@@ -61,7 +62,7 @@ def test_a_dead_tail_is_not_read() -> None:
 def test_a_plan_covers_its_range_without_a_seam_and_without_doubles(
     segments: list[tuple[int, int, bool]], start: int, length: int
 ) -> None:
-    """Whatever copies there are, each offset stands in one step, and a hole is where no copy is."""
+    """For any copies, each offset is in one step, and a hole is where no copy is."""
     copies = [
         copy(base, base + size, records=size if dense else size - 1, crc=n + 1)
         for n, (base, size, dense) in enumerate(segments)
@@ -81,20 +82,20 @@ def test_a_plan_covers_its_range_without_a_seam_and_without_doubles(
 
 
 def test_r15_more_copies_of_one_offset_than_elections_leave_are_refused() -> None:
-    """Thousands of small objects that claim the same offsets would take a plan's time and memory with their square."""
+    """Thousands of small objects for the same offsets would cost time and memory that grow with their square."""
     many = [copy(0, 10**9, records=1, crc=1 + number) for number in range(MAX_COPIES + 1)]
     assert len(unite(many[:MAX_COPIES], EpochHistory(), 0, 10**9)) == 1
-    with pytest.raises(CorruptData, match=f"c/t-0/: {MAX_COPIES + 1} segments answer for offset 0, and at most"):
+    with pytest.raises(CorruptData, match=f"c/t-0/: {MAX_COPIES + 1} segments cover offset 0; at most"):
         unite(many, EpochHistory(), 0, 10**9)
 
 
 def overlapping(count: int, each: int) -> list[SegmentCopy]:
-    """So many copies, of which so many answer for each offset."""
+    """Return `count` copies, and `each` of them for each offset."""
     return [copy(base, base + each, records=1, crc=1 + base) for base in range(count)]
 
 
 def test_r15_more_overlapping_copies_than_elections_leave_are_refused() -> None:
-    """Each offset has fewer copies than may be, but a plan would name them millions of times."""
+    """Each offset has fewer copies than the limit, but a plan would contain them millions of times."""
     many = overlapping(20_000, 900)
     with pytest.raises(CorruptData, match="c/t-0/: its 20000 segments overlap so much that each offset has more than"):
         unite(many, EpochHistory(), 0, 20_000)
@@ -107,7 +108,7 @@ def test_r15_more_overlapping_copies_than_elections_leave_are_refused() -> None:
 
 
 def test_spares_are_the_living_copies_that_a_range_does_not_read() -> None:
-    """Cut to the range and to their live parts; those that begin inside of it too."""
+    """Spares are cut to the range and to their live parts, also if they begin inside the range."""
     first, second, third = copy(0, 100), copy(40, 160), copy(90, 250)
     dead = copy(50, 200, epoch=7, crc=5)
     epochs = EpochHistory(((0, 0),))
@@ -120,7 +121,7 @@ def test_spares_are_the_living_copies_that_a_range_does_not_read() -> None:
 
 
 def test_each_hole_has_the_gap_records_that_it_meets() -> None:
-    """Records before, at both ends, inside and behind, of many."""
+    """Of many records, some are before the hole, after it, inside it, or at one of its ends."""
     gaps = [(0, 5), (8, 12), (14, 16), (18, 30), (40, 50)]
     assert unite([copy(5, 10), copy(30, 40)], EpochHistory(), 5, 45, gaps)[1:] == [
         Hole(10, 12, recorded=True),

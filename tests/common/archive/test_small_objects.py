@@ -1,4 +1,4 @@
-"""Small objects: one that is larger than its kind is refused before its bytes are read."""
+"""Small objects: an object above the largest size of its kind is rejected before its bytes are read."""
 
 import ast
 import os
@@ -23,7 +23,7 @@ def store(tmp_path: Path) -> Iterator[FileStore]:
 
 
 def test_r15_an_object_that_is_too_large_is_not_read(store: FileStore, tmp_path: Path) -> None:
-    """A sparse file of a terabyte costs no memory, and the error says both sizes."""
+    """A sparse file of a terabyte needs no memory, and the error has both sizes."""
     store.put("offset.wm", b"")
     os.truncate(tmp_path / "offset.wm", 1 << 40)
     with pytest.raises(CorruptData, match=rf"offset.wm: {1 << 40} bytes; at most {COMMIT_BYTES} are expected"):
@@ -31,7 +31,7 @@ def test_r15_an_object_that_is_too_large_is_not_read(store: FileStore, tmp_path:
 
 
 def test_an_object_of_just_the_size_is_read(store: FileStore) -> None:
-    """The limit is the last size that is accepted."""
+    """The limit is the largest accepted size."""
     store.put("a", b"x" * 100)
     assert get_small(store, "a", 100)[0] == b"x" * 100
     with pytest.raises(CorruptData, match="100 bytes; at most 99"):
@@ -39,7 +39,7 @@ def test_an_object_of_just_the_size_is_read(store: FileStore) -> None:
 
 
 def test_a_healthy_commit_with_many_epochs_stays_below_its_size() -> None:
-    """An election an hour for twenty years, at offsets of 13 digits."""
+    """The commit has one election an hour for twenty years, at offsets of 13 digits."""
     line = EpochHistory(tuple((epoch, 10**12 + epoch * 1000) for epoch in range(175_000)))
     commit = Commit(1, 2, 175_000, line, None, "x" * 22, 1, 1, "n" * 16)
     data = checked(commit.encode(), "k", COMMIT_BYTES)
@@ -47,13 +47,13 @@ def test_a_healthy_commit_with_many_epochs_stays_below_its_size() -> None:
 
 
 def test_an_agent_writes_nothing_that_readers_refuse() -> None:
-    """A commit beyond the size is refused before it is written, and the one before stays."""
+    """A commit above the size is rejected before it is written, so the previous one stays."""
     with pytest.raises(CorruptData, match="k: it would have 101 bytes, and readers accept at most 100"):
         checked(b"x" * 101, "k", 100)
 
 
 def test_no_object_is_read_whole_without_a_largest_size() -> None:
-    """`ObjectStore.get` without a range appears nowhere outside the tests."""
+    """`ObjectStore.get` without a range appears only in tests."""
     found = []
     rooms = ("ts_common", "ts_uploader", "ts_spark", "tsctl")
     for path in [path for room in rooms for path in (ROOT / room).rglob("*.py")]:

@@ -198,14 +198,14 @@ def marker_body(length: int | None = None) -> bytes:
 @pytest.mark.parametrize(
     ("body", "count", "reason"),
     [
-        (marker_body(-1), 2**31 - 1, "2147483647 records said to be in"),
+        (marker_body(-1), 2**31 - 1, "2147483647 records in"),
         (marker_body(-1), 1, "a record of -1 bytes"),
         (marker_body(0), 1, "a record of 0 bytes"),
         (marker_body(4), 1, "a record of 4 bytes"),
         (marker_body(500), 1, "a record of 500 bytes"),
         (marker_body() + b"\0", 1, "1 bytes are left behind the last record"),
         (marker_body() * 2, 1, "bytes are left behind the last record"),
-        (marker_body(), 2, "2 records said to be in"),
+        (marker_body(), 2, "2 records in"),
     ],
 )
 def test_r15_markers_that_lie_about_their_length_or_number_end_at_once(body: bytes, count: int, reason: str) -> None:

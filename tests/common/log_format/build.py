@@ -1,4 +1,4 @@
-"""A small encoder of batches, field by field, for what no client library writes: markers, damage, old magics."""
+"""An encoder of batches, field by field, for bytes that no client library writes: markers, damage, old magics."""
 
 import struct
 from collections.abc import Sequence
@@ -71,7 +71,7 @@ def batch(
 
 
 def marker(offset: int, producer_id: int, kind: int, epoch: int = 0) -> bytes:
-    """A transaction's marker: kind 0 aborts, 1 commits."""
+    """Return a transaction marker: kind 0 aborts, 1 commits."""
     key, value = struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 7)
     return batch(
         offset,
@@ -87,7 +87,7 @@ def marker(offset: int, producer_id: int, kind: int, epoch: int = 0) -> bytes:
 def message(
     magic: int, offset: int, value: bytes | None, key: bytes | None = None, *, attributes: int = 0, timestamp: int = 77
 ) -> bytes:
-    """A message of magic 0 or 1; with a codec in `attributes`, `value` is what it wraps."""
+    """Return a message of magic 0 or 1; with a codec in `attributes`, `value` is the compressed message set."""
     tail = struct.pack(">bb", magic, attributes)
     if magic:
         tail += struct.pack(">q", timestamp)

@@ -13,9 +13,9 @@ Inner = tuple[int, int, bytes | None, bytes | None]  # offset as stored, timesta
 
 
 def packed(codec: int, data: bytes) -> bytes:
-    """LZ4 with the header checksum that Kafka wrote wrongly in magic 0 (KAFKA-3160)."""
+    """Return compressed bytes; LZ4 has the wrong header checksum that Kafka wrote in magic 0 (KAFKA-3160)."""
     if codec == GZIP:
-        return gzip.compress(data, mtime=0)  # the same bytes in every process: they name tests
+        return gzip.compress(data, mtime=0)  # the same bytes in every process, because they are in names of tests
     return {SNAPPY: xerial, LZ4: lz4_frame}[codec](data)
 
 
@@ -29,7 +29,7 @@ def wrapper(
     timestamp: int = 5555,
     key: bytes | None = None,
 ) -> bytes:
-    """A compressed message over a set, or over any bytes."""
+    """Return a compressed message over a message set, or over any bytes."""
     if not isinstance(inner, bytes):
         inner = b"".join(message(magic, at, value, k, timestamp=time) for at, time, k, value in inner)
     return message(magic, offset, packed(codec, inner), key, attributes=attributes | codec, timestamp=timestamp)

@@ -1,4 +1,4 @@
-"""Real brokers that still write old formats: what clients of old send them, and the segments they have closed."""
+"""Real brokers that still write magic 0 and 1: the requests of old clients, and the closed segments."""
 
 import socket
 import struct
@@ -12,12 +12,12 @@ from ts_local.cluster import LocalCluster, Record, wait_for
 
 CODECS = ("none", "gzip", "snappy", "lz4")
 FORMATS = {0: "0.9.0", 1: "0.10.2"}
-# What makes a broker of 3.9 write old formats where a topic's `message.format.version` asks for them.
+# With these settings, a broker of 3.9 applies a topic's `message.format.version`.
 OLD_PROTOCOL = {"inter.broker.protocol.version": "2.8", "log.message.format.version": "2.8"}
 
 
 def produce_set(cluster: LocalCluster, topic: str, partition: int, message_set: bytes) -> None:
-    """Produce request, version 2, as a client of 0.10 sends it: the broker keeps the bytes where the format is 1."""
+    """Send a produce request of version 2, as a client of 0.10; a broker with message format 1 stores the bytes."""
     name = struct.pack(">h", len(topic)) + topic.encode()
     request = struct.pack(">hhih", 0, 2, 1, -1) + struct.pack(">hii", -1, 30_000, 1) + name
     request += struct.pack(">iii", 1, partition, len(message_set)) + message_set
@@ -31,7 +31,7 @@ def produce_set(cluster: LocalCluster, topic: str, partition: int, message_set: 
 
 
 def produce_as_of_old(cluster: LocalCluster, topic: str, partition: int, magic: int, codec: int) -> None:
-    """Messages, or wrappers over 50 of them, as a client of old writes them."""
+    """Produce messages, or wrappers over 50 of them, as an old client writes them."""
     every = every_field(1000, with_headers=False)
     sets = [every[start : start + 50] for start in range(0, 1000, 50)] + [[one] for one in every[1000:]]
     for number, few in enumerate(sets):
@@ -42,19 +42,19 @@ def produce_as_of_old(cluster: LocalCluster, topic: str, partition: int, magic: 
             continue
         data = bytearray(packed(codec, inner))
         if codec == LZ4 and magic:
-            data[6] = 0x82  # the header checksum as it should be
+            data[6] = 0x82  # the right header checksum
         wrapper = message(magic, len(few) - 1, bytes(data), attributes=codec, timestamp=max(times) if number % 2 else 5)
         produce_set(cluster, topic, partition, wrapper)
 
 
 def closed(cluster: LocalCluster, topic: str, partition: int) -> tuple[list[bytes], int]:
-    """A partition's closed segments, and the base offset of the active one."""
+    """Return a partition's closed segments, and the base offset of the active one."""
     paths = sorted(cluster.brokers[1].partition_directory(topic, partition).glob("*.log"))
     return [path.read_bytes() for path in paths[:-1]], int(paths[-1].stem)
 
 
 def headers(segments: list[bytes]) -> list[BatchHeader]:
-    """Of every batch and message."""
+    """Return the header of every batch and message."""
     found = []
     for data in segments:
         position = 0
@@ -65,7 +65,7 @@ def headers(segments: list[bytes]) -> list[BatchHeader]:
 
 
 def write_in(cluster: LocalCluster, topic: str, magic: int, partitions: int = 1) -> None:
-    """Have a topic written in another format: the broker takes the change when it comes to it, so records are sent."""
+    """Change the message format of a topic; produce until the broker applies the change."""
     cluster.alter_config(topic, {"message.format.version": FORMATS.get(magic, "2.8")})
 
     def taken(partition: int) -> bool:

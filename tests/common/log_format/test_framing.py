@@ -32,7 +32,7 @@ def header_of(data: bytes) -> BatchHeader:
 
 
 def test_a_header_of_a_real_broker_is_read_field_by_field() -> None:
-    """The first batch of the golden segment, against its bytes as a hex dump shows them."""
+    """The first batch of the golden segment has the fields of its hex dump."""
     header = header_of(SEGMENTS[0].read_bytes())
     assert header == BatchHeader(
         base_offset=0,
@@ -62,7 +62,7 @@ def test_each_attribute_bit_has_its_own_meaning() -> None:
 
 
 def test_a_segment_of_a_real_broker_is_a_chain_of_batches_with_right_crcs() -> None:
-    """Walking by size ends exactly at the end of the file, and each CRC is as stored."""
+    """The batch sizes add up to the file's size, and each CRC is the stored one."""
     for path in SEGMENTS:
         data, position, next_offset = path.read_bytes(), 0, int(path.stem)
         while position < len(data):
@@ -77,7 +77,7 @@ def test_a_segment_of_a_real_broker_is_a_chain_of_batches_with_right_crcs() -> N
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_a_message_of_an_old_magic_has_no_epoch_and_one_record(magic: int) -> None:
-    """Plain messages: one offset, epoch -1, and a timestamp only in magic 1."""
+    """A plain message has one offset, epoch -1, and a timestamp only in magic 1."""
     data = message(magic, 42, b"value", b"key", timestamp=99)
     header = header_of(data)
     assert (header.base_offset, header.last_offset, header.leader_epoch, header.magic) == (42, 42, -1, magic)
@@ -87,7 +87,7 @@ def test_a_message_of_an_old_magic_has_no_epoch_and_one_record(magic: int) -> No
 
 
 def test_a_compressed_wrapper_does_not_tell_its_record_count() -> None:
-    """What it wraps is known only after decompression; bits that v2 gives a meaning have none here."""
+    """Only decompression yields the messages inside; attribute bits of v2 have no meaning here."""
     header = header_of(message(1, 9, b"compressed", attributes=0x0A))
     assert (header.record_count, header.codec, header.is_log_append_time) == (None, 2, True)
     old = header_of(message(0, 9, b"compressed", attributes=0x7A))
@@ -95,7 +95,7 @@ def test_a_compressed_wrapper_does_not_tell_its_record_count() -> None:
 
 
 def test_the_end_of_a_segment_is_told_apart() -> None:
-    """Nothing left, zeros (any number of them), and a torn batch (cut at any byte)."""
+    """The three ends are: no bytes left, any number of zeros, and a batch that is cut at any byte."""
     assert parse_header(b"", 0, 0) is Trailing.NONE
     for count in (1, 11, 12, 16, 17, 60, 61, 100):
         assert parse_header(bytes(count), 0, count) is Trailing.ZEROS
@@ -105,7 +105,7 @@ def test_the_end_of_a_segment_is_told_apart() -> None:
 
 
 def test_r04_a_length_of_two_gigabytes_is_a_torn_tail_and_allocates_nothing() -> None:
-    """More than what remains is never taken as a size."""
+    """A length above the remaining bytes is never used as a size."""
     data = bytearray(batch())
     struct.pack_into(">i", data, 8, 2**31 - 1)
     assert parse_header(data, 0, len(data)) is Trailing.TORN
@@ -114,7 +114,7 @@ def test_r04_a_length_of_two_gigabytes_is_a_torn_tail_and_allocates_nothing() ->
 
 @pytest.mark.parametrize("length", [-(2**31), -1, 0, 13, 48])
 def test_r04_a_length_below_an_empty_batch_names_the_position(length: int) -> None:
-    """No batch is that small; the message says where."""
+    """No batch is that small, and the message has the position."""
     data = bytearray(b"....." + batch())
     struct.pack_into(">i", data, 5 + 8, length)
     with pytest.raises(CorruptData, match=r"position 1005\b"):
@@ -123,7 +123,7 @@ def test_r04_a_length_below_an_empty_batch_names_the_position(length: int) -> No
 
 @pytest.mark.parametrize("magic", [3, 127, 128, 255])
 def test_r04_an_unknown_magic_is_corrupt(magic: int) -> None:
-    """Magic 3 may come one day; reading it as 2 would be a guess."""
+    """A later Kafka can define magic 3; decoding it as 2 would be a guess."""
     data = bytearray(batch())
     data[16] = magic
     with pytest.raises(CorruptData, match="magic"):
@@ -131,28 +131,28 @@ def test_r04_an_unknown_magic_is_corrupt(magic: int) -> None:
 
 
 def test_r04_negative_offsets_and_counts_are_corrupt() -> None:
-    """Each of the three fields alone."""
+    """Each of the three fields is checked alone."""
     for data in (batch(-1), batch(last_offset_delta=-1), batch(count=-1), message(0, -1, b"v"), message(1, -5, b"v")):
         with pytest.raises(CorruptData, match="position 0"):
             parse_header(data, 0, len(data))
 
 
 def test_an_empty_batch_is_a_batch() -> None:
-    """Compaction leaves headers without records, and last offsets above the last record."""
+    """Compaction leaves headers without records, and last offsets above the last record's."""
     header = header_of(batch(10, [], last_offset_delta=7))
     assert (header.record_count, header.last_offset, header.size_in_bytes) == (0, 17, HEADER_SIZE)
     assert header_of(batch(10, [record(2)], last_offset_delta=7)).last_offset == 17
 
 
 def test_a_buffer_that_ends_inside_the_header_is_the_callers_mistake() -> None:
-    """It is no torn tail: the segment goes on."""
+    """The segment continues after the buffer, so this is not a torn tail."""
     data = batch()
     with pytest.raises(ValueError, match="30 bytes"):
         parse_header(data[:30], 0, len(data))
 
 
 def test_frame_size_accepts_what_could_be_a_batch() -> None:
-    """From the smallest message up to all that remains."""
+    """Valid sizes reach from the smallest message to all remaining bytes."""
     for size, accepted in ((MINIMUM_SIZE[0] - 1, False), (MINIMUM_SIZE[0], True), (100, True), (101, False)):
         data = bytearray(100)
         struct.pack_into(">i", data, 8, size - 12)

@@ -29,7 +29,7 @@ def transaction(producer: int, first: int, last: int, stable: int = 0, version: 
 
 
 def test_indexes_of_a_real_broker_point_at_batches() -> None:
-    """Golden files: each entry's position is a batch that begins at or below its offset."""
+    """In golden files, each entry's position is that of a batch that begins at or below its offset."""
     for path in SEGMENTS:
         data, base = path.read_bytes(), int(path.stem)
         entries = read_offset_index(path.with_suffix(".index").read_bytes())
@@ -44,14 +44,14 @@ def test_indexes_of_a_real_broker_point_at_batches() -> None:
 
 
 def test_r08_a_preallocated_tail_is_trimmed() -> None:
-    """Zero entries behind the last one, or nothing but them."""
+    """Zero entries after the last one are ignored, also if there are no others."""
     assert read_offset_index(offset_index((9, 4096), (20, 9000)) + bytes(800)) == ((9, 4096), (20, 9000))
     assert read_time_index(time_index((500, 3), (600, 9)) + bytes(1200)) == ((500, 3), (600, 9))
     assert read_offset_index(bytes(80)) == read_time_index(bytes(120)) == ()
 
 
 def test_r08_damage_ends_an_index_at_the_damage() -> None:
-    """Entries that fall, negative ones, and half an entry at the end."""
+    """Falling entries, negative entries and half an entry end an index."""
     assert read_offset_index(offset_index((9, 4096), (8, 9000), (30, 9999))) == ((9, 4096),)
     assert read_offset_index(offset_index((9, 4096), (10, 4000))) == ((9, 4096),)
     assert read_offset_index(offset_index((-9, 4096))) == ()
@@ -63,7 +63,7 @@ def test_r08_damage_ends_an_index_at_the_damage() -> None:
 
 @given(st.binary(max_size=200))
 def test_r08_any_bytes_are_some_index(data: bytes) -> None:
-    """Nothing raises, and what comes out is ordered."""
+    """No bytes cause an error, and the entries are ordered."""
     entries = read_offset_index(data)
     assert list(entries) == sorted(set(entries))
     assert list(read_time_index(data)) == sorted(set(read_time_index(data)))
@@ -75,17 +75,17 @@ def test_r08_any_bytes_are_some_index(data: bytes) -> None:
     ("offset", "position"), [(90, 0), (100, 0), (108, 0), (109, 4096), (115, 4096), (120, 9000), (10**12, 9000)]
 )
 def test_a_lookup_is_the_last_entry_at_or_below_the_offset(offset: int, position: int) -> None:
-    """Before the first entry it is the segment's beginning."""
+    """Before the first entry, the position is the beginning of the segment."""
     assert position_for_offset(((9, 4096), (20, 9000)), 100, offset) == position
 
 
 def test_a_lookup_in_an_empty_index_is_the_beginning() -> None:
-    """A missing index reads the whole segment."""
+    """Without an index, the whole segment is read."""
     assert position_for_offset((), 100, 5000) == 0
 
 
 def test_aborted_transactions_are_read() -> None:
-    """Every field; an unknown version, a half entry and disorder end the list."""
+    """Every field is read; an unknown version, half an entry and wrong order end the list."""
     good = transaction(7, 10, 20, 15) + transaction(8, 12, 30, 16)
     entries = (AbortedTransaction(7, 10, 20, 15), AbortedTransaction(8, 12, 30, 16))
     assert read_transaction_index(good) == entries
@@ -95,7 +95,7 @@ def test_aborted_transactions_are_read() -> None:
 
 
 def test_u33_a_transaction_index_is_complete_only_if_each_marker_has_its_entry() -> None:
-    """A recovering broker resets the file: an entry too few is found, one too many does no harm."""
+    """A recovering broker resets the file: a missing entry is detected, and an extra one has no effect."""
     entries = (AbortedTransaction(7, 10, 20, 15), AbortedTransaction(8, 12, 30, 16))
     assert txnindex_is_complete(entries, ())
     assert txnindex_is_complete(entries, ((7, 20), (8, 30)))

@@ -32,7 +32,7 @@ def scanned(data: bytes) -> SegmentScan:
 
 
 class Dribble(io.RawIOBase):
-    """Hands out a few bytes a call, as a raw file may."""
+    """A raw file whose reads return a few bytes each."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._random = io.BytesIO(data), random.Random(5)
@@ -42,7 +42,7 @@ class Dribble(io.RawIOBase):
 
 
 def test_segments_of_a_real_broker_are_covered_up_to_the_next_ones_base() -> None:
-    """Golden segments: coverage, counts and checksum."""
+    """Golden segments have the known coverage, counts and checksum."""
     ends = [int(path.stem) for path in SEGMENTS[1:]] + [387]
     for path, end in zip(SEGMENTS, ends, strict=True):
         data, result = path.read_bytes(), scanned(path.read_bytes())
@@ -68,14 +68,14 @@ def test_a_small_window_and_short_reads_change_nothing(monkeypatch: pytest.Monke
 
 
 def test_an_empty_segment_covers_nothing() -> None:
-    """No batch: no offsets, no timestamps."""
+    """Without a batch, a scan has no offsets and no timestamps."""
     assert scanned(b"") == SegmentScan(
         0, 0, 0, None, None, None, None, (), (), 0, None, None, (), False, (), 0, Trailing.NONE
     )
 
 
 def test_u13_what_is_no_whole_batch_is_no_coverage() -> None:
-    """Preallocated zeros and a torn tail end the valid part, and are told apart; the checksum covers them."""
+    """Preallocated zeros and a torn tail end the valid part and are distinguished; the checksum includes them."""
     good = batch(0) + batch(1, [record(0), record(1)])
     for tail, trailing in (
         (bytes(3_000_000), Trailing.ZEROS),
@@ -88,7 +88,7 @@ def test_u13_what_is_no_whole_batch_is_no_coverage() -> None:
 
 
 def test_u13_zero_bytes_in_the_middle_are_corruption() -> None:
-    """A preallocated tail holds zeros only."""
+    """A preallocated tail contains zeros only."""
     good = batch(0)
     result = scanned(good + bytes(2_000_000) + batch(1))
     assert (result.end_offset, result.trailing, result.corrupt_batches) == (1, Trailing.NONE, 1)
@@ -96,7 +96,7 @@ def test_u13_zero_bytes_in_the_middle_are_corruption() -> None:
 
 
 def test_u13_a_corrupt_batch_in_the_middle_is_told_and_passed_over() -> None:
-    """Its neighbours count, it does not; the last good batch ends the valid part."""
+    """Adjacent batches count, the corrupt one does not; the last good batch ends the valid part."""
     first, second, third = batch(0), bytearray(batch(1)), batch(2)
     second[-1] ^= 1
     result = scanned(first + second + third)
@@ -110,7 +110,7 @@ def test_u13_a_corrupt_batch_in_the_middle_is_told_and_passed_over() -> None:
 
 @pytest.mark.parametrize("window", [64, 1 << 20])
 def test_u13_every_flipped_bit_under_the_crc_is_found(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the attributes to the end of the batch, for each magic, in one piece or many."""
+    """The CRC covers the bytes from the attributes to the end of the batch, for each magic, in one piece or many."""
     monkeypatch.setattr(scan, "WINDOW_BYTES", window)
     for good, begin in ((batch(1), 21), (message(1, 1, b"value", b"key"), 16), (message(0, 1, b"value", b"key"), 17)):
         for position in range(begin, len(good)):
@@ -122,7 +122,7 @@ def test_u13_every_flipped_bit_under_the_crc_is_found(window: int, monkeypatch: 
 
 
 def test_u13_an_unknown_magic_is_passed_over_by_its_length_and_garbage_ends_the_walk() -> None:
-    """Where a length is sane the walk goes on; where not, the rest is only checksummed."""
+    """If a length is valid, the scan continues after it; otherwise the rest is only checksummed."""
     unknown = bytearray(batch(1))
     unknown[16] = 9
     result = scanned(batch(0) + unknown + batch(2))
@@ -139,7 +139,7 @@ def test_u13_offsets_that_fall_are_corruption() -> None:
 
 
 def test_u13_a_segment_of_garbage_tells_a_bounded_number_of_places() -> None:
-    """The count is exact, the list is not longer than its limit."""
+    """The count is exact, and the list is not longer than its limit."""
     bad = bytearray(batch(1))
     bad[-1] ^= 1
     result = scanned(bytes(bad) * 500)
@@ -147,13 +147,13 @@ def test_u13_a_segment_of_garbage_tells_a_bounded_number_of_places() -> None:
 
 
 def test_epochs_are_told_where_they_change() -> None:
-    """One pair per change, with the first base offset of it; old magics count as -1."""
+    """Each change has one pair with its first base offset; the epoch of magic 0 and 1 is -1."""
     data = message(1, 3, b"v") + batch(4, epoch=2) + batch(5, epoch=2) + batch(9, epoch=5) + batch(10, epoch=4)
     assert scanned(data).epochs == ((-1, 3), (2, 4), (5, 9), (4, 10))
 
 
 def test_abort_markers_are_found_and_commits_are_not() -> None:
-    """Producer id and offset of each; a commit marker only says that there are transactions."""
+    """Each abort marker has producer id and offset; a commit marker only shows that transactions exist."""
     data = batch(0, producer_id=7, attributes=TRANSACTIONAL) + marker(1, 7, 0) + marker(2, 8, 1) + marker(3, 9, 0)
     result = scanned(data)
     assert result.abort_markers == ((7, 1), (9, 3))
@@ -163,7 +163,7 @@ def test_abort_markers_are_found_and_commits_are_not() -> None:
 
 
 def test_a_marker_whose_records_end_too_soon_is_corruption() -> None:
-    """The CRC is right, the content is not."""
+    """The CRC is right, but the content is not."""
     whole = record(0, b"\0\0\0\0", b"")
     for body in (whole[:3], b"", b"\xff" * 12, record(0, b"\0\0", b"")):
         result = scanned(batch(0, body=body, count=1, attributes=0x30))
@@ -171,7 +171,7 @@ def test_a_marker_whose_records_end_too_soon_is_corruption() -> None:
 
 
 def test_the_smallest_timestamp_is_told_only_where_it_is_known() -> None:
-    """A batch's base timestamp is no minimum; single records, LogAppendTime and empty batches are safe."""
+    """A base timestamp is no minimum; single records, LogAppendTime and empty batches have a known one."""
     two = [record(0), record(1)]
     assert scanned(batch(0, max_timestamp=50) + batch(1, max_timestamp=40)).min_timestamp == 40
     assert scanned(batch(0, two, max_timestamp=50, attributes=LOG_APPEND_TIME)).min_timestamp == 50
@@ -183,34 +183,34 @@ def test_the_smallest_timestamp_is_told_only_where_it_is_known() -> None:
 
 
 def test_timestamps_of_minus_one_lower_the_minimum_and_leave_the_maximum() -> None:
-    """A record without a timestamp has -1 as its timestamp."""
+    """The timestamp of a record without one is -1."""
     result = scanned(message(0, 0, b"v") + message(1, 1, b"v", timestamp=70))
     assert (result.min_timestamp, result.max_timestamp) == (-1, 70)
     assert scanned(message(0, 0, b"v")).max_timestamp is None
 
 
 def test_a_compressed_wrapper_hides_the_record_count() -> None:
-    """Its offset is its last record's."""
+    """The wrapper's offset is that of its last record."""
     result = scanned(message(1, 8, b"z", attributes=2) + message(1, 9, b"v"))
     assert (result.record_count, result.last_offset) == (None, 9)
 
 
 def test_a_file_that_ends_too_soon_has_changed() -> None:
-    """The broker cut it while it was read."""
+    """The broker truncated the file during the read."""
     data = batch(0) + batch(1)
     with pytest.raises(SegmentChanged, match="10 bytes"):
         scan_segment(io.BytesIO(data[:-10]), len(data))
 
 
 def test_only_the_bytes_asked_for_are_read() -> None:
-    """A file that grew is scanned up to the size that was looked at."""
+    """A file that grew is scanned up to the size at the start."""
     data = batch(0)
     result = scan_segment(io.BytesIO(data + batch(1)), len(data))
     assert (result.size, result.end_offset) == (len(data), 1)
 
 
 def test_r04_memory_stays_bounded_whatever_a_length_says() -> None:
-    """A batch of 40 MB and one that claims 2 GB pass through one buffer."""
+    """A batch of 40 MB and one with a length of 2 GB are read through one buffer."""
     big = batch(0, [record(0, None, bytes(40_000_000))])
     claims = bytearray(batch(1))
     claims[8:12] = b"\x7f\xff\xff\xff"
@@ -226,7 +226,7 @@ def test_r04_memory_stays_bounded_whatever_a_length_says() -> None:
 
 
 def test_every_truncation_of_a_segment_covers_a_prefix() -> None:
-    """Cut anywhere, the whole batches count, and what is left of the next one does not."""
+    """At any cut, the whole batches count, and the rest of the next one does not."""
     pieces = [batch(0), batch(1, [record(0), record(1)]), batch(5), marker(6, 3, 0), message(1, 7, b"v"), batch(9)]
     ends_at = {sum(map(len, pieces[:n])): end for n, end in enumerate([None, 1, 3, 6, 7, 8, 10])}
     data = b"".join(pieces)
@@ -238,7 +238,7 @@ def test_every_truncation_of_a_segment_covers_a_prefix() -> None:
 
 
 def test_the_agents_part_loads_no_heavy_library() -> None:
-    """In a fresh interpreter: numba, numpy, pyarrow and cramjam stay out."""
+    """In a new interpreter, numba, numpy, pyarrow and cramjam are not loaded."""
     code = "import sys, ts_uploader.agent, ts_common.log_format.scan, ts_common.log_format.index_files\n"
     code += "print([m for m in ('numba', 'numpy', 'pyarrow', 'cramjam') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -246,13 +246,13 @@ def test_the_agents_part_loads_no_heavy_library() -> None:
 
 
 def test_a_scan_is_a_frozen_value() -> None:
-    """It passes between threads."""
+    """Threads share it."""
     with pytest.raises(dataclasses.FrozenInstanceError):
         scanned(b"").size = 1  # type: ignore[misc]
 
 
 def test_the_last_batch_is_named_unless_the_cleaner_may_have_been_at_it() -> None:
-    """Its last offset and CRC, where it still has every record that it was written with."""
+    """The last offset and CRC are those of a last batch with all its original records."""
     whole = batch(0, [record(n) for n in range(3)])
     assert scanned(whole).tail == (2, int.from_bytes(whole[17:21], "big"))
     assert scanned(batch(0, [record(2)], last_offset_delta=2)).tail is None
@@ -263,7 +263,7 @@ TIMES = ((0, 100), (10, 300), (20, 200), (30, 400))  # base offset and greatest 
 
 
 def timed(claims: Sequence[tuple[int, int]], damage: int | None = None) -> int | None:
-    """What a scan says of a time index with these claims (timestamp, relative offset), for a segment at 0."""
+    """Return the result of a scan for a time index with these claims (timestamp, relative offset) and base offset 0."""
     data = bytearray(
         b"".join(batch(base, [record(0), record(1)], base_timestamp=time, max_timestamp=time) for base, time in TIMES)
     )
@@ -280,7 +280,7 @@ def timed(claims: Sequence[tuple[int, int]], damage: int | None = None) -> int |
     [
         ([(300, 11), (400, 31)], True),
         ([(100, 1), (300, 21), (400, 31)], True),
-        ([(100, 9)], True),  # offsets that compaction took
+        ([(100, 9)], True),  # offsets that compaction removed
         ([(999, 500)], True),
         ([(99, 1)], False),
         ([(100, 0), (299, 11), (400, 31)], False),
@@ -288,22 +288,22 @@ def timed(claims: Sequence[tuple[int, int]], damage: int | None = None) -> int |
         ([(300, 30)], False),
         ([(100, 1), (200, 21)], False),
         ([], False),
-        ([(0, 0)], False),  # preallocated, and nothing written
+        ([(0, 0)], False),  # preallocated, without an entry
     ],
 )
 def test_r08_a_time_index_is_held_against_every_header(claims: list[tuple[int, int]], holds: bool) -> None:
-    """One that claims too much, anywhere, is none to be believed; nor is one that claims nothing."""
+    """One wrong claim makes the whole index unusable, and so does an index without claims."""
     assert (timed(claims) is not None) == holds
 
 
 def test_r08_a_time_index_beside_damage_is_not_believed() -> None:
-    """What stands in a damaged batch nobody knows."""
+    """The timestamps of a damaged batch are unknown."""
     assert timed([(400, 31)]) is not None
     assert timed([(400, 31)], damage=70) is None
 
 
 def test_r08_a_time_index_of_old_messages_is_not_believed() -> None:
-    """A wrapper of magic 0 or 1 does not say where its first record stands."""
+    """A wrapper of magic 0 or 1 lacks the offset of its first record."""
     index = TimeIndex(0, struct.pack(">qi", 1 << 50, 1 << 30))
     for data, believed in ((batch(0), True), (message(0, 0, b"v"), False)):
         found = scan_segment(io.BytesIO(data), len(data), index).timeindex_crc32c
@@ -311,7 +311,7 @@ def test_r08_a_time_index_of_old_messages_is_not_believed() -> None:
 
 
 def test_a_real_brokers_time_index_is_believed() -> None:
-    """Golden segments, each with what the broker wrote beside it."""
+    """Golden segments agree with the time indexes that the broker wrote."""
     for path in SEGMENTS:
         data, index = path.read_bytes(), path.with_suffix(".timeindex").read_bytes()
         assert index

@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 from tests.made_archive import batches
 from tests.spark.archives import Archive
 from tests.spark.streaming.query import EARLIEST, LENIENT, Query, warnings_of
-from ts_common.archive.catalog import read_incarnations
+from ts_common.archive.incarnations import read_incarnations
 from ts_common.errors import DataLoss
 from ts_common.model import TopicPartition
 

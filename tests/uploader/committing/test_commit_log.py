@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
-from ts_common.archive.catalog import read_commit, read_incarnations
+from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit, encode_log_start
 from ts_common.archive.epoch_history import EpochHistory
-from ts_common.archive.incarnations import Incarnation, Incarnations
+from ts_common.archive.incarnations import Incarnation, Incarnations, read_incarnations
 from ts_common.archive.object_keys import SegmentName
 from ts_common.archive.segment_metadata import SegmentMetadata
 from ts_common.errors import CorruptData, PreconditionFailed, SegmentChanged

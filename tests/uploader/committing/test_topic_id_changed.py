@@ -8,10 +8,10 @@ import pytest
 from tests.tsctl.running import Run, runner
 from tests.uploader.batches import batch
 from tests.uploader.local_directory import CLUSTER, ID, KEYS, TP, LocalDirectory
-from ts_common.archive.catalog import read_commit, read_incarnations
+from ts_common.archive.catalog import read_commit
 from ts_common.archive.commit import Commit, LogStart
 from ts_common.archive.epoch_history import EpochHistory
-from ts_common.archive.incarnations import Incarnations
+from ts_common.archive.incarnations import Incarnations, read_incarnations
 from ts_common.archive.object_keys import SegmentName
 from ts_common.errors import TopicIdChanged
 from ts_common.store.contract import ObjectStore

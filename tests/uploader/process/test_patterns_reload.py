@@ -49,7 +49,7 @@ def test_topics_come_in_and_go_with_their_patterns(cluster: LocalCluster, archiv
     wait_for_led(agent, "stays-here")
     configure(archive, agent, {INCLUDE: ".*", EXCLUDE: "stays-here,(unclosed"})
     wait_for(lambda: "configuration_rejected" in agent.tail(), "the refusal", SECONDS)
-    assert "'(unclosed' is no regular expression" in agent.tail()
+    assert "'(unclosed' is not a regular expression" in agent.tail()
     assert led(agent) == {"stays-here"}
     configure(archive, agent, {INCLUDE: ".*", EXCLUDE: "stays-here|__.*"})
     wait_for(lambda: "stays-here" not in led(agent), "the excluded topic to go", SECONDS, state=agent.tail)

@@ -105,7 +105,7 @@ def test_an_endpoints_file_with_errors_changes_nothing(agent: Reading) -> None:
     agent.say({"payments": "nowhere"}, {})
     with capture_logs() as lines:
         assert reload(*running, TOPICS, agent.read) == running[0]
-    assert "there is no endpoint 'nowhere'" in str(lines[0]["problems"])
+    assert "no endpoint 'nowhere'" in str(lines[0]["problems"])
 
 
 def test_keys_of_zookeeper_that_differ_are_named_one_by_one(agent: Reading) -> None:

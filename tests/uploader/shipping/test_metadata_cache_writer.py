@@ -13,7 +13,8 @@ from tests.made_archive import batches
 from tests.uploader.conftest import ArchiveOf
 from tests.uploader.local_directory import KEYS
 from tests.uploader.produced import records
-from ts_common.archive.catalog import describe, read_catalog
+from ts_common.archive.catalog import read_catalog
+from ts_common.archive.copies import describe
 from ts_common.archive.metadata_cache import CACHE_OBJECT_BYTES, CACHE_OBJECT_SEGMENTS, CacheObject
 from ts_common.archive.object_keys import CACHE_DIRECTORY, SegmentName
 from ts_common.archive.segment_inspection import metadata_of

@@ -12,7 +12,8 @@ from awscrt.checksums import crc32c
 
 from tests.common.log_format import build
 from tests.uploader.batches import batch
-from ts_common.archive.catalog import describe, read_catalog
+from ts_common.archive.catalog import read_catalog
+from ts_common.archive.copies import describe
 from ts_common.archive.epoch_history import EpochHistory
 from ts_common.archive.object_keys import ClusterKeys, SegmentName
 from ts_common.archive.segment_metadata import TxnIndexState, decode_metadata

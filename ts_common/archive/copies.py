@@ -1,0 +1,159 @@
+"""The coverage of stored segments: what each listed `.log` covers, and which epochs, records and timestamps it has.
+
+`describe` reads it in the segment metadata cache (`ts_common.archive.metadata_cache`) first. For segments that the
+cache lacks it reads the metadata of the `.log`, and of a Java uploader's segment the bytes.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, TypeVar
+
+import structlog
+
+from ts_common.archive.catalog import StoredSegment
+from ts_common.archive.fetch import explained_where_gone
+from ts_common.archive.metadata_cache import CACHE_OBJECT_BYTES, CacheObject, cache_objects_for
+from ts_common.archive.object_keys import PartitionKeys
+from ts_common.archive.segment_inspection import describe_segment
+from ts_common.archive.segment_metadata import SegmentMetadata
+from ts_common.archive.small_objects import get_small
+from ts_common.errors import CorruptData, NewerFormat, ObjectNotFound
+from ts_common.store.contract import ObjectStore
+
+log = structlog.get_logger()
+
+_In = TypeVar("_In")
+_Out = TypeVar("_Out")
+
+_HEAD_THREADS: Final = 8  # a HEAD waits for the network, not for the processor
+# Up to this many requests are sent one after the other: a caller with many partitions reads several in parallel.
+_FEW: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentCopy:
+    """A stored segment with its coverage; several copies can contain the same offsets.
+
+    Attributes:
+        keys: keys of its partition.
+        segment: the `.log` as a listing shows it.
+        metadata: coverage, epochs, counts and checksums of the `.log`.
+    """
+
+    keys: PartitionKeys
+    segment: StoredSegment
+    metadata: SegmentMetadata
+
+    @property
+    def base(self) -> int:
+        """First offset of the coverage."""
+        return self.segment.name.base
+
+    @property
+    def end(self) -> int:
+        """End of the coverage, exclusive."""
+        return self.metadata.end
+
+    @property
+    def dense(self) -> bool:
+        """Whether each offset of the coverage has a record, so that no other copy has one that this copy lacks."""
+        return self.metadata.records == self.end - self.base and not self.metadata.corruptions
+
+    @property
+    def key(self) -> str:
+        """Key of the `.log` object."""
+        return self.keys.segment(self.segment.name)
+
+
+NOTHING_KNOWN: Final[Mapping[StoredSegment, SegmentCopy]] = MappingProxyType({})
+
+
+def describe(
+    store: ObjectStore,
+    keys: PartitionKeys,
+    segments: Sequence[StoredSegment],
+    cache_objects: Sequence[int] = (),
+    known: Mapping[StoredSegment, SegmentCopy] = NOTHING_KNOWN,
+    damaged: list[str] | None = None,
+    removed: list[StoredSegment] | None = None,
+) -> tuple[SegmentCopy, ...]:
+    """Return the coverage of each segment, in the order of `segments`.
+
+    Args:
+        store: the store of the partition.
+        keys: keys of the partition.
+        segments: segments of a snapshot.
+        cache_objects: first bases of the snapshot's cache objects. Only those that these segments belong to are read.
+        known: copies from earlier calls. A `.log` never changes, so no request is sent for them.
+        damaged: receives a message for each segment without usable metadata and batches, which is then left out;
+            None to raise.
+        removed: receives each segment whose object no longer exists, which is then left out; None to raise.
+
+    Raises:
+        CorruptData: a segment does not begin with a batch, or its metadata is damaged.
+        ObjectNotFound: retention removed a segment since the snapshot.
+        StoreUnavailable, AccessDenied, BucketMissing: the store failed.
+    """
+    cached = _read_cache_objects(store, keys, [segment for segment in segments if segment not in known], cache_objects)
+    copies: list[SegmentCopy | None] = []
+    for segment in segments:
+        copy = known.get(segment) if known else None
+        if copy is None and (metadata := cached(segment)) is not None:
+            copy = SegmentCopy(keys, segment, metadata)
+        copies.append(copy)
+
+    def inspect(segment: StoredSegment) -> SegmentCopy | None:
+        try:
+            with explained_where_gone(store, keys.segment(segment.name)):
+                metadata = describe_segment(
+                    store, keys, segment.name, segment.size, has_index=".index" in segment.suffixes
+                )
+        except ObjectNotFound:
+            if removed is None:
+                raise
+            removed.append(segment)
+            return None
+        except CorruptData as error:
+            if damaged is None:
+                raise
+            damaged.append(f"{keys.partition}: {error}; the segment is left out")
+            return None
+        return SegmentCopy(keys, segment, metadata)
+
+    inspected = iter(_each(inspect, [segment for segment, copy in zip(segments, copies, strict=True) if copy is None]))
+    return tuple(copy for copy in (copy or next(inspected) for copy in copies) if copy is not None)
+
+
+def _read_cache_objects(
+    store: ObjectStore, keys: PartitionKeys, segments: Sequence[StoredSegment], cache_objects: Sequence[int]
+) -> Callable[[StoredSegment], SegmentMetadata | None]:
+    """Read the cache objects of these segments, and return a function that finds a segment's metadata in them."""
+    wanted = cache_objects_for(cache_objects, {segment.name.base for segment in segments}) if cache_objects else []
+    read = _each(lambda first: _read_cache_object(store, keys, first), wanted)
+
+    def find(segment: StoredSegment) -> SegmentMetadata | None:
+        at = bisect_right(wanted, segment.name.base) - 1
+        cache_object = read[at] if at >= 0 else None
+        return None if cache_object is None else cache_object.find(segment.name, segment.size, segment.etag)
+
+    return find
+
+
+def _read_cache_object(store: ObjectStore, keys: PartitionKeys, first: int) -> CacheObject | None:
+    """Return a cache object; None if it is missing, damaged or of a later release."""
+    key = keys.cache_object(first)
+    try:
+        return CacheObject(get_small(store, key, CACHE_OBJECT_BYTES)[0], keys, key)
+    except (ObjectNotFound, CorruptData, NewerFormat) as error:
+        log.warning("metadata_cache_unusable", key=key, reason=str(error))
+        return None
+
+
+def _each(function: Callable[[_In], _Out], inputs: Sequence[_In]) -> list[_Out]:
+    if len(inputs) <= _FEW:
+        return [function(one) for one in inputs]
+    with ThreadPoolExecutor(min(_HEAD_THREADS, len(inputs)), "copies") as pool:
+        return list(pool.map(function, inputs))
