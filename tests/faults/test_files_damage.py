@@ -185,7 +185,7 @@ def test_u13_a_torn_tail_is_no_coverage(cluster: LocalCluster, archive_of: Archi
     torn.write_bytes(whole[:-10])
     agent = archive.agent()
     archive.wait_for_offset(last, seconds=SECONDS)
-    wait_until_said(agent, "partition_blocked", f"{topic}-0", "the offsets that it goes on with")
+    wait_until_said(agent, "partition_blocked", f"{topic}-0", "a segment that contains the next offset")
     assert sample(agent, "hole", archive) == 1
     assert (sample(agent, "unshipped_segments", archive) or 0) > 0
     assert archive.next_offset() == last

@@ -35,7 +35,7 @@ from ts_local.cluster import LocalCluster, wait_for
 from ts_local.proxy.actions import Answer, CutBefore, Delay, Hold
 from ts_local.proxy.s3 import Rule, S3FaultProxy
 from ts_uploader.agent import STOP_SECONDS
-from ts_uploader.tracking.tracker import SEGMENTS_IN_FLIGHT
+from ts_uploader.tracking.task_selection import SEGMENTS_IN_FLIGHT
 
 FULL = (pytest.mark.full, pytest.mark.timeout(3600))
 MIB = 1 << 20

@@ -28,7 +28,7 @@ from ts_common.model import TopicPartition
 from ts_common.reading.transactions import find_hidden, stable_end
 from ts_common.store.contract import IfAbsent, ObjectStore
 from ts_uploader.tasks import FillGap, PassGap, ReadPosition, Ship, Task, WriteCommit
-from ts_uploader.tracking.tracker import CHECKPOINT_SECONDS
+from ts_uploader.tracking.task_selection import CHECKPOINT_SECONDS
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from tests.histories.agents import TP, Agent
 from ts_common.errors import TopicIdChanged
-from ts_uploader.tracking.tracker import CHECKPOINT_SECONDS
+from ts_uploader.tracking.task_selection import CHECKPOINT_SECONDS
 
 if TYPE_CHECKING:
     from tests.histories.world import World

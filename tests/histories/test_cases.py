@@ -22,7 +22,7 @@ from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.view import open_view
 from ts_common.config.cluster_config import OffsetReset
 from ts_uploader.committing.gap_recording import record_gaps
-from ts_uploader.tracking.tracker import CHECKPOINT_SECONDS
+from ts_uploader.tracking.task_selection import CHECKPOINT_SECONDS
 
 KEYS = CLUSTER.partition(TP)
 _TASKS = 1_000

@@ -28,7 +28,8 @@ from ts_uploader.tasks import AnyTask, Result
 from ts_uploader.tracking.backlog import Backlog
 from ts_uploader.tracking.blocked import Wait, WaitReason
 from ts_uploader.tracking.partition_state import PartitionState
-from ts_uploader.tracking.tracker import CHECKPOINT_SECONDS, SEGMENTS_IN_FLIGHT, Tracker
+from ts_uploader.tracking.task_selection import CHECKPOINT_SECONDS, SEGMENTS_IN_FLIGHT
+from ts_uploader.tracking.tracker import Tracker
 
 log = structlog.get_logger()
 

@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.uploader.checkpoint_files import written
-from tests.uploader.tracking.messages import LEADERSHIP, LOG_DIR, TP, asked, listing, watermarks
+from tests.uploader.tracking.messages import LEADERSHIP, LOG_DIR, TP, listing, position_read, watermarks
 from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
 from ts_uploader.events import Led, Listing, NotLed
@@ -32,14 +32,14 @@ def stopped(*, log: list[Any] | None = None) -> ContainedTracker:
     while not tasks:
         tasks = tracker.observe(written(LOG_DIR, {("t", 0): 100, ("t", 1): 100}))
     question = next(task for task in tasks if task.partition == TP)
-    answer = asked(question, 0)
+    answer = position_read(question, 0)
     poisoned = replace(answer, position=replace(answer.position, next_offset=cast("int", "x")))
     with capture_logs() as logs:
         assert tracker.conclude(poisoned) == []
     if log is not None:
         log += logs
     (second,) = [task for task in tasks if task.partition == OTHER]
-    assert [task.base for task in tracker.conclude(asked(second, 0)) if isinstance(task, Ship)] == [0]
+    assert [task.base for task in tracker.conclude(position_read(second, 0)) if isinstance(task, Ship)] == [0]
     return tracker
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.uploader.checkpoint_files import until_they_count, written
 from tests.uploader.local_directory import TP, LocalDirectory
-from tests.uploader.tracking.messages import LEADERSHIP, LOG_DIR, asked, bases, listing, watermark, watermarks
+from tests.uploader.tracking.messages import LEADERSHIP, LOG_DIR, bases, listing, position_read, watermark, watermarks
 from ts_common.config.cluster_config import OffsetReset
 from ts_uploader.events import (
     NO_EPOCH_FILE,
@@ -62,7 +62,7 @@ def test_u28_the_first_other_file_is_not_believed_the_second_is(tracker: Tracker
     assert tracker.observe(watermark(10**6)) == []
     assert reason(tracker) is WaitReason.HIGH_WATERMARK
     (ask,) = tracker.observe(watermark(50))
-    assert bases(tracker.conclude(asked(ask, 0))) == []
+    assert bases(tracker.conclude(position_read(ask, 0))) == []
     assert bases(tracker.observe(watermark(100))) == [0]
 
 
@@ -152,7 +152,7 @@ def leading(tracker: Tracker) -> Ship:
     """Until a segment is on its way."""
     tracker.observe(epoch(NOW))
     (ask,) = watermarks(tracker, 100)
-    (ship,) = tracker.conclude(asked(ask, 0))
+    (ship,) = tracker.conclude(position_read(ask, 0))
     assert isinstance(ship, Ship)
     return ship
 
@@ -208,7 +208,7 @@ def test_u38_a_clock_that_is_set_while_running_neither_stops_a_partition_nor_let
         assert tasks[:2] == [[], []]
         ((ask,), shipped) = tasks[2], set[int]()
         assert isinstance(ask, ReadPosition)
-        assert max(bases(tracker.conclude(asked(ask, 0)))) < 300
+        assert max(bases(tracker.conclude(position_read(ask, 0)))) < 300
         for file in files[4:]:
             shipped |= set(bases(tracker.observe(file)))
         (backlog,) = tracker.backlog().values()
@@ -273,7 +273,7 @@ def test_u28_figures_that_were_collected_before_the_leadership_and_land_late_are
     collected = broker.collect()
     broker.write(broker.local.log_dir, collected[broker.local.log_dir])
     (ask,) = look()
-    assert bases(tracker.conclude(asked(ask, 0))) == []
+    assert bases(tracker.conclude(position_read(ask, 0))) == []
     (backlog,) = tracker.backlog().values()
     assert backlog.lag == 50
 

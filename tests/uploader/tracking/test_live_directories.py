@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.uploader.checkpoint_files import written
 from tests.uploader.local_directory import ID, TP, LocalDirectory
-from tests.uploader.tracking.messages import asked, bases
+from tests.uploader.tracking.messages import bases, position_read
 from ts_common.config.cluster_config import OffsetReset
 from ts_uploader.events import (
     DirectoryGone,
@@ -78,7 +78,7 @@ def test_u40_the_directory_counts_whose_log_dir_is_still_rewritten(tracker: Trac
     (ask,) = rounds(tracker, dead)
     assert isinstance(ask, ReadPosition)
     assert ask.listing == TWO.listings[1]
-    assert bases(tracker.conclude(asked(ask, 0))) == [0, 10, 20, 30]
+    assert bases(tracker.conclude(position_read(ask, 0))) == [0, 10, 20, 30]
     (backlog,) = tracker.backlog().values()
     assert (backlog.listing, backlog.segments) == (TWO.listings[1], 5)
     assert reason(tracker) is WaitReason.UPLOAD
