@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.uploader.leadership.jaas_files import JAAS
+from tests.uploader.leadership.zookeeper.jaas_files import JAAS
 from ts_common.config.cluster_config import parse_config
 from ts_common.config.zookeeper_options import PREFIX
 from ts_common.errors import ConfigurationError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.uploader.checking import CHECKOUT, URL, Check
-from tests.uploader.leadership.jaas_files import JAAS
+from tests.uploader.leadership.zookeeper.jaas_files import JAAS
 from ts_common.config.zookeeper_options import PREFIX
 from ts_local.cluster import LocalCluster
 from ts_local.kerberos import Kerberos

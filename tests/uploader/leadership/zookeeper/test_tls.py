@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from tests.uploader.leadership.listening_zookeeper import (
+from tests.uploader.leadership.zookeeper.listening_zookeeper import (
     NEVER,
     TP,
     Listen,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from tests.uploader.leadership.listening_zookeeper import (
+from tests.uploader.leadership.zookeeper.listening_zookeeper import (
     TP,
     Listen,
     create_topic,
