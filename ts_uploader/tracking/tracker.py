@@ -1,7 +1,7 @@
 """Track every partition on this broker, and return what the agent does next. Pure: no clock, no I/O.
 
-Observations and results go in, tasks are returned. A partition has tasks while four inputs are present, each from its
-own source:
+Callers pass observations and results, and receive tasks. A partition has tasks while four inputs are present, each
+from its own source:
 
 - a leadership (leadership source): this broker leads, in this epoch, this topic id;
 - a listing (directory scan): the live directory has that topic id, and these segments are closed;

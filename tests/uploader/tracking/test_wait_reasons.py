@@ -99,4 +99,4 @@ def test_u35_a_look_at_deleted_files_that_fails_is_named_with_its_error() -> Non
     tracker.conclude(failed(look))
     wait = tracker.backlog()[TP].wait
     assert wait is not None
-    assert (wait.reason, wait.text) == (WaitReason.GAP, "a look at the .deleted files: because")
+    assert (wait.reason, wait.text) == (WaitReason.GAP, "a read of the .deleted files: because")

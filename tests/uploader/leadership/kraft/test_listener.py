@@ -105,22 +105,22 @@ def test_credentials_are_those_of_the_listeners_jaas_entry(options: str, expecte
 
 TLS_CLIENT = {**TLS, **TRUST, "ssl.client.auth": "required"}
 PROBLEMS = [
-    ({}, ["listeners names no listener"], {"bootstrap.servers": "b:1"}),
-    ({"listeners": "PLAINTEXT:9092"}, ["'PLAINTEXT:9092' is not", "names no"], {"bootstrap.servers": "b:1"}),
+    ({}, ["listeners has no inter-broker listener"], {"bootstrap.servers": "b:1"}),
+    ({"listeners": "PLAINTEXT:9092"}, ["'PLAINTEXT:9092' is not", "has no"], {"bootstrap.servers": "b:1"}),
     (
         {"listeners": "IN://b:1", "inter.broker.listener.name": "IN"},
-        ["'IN' for the listener IN is none of"],
+        ["'IN' for the listener IN; expected one of"],
         {"security.protocol": "plaintext"},
     ),
-    ({**TLS, "ssl.truststore.location": "/t.jks"}, ["/t.jks: a trust store of type JKS"], {"ssl.ca.location": "/c"}),
+    ({**TLS, "ssl.truststore.location": "/t.jks"}, ["/t.jks: unsupported type JKS"], {"ssl.ca.location": "/c"}),
     (
         {**TLS, "ssl.truststore.location": "/t.p12", "ssl.truststore.type": "PKCS12"},
-        ["a trust store of type PKCS12"],
+        ["unsupported type PKCS12"],
         {"ssl.ca.location": "/c"},
     ),
     (
         {**TLS_CLIENT, "ssl.keystore.location": "/k.jks"},
-        ["/k.jks: a key store of type JKS"],
+        ["/k.jks: unsupported type JKS"],
         {"ssl.keystore.location": "/k.p12", "ssl.keystore.password": "x"},
     ),
     (
@@ -133,7 +133,7 @@ PROBLEMS = [
         ["ssl.keystore.password: it is given by a config provider"],
         {"ssl.keystore.password": "x"},
     ),
-    (SASL, [f"{KEY}: its username is not there", "its password"], {"sasl.username": "u", "sasl.password": "p"}),
+    (SASL, [f"{KEY}: its username is missing", "its password"], {"sasl.username": "u", "sasl.password": "p"}),
     (
         {**SASL, KEY: f'{JAAS} username="u" password="${{file:/f:p}}";'},
         [f"{KEY}: its password is given by a config provider"],

@@ -13,7 +13,7 @@ from ts_local.waiting import wait_for
 from ts_uploader.environment import Environment
 from ts_uploader.events import Led, NotLed
 from ts_uploader.leadership.kraft import source as kraft
-from ts_uploader.leadership.kraft.broker_client import AnsweredByAnother, BrokerAway, BrokerClient, NotKnown, Refused
+from ts_uploader.leadership.kraft.broker_client import AnsweredByAnother, BrokerAway, BrokerClient, Denied, NotAvailable
 from ts_uploader.leadership.kraft.source import KraftLeadership
 
 BROKER = 1
@@ -206,7 +206,7 @@ def test_u09_a_directory_that_was_replaced_before_the_answer_is_read_again(
 
 
 @pytest.mark.parametrize(
-    "refusal", [AnsweredByAnother("broker 2 answered"), Refused("no permission"), NotKnown("leader not available")]
+    "refusal", [AnsweredByAnother("broker 2 answered"), Denied("no permission"), NotAvailable("leader not available")]
 )
 def test_an_answer_that_does_not_count_says_nothing(
     told: Told, listener: Listener, tmp_path: Path, refusal: Exception
@@ -246,9 +246,9 @@ def test_a_certificate_that_is_away_for_a_while_leaves_the_client_as_it_is(tmp_p
     client = BrokerClient(BROKER, settings, 0.1)
     authority.rename(tmp_path / "away")
     with pytest.raises(BrokerAway, match=r"ssl\.ca\.location failed"):
-        client.start_anew()
+        client.restart()
     with pytest.raises(BrokerAway):
         client.leaders("t")
     (tmp_path / "away").rename(authority)
-    client.start_anew()
+    client.restart()
     client.close(10.0)

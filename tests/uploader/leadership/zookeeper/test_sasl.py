@@ -67,7 +67,7 @@ def test_a_wrong_password_is_said_and_mended_without_a_restart(
     overrides = {"sasl.username": "kafka", "sasl.password.file": str(tmp_path / "password")}
     with capture_logs() as logs:
         listener = listen(zookeeper.connect, {}, overrides)
-        wait_trouble(listener, REFUSED + "the user and password, or the principal, are not those that it knows")
+        wait_trouble(listener, REFUSED + "it does not accept this user and password, or this principal")
         refusals = zookeeper.log.read_text().count("failed to SASL authenticate")
         wait_for(
             lambda: zookeeper.log.read_text().count("failed to SASL authenticate") > refusals + 2, "some more attempts"
@@ -85,9 +85,9 @@ def test_a_wrong_password_is_said_and_mended_without_a_restart(
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        ({}, f"{REFUSED}it demands SASL; name the broker's JAAS file by ts.segment.uploader.zookeeper.jaas.file"),
-        ({"sasl.username": "kafka", "sasl.password": "guessed Zq7x"}, f"{REFUSED}the user and password"),
-        ({"sasl.username": "nobody", "sasl.password": "guessed Zq7x"}, f"{REFUSED}the user and password"),
+        ({}, f"{REFUSED}it requires SASL; name the broker's JAAS file by ts.segment.uploader.zookeeper.jaas.file"),
+        ({"sasl.username": "kafka", "sasl.password": "guessed Zq7x"}, f"{REFUSED}it does not accept this user"),
+        ({"sasl.username": "nobody", "sasl.password": "guessed Zq7x"}, f"{REFUSED}it does not accept this user"),
         ({"sasl.username": "kafka", "sasl.password": "\N{GREEK SMALL LETTER ALPHA}"}, "characters beyond ISO 8859-1"),
     ],
 )
@@ -104,7 +104,7 @@ def test_a_login_that_is_missing_is_no_storm(zookeeper: ZooKeeper, listen: Liste
     """ZooKeeper ends each session of an agent without one: it tries again at its own pace, not at ZooKeeper's."""
     with capture_logs() as logs:
         listener = listen(zookeeper.connect, {})
-        wait_trouble(listener, f"{REFUSED}it demands SASL")
+        wait_trouble(listener, f"{REFUSED}it requires SASL")
         wait_for(
             lambda: zookeeper.log.read_text().count("Closing client connection due to server requires") > 2, "more"
         )

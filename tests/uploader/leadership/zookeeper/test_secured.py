@@ -106,7 +106,7 @@ def test_an_agent_that_is_refused_stays_up_with_its_reason(
     agent = archive.agent()
     wait_for(lambda: agent.status()["leadership_trouble"] is not None, "the reason", 60, state=agent.status)
     trouble = agent.status()["leadership_trouble"]
-    assert trouble.startswith("ZooKeeper refuses this identity: the user and password")
+    assert trouble.startswith("ZooKeeper refuses this identity: it does not accept this user")
     assert agent.status()["ready"] is False
     assert trouble in agent.page("/").replace("&#x27;", "'")
     assert trouble in agent.log.read_text()
@@ -128,9 +128,9 @@ def test_check_looks_at_tls_and_sasl(secured: Secured, tmp_path: Path) -> None:
     for keys_more, changes, text in (
         ({"sasl.password": "guessed Zq7x"}, {}, "ZooKeeper refuses this identity"),
         ({}, {"zookeeper.ssl.truststore.location": "/nowhere/t.jks"}, "/nowhere/t.jks (JKS): it cannot be read"),
-        ({}, {"zookeeper.ssl.client.enable": "false"}, "speaks TLS alone"),
+        ({}, {"zookeeper.ssl.client.enable": "false"}, "requires TLS"),
         ({}, {"zookeeper.ssl.ocsp.enable": "true"}, "zookeeper.ssl.ocsp.enable=true: the agent cannot ask"),
-        ({"jaas.section": "Nobody"}, {}, "there is no section Nobody, but Client"),
+        ({"jaas.section": "Nobody"}, {}, "no section Nobody; found Client"),
     ):
         file = secured.surroundings(tmp_path / "server.properties", changes)
         more = {ZOOKEEPER + name: value for name, value in keys_more.items()}

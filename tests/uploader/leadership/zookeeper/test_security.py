@@ -68,13 +68,13 @@ def test_a_clusters_keys_replace_a_brokers_settings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"zookeeper.ssl.crl.enable": "true"}, "zookeeper.ssl.crl.enable=true: the agent cannot ask"),
+        ({"zookeeper.ssl.crl.enable": "true"}, "zookeeper.ssl.crl.enable=true: the agent cannot check"),
         ({"zookeeper.ssl.ocsp.enable": "true"}, f"give {PREFIX}ssl.ocsp.enable=false"),
         ({"zookeeper.ssl.truststore.type": "BCFKS"}, "zookeeper.ssl.truststore.type=BCFKS: the agent reads PEM"),
         ({"zookeeper.ssl.truststore.location": "/etc/trust.store"}, f"give {PREFIX}ssl.truststore.type"),
         ({"zookeeper.ssl.protocol": "TLSv1.1"}, "zookeeper.ssl.protocol=TLSv1.1: the agent speaks TLSv1.2 and TLSv1.3"),
         ({"zookeeper.ssl.enabled.protocols": "TLSv1.2,TLSv9"}, "zookeeper.ssl.enabled.protocols=TLSv9"),
-        ({"zookeeper.ssl.client.enable": "yes"}, "zookeeper.ssl.client.enable=yes: true or false"),
+        ({"zookeeper.ssl.client.enable": "yes"}, "zookeeper.ssl.client.enable=yes: expected true or false"),
         ({"zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNIO"}, "this class has no TLS"),
         ({"zookeeper.ssl.truststore.password": "${file:/hush:key}"}, f"give {PREFIX}ssl.truststore.password.file"),
     ],
@@ -113,8 +113,8 @@ def test_a_brokers_jaas_file_says_who_logs_in(tmp_path: Path, overrides: Mapping
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        ({"jaas.section": "Nobody"}, "no section Nobody, but Client, Kerberos, Odd"),
-        ({"jaas.section": "Odd"}, "section Odd logs in with com.example.Module"),
+        ({"jaas.section": "Nobody"}, "no section Nobody; found Client, Kerberos, Odd"),
+        ({"jaas.section": "Odd"}, "section Odd has com.example.Module"),
         ({"jaas.file": "/nowhere/jaas.conf"}, "/nowhere/jaas.conf: it cannot be read: No such file"),
         ({"sasl.password.file": "/nowhere/secret"}, "sasl.password.file=/nowhere/secret: it cannot be read"),
     ],

@@ -193,7 +193,7 @@ def test_a_port_with_tls_is_told_from_one_without(zookeeper: ZooKeeper, stores: 
     (error,) = errors_of(zookeeper.connect, properties)
     assert "does this port speak TLS (secureClientPort)?" in error
     (error,) = errors_of(zookeeper.secure_connect, {})
-    assert error == f"{zookeeper.secure_connect} speaks TLS alone, and zookeeper.ssl.client.enable is not true"
+    assert error == f"{zookeeper.secure_connect} requires TLS, and zookeeper.ssl.client.enable is not true"
     wait_trouble(listen(zookeeper.secure_connect, {}), "it accepted the connection and gave no session")
 
 
