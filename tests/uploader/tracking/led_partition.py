@@ -12,7 +12,7 @@ CHECKPOINT = 5_000_000_000  # ns
 
 
 class LedPartition:
-    """A tracker whose partition is led, listed, below a high watermark, and about to be asked for in the store."""
+    """A tracker whose partition is led, listed and below a high watermark, and whose position has to be read."""
 
     def __init__(self, *live: int, high_watermark: int = 10**6, reset: OffsetReset = OffsetReset.EARLIEST) -> None:
         self.tracker = Tracker(reset)
@@ -21,19 +21,19 @@ class LedPartition:
         (self.read,) = watermarks(self.tracker, high_watermark)
 
     def at(self, next_offset: int) -> list[AnyTask]:
-        """The store says where the run ends."""
+        """End the read of the position: the run ends at this offset."""
         return self.tracker.conclude(position_read(self.read, next_offset))
 
 
 def taken(led: LedPartition, *live: int, deleted: tuple[int, ...] = (), taken_at: int = 200) -> list[AnyTask]:
-    """Retention renamed the lowest segments."""
+    """List a directory whose lowest segments retention has renamed."""
     return led.tracker.observe(replace(listing(*live, taken_at=taken_at), deleted=deleted))
 
 
 def begun_with_deleted(
     next_offset: int, *deleted: int, gaps: tuple[tuple[int, int], ...] = ()
 ) -> tuple[Tracker, LookBelow]:
-    """An agent that begins where retention renamed everything below 200 before, and asks what of it counts."""
+    """Start an agent after retention renamed all segments below 200; return its task to read the `.deleted` files."""
     tracker = Tracker(OffsetReset.EARLIEST)
     tracker.observe(Led(TP, LEADERSHIP))
     tracker.observe(replace(listing(200, 300), deleted=deleted))
@@ -44,14 +44,14 @@ def begun_with_deleted(
 
 
 def gap_of(led: LedPartition, next_offset: int, *live: int) -> list[AnyTask]:
-    """Two listings a checkpoint interval apart, both above the next offset."""
+    """List the directory twice, a checkpoint interval apart, with all bases above the next offset."""
     (rescan,) = [task for task in led.at(next_offset) if isinstance(task, Rescan)]
     assert rescan.after_seconds == 5
     return led.tracker.observe(listing(*live, taken_at=100 + CHECKPOINT))
 
 
 def led(*live: int, high_watermark: int = 10**6) -> tuple[Tracker, ReadPosition]:
-    """A partition that is led and listed, and the question where to go on."""
+    """Return a tracker whose partition is led and listed, and its task to read the position."""
     tracker = Tracker(OffsetReset.EARLIEST)
     tracker.observe(Led(TP, LEADERSHIP))
     tracker.observe(listing(*live))

@@ -59,7 +59,7 @@ def watermark(offset: int) -> HighWatermarks:
 
 
 def watermarks(tracker: Tracker, offset: int) -> list[AnyTask]:
-    """Up to the first checkpoint that counts."""
+    """Return the tasks of the first checkpoint that counts."""
     return until_they_count(tracker, LOG_DIR, {("t", 0): offset})
 
 
@@ -108,7 +108,7 @@ def state_of(base: int) -> FileState:
 
 
 def looked_below(task: AnyTask, *hanging: tuple[int, int]) -> LookedBelow:
-    """What hangs, of all `.deleted` files below the lowest live segment."""
+    """Return a result where these hang, of all `.deleted` files below the lowest live segment."""
     assert isinstance(task, LookBelow)
     found = tuple(Hanging(base, end, state_of(base)) for base, end in hanging)
     below = frozenset(base for base in task.listing.deleted if base < task.listing.bases[0])
@@ -121,7 +121,7 @@ def changed(task: Task) -> Changed:
 
 
 def succeeded(task: AnyTask, next_offset: int) -> Result:
-    """What a task that goes well ends with, in a store whose run ends at `next_offset`."""
+    """Return the result of a task that succeeds, in a store whose run ends at `next_offset`."""
     match task:
         case ReadPosition():
             return PositionRead(task.partition, task.generation, task.leadership, position(next_offset))

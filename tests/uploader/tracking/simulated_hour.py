@@ -14,14 +14,14 @@ HOUR = 3600.0
 
 
 class Hour:
-    """An hour of one partition by a clock of its own: the pure tracker, delays as the queues have them, no threads.
+    """An hour of one partition on a simulated clock: the pure tracker with the delays of the queues, without threads.
 
     Args:
-        fates: of segments by base: what each attempt to ship them ends with.
-        hints: seconds between two listings that other events than the tracker's own looks bring.
-        commits_fail: each commit does.
-        merging: each listing shows a segment less than the one before, as while the cleaner merges.
-        heals_at: from when on everything goes well.
+        fates: the result of each attempt to ship a segment, by base.
+        hints: seconds between two listings that other events cause than the tracker's own tasks.
+        commits_fail: whether each commit fails.
+        merging: whether each listing has one segment less than the one before, as while the cleaner merges.
+        heals_at: from then on everything succeeds.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Hour:
         self.merging = merging
         self.bases = tuple(sorted({*fates, max(fates) + 100}))
         self.done: Counter[str] = Counter()
-        self.pending = 0  # looks that are scheduled now
+        self.pending = 0  # listings that are scheduled now
         self.most_pending = 0
         self.next_offset = 0
         self._order = itertools.count()

@@ -22,7 +22,7 @@ from ts_uploader.tracking.tracker import Tracker
 
 
 def test_u07_what_retention_renamed_is_shipped_from_its_deleted_files() -> None:
-    """Seen live in this leadership, a segment goes up under its next name, with the neighbour that it had."""
+    """A segment that was seen live in this leadership is shipped from its renamed files, with the neighbour it had."""
     led = LedPartition(0, 100, 200, 300, 400)
     assert bases(led.at(0)) == [0, 100, 200, 300]
     first = led.tracker.observe(replace(listing(300, 400), deleted=(0, 100, 200)))
@@ -32,7 +32,7 @@ def test_u07_what_retention_renamed_is_shipped_from_its_deleted_files() -> None:
 
 
 def test_u07_a_segment_that_failed_is_tried_again_from_its_deleted_files() -> None:
-    """As long as they are there; then what is left is shipped, and nothing is a gap before it is sure."""
+    """It is retried while the files exist, and nothing becomes a gap before two listings agree."""
     led = LedPartition(0, 100, 200)
     first, second = (task for task in led.at(0) if isinstance(task, Ship))
     taken(led, 200, deleted=(0, 100))
@@ -44,7 +44,7 @@ def test_u07_a_segment_that_failed_is_tried_again_from_its_deleted_files() -> No
 
 
 def test_u39_a_deleted_file_that_was_never_seen_live_is_shipped_if_it_hangs() -> None:
-    """At once, and for its own batches only; the one that does not hang may be of a line that died."""
+    """It is shipped at once, for its own batches only. One that does not hang can be of a dead log."""
     tracker, look = begun_with_deleted(100, 0, 100, 150)
     (ship,) = tracker.conclude(looked_below(look, (100, 200)))
     assert isinstance(ship, Ship)
@@ -52,7 +52,7 @@ def test_u39_a_deleted_file_that_was_never_seen_live_is_shipped_if_it_hangs() ->
 
 
 def test_u39_what_was_seen_live_in_this_leadership_is_shipped_with_its_neighbour() -> None:
-    """Nothing is to be found out about it."""
+    """The agent needs no read for it."""
     led = LedPartition(0, 100, 200)
     first, _ = (task for task in led.at(0) if isinstance(task, Ship))
     tasks = taken(led, 200, deleted=(0, 100))
@@ -63,7 +63,7 @@ def test_u39_what_was_seen_live_in_this_leadership_is_shipped_with_its_neighbour
 
 
 def test_a_listing_that_is_not_whole_vouches_for_no_neighbour() -> None:
-    """Its two bases may be of two instants: a `.deleted` file goes by its own batches then."""
+    """Its two bases can be of two instants, so a `.deleted` file counts by its own batches."""
     tracker = Tracker(OffsetReset.EARLIEST)
     tracker.observe(Led(TP, LEADERSHIP))
     tracker.observe(replace(listing(0, 100, 200), whole=False))
@@ -76,7 +76,7 @@ def test_a_listing_that_is_not_whole_vouches_for_no_neighbour() -> None:
 
 
 def test_u39_a_gap_ends_where_the_chain_begins() -> None:
-    """What is gone below it is passed; what hangs was not waited for."""
+    """The offsets below it become a gap; files that hang did not delay that."""
     tracker, look = begun_with_deleted(50, 100)
     (ship,) = [task for task in tracker.conclude(looked_below(look, (100, 200))) if isinstance(task, Ship)]
     tracker.conclude(shipped(ship))
@@ -86,7 +86,7 @@ def test_u39_a_gap_ends_where_the_chain_begins() -> None:
 
 
 def test_u39_no_gap_before_the_deleted_files_were_looked_at() -> None:
-    """Two whole listings agree by then, and the look does not end."""
+    """Two whole listings agree by then, but the read of the `.deleted` files has not ended."""
     tracker, look = begun_with_deleted(50, 100)
     late = replace(listing(200, 300, taken_at=100 + CHECKPOINT), deleted=(100,))
     assert tracker.observe(late) == []
@@ -94,7 +94,7 @@ def test_u39_no_gap_before_the_deleted_files_were_looked_at() -> None:
 
 
 def test_u39_files_that_do_not_hang_hold_up_no_gap() -> None:
-    """Retention renames more every few minutes, so some file always lies below; none of them is waited for."""
+    """Retention renames more every few minutes, so some file is always below; the agent waits for none of them."""
     tracker, look = begun_with_deleted(50, 60)
     tracker.conclude(looked_below(look))
     tasks = tracker.observe(replace(listing(300, 400, taken_at=100 + CHECKPOINT), deleted=(60, 200)))
@@ -103,7 +103,7 @@ def test_u39_files_that_do_not_hang_hold_up_no_gap() -> None:
 
 
 def test_a_look_that_failed_is_repeated() -> None:
-    """The directory changed meanwhile; a commit that is under way is not disturbed by it."""
+    """The directory changed meanwhile; that does not disturb a commit that is under way."""
     tracker, look = begun_with_deleted(50, 100)
     (ask,) = tracker.conclude(failed(look))
     (again,) = [task for task in tracker.conclude(position_read(ask, 50)) if isinstance(task, LookBelow)]
@@ -119,7 +119,7 @@ def test_a_look_that_failed_and_is_wanted_no_more_is_told_no_more() -> None:
 
 
 def test_u39_a_file_that_is_not_the_one_that_hung_is_looked_at_again() -> None:
-    """Another was renamed over it: the worker saw that, and nothing is shipped before the next look."""
+    """Another was renamed over it: the worker saw that, and ships nothing before the next listing."""
     tracker, look = begun_with_deleted(100, 100)
     (ship,) = tracker.conclude(looked_below(look, (100, 200)))
     assert isinstance(ship, Ship)
@@ -129,7 +129,7 @@ def test_u39_a_file_that_is_not_the_one_that_hung_is_looked_at_again() -> None:
 
 
 def test_u39_another_leadership_looks_again() -> None:
-    """What was seen live in the one before counts no more than what an agent finds that begins."""
+    """A segment that was seen live in the leadership before counts no more than for an agent that starts."""
     led = LedPartition(0, 100, 200)
     led.at(100)
     led.tracker.observe(Led(TP, replace(LEADERSHIP, epoch=2)))
@@ -149,7 +149,7 @@ def test_nothing_is_looked_at_while_nothing_is_missing() -> None:
 
 
 def test_u39_a_recorded_gap_is_filled_from_files_that_hang() -> None:
-    """An agent recorded it whose broker did not hold them."""
+    """An agent whose broker did not have the files recorded it."""
     tracker, look = begun_with_deleted(200, 100, gaps=((100, 200),))
     assert look.wanted == 100
     (ship,) = [task for task in tracker.conclude(looked_below(look, (100, 200))) if isinstance(task, Ship)]

@@ -22,7 +22,7 @@ from ts_uploader.tasks import Committed, FillGap, LookDue, PassGap, ReadPosition
 
 
 def test_u07_what_is_gone_becomes_a_gap_when_two_listings_agree() -> None:
-    """A checkpoint interval apart, and up to the lowest live segment."""
+    """The listings are a checkpoint interval apart, and the gap ends at the lowest live segment."""
     led = LedPartition(100, 200)
     (gap,) = [task for task in gap_of(led, 50, 100, 200) if isinstance(task, PassGap)]
     assert (gap.position.next_offset, gap.end) == (50, 100)
@@ -41,7 +41,7 @@ def test_what_vanished_since_the_first_listing_is_no_part_of_the_gap() -> None:
 
 
 def test_a_gap_needs_two_whole_listings() -> None:
-    """One that met renames may miss what is there; another is asked for, one at a time."""
+    """A listing that met renames can miss files. The agent schedules another, one at a time."""
     led = LedPartition(100, 200)
     torn = replace(listing(100, 200), whole=False)
     led.tracker.observe(torn)
@@ -56,7 +56,7 @@ def test_a_gap_needs_two_whole_listings() -> None:
 
 
 def test_a_gap_needs_a_checkpoint_interval_between_its_two_listings() -> None:
-    """A listing that comes earlier proves nothing."""
+    """An earlier listing proves nothing."""
     led = LedPartition(100, 200)
     led.at(50)
     assert [t for t in led.tracker.observe(listing(100, 200, taken_at=99 + CHECKPOINT)) if isinstance(t, PassGap)] == []
@@ -68,7 +68,7 @@ def test_a_gap_needs_a_checkpoint_interval_between_its_two_listings() -> None:
     ids=["renames under way", "the segment is back", "another leader epoch"],
 )
 def test_u25_what_interrupts_two_listings_makes_the_wait_begin_anew(between: Listing | Led) -> None:
-    """No gap from two listings with something else in between."""
+    """Two listings with another event in between make no gap."""
     led = LedPartition(100, 200)
     led.at(50)
     led.tracker.observe(between)
@@ -77,7 +77,7 @@ def test_u25_what_interrupts_two_listings_makes_the_wait_begin_anew(between: Lis
 
 
 def test_no_gap_while_a_segment_is_still_read_from_an_open_file() -> None:
-    """Its names are gone, its bytes are not."""
+    """Its names no longer exist, its bytes do."""
     led = LedPartition(0, 100, 200)
     first, second = (task for task in led.at(0) if isinstance(task, Ship))
     led.tracker.conclude(shipped(second))
@@ -89,14 +89,14 @@ def test_no_gap_while_a_segment_is_still_read_from_an_open_file() -> None:
 
 
 def test_no_gap_above_the_high_watermark() -> None:
-    """What is not committed cannot be passed."""
+    """Uncommitted offsets cannot be passed."""
     led = LedPartition(100, 200, high_watermark=60)
     assert [task for task in gap_of(led, 50, 100, 200) if isinstance(task, PassGap)] == []
     assert [type(task) for task in led.tracker.observe(watermark(100))] == [PassGap]
 
 
 def test_a_recorded_gap_that_this_log_holds_is_filled() -> None:
-    """On taking over: its segments are shipped, then its epochs are corrected; the run goes on meanwhile."""
+    """A new leader ships the segments and corrects the epochs of the gap; meanwhile the run continues."""
     led = LedPartition(0, 100, 200, 300, 400)
     assert isinstance(led.read, ReadPosition)
     where = replace(position(300), gaps=((150, 250),))
@@ -115,7 +115,7 @@ def test_a_recorded_gap_that_this_log_holds_is_filled() -> None:
 
 @pytest.mark.parametrize("leaderships_on", [True, False])
 def test_a_gap_is_filled_once_in_a_leadership(leaderships_on: bool) -> None:
-    """Its record never goes, so the store names it at every question; a new leader epoch looks once more."""
+    """Its record stays, so each read of the position returns it; a new leader epoch fills it once more."""
     led = LedPartition(0, 100, 200, 300)
     where = replace(position(300), gaps=((100, 200),))
     tasks = led.tracker.conclude(replace(position_read(led.read, 0), position=where))
@@ -124,7 +124,7 @@ def test_a_gap_is_filled_once_in_a_leadership(leaderships_on: bool) -> None:
     assert isinstance(fill, FillGap)
     assert led.tracker.conclude(Committed(TP, fill.generation, fill.leadership, replace(where, gaps=()))) == []
     if leaderships_on:
-        led.tracker.observe(watermark(250))  # below the next offset: the store is asked again
+        led.tracker.observe(watermark(250))  # below the next offset, so the position is read again
         assert led.tracker.conclude(replace(position_read(led.read, 0), position=where)) == []
     else:
         led.tracker.observe(Led(TP, replace(LEADERSHIP, epoch=2)))

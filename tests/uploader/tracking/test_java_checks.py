@@ -24,7 +24,7 @@ AN_HOUR_OF_LOOKS = [30, 90, 210, 450, 930, 1890, 3810]
 
 
 def looks(tracker: Tracker, begin: int) -> list[int]:
-    """The seconds after `begin` at which the store is asked within three hours, though nothing happens."""
+    """Return the seconds after `begin`, within three idle hours, when the position is read again."""
     seconds = []
     for second in range(begin, begin + 3 * 3600, 10):
         tasks = tracker.observe(listing(0, 100, taken_at=second * 10**9))
@@ -36,7 +36,7 @@ def looks(tracker: Tracker, begin: int) -> list[int]:
 
 
 def test_u29_behind_a_java_uploader_the_store_is_asked_again_now_and_then() -> None:
-    """What it had queued may come late, also where nothing is shipped for days: after 30 s, a minute, and so on."""
+    """Its queued writes can be late, also if nothing is shipped for days: read after 30 s, a minute, and so on."""
     led = LedPartition(0, 100)
     led.tracker.conclude(replace(position_read(led.read, 0), foreign=True))
     assert looks(led.tracker, 10) == AN_HOUR_OF_LOOKS
@@ -44,7 +44,7 @@ def test_u29_behind_a_java_uploader_the_store_is_asked_again_now_and_then() -> N
 
 @pytest.mark.parametrize("restarted", [True, False], ids=["the agent is restarted", "another leader epoch begins"])
 def test_u29_the_looks_begin_again_with_a_leadership_and_with_the_agent(restarted: bool) -> None:
-    """Our own commit stands by then and says that a Java uploader's stood there lately; later answers add nothing."""
+    """By then the agent's own commit is stored, and records a recent Java commit. Later reads add nothing."""
     led = LedPartition(0, 100)
     led.tracker.conclude(replace(position_read(led.read, 0), foreign=True))
     led.tracker.observe(listing(0, 100, taken_at=10**9))
@@ -59,7 +59,7 @@ def test_u29_the_looks_begin_again_with_a_leadership_and_with_the_agent(restarte
 
 
 def test_u29_a_gap_that_was_filled_is_looked_at_again_after_a_java_uploader_wrote() -> None:
-    """It may have put a shorter segment over the very one that filled it."""
+    """A Java uploader can replace the segment that filled the gap with a shorter one."""
     led = LedPartition(0, 100, 200, 300)
     where = replace(position(300), gaps=((100, 200),))
     (ship,) = led.tracker.conclude(replace(position_read(led.read, 0), position=where))
@@ -72,7 +72,7 @@ def test_u29_a_gap_that_was_filled_is_looked_at_again_after_a_java_uploader_wrot
 
 
 def test_u29_a_java_uploader_that_wrote_again_is_looked_for_as_soon_as_before() -> None:
-    """Each late write may not be the last; without one the store is not asked for that at all."""
+    """Each late write can be followed by another. Without any, the position is not read again."""
     led = LedPartition(0, 100)
     led.tracker.conclude(replace(position_read(led.read, 0), foreign=True))
     assert led.tracker.observe(listing(0, 100, taken_at=10**9)) == []

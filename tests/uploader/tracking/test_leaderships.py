@@ -13,7 +13,7 @@ from ts_uploader.tracking.tracker import Tracker
 
 
 def test_a_fenced_leadership_does_not_come_back() -> None:
-    """After the store showed a later leader epoch, an unchanged leadership source changes nothing (fault U06)."""
+    """After the store showed a later leader epoch, a leadership source that repeats itself changes nothing (U06)."""
     led = LedPartition(0, 100)
     assert led.tracker.conclude(Fenced(TP, led.read.generation, LEADERSHIP, "later")) == []
     led.tracker.observe(Led(TP, LEADERSHIP))
@@ -28,7 +28,7 @@ def test_a_fenced_leadership_does_not_come_back() -> None:
     ids=["demoted", "new leader epoch", "directory gone", "directory replaced"],
 )
 def test_results_of_a_past_life_do_not_count(change: NotLed | Led | DirectoryGone | Listing) -> None:
-    """What was under way when leadership or directory changed is dropped when it ends."""
+    """The result of a task that was under way when leadership or directory changed is dropped."""
     led = LedPartition(0, 100, 200)
     task = led.at(0)[0]
     led.tracker.observe(change)
@@ -36,7 +36,7 @@ def test_results_of_a_past_life_do_not_count(change: NotLed | Led | DirectoryGon
 
 
 def test_a_repeated_saying_of_the_same_leadership_changes_nothing() -> None:
-    """The source is level-triggered; work under way goes on (fault U16)."""
+    """The source is level-triggered; tasks under way continue (fault U16)."""
     led = LedPartition(0, 100, 200)
     task = led.at(0)[0]
     assert led.tracker.observe(Led(TP, replace(LEADERSHIP, seen_at=999))) == []
@@ -45,7 +45,7 @@ def test_a_repeated_saying_of_the_same_leadership_changes_nothing() -> None:
 
 @pytest.mark.parametrize("said", [Led(TP, LEADERSHIP), NotLed(TP)])
 def test_a_partition_that_the_source_never_spoke_of_is_told_apart(said: Led | NotLed) -> None:
-    """It may be led here, and then nobody ships it: after a while, until the source says anything of it."""
+    """This broker may lead it, and then no agent ships it. It counts after a while, until the source reports it."""
     tracker = Tracker(OffsetReset.EARLIEST)
     tracker.observe(listing(0, 10, taken_at=100))
     assert tracker.unreported(100) == []
@@ -57,7 +57,7 @@ def test_a_partition_that_the_source_never_spoke_of_is_told_apart(said: Led | No
 
 
 def test_a_partition_whose_directory_is_gone_is_forgotten_without_another_word() -> None:
-    """The source is not asked about it any more, so it never says that it is not led."""
+    """The source no longer watches it, so it never reports that the broker does not lead it."""
     led = LedPartition(0, 100)
     led.tracker.observe(DirectoryGone(TP))
     for _ in range(2):
@@ -69,7 +69,7 @@ def test_a_partition_whose_directory_is_gone_is_forgotten_without_another_word()
 
 
 def test_a_partition_that_moves_to_another_disk_keeps_its_leadership() -> None:
-    """For a moment no log dir holds it; the source has nothing new to say of that."""
+    """For a moment no log dir has it, and the source has nothing new to report."""
     led = LedPartition(0, 100)
     led.tracker.forget_absent()
     led.tracker.observe(DirectoryGone(TP))
@@ -80,7 +80,7 @@ def test_a_partition_that_moves_to_another_disk_keeps_its_leadership() -> None:
 
 
 def test_results_never_meet_a_partition_that_was_forgotten_and_came_back() -> None:
-    """A topic deleted and re-created under its name has nothing to do with uploads of its first life (fault U09)."""
+    """Uploads of a topic's first incarnation do not count for a topic that was re-created under its name (U09)."""
     led = LedPartition(0, 100, 200)
     task = led.at(0)[0]
     led.tracker.observe(NotLed(TP))
@@ -93,7 +93,7 @@ def test_results_never_meet_a_partition_that_was_forgotten_and_came_back() -> No
 
 
 def test_a_fence_holds_for_its_topic_id_only() -> None:
-    """A re-created topic begins with low epochs again, and is shipped."""
+    """A re-created topic starts with low epochs again, and is shipped."""
     led = LedPartition(0, 100)
     assert isinstance(led.read, ReadPosition)
     led.tracker.conclude(Fenced(TP, led.read.generation, replace(LEADERSHIP, epoch=9), "later"))

@@ -9,7 +9,7 @@ from ts_uploader.tasks import Committed, Ship, WriteCommit
 
 
 def test_below_what_a_lineage_may_have_deleted_only_variants_are_shipped() -> None:
-    """A deletion of the former lineage may be late, and names plain objects."""
+    """A deletion of the former lineage can be late, and names plain objects."""
     led = LedPartition(0, 100, 200)
     where = replace(position(0), lineage=Lineage(1, 0, 150))
     ships = led.tracker.conclude(replace(position_read(led.read, 0), position=where))
@@ -17,7 +17,7 @@ def test_below_what_a_lineage_may_have_deleted_only_variants_are_shipped() -> No
 
 
 def test_u36_what_a_new_lineage_found_shipped_or_under_way_goes_again_as_a_variant() -> None:
-    """The commit was lost in mid-leadership: plain names below the third element are no part of the new run."""
+    """The commit was lost during the leadership: plain names below `highest` are not part of the new run."""
     led = LedPartition(0, 100, 200, 300, 400)
     at_0, at_100, at_200, at_300 = ships(led.at(0))
     (write,) = led.tracker.conclude(shipped(at_0))
@@ -30,7 +30,7 @@ def test_u36_what_a_new_lineage_found_shipped_or_under_way_goes_again_as_a_varia
     again, last = ships(tasks)
     assert len(tasks) == 2
     assert [(task.base, task.variants_below) for task in (again, last)] == [(100, 300), (200, 300)]
-    led.tracker.conclude(shipped(at_300))  # at the third element a plain name is as good as any
+    led.tracker.conclude(shipped(at_300))  # at `highest` and above, plain names count
     (write,) = led.tracker.conclude(shipped(again))
     assert isinstance(write, WriteCommit)
     assert [done.base for done in write.run] == [100]
@@ -41,7 +41,7 @@ def test_u36_what_a_new_lineage_found_shipped_or_under_way_goes_again_as_a_varia
 
 
 def test_u36_what_is_under_way_when_a_new_lineage_is_known_goes_again_as_a_variant() -> None:
-    """An upload may end after the store said where to go on."""
+    """An upload can end after the position was read."""
     led = LedPartition(0, 100, 200)
     at_0, at_100 = ships(led.at(0))
     (ask,) = led.tracker.conclude(failed(at_0))

@@ -17,9 +17,9 @@ from ts_uploader.tracking.task_selection import SEGMENTS_IN_FLIGHT
 from ts_uploader.work_queue import WorkQueue
 from ts_uploader.workers import backoff_seconds
 
-# In an hour: one retry each 15 seconds at the soonest, once delays have doubled to that, and those before.
+# In an hour: one retry every 15 seconds, once delays have doubled to that, and the earlier ones.
 RETRIES = int(HOUR / 15) + 12
-# In flight, and those that changed or were shipped ahead of the run.
+# Those in flight, and those that changed or were shipped ahead of the run.
 TRIED_AT_ONCE = 3 * SEGMENTS_IN_FLIGHT
 FATES = st.dictionaries(
     st.integers(1, 30).map(lambda number: number * 100), st.sampled_from(["changed", "failed", "well"]), max_size=12
@@ -37,7 +37,7 @@ FATES = st.dictionaries(
 def test_u35_a_partition_has_one_retry_at_a_time(
     fates: dict[int, str], first: str, hints: float, commits_fail: bool, merging: bool
 ) -> None:
-    """Whatever fails or changes, and however often events bring listings: tasks and log lines stay few in an hour."""
+    """Whatever fails, and however often listings arrive: tasks and log lines stay few in an hour."""
     hour = Hour({0: first, **fates}, hints, commits_fail=commits_fail, merging=merging).run()
     segments = len(fates) + 1  # each may move the next offset once, and the delays begin again
     assert hour.most_pending <= 1
@@ -47,7 +47,7 @@ def test_u35_a_partition_has_one_retry_at_a_time(
 
 
 def test_u35_segments_that_all_keep_changing_are_tried_some_hundred_times_an_hour() -> None:
-    """Of 99 segments that a busy cleaner rewrites (it was 260 log lines a minute) nothing is lost of sight either."""
+    """A busy cleaner rewrites 99 segments (it was 260 log lines a minute): retries are few, and the reason is shown."""
     hour = Hour({base * 100: "changed" for base in range(99)}, hints=1.0).run()
     assert hour.most_pending == 1
     assert 120 <= hour.done["logged"] <= RETRIES
@@ -58,14 +58,14 @@ def test_u35_segments_that_all_keep_changing_are_tried_some_hundred_times_an_hou
 
 
 def test_u35_once_the_cause_is_gone_all_is_committed() -> None:
-    """Within one delay; nothing that was held back is forgotten, and the delays begin again at the shortest."""
+    """Within one delay all segments are retried, and the delays begin again at the shortest."""
     hour = Hour({base * 100: "changed" for base in range(20)}, hints=30.0, heals_at=HOUR - 60).run()
     assert hour.next_offset == 2000
     assert hour.tracker._partitions[TP].retries == Retries()
 
 
 def test_u35_a_listing_alone_does_not_bring_what_changed_back() -> None:
-    """It is tried again once the delay is over, and from a listing that was taken after that."""
+    """It is retried after the delay, from a listing that was made after that."""
     tracker, ask = led(0, 100, 200)
     ships = tracker.conclude(succeeded(ask, 0))
     tasks = [task for ship in ships for task in tracker.conclude(changed(ship))]  # type: ignore[arg-type]
@@ -76,14 +76,14 @@ def test_u35_a_listing_alone_does_not_bring_what_changed_back() -> None:
 
 
 def test_u35_other_segments_go_on_while_one_keeps_changing() -> None:
-    """As behind an upload that fails: so many that there is no standstill, and no more."""
+    """As behind a failing upload: enough segments to avoid a standstill, and no more."""
     hour = Hour({0: "changed", **{base * 100: "well" for base in range(1, 99)}}, hints=3.0).run()
     assert 2 * SEGMENTS_IN_FLIGHT <= hour.done["Ship"] <= RETRIES + 2 * SEGMENTS_IN_FLIGHT
     assert hour.next_offset == 0
 
 
 def test_u35_the_queue_of_an_agent_never_holds_two_looks_of_a_partition(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the real queue and its delays, while hints bring a listing after each change."""
+    """With the real queue and its delays, while hints cause a listing after each change."""
     monkeypatch.setattr(workers, "_FIRST_WAIT_SECONDS", 0.002)
     monkeypatch.setattr(workers, "_LONGEST_WAIT_SECONDS", 0.02)
     tracker, ask = led(*range(0, 2000, 100))
@@ -117,7 +117,7 @@ def test_u35_the_queue_of_an_agent_never_holds_two_looks_of_a_partition(monkeypa
 
 
 def test_u35_uploads_that_fail_together_are_one_failure_and_one_that_succeeds_ends_none() -> None:
-    """The delay of the next question doubles with each round; only a commit that moves ends that."""
+    """The delay of the next read doubles with each round; only a commit that moves resets it."""
     tracker, ask = led(0, 100, 200, 300, 400, 500)
     attempts = []
     for _ in range(3):

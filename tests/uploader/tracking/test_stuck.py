@@ -18,7 +18,7 @@ STUCK_SECONDS = 900.0
 
 
 def test_u35_a_partition_is_stuck_from_its_first_wait_or_its_last_progress() -> None:
-    """A commit that moves begins the time again; another reason, a new file or a lost position does not."""
+    """A commit that moves restarts the time; another reason, a new file or a lost position does not."""
     tracker = WAITS[WaitReason.CHANGED]()
     before = tracker.backlog()[TP]
     watch = StuckWatch()

@@ -27,14 +27,14 @@ from ts_uploader.tracking.tracker import Tracker
 
 
 def test_only_closed_segments_below_the_high_watermark_go() -> None:
-    """The active segment stays, and so does what followers may not have yet (protocol rule 1, fault U08)."""
+    """The active segment stays, and so do offsets that followers may lack (protocol rule 1, fault U08)."""
     led = LedPartition(0, 100, 200, 300, high_watermark=250)
     assert bases(led.at(0)) == [0, 100]
     assert bases(led.tracker.observe(watermark(300))) == [200]
 
 
 def test_a_partition_without_an_entry_in_the_checkpoint_waits() -> None:
-    """No entry means that nothing is known, not that all is committed."""
+    """Without an entry the high watermark is unknown, so nothing counts as committed."""
     tracker = Tracker(OffsetReset.EARLIEST)
     tracker.observe(Led(TP, LEADERSHIP))
     tracker.observe(listing(0, 100))
@@ -42,7 +42,7 @@ def test_a_partition_without_an_entry_in_the_checkpoint_waits() -> None:
 
 
 def test_a_directory_of_another_topic_id_is_not_shipped() -> None:
-    """Only the directory of the incarnation that the leadership source names may go (fault U09)."""
+    """Only the directory of the incarnation that the leadership source names is shipped (fault U09)."""
     tracker = Tracker(OffsetReset.EARLIEST)
     tracker.observe(Led(TP, LEADERSHIP))
     tracker.observe(listing(0, 100, topic_id="old"))
@@ -52,7 +52,7 @@ def test_a_directory_of_another_topic_id_is_not_shipped() -> None:
 
 
 def test_u04_shipping_goes_on_with_the_segment_that_contains_the_next_offset() -> None:
-    """Another broker has other boundaries, so names above the first line mean nothing (protocol rule 4)."""
+    """Another broker has other boundaries, so names above the commit's first line mean nothing (protocol rule 4)."""
     led = LedPartition(0, 90, 250, 300)
     tasks = led.at(200)
     assert bases(tasks) == [90, 250]
@@ -61,7 +61,7 @@ def test_u04_shipping_goes_on_with_the_segment_that_contains_the_next_offset() -
 
 
 def test_u01_the_commit_waits_before_a_segment_that_keeps_failing() -> None:
-    """Later segments may be up; the commit moves along the run only, and the failing one is tried again."""
+    """Later segments are uploaded; the commit moves along the run only, and the failing one is retried."""
     led = LedPartition(0, 100, 200, 300)
     first, second, third = (task for task in led.at(0) if isinstance(task, Ship))
     assert led.tracker.conclude(shipped(second)) == []
@@ -78,7 +78,7 @@ def test_u01_the_commit_waits_before_a_segment_that_keeps_failing() -> None:
 
 
 def test_what_was_shipped_with_epochs_that_cannot_follow_is_shipped_anew() -> None:
-    """The epochs of an emptied segment were guessed from a run that reached less far: no commit would ever take it."""
+    """The epochs of an emptied segment were derived from a shorter run, so no commit would ever accept it."""
     led = LedPartition(0, 100, 200, 300)
     (first, second, third) = ships(led.at(0))
     led.tracker.conclude(shipped(second))
@@ -106,7 +106,7 @@ def test_what_the_same_run_shipped_is_not_read_again() -> None:
 
 
 def test_a_failing_segment_is_tried_again_however_many_later_ones_are_up() -> None:
-    """The bound on what is ahead of the run never stops the run itself."""
+    """The limit on segments ahead of the run never stops the run itself."""
     led = LedPartition(*range(0, 10_000, 100))
     waiting = [task for task in led.at(0) if isinstance(task, Ship)]
     failing = waiting.pop(0)
@@ -117,7 +117,7 @@ def test_a_failing_segment_is_tried_again_however_many_later_ones_are_up() -> No
 
 
 def test_one_commit_at_a_time_and_it_takes_all_that_came_meanwhile() -> None:
-    """While a commit is under way nothing else is committed; the next one moves over everything since."""
+    """While a commit is under way nothing else is committed; the next one covers everything since."""
     led = LedPartition(0, 100, 200, 300)
     first, second, third = (task for task in led.at(0) if isinstance(task, Ship))
     (commit,) = led.tracker.conclude(shipped(first))
@@ -130,7 +130,7 @@ def test_one_commit_at_a_time_and_it_takes_all_that_came_meanwhile() -> None:
 
 
 def test_a_changed_segment_waits_for_a_new_listing() -> None:
-    """After the cleaner was at work nothing is taken from the old listing any more."""
+    """After the cleaner changed a segment, the old listing is no longer used."""
     led = LedPartition(0, 100, 200, 300)
     task = led.at(0)[0]
     assert isinstance(task, Ship)
@@ -141,7 +141,7 @@ def test_a_changed_segment_waits_for_a_new_listing() -> None:
 
 
 def test_a_segment_with_a_new_neighbour_is_weighed_anew() -> None:
-    """Merged by the cleaner, it answers for more than when it was shipped."""
+    """After the cleaner merged it, it covers more offsets than when it was shipped."""
     led = LedPartition(0, 100, 200, 300)
     tasks = [task for task in led.at(0) if isinstance(task, Ship)]
     led.tracker.conclude(shipped(tasks[1]))
@@ -149,7 +149,7 @@ def test_a_segment_with_a_new_neighbour_is_weighed_anew() -> None:
 
 
 def test_latest_begins_with_the_active_segment() -> None:
-    """Without a commit LATEST begins where the log is written now, EARLIEST where it begins."""
+    """Without a commit, LATEST begins at the active segment, EARLIEST at the first."""
     assert isinstance(ask := LedPartition(0, 100, 200, reset=OffsetReset.LATEST).read, ReadPosition)
     assert ask.first_base == 200
     assert isinstance(ask := LedPartition(50, 100, 200).read, ReadPosition)
@@ -157,7 +157,7 @@ def test_latest_begins_with_the_active_segment() -> None:
 
 
 def test_u25_nothing_is_asked_for_in_the_middle_of_the_cleaners_renames() -> None:
-    """What is lowest cannot be told then, and `log.start` is written once and for ever."""
+    """The lowest base is uncertain then, and `log.start` is written once and never changed."""
     tracker = Tracker(OffsetReset.EARLIEST)
     tracker.observe(Led(TP, LEADERSHIP))
     tracker.observe(replace(listing(100, 200, 300), swapping=True))
@@ -168,7 +168,7 @@ def test_u25_nothing_is_asked_for_in_the_middle_of_the_cleaners_renames() -> Non
 
 
 def test_u26_a_high_watermark_below_the_next_offset_asks_again_once() -> None:
-    """The log may end below what is committed: whether an election lost records is found out by the store's epochs."""
+    """The log may end below the commit. The store's epochs show whether an election lost records."""
     led = LedPartition(0, 100, 200)
     led.at(200)
     (again,) = led.tracker.observe(watermark(150))
@@ -178,7 +178,7 @@ def test_u26_a_high_watermark_below_the_next_offset_asks_again_once() -> None:
 
 
 def test_our_last_commit_is_remembered_over_leaderships() -> None:
-    """A foreign one that is found in its place does not make it untrue (protocol rule 12)."""
+    """A foreign commit that replaces it does not make it untrue (protocol rule 12)."""
     led = LedPartition(0, 100)
     assert isinstance(led.read, ReadPosition)
     ours = Commit(0, 100, 1, EpochHistory(((1, 0),)), None, "id", 1, 0, "n")

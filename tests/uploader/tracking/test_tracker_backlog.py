@@ -9,7 +9,7 @@ from ts_uploader.tasks import Changed, Committed, Fenced, ReadPosition, Ship, Wr
 
 
 def test_a_hole_is_shown_and_nothing_is_shipped_over_it() -> None:
-    """Where the next offset lies below every live segment, the backlog says so."""
+    """If the next offset is below every live segment, the backlog shows a hole."""
     led = LedPartition(100, 200, 300)
     assert bases(led.at(50)) == [100, 200]
     waiting = led.tracker.backlog()[TP]
@@ -18,7 +18,7 @@ def test_a_hole_is_shown_and_nothing_is_shipped_over_it() -> None:
 
 
 def test_the_backlog_names_the_oldest_segment_that_waits() -> None:
-    """Oldest unshipped, count and lag are what operators look at."""
+    """Operators need the oldest unshipped segment, the count and the lag."""
     led = LedPartition(0, 100, 200, 300, high_watermark=350)
     led.at(100)
     waiting = led.tracker.backlog()[TP]
@@ -26,7 +26,7 @@ def test_the_backlog_names_the_oldest_segment_that_waits() -> None:
 
 
 def test_while_the_next_offset_is_not_known_all_that_is_closed_counts_as_waiting() -> None:
-    """After a start, and in a new leader epoch until the store has answered: the cautious bound."""
+    """After a start, and in a new leader epoch until the position is read, the upper bound is shown."""
     led = LedPartition(0, 100, 200)
     waiting = led.tracker.backlog()[TP]
     assert (waiting.base, waiting.segments, waiting.next_offset, waiting.hole) == (0, 2, None, False)
@@ -37,7 +37,7 @@ def test_while_the_next_offset_is_not_known_all_that_is_closed_counts_as_waiting
 
 
 def test_a_question_that_keeps_failing_is_shown_with_its_reason() -> None:
-    """Once is the ordinary course of a new leader epoch; twice is not, and an answer ends it."""
+    """One failure is normal in a new leader epoch; two are not, and a successful read ends the wait."""
     led = LedPartition(0, 100)
     ask = led.read
     for waits_for in (None, "the position in the store: because", "the position in the store: because"):
@@ -49,7 +49,7 @@ def test_a_question_that_keeps_failing_is_shown_with_its_reason() -> None:
 
 
 def test_an_upload_that_keeps_failing_is_no_question_that_fails() -> None:
-    """What waits then is known, and counted."""
+    """The next offset is known then, and the segments count as unshipped."""
     led = LedPartition(0, 100, 200, 300)
     for ship in led.at(0):
         assert isinstance(ship, Ship)
@@ -58,7 +58,7 @@ def test_an_upload_that_keeps_failing_is_no_question_that_fails() -> None:
 
 
 def test_a_fenced_partition_is_shown_until_the_source_says_that_it_is_not_led() -> None:
-    """Whoever believes the source expects it to be shipped from here."""
+    """An operator who trusts the source expects the partition to be shipped from here."""
     led = LedPartition(0, 100, 200)
     led.at(100)
     led.tracker.conclude(Fenced(TP, led.read.generation, LEADERSHIP, "later"))
@@ -83,7 +83,7 @@ def test_a_partition_stays_in_sight_while_its_directory_is_listed_anew() -> None
 
 
 def test_a_lost_tail_is_shown_as_a_hole() -> None:
-    """A torn closed segment answers for less than its name says, and the partition waits visibly (fault U13)."""
+    """A torn closed segment covers less than its name implies, and the partition waits visibly (fault U13)."""
     led = LedPartition(0, 100, 200)
     first = next(task for task in led.at(0) if isinstance(task, Ship))
     (commit,) = [t for t in led.tracker.conclude(shipped(first, end=90)) if isinstance(t, WriteCommit)]
@@ -94,7 +94,7 @@ def test_a_lost_tail_is_shown_as_a_hole() -> None:
 
 
 def test_compaction_leaves_no_segment_to_ship_behind() -> None:
-    """A base that is gone while a lower one lives went into that one."""
+    """If a base disappears while a lower one is live, the cleaner merged it into that one."""
     led = LedPartition(0, 100, 200, 300)
     led.at(0)
     led.tracker.observe(replace(listing(0, 200, 300), deleted=(0, 100)))

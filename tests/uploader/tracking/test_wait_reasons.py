@@ -21,13 +21,13 @@ STUCK_SECONDS = 900.0
 
 
 def test_each_reason_is_tried() -> None:
-    """A reason that is added is brought about here, and explained."""
+    """Every reason has a tracker that waits for it, and an explanation."""
     assert WAITS.keys() | UNHEARD == set(WaitReason) == WAIT_REASONS.keys()
 
 
 @pytest.mark.parametrize("reason", WaitReason)
 def test_u35_each_wait_has_its_reason_its_series_and_its_line(reason: WaitReason) -> None:
-    """From what a partition goes through, by the tracker's word, to the one series that the alert goes by."""
+    """A partition that waits for each reason has the one series that the alert uses."""
     watch = StuckWatch()
     tracker = Tracker(OffsetReset.EARLIEST) if reason in UNHEARD else WAITS[reason]()
     unheard = {TP: Wait(reason, "its leader")} if reason in UNHEARD else {}
@@ -57,7 +57,7 @@ def test_u35_each_wait_has_its_reason_its_series_and_its_line(reason: WaitReason
 
 
 def test_a_first_failure_and_what_is_under_way_are_ordinary() -> None:
-    """They are reasons, and neither shown nor counted."""
+    """They are reasons, but neither shown nor counted."""
     tracker, ask = led(0, 100, 200, high_watermark=100)
     assert tracker.backlog()[TP].wait == Wait(
         WaitReason.POSITION, "the position in the store, which is being read", True
@@ -77,7 +77,7 @@ def test_a_first_failure_and_what_is_under_way_are_ordinary() -> None:
 
 
 def test_u35_a_commit_that_another_agent_made_instead_is_not_waited_for() -> None:
-    """Of two agents beside one broker the second is refused, finds all committed, and shows nothing that waits."""
+    """Of two agents for one broker, the second has its commit rejected, finds all committed, and waits for nothing."""
     tracker, ask = led(0, 100)
     (ship,) = tracker.conclude(succeeded(ask, 0))
     (commit,) = tracker.conclude(succeeded(ship, 0))
@@ -91,7 +91,7 @@ def test_u35_a_commit_that_another_agent_made_instead_is_not_waited_for() -> Non
 
 
 def test_u35_a_look_at_deleted_files_that_fails_is_named_with_its_error() -> None:
-    """A gap that cannot be judged waits for that look, and the line tells why it fails."""
+    """A gap that cannot be decided waits for that read, and the text has its error."""
     tracker, ask = led(300, 400)
     tasks = tracker.observe(replace(listing(300, 400), deleted=(100,), whole=True))
     tasks += tracker.conclude(succeeded(ask, 50))

@@ -1,4 +1,4 @@
-"""Trackers with one partition that waits, by the reason."""
+"""Trackers with one partition that waits, by reason."""
 
 import itertools
 from collections.abc import Callable
@@ -35,7 +35,10 @@ def without(*events: Led | Listing | SeveralDirectories | HighWatermarks) -> Tra
 
 
 def repeated(kind: type[Task], end: Callable[[Task], Result]) -> Tracker:
-    """Each task of a kind ends so, four times; all others go well, but that nothing is ever shipped below it."""
+    """Return a tracker after ten tasks of a kind ended with `end`.
+
+    Tasks of other kinds succeed, except that nothing else is shipped or committed.
+    """
     tracker, ask = led(0, 100)
     tasks: list[AnyTask] = [ask]
     for ends in itertools.count():
@@ -105,7 +108,7 @@ def stopped() -> Tracker:
     return tracker
 
 
-# What brings a partition to wait for each; a reason that nothing brings about is no reason.
+# Makes a partition wait for each reason, so no reason is without a cause.
 WAITS: dict[WaitReason, Callable[[], Tracker]] = {
     WaitReason.SEGMENT: lambda: without(listing()),
     WaitReason.TOPIC_ID: lambda: without(listing(0, 100, topic_id="another"), watermark(100)),
@@ -124,7 +127,7 @@ WAITS: dict[WaitReason, Callable[[], Tracker]] = {
     WaitReason.COMMIT: committing,
     WaitReason.DEFECT: stopped,
 }
-# Of these a partition is not shown to wait before it is stuck in them.
+# A partition that waits for these is shown only once it is stuck.
 ORDINARY = {WaitReason.POSITION}
-# Nobody leads it here as far as is known, so that it is in no backlog.
+# No source reports a leader here, so the partition is in no backlog.
 UNHEARD = {WaitReason.LEADER}

@@ -129,7 +129,7 @@ def test_check_looks_at_tls_and_sasl(secured: Secured, tmp_path: Path) -> None:
         ({"sasl.password": "guessed Zq7x"}, {}, "ZooKeeper refuses this identity"),
         ({}, {"zookeeper.ssl.truststore.location": "/nowhere/t.jks"}, "/nowhere/t.jks (JKS): it cannot be read"),
         ({}, {"zookeeper.ssl.client.enable": "false"}, "requires TLS"),
-        ({}, {"zookeeper.ssl.ocsp.enable": "true"}, "zookeeper.ssl.ocsp.enable=true: the agent cannot ask"),
+        ({}, {"zookeeper.ssl.ocsp.enable": "true"}, "zookeeper.ssl.ocsp.enable=true: the agent cannot check"),
         ({"jaas.section": "Nobody"}, {}, "no section Nobody; found Client"),
     ):
         file = secured.surroundings(tmp_path / "server.properties", changes)
