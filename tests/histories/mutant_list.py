@@ -1,4 +1,4 @@
-"""The mutants: m1 to m12 are those of the first review of the protocol; the others aim at rules that came later."""
+"""The mutants: m1 to m12 are those of the first review of the protocol; the others break later rules."""
 
 from dataclasses import dataclass
 from types import FunctionType
@@ -21,7 +21,7 @@ from ts_uploader.tracking.tracker import Tracker
 
 @dataclass(frozen=True)
 class Edit:
-    """One text of one function, and what takes its place."""
+    """One text of one function, and its replacement."""
 
     function: FunctionType
     old: str
@@ -34,7 +34,7 @@ class Mutant:
 
     Attributes:
         name: short.
-        does: what it does wrong, in a sentence.
+        does: the fault, in a sentence.
         edits: of production code.
     """
 

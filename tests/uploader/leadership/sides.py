@@ -21,7 +21,7 @@ from ts_uploader.leadership.kraft.source import KraftLeadership
 from ts_uploader.leadership.zookeeper.source import ZookeeperLeadership
 from ts_uploader.leadership.zookeeper.state import settings_path, state_path
 
-OURS, OTHER = 2, 1  # brokers; the source is that of the first
+OURS, OTHER = 2, 1  # brokers; the source is the first one's
 
 
 class Quick(ZookeeperLeadership):
@@ -32,18 +32,18 @@ class Side(ABC):
     """A cluster as its leadership source sees it.
 
     Attributes:
-        server: whom the source asks.
+        server: that the source connects to.
     """
 
     server: Server
 
     @abstractmethod
     def source(self, emit: Callable[[Said], None], poll_seconds: float) -> LeadershipSource:
-        """A new source of `OURS`."""
+        """Return a new source of broker `OURS`."""
 
     @abstractmethod
     def create(self, topic: str, partitions: int = 1) -> None:
-        """A topic that `OURS` leads."""
+        """Create a topic that `OURS` leads."""
 
     @abstractmethod
     def delete(self, topic: str) -> None:
@@ -101,7 +101,7 @@ class ZooKeeperSide(Side):
 
 
 class KRaftSide(Side):
-    """Two real brokers; the one that is not ours is the controller."""
+    """Two real brokers; `OTHER` is the controller."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
@@ -131,7 +131,7 @@ class KRaftSide(Side):
 
 
 def reassign(bootstrap: str, replicas: Mapping[tuple[str, int], Sequence[int]]) -> None:
-    """What librdkafka cannot ask for; loading kafka-python warns of how it reads its own files."""
+    """Reassign partitions with kafka-python, because librdkafka cannot; its import logs deprecation warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         peers = importlib.import_module("kafka")

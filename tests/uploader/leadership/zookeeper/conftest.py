@@ -22,7 +22,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
 
 @pytest.fixture
 def nodes(zookeeper: ZooKeeper) -> Iterator[KazooClient]:
-    """A client to write nodes with; nothing is left of them after the test."""
+    """A client to write nodes with; the next test finds none of them."""
     with zookeeper.client() as client:
         client.delete("/brokers", recursive=True)
         client.delete("/config", recursive=True)
@@ -32,7 +32,7 @@ def nodes(zookeeper: ZooKeeper) -> Iterator[KazooClient]:
 
 @pytest.fixture
 def listen() -> Iterator[Listen]:
-    """Starts sources; they end with the test."""
+    """Start sources that end with the test."""
     started: list[Listener] = []
 
     def start(

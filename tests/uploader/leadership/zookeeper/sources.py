@@ -9,13 +9,13 @@ from ts_uploader.environment import Environment
 from ts_uploader.events import Led
 from ts_uploader.leadership.zookeeper.source import ZookeeperLeadership
 
-NEVER = 3600.0  # a poll that does not come within a test
+NEVER = 3600.0  # a poll that no test reaches
 
 Listen = Callable[..., Listener]
 
 
 class Quick(ZookeeperLeadership):
-    """A starting ZooKeeper accepts connections that it never answers; kazoo waits for it this long."""
+    """Waits this long for a starting ZooKeeper, which accepts connections that it never answers."""
 
     session_seconds = 3.0
 

@@ -35,7 +35,7 @@ TOPICS = [b'{"topic_id": 1}', b'{"topic_id": "a\\u001b[2J"}', b'{"topic_id": "%s
 
 
 def test_settings_that_may_not_be_read_are_no_alarm(zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen) -> None:
-    """With `zookeeper.set.acl` the brokers' are refused: one warning, all else is said, and so are they once mended."""
+    """With `zookeeper.set.acl` the brokers' settings are denied: one warning; once the ACL is mended, they follow."""
     create(nodes, "t", "id")
     nodes.create(OWN, settings(log_retention_ms="1", password="secret"), makepath=True)
     nodes.set_acls(OWN, [ACL(0x1F & ~1, Id("world", "anyone"))])
@@ -68,7 +68,7 @@ def test_settings_that_may_not_be_read_are_no_alarm(zookeeper: ZooKeeper, nodes:
 def test_settings_that_are_not_kafkas_are_survived(
     zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen, path: str, bad: bytes
 ) -> None:
-    """An error names the path, leadership goes on, and nothing is said of them until the node is well again."""
+    """An error names the path, leadership continues, and the settings are emitted once the node is valid again."""
     topic = "t" if path == SETTINGS else None
     create(nodes, "t", "id")
     nodes.create(path, bad, makepath=True)
@@ -93,7 +93,7 @@ def test_settings_that_are_not_kafkas_are_survived(
 def test_a_node_that_is_not_kafkas_is_survived(
     zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen, path: str, bad: bytes
 ) -> None:
-    """An error names the path, nothing is said of the partition until the node is well again, and others go on."""
+    """An error names the path, the partition is reported once the node is valid again, and others continue."""
     well = topic("id") if path == TOPIC else state(BROKER, 1)
     other = TopicPartition("other", 0)
     create(nodes, "t", "id", epoch=1)
@@ -113,7 +113,7 @@ def test_a_node_that_is_not_kafkas_is_survived(
 def test_a_node_that_may_not_be_read_is_said_and_tried_on(
     zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen
 ) -> None:
-    """An ACL without read is an error that names the path, others go on, and once it is mended all are said."""
+    """An ACL without read is an error that names the path; others continue, and all are reported once it is mended."""
     create(nodes, "t", "id", partitions=2, epoch=4)
     nodes.set_acls(STATE, [ACL(0x1F & ~1, Id("world", "anyone"))])
     with capture_logs() as logs:
@@ -128,7 +128,7 @@ def test_a_node_that_may_not_be_read_is_said_and_tried_on(
 
 @pytest.mark.parametrize("bad", [*NO_OBJECTS, b'{"id": 5}', b'{"id": "\\ud800"}'])
 def test_a_cluster_id_that_is_not_kafkas_ends_no_check(zookeeper: ZooKeeper, nodes: KazooClient, bad: bytes) -> None:
-    """It is a hint, and the check goes on to the broker."""
+    """It is a hint, and the check continues with the broker."""
     nodes.ensure_path("/brokers/ids")
     nodes.ensure_path("/cluster/id")
     nodes.set("/cluster/id", bad)

@@ -16,7 +16,7 @@ from ts_uploader.retention.topic_retention import BrokerSettings, TopicSettings
 
 
 def test_u16_a_session_that_expired(zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen) -> None:
-    """Nothing is said while ZooKeeper is silent; after it all is said again, and no leadership is a new one."""
+    """While ZooKeeper is silent, nothing is reported; then everything is, and no leadership counts as a new one."""
     create(nodes, "t", "id", partitions=5, epoch=2)
     nodes.create(SETTINGS, settings(retention_ms="1"), makepath=True)
     listener = listen(zookeeper.connect, Impatient)
@@ -38,7 +38,7 @@ def test_u16_a_session_that_expired(zookeeper: ZooKeeper, nodes: KazooClient, li
 
 
 def test_u16_zookeeper_restored_from_nothing(zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen) -> None:
-    """An ensemble that counts its transactions anew refuses kazoo's client for ever: another one takes over."""
+    """kazoo's client rejects an ensemble that restarted its transaction count forever; another client replaces it."""
     for epoch in range(3):
         create(nodes, "t", "id", epoch=epoch)
         nodes.delete(TOPIC, recursive=True)
@@ -56,7 +56,7 @@ def test_u16_zookeeper_restored_from_nothing(zookeeper: ZooKeeper, nodes: KazooC
 
 
 def test_u16_stop_does_not_wait_for_zookeeper(listen: Listen) -> None:
-    """A source ends soon while nobody listens, and while somebody listens who never answers."""
+    """A source ends soon, whether no server listens or one that never answers."""
     with socket.create_server(("127.0.0.1", 0)) as silent, socket.create_server(("127.0.0.1", 0)) as closed:
         silent_port, closed_port = silent.getsockname()[1], closed.getsockname()[1]
         closed.close()
@@ -72,7 +72,7 @@ def test_u16_stop_does_not_wait_for_zookeeper(listen: Listen) -> None:
 
 
 def test_u18_threads_do_not_grow(zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen) -> None:
-    """2,000 partitions cost no thread of their own, neither at first nor after two restarts of ZooKeeper."""
+    """2,000 partitions need no thread of their own, neither at first nor after two restarts of ZooKeeper."""
     create(nodes, "big", "id", partitions=1700)
     create(nodes, "small", "id", partitions=300)
     partitions = [*all_of("big", 1700), *all_of("small", 300)]

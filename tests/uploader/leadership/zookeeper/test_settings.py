@@ -15,7 +15,7 @@ from ts_local.zookeeper import ZooKeeper
 def test_a_change_of_a_topics_settings_is_said_by_its_watch(
     zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen
 ) -> None:
-    """Absent, created, changed, empty, deleted: each time all that bears on retention is said, and nothing else."""
+    """Absent, created, changed, empty, deleted: each time exactly the settings that affect retention are emitted."""
     create(nodes, "t", "id", partitions=2)
     listener = listen(zookeeper.connect)
     listener.watch(*all_of("t", 2))
@@ -33,7 +33,7 @@ def test_a_change_of_a_topics_settings_is_said_by_its_watch(
 
 
 def test_a_change_by_kafka_configs_is_seen(cluster: LocalCluster, listen: Listen) -> None:
-    """What a broker writes is understood: a topic's settings at its creation, and those that are altered later."""
+    """Nodes that a broker writes are read: a topic's settings at its creation, and later changes."""
     assert cluster.zookeeper is not None
     cluster.create_topic("kept", assignment=[[BROKER]], config={"retention.ms": "3600000", "segment.bytes": "60000"})
     listener = listen(cluster.zookeeper.connect)
@@ -46,7 +46,7 @@ def test_a_change_by_kafka_configs_is_seen(cluster: LocalCluster, listen: Listen
 
 
 def test_a_brokers_dynamic_settings_are_seen(cluster: LocalCluster, listen: Listen) -> None:
-    """Those of all brokers, and those of this one, which win; each is said until it is taken back."""
+    """Those of all brokers, and those of this one, which have precedence; each is emitted until it is deleted."""
     assert cluster.zookeeper is not None
     everyones, own = ["--entity-default"], ["--entity-name", str(BROKER)]
     listener = listen(cluster.zookeeper.connect)
@@ -62,7 +62,7 @@ def test_a_brokers_dynamic_settings_are_seen(cluster: LocalCluster, listen: List
 
 
 def kafka_configs(cluster: LocalCluster, *arguments: str) -> None:
-    """Kafka's own tool, for brokers: the clients for Python refuse the name of "all brokers"."""
+    """Run Kafka's own tool for brokers, because the Python clients reject the name of "all brokers"."""
     common = ["--bootstrap-server", cluster.bootstrap, "--alter", "--entity-type", "brokers"]
     command = java_command("3.9", "kafka.admin.ConfigCommand", [*common, *arguments])
     subprocess.run(command, check=True, capture_output=True, timeout=60)
@@ -71,7 +71,7 @@ def kafka_configs(cluster: LocalCluster, *arguments: str) -> None:
 def test_settings_of_a_topic_that_is_no_longer_wanted_are_not_said(
     zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen
 ) -> None:
-    """They go with the last partition of their topic, and are read anew where one comes back."""
+    """They are dropped with the last partition of their topic, and read again once it has one."""
     first, second = all_of("t", 2)
     create(nodes, "t", "id", partitions=2)
     listener = listen(zookeeper.connect)

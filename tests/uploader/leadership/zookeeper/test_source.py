@@ -14,7 +14,7 @@ from ts_uploader.events import Led, NotLed
 
 
 def test_a_change_of_leader_is_said_by_its_watch(zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen) -> None:
-    """Each change reaches the listener without a poll, and a leadership that comes back was first seen anew."""
+    """Each change is reported without a poll, and a leadership that returns is a new one."""
     create(nodes, "t", "id", epoch=5)
     listener = listen(zookeeper.connect)
     listener.watch(TP)
@@ -26,7 +26,7 @@ def test_a_change_of_leader_is_said_by_its_watch(zookeeper: ZooKeeper, nodes: Ka
 
 
 def test_u09_a_re_created_topic_is_followed(zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen) -> None:
-    """However often a topic is deleted and re-created, an epoch is said with the id of its own incarnation only."""
+    """However often a topic is re-created, each epoch is reported with the id of its own incarnation only."""
     create(nodes, "t", "id-0", partitions=3, epoch=0)
     listener = listen(zookeeper.connect)
     listener.watch(*all_of("t", 3))
@@ -41,7 +41,7 @@ def test_u09_a_re_created_topic_is_followed(zookeeper: ZooKeeper, nodes: KazooCl
 
 
 def test_u09_a_real_topic_is_followed_through_its_re_creation(cluster: LocalCluster, listen: Listen) -> None:
-    """What a broker writes is understood, and the second topic of a name has another id."""
+    """Nodes that a broker writes are read, and the second topic of a name has another id."""
     assert cluster.zookeeper is not None
     cluster.create_topic("reborn", assignment=[[BROKER]])
     partition = TopicPartition("reborn", 0)
@@ -65,7 +65,7 @@ def test_u09_a_real_topic_is_followed_through_its_re_creation(cluster: LocalClus
 
 
 def test_a_node_that_appears_later_is_said(zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen) -> None:
-    """A partition without a state is led by nobody until its state appears, also where the topic was absent too."""
+    """A partition without a state is not led until its state appears, even if the topic was absent too."""
     listener = listen(zookeeper.connect)
     listener.watch(TP)
     wait_for(lambda: listener.last(TP) == NotLed(TP), "nobody to lead", state=lambda: listener.said)
@@ -76,7 +76,7 @@ def test_a_node_that_appears_later_is_said(zookeeper: ZooKeeper, nodes: KazooCli
 def test_a_topic_id_that_comes_later_is_a_new_leadership(
     zookeeper: ZooKeeper, nodes: KazooClient, listen: Listen
 ) -> None:
-    """A cluster that is upgraded writes the id into the topic's node: its partitions are said again."""
+    """An upgraded cluster writes the id into the topic's node: its partitions are reported again."""
     create(nodes, "t", None, partitions=3)
     listener = listen(zookeeper.connect)
     listener.watch(*all_of("t", 3))
@@ -88,7 +88,7 @@ def test_a_topic_id_that_comes_later_is_a_new_leadership(
 
 @pytest.mark.parametrize("connect", ["localhost:abc", "localhost:99999", "", "a..b:2181", "[::1:2181"])
 def test_a_bad_address_is_a_configuration_error(connect: str) -> None:
-    """What kazoo cannot take is refused at once, with the key and the value."""
+    """An address that kazoo rejects is an error at the start, with the key and the value."""
     with pytest.raises(ConfigurationError) as refused:
         listener_of(connect)
     assert refused.value.source == "zookeeper.connect"

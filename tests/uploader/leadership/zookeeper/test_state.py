@@ -26,7 +26,7 @@ def known_state(topic_node: Node | None) -> ZookeeperState:
 
 
 def test_an_answer_older_than_what_is_known_does_not_win() -> None:
-    """A server that lags shows a leadership that ended, or another leader's that ended: neither is believed."""
+    """A server that lags shows a leadership that has ended, this broker's or another's: both are ignored."""
     known = known_state(Node(topic("id"), 10, 10))
     assert known.take_state(STATE, Node(state(BROKER, 5), 20, 50), 1) == Led(TP, Leadership(5, "id", 1))
     assert known.take_state(STATE, Node(state(2, 4), 20, 40), 2) is None
@@ -38,7 +38,7 @@ def test_an_answer_older_than_what_is_known_does_not_win() -> None:
 
 
 def test_a_re_created_node_is_newer_than_the_deleted_one() -> None:
-    """After an absence a later transaction counts, and one from before it does not."""
+    """After an absence a later transaction counts, and an earlier one does not."""
     known = known_state(Node(topic("id"), 10, 10))
     assert known.take_state(STATE, Node(state(BROKER, 5), 20, 50), 1) == Led(TP, Leadership(5, "id", 1))
     assert known.take_state(STATE, None, 2) == NotLed(TP)
@@ -47,7 +47,7 @@ def test_a_re_created_node_is_newer_than_the_deleted_one() -> None:
 
 
 def test_an_absent_topic_is_unknown_and_not_a_topic_without_an_id() -> None:
-    """Without the topic's node nothing is said of a state that names us; without a state nobody leads."""
+    """Without the topic's node a state that names this broker is not reported; without a state no broker leads."""
     known = known_state(None)
     assert known.take_state(STATE, Node(state(BROKER, 5), 20, 20), 1) is None
     assert known.take_state(STATE, None, 2) == NotLed(TP)
@@ -56,14 +56,14 @@ def test_an_absent_topic_is_unknown_and_not_a_topic_without_an_id() -> None:
 
 
 def test_a_state_of_a_former_incarnation_does_not_meet_the_new_id() -> None:
-    """A state that was created before its topic was is left over from the topic of that name before."""
+    """A state that was created before its topic belongs to an earlier topic of that name."""
     known = known_state(Node(topic("new"), 30, 30))
     assert known.take_state(STATE, Node(state(BROKER, 5), 20, 25), 1) is None
     assert known.take_state(STATE, Node(state(BROKER, 0), 40, 40), 2) == Led(TP, Leadership(0, "new", 2))
 
 
 def test_settings_older_than_what_is_known_do_not_win() -> None:
-    """A server that lags shows what a topic's settings were: that is not believed."""
+    """A server that lags shows former settings of a topic; they are ignored."""
     known = known_state(None)
     now = TopicSettings("t", (("retention.ms", "2"),))
     assert known.take_settings(SETTINGS, Node(settings(retention_ms="2"), 20, 50)) == now
@@ -72,7 +72,7 @@ def test_settings_older_than_what_is_known_do_not_win() -> None:
 
 
 def test_a_brokers_settings_are_said_once_both_levels_are_known() -> None:
-    """Half of them would for a moment undo what the other half says."""
+    """One level alone would briefly undo the settings of the other."""
     known = ZookeeperState(BROKER)
     own = Node(settings(log_retention_ms="1"), 20, 20)
     everyones = Node(settings(log_retention_ms="2", log_cleanup_policy="compact"), 30, 30)
@@ -86,7 +86,7 @@ def test_a_brokers_settings_are_said_once_both_levels_are_known() -> None:
 
 
 def test_each_topics_settings_are_followed_once() -> None:
-    """New with the first partition of its topic, gone with the last."""
+    """Its path is new with the first partition of its topic, and removed with the last."""
     known = ZookeeperState(BROKER)
     first, second = all_of("t", 2)
     assert known.follow({first}) == {state_path(first), SETTINGS}
