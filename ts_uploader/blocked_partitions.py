@@ -55,7 +55,7 @@ class BlockedPartitions:
         if connected:
             seconds = max(_UNREPORTED_LEAST_SECONDS, _UNREPORTED_POLLS * poll_seconds)
             since = time.monotonic_ns() - int(seconds * _NANOSECONDS)
-            unreported = dict.fromkeys(tracker.untold(since), _UNREPORTED)
+            unreported = dict.fromkeys(tracker.unreported(since), _UNREPORTED)
         self.leader_unknown = unreported
         waiting = {partition: one.wait for partition, one in self.backlog.items() if one.wait is not None}
         for partition, reason in self._waits.look({**waiting, **unreported}).items():

@@ -19,7 +19,8 @@ from ts_uploader.retention.topic_retention import TopicRetention
 from ts_uploader.shipping.uploader import Uploader
 from ts_uploader.tasks import AnyTask, LookDue, Rescan
 from ts_uploader.tracking.high_watermarks import OTHER_FILES
-from ts_uploader.tracking.tracker import CHECKPOINT_SECONDS, Tracker
+from ts_uploader.tracking.task_selection import CHECKPOINT_SECONDS
+from ts_uploader.tracking.tracker import Tracker
 from ts_uploader.workers import TaskRunner
 
 _NANOSECONDS: Final = 1_000_000_000

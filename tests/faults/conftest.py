@@ -1,6 +1,6 @@
 """One cluster for the folder: two brokers that roll their segments at different sizes, ZooKeeper, an S3 server.
 
-A test that stops, kills or pauses a server starts it again before it ends, whatever became of the test.
+A test that stops, kills or pauses a server restores it before it ends, even if it fails.
 """
 
 import itertools
@@ -23,7 +23,7 @@ TIMES = 10
 
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[LocalCluster]:
-    """See `SMALL_FETCHES` and `ROLLS`."""
+    """Run the cluster; see `SMALL_FETCHES` and `ROLLS`."""
     with LocalCluster(
         brokers=2,
         s3=True,
@@ -34,9 +34,9 @@ def cluster() -> Iterator[LocalCluster]:
             "zookeeper.session.timeout.ms": "2000",
             "log.cleaner.backoff.ms": "500",
             "log.retention.check.interval.ms": "1000",
-            # Where DeleteRecords moved the log start to, every minute in production.
+            # The checkpoint of the log start offset, which DeleteRecords moves; every minute in production.
             "log.flush.start.offset.checkpoint.interval.ms": "1000",
-            # Tests stop brokers that hold the only copy of these.
+            # Tests stop brokers that have the only copy of these.
             "offsets.topic.replication.factor": "2",
             "transaction.state.log.replication.factor": "2",
         },
@@ -48,9 +48,9 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture(params=[1, *(pytest.param(time, marks=pytest.mark.full) for time in range(2, TIMES + 1))])
 def repetition(request: pytest.FixtureRequest) -> int:
-    """Which time it is for a fault with a race in it: once in `make test`, ten times in a row in `make test-full`.
+    """The repetition of a fault with a race: one in `make test`, ten in a row in `make test-full`.
 
-    Each time has a topic of its own; end its name with this.
+    Each repetition has its own topic, whose name ends with this number.
     """
     time: int = request.param
     return time
@@ -58,14 +58,14 @@ def repetition(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture
 def archive_of(cluster: LocalCluster, tmp_path: Path) -> Iterator[ArchiveOf]:
-    """Makes archives of topics; their agents end with the test."""
+    """Make archives of topics; their agents end with the test."""
     with archives(cluster, tmp_path) as archive:
         yield archive
 
 
 @pytest.fixture
 def mended(cluster: LocalCluster) -> Iterator[None]:
-    """After the test every link flows, and every server runs with the settings that it had before."""
+    """After the test, heal every link and run every server with its former settings."""
     settings = {broker.id: dict(broker.properties) for broker in cluster.brokers.values()}
     yield
     for link in cluster.links.values():
@@ -87,7 +87,7 @@ def mended(cluster: LocalCluster) -> Iterator[None]:
 
 @pytest.fixture
 def proxy(cluster: LocalCluster) -> Iterator[S3FaultProxy]:
-    """Before the S3 server, without a rule; ask for it before `archive_of`, so that it outlives the agents."""
+    """Run a proxy without rules before the S3 server; request it before `archive_of`, to let it outlive the agents."""
     assert cluster.s3 is not None
     with S3FaultProxy(cluster.s3) as proxy:
         yield proxy
@@ -95,13 +95,13 @@ def proxy(cluster: LocalCluster) -> Iterator[S3FaultProxy]:
 
 @pytest.fixture(scope="package")
 def past(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Past:
-    """What the histories of crashes are made of."""
+    """Record what the histories of crashes start from."""
     return record(cluster, tmp_path_factory.mktemp("recorded"))
 
 
 @pytest.fixture
 def history_of(cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[..., History]]:
-    """Makes histories; each ends with the test at the latest."""
+    """Make histories; each ends with the test at the latest."""
     made: list[History] = []
 
     def history(**properties: Mapping[str, str]) -> History:
@@ -116,12 +116,12 @@ def history_of(cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[..., 
 
 @pytest.fixture(params=["some", pytest.param("all", marks=(pytest.mark.full, pytest.mark.timeout(2 * 3600)))])
 def pairs(request: pytest.FixtureRequest, past: Past) -> list[tuple[Step, Step]]:
-    """All pairs of steps, or a few of them by a fixed seed."""
+    """Return all pairs of steps, or a few of them by a fixed seed."""
     every = list(itertools.combinations_with_replacement(past.steps, 2))
     return every if request.param == "all" else Random(SEED).sample(every, SOME)
 
 
 @pytest.fixture
 def pairs_to_pause(pairs: list[tuple[Step, Step]]) -> list[tuple[Step, Step]]:
-    """A third of the pairs, where there are many: what a pause adds to a kill is one thing at each step, not at two."""
+    """Return a third of many pairs: a pause differs from a kill at one step, so not every pair is needed."""
     return pairs if len(pairs) <= SOME else Random(SEED).sample(pairs, len(pairs) // 3)

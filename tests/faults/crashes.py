@@ -1,4 +1,4 @@
-"""Agents that are killed or paused at a step of the protocol, which is a PUT as its proxy sees it."""
+"""Agents that are killed or paused at a step of the protocol: a PUT that their proxy sees."""
 
 import re
 import threading
@@ -22,12 +22,12 @@ _LOOK_EVERY_SECONDS = 0.02
 
 @dataclass(frozen=True, order=True)
 class Step:
-    """One PUT of the protocol, whatever history brought the agent there.
+    """One PUT of the protocol, independent of the agent's history.
 
     Attributes:
         directory: of the partition, or of the topic.
         name: of the object.
-        first: whether it asks that nothing stands there (`If-None-Match`); a first commit is not the next one.
+        first: whether its condition is that the object is absent (`If-None-Match`); distinguishes a first commit.
     """
 
     directory: str
@@ -36,7 +36,7 @@ class Step:
 
     @property
     def kind(self) -> str:
-        """Without the partition and the base offset."""
+        """The kind of object, without the partition and the base offset."""
         name = re.sub(r"\d{20}", "<base>", self.name)
         return f"{name} first" if self.first else name
 
@@ -45,7 +45,7 @@ class Step:
 
 
 def step_of(archive: Archive, request: Request) -> Step | None:
-    """The step that a request is; None where it is none. What is of the whole cluster belongs to no partition."""
+    """Return the step of a request; None if it is no step. Objects of the whole cluster belong to no partition."""
     key = key_of(archive, request)
     if request.method != "PUT" or key in {"", PROBE_NAME} or key.startswith(CLUSTER_DIRECTORY):
         return None
@@ -54,20 +54,20 @@ def step_of(archive: Archive, request: Request) -> Step | None:
 
 
 class Victim:
-    """An agent behind a proxy of its own, which is struck once in each of its lives, at a step that is wanted then.
+    """An agent behind its own proxy, which strikes once in each of the agent's processes, at a wanted step.
 
-    "before": the store never hears of the PUT. "after": the store has answered, and the agent does not know.
+    "before": the store never receives the PUT. "after": the store has answered, but the agent has no answer.
 
     Attributes:
-        met: the steps at which it was struck; what else was under way in the same way counts too.
+        met: the steps when it was struck, with those that were under way at the same moment.
         struck: set once it was struck, until its next life.
 
     Args:
         archive: that it ships to.
         proxy: of this agent only.
         moment: of the step.
-        fate: what happens to it.
-        wanted: asked of each step, and of those met so far, whether to strike there.
+        fate: kill or pause.
+        wanted: called with each step and those met so far; returns whether to strike.
     """
 
     def __init__(
@@ -85,8 +85,8 @@ class Victim:
         self._wanted = wanted
         self._moment = moment
         self._fate = fate
-        self._up = threading.Event()  # no PUT goes further before the agent answers
-        self._life = 0  # a PUT of an earlier one is dropped
+        self._up = threading.Event()  # no PUT continues before the agent answers
+        self._life = 0  # a PUT of an earlier life is dropped
         self._lock = threading.Lock()  # guards `met`, and lets one strike at a time
         self._agent: AgentProcess | None = None
         proxy.before(self._before)
@@ -94,12 +94,12 @@ class Victim:
 
     @property
     def agent(self) -> AgentProcess:
-        """The agent in its present life."""
+        """Return the agent in its present life."""
         assert self._agent is not None
         return self._agent
 
     def live(self) -> AgentProcess:
-        """Begin a life: start it, or let it go on."""
+        """Begin a life: start the agent, or resume it."""
         self.struck.clear()
         try:
             if self._agent is None:
@@ -135,7 +135,7 @@ class Victim:
             if not self.struck.is_set() and self._wanted(step, self.met):
                 self._strike(step)
             elif self.struck.is_set() and self._fate == "kill":
-                self.met |= {step}  # it was at the store already when the agent died
+                self.met |= {step}  # it had reached the store when the agent died
 
     def _strike(self, step: Step) -> None:
         with suppress(ServerNotRunningError):

@@ -1,10 +1,10 @@
-"""How a process ended."""
+"""The end of a process."""
 
 from ts_local.agent import AgentProcess
 
 
 def exit_status(agent: AgentProcess, seconds: float) -> int:
-    """How an agent ended, once it has."""
+    """Return the exit code of an agent, once it has ended."""
     process = agent._process
     assert process is not None
     return int(process.wait(seconds))

@@ -1,4 +1,4 @@
-"""What a fault did to a broker's files, and what the archive holds of them, record by record."""
+"""A broker's files after a fault, and the archive's content, record by record."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
@@ -31,11 +31,11 @@ from ts_local.cluster import Record, wait_for
 from ts_local.oracle import OracleRecord
 from ts_local.process import Server
 
-SECONDS = 90.0  # for anything; the machine may be busy
+SECONDS = 90.0  # timeout of every wait; the machine may be busy
 
 
 def records(count: int, *, start: int = 0, size: int = 200, keys: int = 0) -> list[Record]:
-    """Records that no codec makes small; `keys` many keys in turn, or a key for each."""
+    """Return incompressible records with `keys` different keys in turn, or a key for each."""
     return [
         Record(b"%07d" % n + Random(n).randbytes(size), key=b"k%d" % (n % keys if keys else n))
         for n in range(start, start + count)
@@ -44,7 +44,7 @@ def records(count: int, *, start: int = 0, size: int = 200, keys: int = 0) -> li
 
 @contextmanager
 def paused(*servers: Server) -> Iterator[None]:
-    """Servers that stand still inside the block."""
+    """Pause servers inside the block."""
     for server in servers:
         server.pause()
     try:
@@ -55,17 +55,17 @@ def paused(*servers: Server) -> Iterator[None]:
 
 
 def live_bases(directory: Path) -> list[int]:
-    """Base offsets of the live `.log` files; the last is the active segment."""
+    """Return the base offsets of the live `.log` files; the last is the active segment."""
     return sorted(int(path.stem) for path in directory.glob("*.log"))
 
 
 def deleted_bases(directory: Path) -> list[int]:
-    """Base offsets of the `.log.deleted` files."""
+    """Return the base offsets of the `.log.deleted` files."""
     return sorted(int(path.name.partition(".")[0]) for path in directory.glob("*.log.deleted"))
 
 
 def closed_files(directory: Path) -> dict[str, str]:
-    """A hash of each closed segment's `.log`; the cleaner may take one away meanwhile."""
+    """Return a hash of each closed segment's `.log`; the cleaner may remove one meanwhile."""
     hashes = {}
     for base in live_bases(directory)[:-1]:
         with suppress(FileNotFoundError):
@@ -75,12 +75,12 @@ def closed_files(directory: Path) -> dict[str, str]:
 
 
 def text_of(agent: AgentProcess) -> str:
-    """Everything that an agent has logged."""
+    """Return the whole log of an agent."""
     return agent.log.read_text(errors="replace")
 
 
 def wait_until_said(agent: AgentProcess, *parts: str) -> str:
-    """Until one line of an agent's log holds all of `parts`; that line."""
+    """Wait until one line of an agent's log contains all of `parts`; return that line."""
 
     def said() -> str:
         return next((line for line in text_of(agent).splitlines() if all(part in line for part in parts)), "")
@@ -89,12 +89,12 @@ def wait_until_said(agent: AgentProcess, *parts: str) -> str:
 
 
 def sample(agent: AgentProcess, name: str, archive: Archive, partition: int = 0) -> float | None:
-    """A sample of a partition; None while the agent does not lead it."""
+    """Return a sample of a partition; None while the agent does not lead it."""
     return agent.metrics().get(f'ts_uploader_partition_{name}{{partition="{partition}",topic="{archive.topic}"}}')
 
 
 def wait_for_backlog(agent: AgentProcess, archive: Archive, segments: int, partition: int = 0) -> None:
-    """Until the agent has listed `segments` closed segments that wait."""
+    """Wait until the agent has listed `segments` unshipped closed segments."""
     wait_for(
         lambda: (sample(agent, "unshipped_segments", archive, partition) or 0) >= segments,
         f"{segments} segments to wait",
@@ -104,18 +104,18 @@ def wait_for_backlog(agent: AgentProcess, archive: Archive, segments: int, parti
 
 
 def newest_keys(archive: Archive, partition: int = 0) -> PartitionKeys:
-    """The keys of a partition in the topic's newest incarnation."""
+    """Return the keys of a partition in the topic's newest incarnation."""
     incarnations, _ = read_incarnations(archive.store, archive.keys, archive.topic)
     return archive.keys.partition(TopicPartition(archive.topic, partition), incarnations.newest_directory)
 
 
 def view_of(archive: Archive, partition: int = 0) -> PartitionView:
-    """A partition as readers see it now."""
+    """Return a partition as readers see it now."""
     return open_view(archive.store, read_catalog(archive.store, newest_keys(archive, partition)))
 
 
 def gaps_of(archive: Archive, partition: int = 0) -> list[tuple[int, int]]:
-    """The recorded gaps of a partition, one for each record."""
+    """Return the recorded gaps of a partition, one for each record."""
     prefix = newest_keys(archive, partition).prefix + "gaps/"
     found = (parse_gap_name(info.key.removeprefix(prefix)) for info in archive.store.list(prefix))
     return sorted(gap for gap in found if gap is not None)
@@ -123,7 +123,7 @@ def gaps_of(archive: Archive, partition: int = 0) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Seen:
-    """What readers see of a partition."""
+    """A partition as readers see it."""
 
     records: list[OracleRecord]
     holes: list[Hole]
@@ -132,7 +132,7 @@ class Seen:
 
 
 def look(archive: Archive, partition: int = 0) -> Seen:
-    """Every record that readers see, each offset once, of several copies their union; and the holes."""
+    """Read every record of the view, each offset once, from the union of its copies; and the holes."""
     view = view_of(archive, partition)
     found: list[OracleRecord] = []
     holes: list[Hole] = []
@@ -149,7 +149,7 @@ def look(archive: Archive, partition: int = 0) -> Seen:
 
 
 def decode(archive: Archive, copy: SegmentCopy, start: int, end: int) -> list[OracleRecord]:
-    """The records of one copy in `[start, end)`."""
+    """Return the records of one copy in `[start, end)`."""
     decoder = SegmentDecoder(projection_of(COLUMNS_WITH_HEADERS), start, end, size=copy.segment.size)
     topic, number = copy.keys.partition.topic, copy.keys.partition.partition
     return [
@@ -161,7 +161,7 @@ def decode(archive: Archive, copy: SegmentCopy, start: int, end: int) -> list[Or
 
 @dataclass(frozen=True)
 class Shipped:
-    """One `.log` object, and the `.txnindex` beside it."""
+    """One `.log` object with its `.txnindex`."""
 
     copy: SegmentCopy
     data: bytes
@@ -170,7 +170,7 @@ class Shipped:
 
     @property
     def metadata(self) -> SegmentMetadata:
-        """The object's own."""
+        """The metadata of the object."""
         return self.copy.metadata
 
     @property
@@ -180,7 +180,7 @@ class Shipped:
 
 
 def shipped_segments(archive: Archive, partition: int = 0) -> list[Shipped]:
-    """Every segment of the view, its bytes scanned."""
+    """Read and scan every segment of the view."""
     found = []
     for copy in view_of(archive, partition).copies:
         data, txnindex = archive.store.get(copy.key)[0], None
@@ -191,12 +191,12 @@ def shipped_segments(archive: Archive, partition: int = 0) -> list[Shipped]:
 
 
 def scan_bytes(data: bytes) -> SegmentScan:
-    """What the bytes of a segment say."""
+    """Scan the bytes of a segment."""
     return scan_segment(cast("Readable", BytesIO(data)), len(data))
 
 
 def restored(path: Path) -> "Callable[[], None]":
-    """What puts a file back as it is now."""
+    """Return a function that restores a file to its present state."""
     data, mode = path.read_bytes(), path.stat().st_mode
 
     def put_back() -> None:

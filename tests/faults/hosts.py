@@ -22,7 +22,7 @@ def host_beside(archive: Archive, directory: Path, **units: object) -> Host:
 
 
 def wait_release(archive: Archive, *, later: bool) -> None:
-    """Until the commit is one of the release, and moved on."""
+    """Wait until the release has written the commit, and moved it."""
     archive.wait_for_offset(archive.next_offset() + 1, seconds=PATIENCE)
     wait_for(
         lambda: is_later(archive, 0) == later, f"a commit of the {'later' if later else 'first'} release", PATIENCE

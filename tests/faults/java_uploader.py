@@ -1,10 +1,10 @@
-"""The Java uploader as a store meets it (`tests/data/java-uploader`, and its `DirectoryTreeWatcher`).
+"""The Java uploader as the store sees it (`tests/data/java-uploader`, and its `DirectoryTreeWatcher`).
 
-- Where its broker begins to lead a partition, it reads the first line of `offset.wm`, and takes up each closed segment
-  whose name is above that; what other uploaders write there later it never reads.
-- A segment's three files are put as they are, without a condition or metadata; then, where its name is above the last
-  one that this uploader wrote, `offset.wm` with the name alone.
-- What it has taken up it uploads, also where its broker leads no more. What it has not uploaded goes with the process.
+- When its broker becomes leader of a partition, it reads the first line of `offset.wm`, and queues each closed segment
+  with a higher name. It never reads what other uploaders write there later.
+- It puts a segment's three files without a condition or metadata. If the segment's name is above the last one that
+  this uploader wrote, it then puts `offset.wm` with the name alone.
+- It uploads its queue even if its broker no longer leads. The queue is lost with the process.
 """
 
 from collections import deque
@@ -17,14 +17,14 @@ from ts_common.archive.object_keys import SegmentName
 from ts_common.errors import ObjectNotFound
 from ts_local.cluster import wait_for
 
-_FILES = (".index", ".log", ".timeindex")  # in no order that means anything
+_FILES = (".index", ".log", ".timeindex")  # in arbitrary order
 
 
 class JavaUploader(Background):
-    """One beside a broker, from `with` to its end.
+    """A Java uploader on a broker, inside a `with`.
 
     Args:
-        archive: whose topic and store.
+        archive: with its topic and store.
         broker: its id.
         partitions: of the topic.
     """
@@ -37,21 +37,21 @@ class JavaUploader(Background):
         self._may_upload: float = inf  # segments
         self._queue: deque[tuple[int, int]] = deque()  # partition, base
         self._taken: dict[int, set[int]] = {}  # by led partition: bases that were queued
-        self._latest: dict[int, int] = {}  # by partition: what it wrote last to `offset.wm`, or read there
+        self._latest: dict[int, int] = {}  # by partition: the last name that it wrote to `offset.wm`, or read there
         _ = archive.store  # opened by this thread
 
     def hold(self) -> None:
-        """Upload nothing for now; what closes is queued."""
+        """Upload nothing for now; closed segments are queued."""
         self._may_upload = 0
 
     def release_one(self) -> None:
-        """Upload one segment, and hold again; returns when it is done."""
+        """Upload one segment, and pause again; return when it is done."""
         left = len(self._queue)
         self._may_upload = 1
         wait_for(lambda: len(self._queue) < left, "the Java uploader to upload one segment", PATIENCE)
 
     def queued(self, partition: int = 0) -> list[int]:
-        """Base offsets of what it has taken up and not uploaded."""
+        """Return the base offsets that are queued and not uploaded."""
         return [base for of, base in list(self._queue) if of == partition]
 
     def run(self) -> None:
@@ -96,7 +96,7 @@ class JavaUploader(Background):
 
 
 def wait_taken_over(archive: Archive, partition: int = 0) -> Commit:
-    """Until the commit is one of ours again."""
+    """Wait until the commit is this project's again."""
     wait_for(lambda: archive.commit(partition) is not None, "a commit of ours", PATIENCE)
     commit = archive.commit(partition)
     assert commit is not None

@@ -1,4 +1,4 @@
-"""Java uploaders beside brokers."""
+"""Java uploaders on brokers."""
 
 from tests.faults.leaders import (
     PATIENCE,
@@ -10,7 +10,7 @@ from ts_local.cluster import wait_for
 
 
 def wait_java_shipped(archive: Archive, above: int, partition: int = 0) -> int:
-    """Until a Java uploader's commit names a segment above an offset; that name."""
+    """Wait until a Java uploader's commit names a segment above an offset; return that name."""
 
     def named() -> int | None:
         found, _ = read_commit(archive.store, archive.partition_keys(partition))

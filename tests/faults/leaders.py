@@ -1,4 +1,4 @@
-"""What the tests of elections do to leaders and logs, and what they watch meanwhile."""
+"""Actions on leaders and logs in the tests of elections, and background watchers."""
 
 import json
 import threading
@@ -24,18 +24,18 @@ from ts_uploader.log_dirs.directory_scan import read_high_watermarks
 
 T = TypeVar("T")
 
-PATIENCE = 90.0  # other work goes on beside the tests
+PATIENCE = 90.0  # other work runs during the tests
 
 
 def records(line: str, count: int) -> list[Record]:
-    """Records that tell of which line of history they are; no codec makes segments of them that never fill."""
+    """Return incompressible records whose values begin with the name of their log (`line`)."""
     return [Record(f"{line}-{n:06}-".encode() + Random(f"{line}{n}").randbytes(200)) for n in range(count)]
 
 
 def produce(
     cluster: LocalCluster, topic: str, line: str, count: int, partition: int = 0, **config: object
 ) -> dict[int, bytes]:
-    """The value of each acknowledged record by its offset; in small batches, so that segments fill."""
+    """Produce in small batches, so that segments fill; return the value of each acknowledged record by its offset."""
     sent = records(line, count)
     settings = {"batch.size": 4000, **{name.replace("_", "."): value for name, value in config.items()}}
     placed = cluster.produce(topic, sent, partition=partition, config=settings)
@@ -43,42 +43,42 @@ def produce(
 
 
 def lines(seen: list[OracleRecord]) -> list[str]:
-    """The lines of history that records are of, in the order in which they first show."""
+    """Return the names of the logs that records belong to, in order of appearance."""
     return list(dict.fromkeys((record.value or b"").split(b"-")[0].decode() for record in seen))
 
 
 def bases(cluster: LocalCluster, broker: int, topic: str, partition: int = 0) -> list[int]:
-    """Base offsets of a broker's segments; the last one is active."""
+    """Return the base offsets of a broker's segments; the last one is active."""
     return sorted(
         int(path.stem) for path in cluster.brokers[broker].partition_directory(topic, partition).glob("*.log")
     )
 
 
 def log_bytes(cluster: LocalCluster, broker: int, topic: str, base: int) -> bytes:
-    """A segment's log on a broker's disk."""
+    """Return a segment's log on a broker's disk."""
     return (cluster.brokers[broker].partition_directory(topic, 0) / f"{base:020d}.log").read_bytes()
 
 
 def epochs(cluster: LocalCluster, broker: int, topic: str, partition: int = 0) -> tuple[tuple[int, int], ...]:
-    """A broker's `leader-epoch-checkpoint`."""
+    """Return a broker's `leader-epoch-checkpoint`."""
     path = cluster.brokers[broker].partition_directory(topic, partition) / "leader-epoch-checkpoint"
     return tuple(parse_leader_epoch_checkpoint(path.read_bytes()))
 
 
 def high_watermark(cluster: LocalCluster, broker: int, topic: str, partition: int = 0) -> int | None:
-    """What a broker's checkpoint says; None where it says nothing of the partition."""
+    """Return the high watermark in a broker's checkpoint; None without an entry."""
     found = read_high_watermarks(cluster.brokers[broker].log_dirs[0])
     return None if found.offsets is None else found.offsets.get((topic, partition))
 
 
 def zookeeper_of(cluster: LocalCluster) -> ZooKeeper:
-    """The cluster's."""
+    """Return the cluster's ZooKeeper."""
     assert cluster.zookeeper is not None
     return cluster.zookeeper
 
 
 def state(cluster: LocalCluster, topic: str, partition: int = 0) -> PartitionState:
-    """Leader, epoch and in-sync replicas."""
+    """Return leader, epoch and in-sync replicas."""
     found = zookeeper_of(cluster).partition_state(topic, partition)
     assert found is not None
     return found
@@ -89,10 +89,10 @@ _CREATE_SESSION, _CLOSE_SESSION = -10, -11
 
 
 def open_sessions(zookeeper: ZooKeeper) -> dict[int, int]:
-    """Time-out (ms) by id of the sessions that ZooKeeper knows, from its journal (`FileTxnLog`, `TxnHeader`).
+    """Return the timeout (ms) by id of ZooKeeper's open sessions, from its journal (`FileTxnLog`, `TxnHeader`).
 
-    Each entry: checksum (8 bytes), length (4), session id (8), cxid (4), zxid (8), time (8), type (4), what the type
-    holds (of a new session: its time-out, 4), an end mark (1). What is preallocated is zeros.
+    Each entry: checksum (8 bytes), length (4), session id (8), cxid (4), zxid (8), time (8), type (4), the type's
+    content (of a new session: its timeout, 4), an end mark (1). Preallocated space is zeros.
     """
     found: dict[int, int] = {}
     journals = (zookeeper.directory / "data" / "version-2").glob("log.*")
@@ -110,13 +110,13 @@ def open_sessions(zookeeper: ZooKeeper) -> dict[int, int]:
 
 
 def die(cluster: LocalCluster, broker: int) -> None:
-    """End a broker as a crash does, and its session with it."""
+    """Kill a broker, and expire its session."""
     cluster.brokers[broker].kill()
     cluster.zookeeper_broker(broker).expire_session()
 
 
 def wait_led(cluster: LocalCluster, topic: str, leader: int, partition: int = 0) -> None:
-    """Until every broker that answers knows this leader."""
+    """Wait until every broker that answers names this leader."""
     wait_for(
         lambda: cluster.leader(topic, partition) == leader,
         f"broker {leader} to lead {topic}-{partition}",
@@ -126,7 +126,7 @@ def wait_led(cluster: LocalCluster, topic: str, leader: int, partition: int = 0)
 
 
 def wait_in_sync(cluster: LocalCluster, topic: str, *brokers: int, partition: int = 0) -> None:
-    """Until exactly these replicas are in sync."""
+    """Wait until exactly these replicas are in sync."""
     wait_for(
         lambda: cluster.in_sync(topic, partition) == set(brokers),
         f"{topic}-{partition} in sync on {brokers}",
@@ -136,9 +136,9 @@ def wait_in_sync(cluster: LocalCluster, topic: str, *brokers: int, partition: in
 
 
 def move_leader(client: KazooClient, topic: str, to: int, other: int, partition: int = 0) -> None:
-    """Make an in-sync replica the preferred leader, and the preferred leader the leader.
+    """Make an in-sync replica the preferred leader, and elect it.
 
-    By the nodes that Kafka's own tools wrote before there were requests for it: nothing in a test moves leaders faster.
+    Writes the nodes that Kafka's own tools wrote before there were requests for it, the fastest way to move a leader.
     """
     one = {"topic": topic, "partition": partition}
     orders: tuple[tuple[str, dict[str, object]], ...] = (
@@ -157,9 +157,9 @@ def move_leader(client: KazooClient, topic: str, to: int, other: int, partition:
 
 
 def wait_leadership_shipped(archive: Archive, broker: int, partition: int = 0) -> int:
-    """Until every segment that a leader has closed is committed, as its own log has it; where those end.
+    """Wait until every segment that a leader has closed is committed, as in its own log; return their end.
 
-    A commit of an earlier leader epoch may reach as far: then the present one has nothing to ship yet.
+    A commit of an earlier leader epoch can reach as far; then the present leader has nothing to ship yet.
     """
     topic = archive.topic
     active = bases(archive.cluster, broker, topic, partition)[-1]
@@ -185,7 +185,7 @@ def wait_leadership_shipped(archive: Archive, broker: int, partition: int = 0) -
 def assert_shown(
     archive: Archive, acknowledged: Mapping[int, bytes], end: int, partition: int = 0
 ) -> list[OracleRecord]:
-    """Readers see up to `end` or beyond exactly what Kafka's consumer sees, and so every acknowledged record once."""
+    """Check that readers see exactly what Kafka's consumer sees, at least up to `end`, and each record once."""
     seen = archive.read(partition)
     below = seen[-1].offset + 1 if seen else 0
     assert below >= end
@@ -203,7 +203,7 @@ def assert_shown(
 
 
 class Background:
-    """A thread for the length of a `with`; what it raised comes out at the end."""
+    """A thread for the length of a `with`; its error is raised at the end."""
 
     def __init__(self) -> None:
         self._ending = threading.Event()
@@ -211,7 +211,7 @@ class Background:
         self._running: Future[None] | None = None
 
     def run(self) -> None:
-        """What it does, until `_ending` is set."""
+        """Run until `_ending` is set."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
@@ -228,11 +228,11 @@ class Background:
 
 
 class CommitWatch(Background):
-    """Asks for a partition's commit again and again.
+    """Reads a partition's commit again and again.
 
     Attributes:
-        pairs: (epoch, next offset) wherever they changed.
-        first_lines: of `offset.wm`, wherever they changed.
+        pairs: (epoch, next offset) at each change.
+        first_lines: of `offset.wm`, at each change.
     """
 
     def __init__(self, archive: Archive, partition: int = 0) -> None:
@@ -295,5 +295,5 @@ class Load(Background):
 
 
 def logged(path: Path, text: str) -> Callable[[], bool]:
-    """Whether a line of a log file tells it."""
+    """Return a predicate: whether a log file contains a text."""
     return lambda: text in path.read_text(errors="replace")

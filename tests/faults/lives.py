@@ -1,6 +1,6 @@
-"""Lives of agents that a kill or a pause cuts at the steps of a recorded run: at one, or at two in turn (U03 and U31).
+"""Agents that a kill or a pause ends at one or two steps of a recorded run (U03 and U31).
 
-Histories of one topic go to archives of their own.
+Each history of the topic has its own archive.
 """
 
 import itertools
@@ -43,12 +43,12 @@ SOME = 3  # pairs of steps in `make test`
 
 @dataclass(frozen=True)
 class Past:
-    """What was produced, once for all histories.
+    """The content of the topic, which all histories share.
 
     Attributes:
-        oracle: by partition what Kafka's consumer sees.
-        ends: by partition where its closed segments end.
-        steps: of an agent that nothing befalls, from an empty store to everything shipped, in order.
+        oracle: by partition the records that Kafka's consumer returns.
+        ends: by partition the end of its closed segments.
+        steps: of an undisturbed agent, from an empty store to everything shipped, in order.
     """
 
     oracle: Mapping[int, list[OracleRecord]]
@@ -57,11 +57,11 @@ class Past:
 
 
 class History:
-    """An empty archive of the topic, and what its agents pass.
+    """An empty archive of the topic, and the faults of its agents.
 
     Args:
-        cluster: that holds the topic.
-        directory: of the test; a sibling of it is this history's.
+        cluster: with the topic.
+        directory: of the test; the history's own is a sibling of it.
         properties: of the configuration.
     """
 
@@ -82,12 +82,12 @@ class History:
         self._open.close()
 
     def proxy(self) -> S3FaultProxy:
-        """A proxy for one agent, or for the lives of one."""
+        """Start a proxy for one agent, or for the processes of one."""
         return self._open.enter_context(S3FaultProxy(self._s3))
 
 
 def record(cluster: LocalCluster, directory: Path) -> Past:
-    """Two partitions of two segments each, and the steps that ship them."""
+    """Produce two partitions of two segments each, and record the steps that ship them."""
     cluster.create_topic(TOPIC, assignment=[[1]] * PARTITIONS, config=TINY)
     fill(cluster, TOPIC, SEGMENTS, PARTITIONS)
     with History(cluster, directory, ONE_THREAD) as history:
@@ -97,14 +97,13 @@ def record(cluster: LocalCluster, directory: Path) -> Past:
         wait_for(lambda: knows(agent, archive, ends), "everything to be shipped", SECONDS, state=archive.objects)
         assert_complete(archive, ends, oracle)
         steps = [step for request in proxy.requests() if (step := step_of(archive, request)) is not None]
-    # Two partitions may both try to open the incarnation. Cache objects are no step of the protocol, and come when a
-    # life has passed enough segments and finds the time; tests/uploader/shipping/test_metadata_cache_writer.py kills at
-    # them.
+    # Two partitions may both try to create the incarnation. Cache objects are no step of the protocol: they are written
+    # when a life has shipped enough segments. tests/uploader/shipping/test_metadata_cache_writer.py kills at these.
     return Past(oracle, ends, tuple(dict.fromkeys(step for step in steps if step.directory != CACHE_OBJECTS)))
 
 
 def until_struck_or_done(victim: Victim, history: History, past: Past) -> bool:
-    """Let a life pass; whether it was struck."""
+    """Run one life; return whether it was struck."""
     agent = victim.live()
     wait_for(
         lambda: victim.struck.is_set() or knows(agent, history.archive, past.ends),
@@ -116,23 +115,23 @@ def until_struck_or_done(victim: Victim, history: History, past: Past) -> bool:
 
 
 def complete(history: History, past: Past, guard: Guard) -> None:
-    """The end of every history: all is shown once, under plain names but for a lineage's, and no moment was wrong."""
+    """Check the end of every history: each record once, only explained variants, and no violation."""
     assert_complete(history.archive, past.ends, past.oracle)
     assert unexplained_variants(history.archive) == []
     assert guard.violations == []
 
 
 def struck_in_turn(past: Past, victims: tuple[Victim, Victim], history: History) -> bool:
-    """The first is struck, and the second, a new process, afterwards; the views in between are right.
+    """Strike the first agent, then run the second, a new process; check the views in between.
 
-    Whether the first one's step came: with several threads one commit may do for two segments.
+    Return whether the first agent's step occurred: with several threads one commit can cover two segments.
     """
     for victim in victims:
         struck = until_struck_or_done(victim, history, past)
         assert_view(history.archive, past.oracle)
         if not struck and victim is victims[0]:
             return False
-    if victims[1].agent.alive:  # with several threads all behind its step may have come before the first one's
+    if victims[1].agent.alive:  # with several threads all later steps may precede the first agent's step
         victims[1].agent.kill()
     return True
 
@@ -140,7 +139,7 @@ def struck_in_turn(past: Past, victims: tuple[Victim, Victim], history: History)
 def victims_of(
     history: History, past: Past, steps: tuple[Step, Step], random: Random, fate: Fate
 ) -> tuple[Guard, tuple[Victim, Victim]]:
-    """Two agents: one is struck at the first step, one killed at the second or whatever else comes behind that."""
+    """Strike one of two agents at the first step, and kill one at the second step or at a later one."""
     proxies = history.proxy(), history.proxy()
     behind = frozenset(past.steps[past.steps.index(steps[1]) :])
     moments: list[Moment] = random.choices(MOMENTS, k=2)
@@ -154,18 +153,18 @@ def victims_of(
 def struck_twice(
     history: History, past: Past, steps: tuple[Step, Step], random: Random, *, fate: Fate = "kill", completes: int
 ) -> bool:
-    """One agent is struck at the first step, another killed at the second; then one of the two goes on and completes.
+    """Strike one agent at the first step, and kill another at the second; then one of the two completes.
 
     Args:
         history: empty.
-        past: what was produced.
-        steps: of which each comes at most once in a life.
+        past: the topic's content.
+        steps: each occurs at most once in a life.
         random: of the moments.
         fate: of the first agent.
         completes: which of the two.
 
     Returns:
-        Whether the first step came.
+        Whether the first step occurred.
     """
     guard, victims = victims_of(history, past, steps, random, fate)
     if not struck_in_turn(past, victims, history):
@@ -180,12 +179,12 @@ Live = Callable[[History, tuple[Step, Step], Random], bool]
 
 
 def live_pairs(pairs: Sequence[tuple[Step, Step]], history_of: Callable[..., History], live: Live) -> None:
-    """Histories of pairs of steps, some at once (they mostly wait), each with a seed of its own."""
+    """Run histories of pairs of steps, some at once (they mostly wait), each with its own seed."""
 
     def live_one(number: int, steps: tuple[Step, Step]) -> None:
         with history_of() as history:
             struck = live(history, steps, Random(f"{SEED}-{number}"))
-        if not struck:  # one thread takes every step of the recorded run
+        if not struck:  # one thread runs every step of the recorded run
             with history_of(properties=ONE_THREAD) as history:
                 assert live(history, steps, Random(f"{SEED}-{number}")), f"never struck: {steps[0]}"
 

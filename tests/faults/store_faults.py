@@ -1,4 +1,4 @@
-"""What passes between agents and their store, and what must be so of the store whenever anybody looks."""
+"""The traffic between agents and their store, and the invariants of the store at every moment."""
 
 import re
 import threading
@@ -18,7 +18,7 @@ from ts_local.cluster import LocalCluster, Record, wait_for
 from ts_local.oracle import OracleRecord, dump
 from ts_local.proxy.s3 import Request, S3FaultProxy
 
-# A batch of four records fills a segment; the index of an active segment is not 10 MB then.
+# A batch of four records fills a segment; with these settings the index of an active segment is not 10 MB.
 TINY = {"segment.bytes": "1000", "segment.index.bytes": "1000"}
 _BATCH = 4
 # A commit for each segment, and the steps of a partition in one order.
@@ -28,14 +28,14 @@ ANY_TIMES = None
 
 
 def fill(cluster: LocalCluster, topic: str, segments: int, partitions: int = 1, *, start: int = 0) -> None:
-    """Produce to a topic of `TINY` segments until at least so many more of each partition are closed.
+    """Produce to a topic of `TINY` segments until each partition has at least so many more closed ones.
 
     Args:
-        cluster: where.
+        cluster: with the topic.
         topic: of `TINY` segments.
         segments: of each partition.
         partitions: how many.
-        start: number of the first record; what was made before by this function ends at 4 * segments + 1.
+        start: number of the first record; an earlier call of this function ended at 4 * segments + 1.
     """
     made = records(segments * _BATCH + 1, start=start)
     cluster.produce(
@@ -46,12 +46,12 @@ def fill(cluster: LocalCluster, topic: str, segments: int, partitions: int = 1, 
 
 
 def closed(archive: Archive, partition: int = 0, broker: int = 1) -> list[int]:
-    """Base offsets of a broker's closed segments."""
+    """Return the base offsets of a broker's closed segments."""
     return live_bases(archive.cluster.brokers[broker].partition_directory(archive.topic, partition))[:-1]
 
 
 def ends_of(archive: Archive, partitions: int = 1, broker: int = 1) -> dict[int, int]:
-    """By partition the end of what a broker has closed."""
+    """Return the end of a broker's closed segments by partition."""
     return {
         partition: live_bases(archive.cluster.brokers[broker].partition_directory(archive.topic, partition))[-1]
         for partition in range(partitions)
@@ -59,13 +59,13 @@ def ends_of(archive: Archive, partitions: int = 1, broker: int = 1) -> dict[int,
 
 
 def wait_shipped(archive: Archive, ends: Mapping[int, int], seconds: float = SECONDS) -> None:
-    """Until readers see everything below these offsets."""
+    """Wait until readers see everything below these offsets."""
     for partition, end in ends.items():
         archive.wait_for_offset(end, partition, seconds)
 
 
 def wait_led(agent: AgentProcess, partitions: int) -> None:
-    """Until an agent works for so many partitions."""
+    """Wait until an agent leads so many partitions."""
     wait_for(
         lambda: agent.health()["partitions_led"] == partitions,
         f"the agent to know {partitions} partitions",
@@ -75,7 +75,7 @@ def wait_led(agent: AgentProcess, partitions: int) -> None:
 
 
 def kafkas(archive: Archive, partitions: int = 1) -> dict[int, list[OracleRecord]]:
-    """What Kafka's own consumer sees of each partition."""
+    """Return the records that Kafka's own consumer returns of each partition."""
     found: dict[int, list[OracleRecord]] = {partition: [] for partition in range(partitions)}
     for record in dump(archive.cluster.bootstrap, archive.topic):
         found[record.partition].append(record)
@@ -83,7 +83,7 @@ def kafkas(archive: Archive, partitions: int = 1) -> dict[int, list[OracleRecord
 
 
 def assert_view(archive: Archive, oracle: Mapping[int, list[OracleRecord]]) -> None:
-    """Readers see of each partition exactly what Kafka's consumer sees below the next offset; nothing before one."""
+    """Check that readers see exactly the records of Kafka's consumer below the next offset; skip without a commit."""
     for partition, expected in oracle.items():
         if archive.commit(partition) is None:
             continue
@@ -94,9 +94,9 @@ def assert_view(archive: Archive, oracle: Mapping[int, list[OracleRecord]]) -> N
 
 
 def assert_complete(archive: Archive, ends: Mapping[int, int], oracle: Mapping[int, list[OracleRecord]]) -> None:
-    """Everything is shown once; the store holds the closed segments, each with its indexes, and nothing else.
+    """Check that each record is shown once, and that the store has the closed segments with indexes and nothing else.
 
-    What was shipped before a commit was rebuilt is there once more, as a variant.
+    Segments that were shipped before a commit was rebuilt have a second copy, as a variant.
     """
     expected = {archive.keys.incarnations(archive.topic)}
     objects = set(archive.objects())
@@ -116,12 +116,12 @@ def assert_complete(archive: Archive, ends: Mapping[int, int], oracle: Mapping[i
 
 
 def variants(archive: Archive) -> list[str]:
-    """Objects whose plain name was taken by other bytes."""
+    """Return the objects whose plain name has other content."""
     return [key for key in archive.objects() if re.search(r"\.e-?\d", key)]
 
 
 def unexplained_variants(archive: Archive) -> list[str]:
-    """Those of `variants` that no lineage explains: below its third element agents use no plain names."""
+    """Return the `variants` that no lineage explains: below its third element agents use no plain names."""
     unexplained = []
     for key in variants(archive):
         *_, directory, name = key.split("/")
@@ -132,7 +132,7 @@ def unexplained_variants(archive: Archive) -> list[str]:
 
 
 def knows(agent: AgentProcess, archive: Archive, ends: Mapping[int, int]) -> bool:
-    """Whether an agent lives, and says itself that it committed up to these offsets."""
+    """Whether an agent runs, and reports that it committed up to these offsets."""
     try:
         return all(sample(agent, "next_offset", archive, partition) == end for partition, end in ends.items())
     except (OSError, HTTPException):  # it is ending, or has ended
@@ -140,18 +140,18 @@ def knows(agent: AgentProcess, archive: Archive, ends: Mapping[int, int]) -> boo
 
 
 def key_of(archive: Archive, request: Request) -> str:
-    """The key of a request below the archive's location; empty where it is none."""
+    """Return the key of a request below the archive's location; empty if it is outside."""
     prefix = f"/{BUCKET}/{archive.location.rpartition('/')[2]}/"
     return request.path.removeprefix(prefix) if request.path.startswith(prefix) else ""
 
 
 def puts(proxy: S3FaultProxy, target: str = "") -> list[Request]:
-    """The PUTs that a proxy saw whose path fits a regular expression, in the order in which they came."""
+    """Return the PUTs of a proxy whose path matches a regular expression, in order of arrival."""
     return [r for r in proxy.requests() if r.method == "PUT" and re.search(target, r.path)]
 
 
 def assert_logs_came_last(proxy: S3FaultProxy) -> None:
-    """By the proxy's record: no `.log` came before each of its indexes. That those stood by then, a Guard sees."""
+    """Check by the proxy's record that each `.log` was put after its indexes; a Guard checks that those exist then."""
     logs = puts(proxy, r"\.log$")
     assert logs != []
     for log in logs:
@@ -165,16 +165,16 @@ def assert_logs_came_last(proxy: S3FaultProxy) -> None:
 
 
 class Guard:
-    """Looks at the store before each `.log` goes there, and after each commit, and notes what must never be.
+    """Checks the store before each `.log` is put and after each commit, and notes violations.
 
     Attributes:
         violations: each in one line.
-        commits: how many commits it looked at.
-        logs: likewise, of `.log` objects.
+        commits: how many it checked.
+        logs: how many `.log` objects it checked.
 
     Args:
         archive: of one leader, without overlaps.
-        proxies: that its agents use; `clear` takes the guard away.
+        proxies: of its agents; `clear` removes the guard.
     """
 
     def __init__(self, archive: Archive, *proxies: S3FaultProxy) -> None:
@@ -196,7 +196,7 @@ class Guard:
                 self._check_log(key)
 
     def _after(self, request: Request) -> None:
-        """The store has answered, and the agent does not know yet."""
+        """Check the commit, before the agent receives the store's answer."""
         key = key_of(self._archive, request)
         if request.method == "PUT" and request.server_status == 200 and key.endswith("offset.wm"):
             with self._lock:

@@ -1,4 +1,4 @@
-"""Killed at every step of the protocol, and at two (fault U03).
+"""Agents killed at every step of the protocol, and at two (fault U03).
 
 The steps are those of a recorded run, so a new PUT joins by itself.
 """
@@ -25,7 +25,7 @@ from tests.matrix import cases
 
 
 def test_the_recorded_run_holds_the_steps_of_the_protocol(past: Past) -> None:
-    """What the matrix is made of: every kind of object, each partition's own, and both conditions of a commit."""
+    """The matrix has every kind of object, each partition's own, and both conditions of a commit."""
     assert {step.kind for step in past.steps} >= {
         "incarnations.json first",
         "log.start first",
@@ -44,7 +44,7 @@ def test_the_recorded_run_holds_the_steps_of_the_protocol(past: Past) -> None:
 def test_u03_killed_at_each_step_of_the_protocol(
     past: Past, history_of: Callable[..., History], moment: Moment
 ) -> None:
-    """Killed at the first step where it was not killed yet, life after life: every view is right, and all completes."""
+    """Each life is killed at its first step without a kill so far: every view is right, and everything completes."""
     history = history_of(properties=ONE_THREAD)
     proxy = history.proxy()
     guard = Guard(history.archive, proxy)
@@ -58,12 +58,12 @@ def test_u03_killed_at_each_step_of_the_protocol(
     complete(history, past, guard)
 
 
-# A second agent is to the protocol what the next life of the first one is: U31 goes through all pairs.
+# For the protocol a second agent equals the next life of the first one: U31 covers all pairs.
 @pytest.mark.parametrize("pairs", ["some"], indirect=True)
 def test_u03_killed_at_two_steps(
     past: Past, history_of: Callable[..., History], pairs: Sequence[tuple[Step, Step]]
 ) -> None:
-    """A kill, a restart, a second kill, before or after a step each."""
+    """A kill, a restart, a second kill, each before or after a step."""
     live_pairs(
         pairs, history_of, lambda history, steps, random: struck_twice(history, past, steps, random, completes=1)
     )

@@ -9,7 +9,7 @@ from tests.faults.lives import History, Past, live_pairs, struck_twice
 def test_u31_an_agent_killed_at_a_step_and_a_second_one_at_another(
     past: Past, history_of: Callable[..., History], pairs: Sequence[tuple[Step, Step]]
 ) -> None:
-    """The second one works beside the same broker; what both left is completed, once."""
+    """The second one runs on the same broker; the work of both is completed, once."""
     live_pairs(
         pairs,
         history_of,

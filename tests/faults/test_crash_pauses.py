@@ -9,7 +9,7 @@ from tests.faults.lives import History, Past, live_pairs, struck_twice
 def test_u31_an_agent_paused_at_a_step_while_a_second_one_is_killed_at_another(
     past: Past, history_of: Callable[..., History], pairs_to_pause: Sequence[tuple[Step, Step]]
 ) -> None:
-    """What wakes up goes on with what it believed before, and nothing is lost or doubled."""
+    """The resumed agent continues with outdated state, and no record is lost or doubled."""
     live_pairs(
         pairs_to_pause,
         history_of,

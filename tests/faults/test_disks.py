@@ -41,12 +41,12 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 def log_dir(cluster: LocalCluster, topic: str, broker: int = 1) -> Path:
-    """Where a broker has partition 0; a directory that is still being filled does not count."""
+    """Return the log dir of partition 0 on a broker; a directory that is still being filled does not count."""
     return cluster.brokers[broker].partition_directory(topic, 0).parent
 
 
 def order_move(cluster: LocalCluster, directory: Path, topic: str, brokers: list[int], to: Path) -> None:
-    """Have broker 1 move partition 0 to another log dir of its own; the leader and the other replica stay."""
+    """Let broker 1 move partition 0 to another of its log dirs; the leader and the other replica stay."""
     places = [str(to) if broker == 1 else "any" for broker in brokers]
     plan = directory / "move.json"
     plan.write_text(
@@ -63,7 +63,7 @@ def order_move(cluster: LocalCluster, directory: Path, topic: str, brokers: list
 
 
 def move(cluster: LocalCluster, directory: Path, topic: str, brokers: list[int], to: Path) -> None:
-    """The same, and wait until the directory has moved."""
+    """Move the partition, and wait until the directory has moved."""
 
     def moved() -> bool:
         if log_dir(cluster, topic) == to:
@@ -75,16 +75,16 @@ def move(cluster: LocalCluster, directory: Path, topic: str, brokers: list[int],
 
 
 def other(cluster: LocalCluster, topic: str) -> Path:
-    """The log dir of broker 1 that does not hold the partition."""
+    """Return the log dir of broker 1 without the partition."""
     here = log_dir(cluster, topic)
     return next(path for path in cluster.brokers[1].log_dirs if path != here)
 
 
 def fill(cluster: LocalCluster, topic: str, start: int) -> dict[int, bytes]:
-    """Some segments more: values by offset. Nobody writes while a directory moves.
+    """Produce some more segments; return values by offset. Nothing is produced while a directory moves.
 
-    Kafka flushes a segment some time after it was rolled, and takes a disk for failed where the log that the flush is
-    of has moved from there meanwhile.
+    Kafka flushes a segment some time after it was rolled. If the log has moved meanwhile, Kafka treats the disk as
+    failed.
     """
     rows = [Record(b"%07d-" % number + Random(number).randbytes(200)) for number in range(start, start + 1500)]
     cluster.produce(topic, rows, partition=0)
@@ -94,7 +94,7 @@ def fill(cluster: LocalCluster, topic: str, start: int) -> dict[int, bytes]:
 def assert_shipped_once(
     cluster: LocalCluster, archive: Archive, proxy: S3FaultProxy, acknowledged: dict[int, bytes]
 ) -> None:
-    """All that is closed is shown; no segment went up twice or under a second name, and no gap was recorded."""
+    """Check that every closed record is shown, each segment was put once under one name, and no gap was recorded."""
     end = wait_leadership_shipped(archive, 1)
     assert_shown(archive, acknowledged, end)
     assert [key for key in archive.objects() if "/gaps/" in key] == []
@@ -108,7 +108,7 @@ def assert_shipped_once(
 def test_u11_a_partition_that_moves_between_disks_is_shipped_once(
     cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf, tmp_path: Path, moves: int
 ) -> None:
-    """Forth and back while it is shipped: each segment goes up once, from wherever it is, without a gap or a twin."""
+    """It moves back and forth while it is shipped: each segment is put once, without a gap or a duplicate."""
     topic = f"moved-{moves}"
     archive = archive_of(topic, proxy=proxy)
     cluster.create_topic(topic, assignment=[[1, 2]])
@@ -151,8 +151,8 @@ def test_u40_of_the_two_directories_that_a_move_cut_short_left_the_living_one_is
 ) -> None:
     """The broker renamed the new directory to the live name, and failed to rename the old one away.
 
-    The agent begins beside both and ships the one that the broker writes to; so it does while both are there, and
-    after an operator removed the old one.
+    The agent starts with both, and ships the one that the broker writes to, while both exist and after an operator
+    removed the old one.
     """
     topic = "cut-short"
     archive = archive_of(topic)
@@ -163,7 +163,7 @@ def test_u40_of_the_two_directories_that_a_move_cut_short_left_the_living_one_is
     left, kept = first / f"{topic}-0", first.parent / "kept"
     shutil.copytree(left, kept)
     for log in kept.glob("*.log"):
-        log.write_bytes(bytes(log.stat().st_size))  # whoever ships it shows that it did
+        log.write_bytes(bytes(log.stat().st_size))  # an agent that ships it would reveal that
     move(cluster, tmp_path, topic, [1, 2], second)
     acknowledged |= fill(cluster, topic, len(acknowledged))
     end = bases(cluster, 1, topic)[-1]
@@ -187,7 +187,7 @@ def test_u40_of_the_two_directories_that_a_move_cut_short_left_the_living_one_is
 
 @pytest.fixture
 def repaired(cluster: LocalCluster) -> Iterator[None]:
-    """After the test broker 1 has its disks again."""
+    """Restore the disks of broker 1 after the test."""
     yield
     broker = cluster.brokers[1]
     broker.kill()
@@ -200,7 +200,7 @@ def repaired(cluster: LocalCluster) -> Iterator[None]:
 def test_u11_a_disk_that_fails_takes_nothing_of_the_other_with_it(
     cluster: LocalCluster, archive_of: ArchiveOf, tmp_path: Path
 ) -> None:
-    """Broker 1 loses a log dir: what lies on the other is shipped on, the rest by the agent beside the new leader."""
+    """Broker 1 loses a log dir: partitions on the other are shipped on, the rest by the new leader's agent."""
     topic = "failing"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1, 2], [1, 2]])
@@ -223,7 +223,7 @@ def test_u11_a_disk_that_fails_takes_nothing_of_the_other_with_it(
 
 
 def wait_further(archive: Archive, *partitions: int) -> None:
-    """Until some more of each partition is committed."""
+    """Wait until each partition has committed some more."""
     seen = {partition: archive.next_offset(partition) for partition in partitions}
     wait_for(
         lambda: all(archive.next_offset(partition) > before for partition, before in seen.items()),

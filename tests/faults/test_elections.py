@@ -1,4 +1,4 @@
-"""Elections that lose records, between real brokers: whose history the archive tells, record by record."""
+"""Elections that lose records, between real brokers: the archive follows the later leader, record by record."""
 
 import re
 import shutil
@@ -37,7 +37,7 @@ LOST = "committed_records_lost"
 def test_u05_both_leaders_bytes_stay_and_readers_follow_the_later_leadership(
     cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
-    """An unclean election: under one base name two leaders wrote different bytes, and only the later one's live."""
+    """An unclean election: under one base name two leaders wrote different bytes, and only the later one's are live."""
     topic = f"parted-{repetition}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1, 2]], config=UNCLEAN)
@@ -85,10 +85,10 @@ def test_u05_both_leaders_bytes_stay_and_readers_follow_the_later_leadership(
 def test_u06_an_agent_that_missed_an_unclean_election_commits_nothing_of_the_next_leader(
     cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
-    """Its broker was cut back and follows; asleep, without ZooKeeper, it sees another epoch on the disk, and waits."""
+    """Its broker was truncated and follows; without ZooKeeper the agent reads another epoch on the disk, and waits."""
     topic = f"missed-{repetition}"
     archive = archive_of(topic)
-    cluster.create_topic(topic, assignment=[[2, 1]], config=UNCLEAN)  # nobody moves it back to broker 1
+    cluster.create_topic(topic, assignment=[[2, 1]], config=UNCLEAN)  # the controller does not move it back to broker 1
     stale = archive.agent(1, surroundings=cluster.agent_surroundings(1))
     shared = produce(cluster, topic, "shared", SHARED)
     die(cluster, 2)
@@ -123,8 +123,9 @@ def test_u06_an_agent_that_missed_an_unclean_election_commits_nothing_of_the_nex
 def test_u26_u36_an_empty_or_outdated_last_replica_leads_and_its_later_records_are_shipped(
     cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
-    """The archive goes back to where the log ends, shows no record of the lost range, and then the later ones: also
-    those below where an archive once began.
+    """The archive returns to the end of the log, shows no lost record, and then the later ones.
+
+    This includes offsets below the former start of an archive.
     """
     topic, behind, empty, begun_above = f"came-back-{repetition}", 0, 1, 2
     archive = archive_of(topic)
@@ -154,7 +155,7 @@ def test_u26_u36_an_empty_or_outdated_last_replica_leads_and_its_later_records_a
         shutil.rmtree(directory)
     shutil.move(image, directories[behind])
     leaderships = {partition: state(cluster, topic, partition).leader_epoch for partition in directories}
-    cluster.brokers[2].start()  # not in sync, so nobody leads; but there is a controller to see the first one come back
+    cluster.brokers[2].start()  # not in sync, so no broker leads; but there is a controller to see the first one return
     cluster.brokers[1].start()
     for partition, end in ((behind, 400), (empty, 0), (begun_above, 0)):
         wait_led(cluster, topic, 1, partition)
@@ -181,7 +182,7 @@ def test_u26_u36_an_empty_or_outdated_last_replica_leads_and_its_later_records_a
 
 
 def answer_to_last_commit(proxy: S3FaultProxy) -> int | None:
-    """The store's status; None before it answers."""
+    """Return the store's status; None before it answers."""
     asked = [request for request in proxy.requests() if request.method == "PUT" and request.path.endswith("offset.wm")]
     return asked[-1].server_status
 
@@ -190,10 +191,10 @@ def answer_to_last_commit(proxy: S3FaultProxy) -> int | None:
 def test_u36_killed_before_either_write_with_a_late_agent_of_the_old_lineage_and_readers_in_between(
     cluster: LocalCluster, archive_of: ArchiveOf, name: str
 ) -> None:
-    """An empty replica leads, and its agent dies while it takes the commit and `log.start` back.
+    """An empty replica leads, and its agent dies while it moves the commit and `log.start` back.
 
-    The agent of the former leader has a commit under way all the time, which lands then. Readers are shown the old line
-    as it was, or nothing; afterwards the new line from its beginning.
+    The agent of the former leader always has a commit under way, which lands then. Readers see the old log as it was,
+    or nothing; afterwards the new log from its beginning.
     """
     topic = f"between-{name.partition('.')[0]}"
     archive = archive_of(topic)
@@ -257,7 +258,7 @@ def test_u36_killed_before_either_write_with_a_late_agent_of_the_old_lineage_and
 def test_u32_two_unclean_elections_and_a_kill_between_two_segments_shipped_again(
     cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
-    """Back with the first broker, its own records are live again and those of the middle leader are dead."""
+    """After the first broker returns, its own records are live again, and those of the middle leader are dead."""
     topic = f"there-and-back-{repetition}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1, 2]], config=UNCLEAN)
@@ -317,7 +318,7 @@ def test_u32_two_unclean_elections_and_a_kill_between_two_segments_shipped_again
 def test_u26_a_log_that_lost_its_end_within_one_epoch_is_told_and_not_followed(
     cluster: LocalCluster, archive_of: ArchiveOf
 ) -> None:
-    """No controller saw the only replica go and come back shorter: one epoch, two lines, and no wrong row is shown."""
+    """No controller saw the only replica return with a shorter log: one epoch, two logs, and no wrong row is shown."""
     topic = "same-epoch"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1]])

@@ -41,12 +41,12 @@ COMPACTED = {
 }
 NOT_YET = {**COMPACTED, "min.compaction.lag.ms": "86400000"}
 NOW = {"min.compaction.lag.ms": "0"}
-# Not idempotent: the last batch of a living producer would keep its place.
+# Not idempotent: the cleaner keeps the last batch of a living producer.
 PLAIN = {"enable.idempotence": "false", "batch.size": 4000}
 
 
 def cleaned_up_to(log_dir: Path, topic: str) -> dict[int, int]:
-    """How far the cleaner came, by partition, as it writes it down after each pass; the file is empty at first."""
+    """Return the cleaner's offsets by partition, as it writes them after each pass; the file is empty at first."""
     with suppress(FileNotFoundError, CorruptData):
         offsets = parse_offset_checkpoint((log_dir / "cleaner-offset-checkpoint").read_bytes())
         return {partition: offset for (name, partition), offset in offsets.items() if name == topic}
@@ -54,9 +54,9 @@ def cleaned_up_to(log_dir: Path, topic: str) -> dict[int, int]:
 
 
 def fill(cluster: LocalCluster, topic: str, count: int, *, start: int, keys: int, partition: int = 0) -> None:
-    """Few records have keys of their own; the others come so often that whole batches of them go, and segments' tails.
+    """Return records of few unique keys; the others repeat so often that whole batches and segment tails are removed.
 
-    A batch that keeps a record keeps its last offset: only where all of it went does a file not say how far it goes.
+    A batch that keeps a record keeps its last offset. Only if all of it is removed, a file lacks its end.
     """
     again = records(count, start=start, keys=keys)
     once = records(count, start=start)
@@ -65,7 +65,7 @@ def fill(cluster: LocalCluster, topic: str, count: int, *, start: int, keys: int
 
 
 def wait_until_cleaned(directory: Path, before: dict[str, str]) -> None:
-    """Until the cleaner has passed over all that was closed: most of it has other bytes, or is gone."""
+    """Wait until the cleaner has passed over everything that was closed: most of it is rewritten or removed."""
 
     def changed() -> bool:
         now = closed_files(directory)
@@ -75,7 +75,7 @@ def wait_until_cleaned(directory: Path, before: dict[str, str]) -> None:
 
 
 def check_objects(archive: Archive, partition: int = 0) -> None:
-    """Each object is one whole file: every batch, nothing behind them, and the bytes that its metadata names."""
+    """Check that each object is one whole file: every batch, nothing after them, and the bytes of its metadata."""
     for shipped in shipped_segments(archive, partition):
         scan = shipped.scan
         assert (scan.corruption, scan.trailing) == ((), Trailing.NONE), shipped.copy.key
@@ -87,10 +87,10 @@ def check_objects(archive: Archive, partition: int = 0) -> None:
 
 
 def check_union(archive: Archive, partition: int = 0) -> None:
-    """All that the broker still has below the next offset is read, and what else is read was overwritten later.
+    """Check that all records of the broker below the next offset are read, and that others were overwritten later.
 
-    The keys of a compacted log tell that nothing was passed over: a record is missing only where a later one has its
-    key, and that one may lie above the next offset.
+    The keys of a compacted log show that nothing was passed over. A record is missing only if a later one has its key,
+    and that one can be above the next offset.
     """
     kept = archive.oracle(partition)
     seen = look(archive, partition)
@@ -107,7 +107,7 @@ def check_union(archive: Archive, partition: int = 0) -> None:
 def test_u12_segments_compacted_before_and_after_they_are_shipped(
     cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
-    """Rewritten and merged files go up whole; when the cleaner takes more, the archive keeps what it has."""
+    """Rewritten and merged files are shipped whole; when the cleaner removes more, the archive keeps its records."""
     topic = f"compacted-{repetition}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1]], config=NOT_YET)
@@ -123,13 +123,13 @@ def test_u12_segments_compacted_before_and_after_they_are_shipped(
     check_objects(archive)
     check_union(archive)
     once = archive.read()
-    assert len(once) < first  # the cleaner had taken some
+    assert len(once) < first  # the cleaner had removed some
     assert set(once) <= set(produced)
     objects = archive.objects()
 
     shipped = closed_files(directory)
     fill(cluster, topic, 600, start=1200, keys=7)
-    cluster.produce(topic, records(1200), partition=0, config=PLAIN)  # each key of before again
+    cluster.produce(topic, records(1200), partition=0, config=PLAIN)  # each key again
     wait_until_cleaned(directory, shipped)
     archive.wait_until_shipped()
     after = archive.objects()
@@ -143,7 +143,7 @@ def test_u12_segments_compacted_before_and_after_they_are_shipped(
 def test_u12_segments_compacted_while_they_are_shipped(
     cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
-    """Uploads stand while the cleaner replaces their files: what arrives is one whole file, and nothing is passed."""
+    """The cleaner replaces the files of held uploads: each object is one whole file, and nothing is passed over."""
     topic = f"compacted-meanwhile-{repetition}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1]], config=NOT_YET)
@@ -165,14 +165,14 @@ def test_u12_segments_compacted_while_they_are_shipped(
     read = archive.read()
     assert set(read) <= set(produced)
     assert len(read) < end
-    # The uploads that stood had read their files before: of these, every record is there.
+    # The held uploads had read their files before, so every record of these is there.
     logs = {segment.copy.base: segment for segment in shipped_segments(archive)}
     assert any(segment.copy.dense for segment in logs.values())
     assert any(not segment.copy.dense for segment in logs.values())
 
 
 class Renames(threading.Thread):
-    """Looks at directories again and again, and counts what only the middle of the cleaner's renames shows."""
+    """Lists directories again and again, and counts states that exist only during the cleaner's renames."""
 
     def __init__(self, directories: list[Path]) -> None:
         super().__init__(daemon=True)
@@ -205,7 +205,7 @@ def watched(directories: list[Path]) -> Iterator[Renames]:
 def test_u25_a_cleaner_that_stands_in_the_middle_of_its_renames(
     cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
-    """The broker stops between `.deleted` and `.log`: neighbours in a listing are none, and nothing is passed."""
+    """The broker stops between `.deleted` and `.log`: neighbours in a listing prove nothing; no gap is recorded."""
     topic = f"halfway-{repetition}"
     archive = archive_of(topic)
     broker, zookeeper = cluster.brokers[1], cluster.zookeeper
@@ -217,7 +217,7 @@ def test_u25_a_cleaner_that_stands_in_the_middle_of_its_renames(
     shipped = archive.wait_until_shipped()
 
     def halfway() -> bool:
-        """Whether the broker, stopped now, has taken old segments away and not named the new one yet."""
+        """Whether the broker, paused now, has renamed old segments away and not named the new one yet."""
         if not any(path.name.endswith(".log.swap") for path in directory.iterdir()):
             return False
         broker.pause()
@@ -229,7 +229,7 @@ def test_u25_a_cleaner_that_stands_in_the_middle_of_its_renames(
         return False
 
     def stopped_halfway() -> bool:
-        """Whether the broker could be stopped in the middle of this pass of the cleaner; a busy machine is too slow."""
+        """Whether the broker could be paused in the middle of this pass of the cleaner; a busy machine is too slow."""
         active = live_bases(directory)[-1]
         wait_for(
             lambda: halfway() or cleaned_up_to(broker.log_dirs[0], topic).get(0, 0) >= active,
@@ -250,7 +250,7 @@ def test_u25_a_cleaner_that_stands_in_the_middle_of_its_renames(
                 assert end < 20_000, "the cleaner was never met in the middle"
                 fill(cluster, topic, 800, start=end, keys=7)
                 end += 800
-            zookeeper.pause()  # or its session would end, and with it the leadership
+            zookeeper.pause()  # otherwise its session would end, and with it the leadership
         wait_until_said(agent, "partition_blocked", f"{topic}-0", "renames")
         before = archive.next_offset()
     finally:
@@ -267,7 +267,7 @@ def test_u25_a_cleaner_that_stands_in_the_middle_of_its_renames(
 def test_u25_scans_in_the_middle_of_renames_pass_nothing_over(
     cluster: LocalCluster, archive_of: ArchiveOf, rounds: int
 ) -> None:
-    """The cleaner works on three partitions without a rest while they are filled and shipped: no false coverage."""
+    """The cleaner works on three partitions without a pause while they are filled and shipped: no false coverage."""
     topic = f"renaming-{rounds}"
     archive = archive_of(topic)
     cluster.create_topic(
@@ -281,7 +281,7 @@ def test_u25_scans_in_the_middle_of_renames_pass_nothing_over(
     produced, passes = 0, [cleaned_up_to(broker.log_dirs[0], topic)]
 
     def loaded(wanted: int) -> bool:
-        """Fills a little more, and tells whether the cleaner has ended so many passes meanwhile."""
+        """Produce a little more, and return whether the cleaner has ended so many passes meanwhile."""
         nonlocal produced
         for partition in range(3):
             fill(cluster, topic, 100, start=produced, keys=3, partition=partition)
@@ -295,7 +295,7 @@ def test_u25_scans_in_the_middle_of_renames_pass_nothing_over(
         with watched(directories) as renames:
             wait_for(partial(loaded, 3 * number), "the cleaner to end passes under load", SECONDS, state=lambda: passes)
         assert renames.seen > 0
-        # Everything at the end; before that one in turn, since each look reads all of it.
+        # Check all at the end; before that one in turn, because each check reads all of it.
         for partition in range(3) if number == rounds else [number % 3]:
             archive.wait_until_shipped(partition=partition)
             check_objects(archive, partition)
@@ -306,7 +306,7 @@ def test_u25_scans_in_the_middle_of_renames_pass_nothing_over(
 
 
 def merged_without_a_tail(directory: Path) -> bool:
-    """Whether a live segment was merged, its last batches are gone, and what went into it bears `.deleted`."""
+    """Whether a live segment was merged and lost its last batches, and its sources are named `.deleted`."""
     live, deleted = live_bases(directory), deleted_bases(directory)
     for base, following in pairwise(live):
         if any(base < gone < following for gone in deleted):
@@ -321,7 +321,7 @@ def merged_without_a_tail(directory: Path) -> bool:
 def test_u35_a_busy_cleaner_whose_files_are_kept_for_an_hour_stops_nothing(
     cluster: LocalCluster, archive_of: ArchiveOf, passes: int
 ) -> None:
-    """An archive that begins on such a topic, and one whose agent comes back to it: the commit reaches the end."""
+    """An archive that begins on such a topic, and one whose agent restarts on it: the commit reaches the end."""
     topic = f"kept-{passes}"
     archive = archive_of(topic)
     config = {"segment.bytes": "8000", "max.compaction.lag.ms": "100", "file.delete.delay.ms": "3600000"}
@@ -331,7 +331,7 @@ def test_u35_a_busy_cleaner_whose_files_are_kept_for_an_hour_stops_nothing(
     produced, cleaned = 0, {-1: -1}
 
     def was_cleaned() -> bool:
-        """Whether the cleaner has ended a pass since the last time; then there is a little more to clean."""
+        """Whether the cleaner has ended a pass since the last call; then there is a little more to clean."""
         nonlocal produced, cleaned
         now = cleaned_up_to(broker.log_dirs[0], topic)
         if now == cleaned:
@@ -345,7 +345,7 @@ def test_u35_a_busy_cleaner_whose_files_are_kept_for_an_hour_stops_nothing(
         wait_for(was_cleaned, "the cleaner to end a pass", SECONDS)
 
     def reached(offset: int) -> bool:
-        """Whether the commit has; the cleaner goes on as the agent ships."""
+        """Whether the commit has reached the end; the cleaner continues while the agent ships."""
         was_cleaned()
         return archive.next_offset() >= offset
 

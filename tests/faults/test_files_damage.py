@@ -1,4 +1,4 @@
-"""Files that are damaged, unreadable, rebuilt or no files, and events that never came (faults U10, U13, U19, U33)."""
+"""Damaged, unreadable, rebuilt or replaced files, and lost file events (faults U10, U13, U19, U33)."""
 
 import os
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ from ts_local.cluster import LocalCluster, wait_for
 from ts_uploader.log_dirs.checkpoints import parse_offset_checkpoint
 
 SMALL = {"segment.bytes": "20000"}
-# Root without these is refused by the bits of a file's mode, as everybody else is.
+# Without these capabilities, file modes apply to root as to every user.
 WITHOUT_PRIVILEGE = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search,-fowner") if os.geteuid() == 0 else ()
 
 
@@ -45,7 +45,7 @@ def log_of(directory: Path, base: int) -> Path:
 
 
 def batches_of(data: bytes) -> list[tuple[int, int]]:
-    """(position, base offset) of each batch of a segment."""
+    """Return (position, base offset) of each batch of a segment."""
     found, position = [], 0
     while position < len(data):
         header = parse_header(data, position, len(data) - position, position)
@@ -57,7 +57,7 @@ def batches_of(data: bytes) -> list[tuple[int, int]]:
 
 @contextmanager
 def with_mode(path: Path, mode: int) -> Iterator[None]:
-    """A file or directory with other permissions inside the block."""
+    """Change the permissions of a file or directory inside the block."""
     before = path.stat().st_mode
     path.chmod(mode)
     try:
@@ -68,7 +68,7 @@ def with_mode(path: Path, mode: int) -> Iterator[None]:
 
 @contextmanager
 def moved_out(path: Path, outside: Path) -> Iterator[Path]:
-    """A file or directory that lies elsewhere inside the block, with a symbolic link in its place."""
+    """Move a file or directory elsewhere inside the block, and leave a symbolic link in its place."""
     elsewhere = outside / path.name
     path.rename(elsewhere)
     path.symlink_to(elsewhere)
@@ -83,12 +83,12 @@ def moved_out(path: Path, outside: Path) -> Iterator[Path]:
 
 
 def queue_length() -> int:
-    """How many events the kernel keeps for one inotify instance."""
+    """Return how many events the kernel queues for one inotify instance."""
     return int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
 
 
 def overflow(log_dir: Path) -> None:
-    """More file events than the kernel keeps, beside the partitions, where a broker has its checkpoints."""
+    """Cause more file events than the kernel queues, next to the partitions, where a broker has its checkpoints."""
     for number in range(queue_length() // 2 + 100):
         path = log_dir / f"event.{number}"
         path.touch()
@@ -96,7 +96,7 @@ def overflow(log_dir: Path) -> None:
 
 
 def test_u10_rolls_that_no_event_tells_of_are_found(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
-    """The queue of a stopped agent overflows, then real segments roll: the next scan finds every one of them."""
+    """The queue of a paused agent overflows, then real segments roll: the next scan finds every one of them."""
     topic = "unheard"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1]] * 2, config={"segment.bytes": "4000"})
@@ -118,14 +118,14 @@ def test_u10_rolls_that_no_event_tells_of_are_found(cluster: LocalCluster, archi
         assert len(live_bases(broker.partition_directory(topic, partition))) > 25
         end = archive.wait_until_shipped(partition=partition)
         assert archive.read(partition) == archive.oracle(partition, end)
-    # It hears again what comes after.
+    # It receives later events again.
     cluster.produce(topic, records(100, start=550), partition=0, config={"batch.size": 1000})
     archive.wait_until_shipped()
 
 
 @pytest.mark.full
 def test_u10_thousands_of_real_rolls_overflow_the_queue(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
-    """As above, and nothing but the broker's own files makes the events."""
+    """The same, with events of the broker's own files only."""
     topic = "rolling"
     archive = archive_of(topic)
     rolls = queue_length() // 4 // 4 + 100  # a roll creates four files
@@ -148,7 +148,7 @@ def test_u10_thousands_of_real_rolls_overflow_the_queue(cluster: LocalCluster, a
 
 
 def test_u13_preallocated_files(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
-    """Zero bytes behind the last batch, in the active segment and in a closed one, are neither records nor damage."""
+    """Zero bytes after the last batch, in the active segment and in a closed one, are neither records nor damage."""
     topic = "preallocated"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1]], config={**SMALL, "preallocate": "true"})
@@ -172,7 +172,7 @@ def test_u13_preallocated_files(cluster: LocalCluster, archive_of: ArchiveOf) ->
 
 
 def test_u13_a_torn_tail_is_no_coverage(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
-    """A closed segment lost the end of its last batch: readers see up to there, and once it is whole, all of it."""
+    """A closed segment lost the end of its last batch: readers see up to there, and all once it is whole again."""
     topic = "torn"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1]], config=SMALL)
@@ -185,12 +185,12 @@ def test_u13_a_torn_tail_is_no_coverage(cluster: LocalCluster, archive_of: Archi
     torn.write_bytes(whole[:-10])
     agent = archive.agent()
     archive.wait_for_offset(last, seconds=SECONDS)
-    wait_until_said(agent, "partition_blocked", f"{topic}-0", "the offsets that it goes on with")
+    wait_until_said(agent, "partition_blocked", f"{topic}-0", "a segment that contains the next offset")
     assert sample(agent, "hole", archive) == 1
     assert (sample(agent, "unshipped_segments", archive) or 0) > 0
     assert archive.next_offset() == last
     assert archive.read() == oracle[:last]
-    assert torn.stat().st_size == len(whole) - 10  # the broker does not mend it
+    assert torn.stat().st_size == len(whole) - 10  # the broker does not repair it
     agent.stop()
     torn.write_bytes(whole)
     archive.agent()
@@ -216,7 +216,7 @@ def test_u13_a_corrupt_batch_is_shipped_as_it_is_and_told(cluster: LocalCluster,
     path.write_bytes(data)
     agent = archive.agent()
     end = archive.wait_until_shipped()
-    assert path.read_bytes() == bytes(data)  # the broker does not mend it
+    assert path.read_bytes() == bytes(data)  # the broker does not repair it
     by_base = {shipped.copy.base: shipped for shipped in shipped_segments(archive)}
     assert by_base[base].data == bytes(data)
     assert (by_base[base].metadata.corruptions, by_base[base].metadata.end) == (1, following)
@@ -240,7 +240,7 @@ def test_u13_a_corrupt_batch_is_shipped_as_it_is_and_told(cluster: LocalCluster,
 
 
 def test_u19_what_may_not_be_read_is_told_and_the_others_go_on(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
-    """One partition's directory and one file of another may not be read: each is named, nothing else waits."""
+    """One partition's directory and one file of another are unreadable: each is reported, and nothing else waits."""
     topic = "refused"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1]] * 3, config=SMALL)
@@ -255,16 +255,16 @@ def test_u19_what_may_not_be_read_is_told_and_the_others_go_on(cluster: LocalClu
         wait_until_said(agent, f"{topic}-2", "Permission denied", path.name)
         end = archive.wait_until_shipped(partition=0)
         assert archive.read(0) == archive.oracle(0, end)
-        archive.wait_for_offset(refused, partition=2)  # what stands before it is not held up
+        archive.wait_for_offset(refused, partition=2)  # earlier segments are not delayed
         cluster.produce(topic, records(200, start=500), partition=0)
         archive.wait_until_shipped(partition=0)
         assert archive.next_offset(2) == refused
-        # Between two attempts too: this is what an operator is told by.
+        # Between two attempts too, because operators rely on it.
         assert (sample(agent, "unshipped_segments", archive, 2) or 0) > 0
         assert (sample(agent, "oldest_unshipped_age_seconds", archive, 2) or 0) > 0
         assert archive.commit(1) is None
         assert agent.alive
-    last = archive.wait_until_shipped(partition=2)  # it never gave up
+    last = archive.wait_until_shipped(partition=2)  # it kept retrying
     assert archive.read(2) == archive.oracle(2, last)
     agent.stop()
     archive.agent(prefix=WITHOUT_PRIVILEGE)
@@ -272,7 +272,7 @@ def test_u19_what_may_not_be_read_is_told_and_the_others_go_on(cluster: LocalClu
 
 
 def test_u19_links_that_lead_out_are_not_followed(cluster: LocalCluster, archive_of: ArchiveOf, tmp_path: Path) -> None:
-    """A partition's directory, and a file of another, are links to elsewhere: told, not read, and the others go on."""
+    """A partition's directory, and a file of another, are links: reported, not read, and the others continue."""
     topic = "linked"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1]] * 3, config=SMALL)
@@ -284,7 +284,7 @@ def test_u19_links_that_lead_out_are_not_followed(cluster: LocalCluster, archive
     linked = live_bases(directories[2])[2]
     path = log_of(directories[2], linked)
     with moved_out(directories[1], outside), moved_out(path, outside):
-        assert live_bases(directories[1])  # whoever follows the link finds segments there
+        assert live_bases(directories[1])  # following the link would find segments
         agent = archive.agent()
         wait_until_said(agent, f"{topic}-2", path.name)
         end = archive.wait_until_shipped(partition=0)
@@ -306,7 +306,7 @@ def test_u19_links_that_lead_out_are_not_followed(cluster: LocalCluster, archive
 
 
 def transact(cluster: LocalCluster, topic: str, name: str, *, rounds: int) -> None:
-    """Transactions in turn, every second one aborted; the last is left open."""
+    """Produce transactions in turn, every second one aborted; the last is left open."""
     producer: Producer = cluster.producer({"transactional.id": name, "batch.size": 1500})
     producer.init_transactions(SECONDS)
     for number in range(rounds + 1):
@@ -320,19 +320,19 @@ def transact(cluster: LocalCluster, topic: str, name: str, *, rounds: int) -> No
 
 
 def aborting(directory: Path) -> list[int]:
-    """Base offsets of the closed segments that hold abort markers."""
+    """Return the base offsets of the closed segments with abort markers."""
     closed = live_bases(directory)[:-1]
     return [base for base in closed if scan_bytes(log_of(directory, base).read_bytes()).abort_markers]
 
 
 def checked_up_to(log_dir: Path, topic: str) -> int:
-    """The high watermark that the broker wrote down for partition 0."""
+    """Return the high watermark of partition 0 in the broker's checkpoint."""
     offsets = parse_offset_checkpoint((log_dir / "replication-offset-checkpoint").read_bytes())
     return offsets.get((topic, 0), 0)
 
 
 def test_u33_a_broker_that_recovers_from_a_crash(cluster: LocalCluster, archive_of: ArchiveOf, repetition: int) -> None:
-    """Indexes gone, `.txnindex` reset, a swap half done: no false gap or coverage, and no false "no aborts"."""
+    """Missing indexes, a reset `.txnindex`, an unfinished swap: no false gap or coverage, and no false "no aborts"."""
     topic = f"recovering-{repetition}"
     archive = archive_of(topic)
     broker, zookeeper = cluster.brokers[1], cluster.zookeeper
@@ -349,11 +349,11 @@ def test_u33_a_broker_that_recovers_from_a_crash(cluster: LocalCluster, archive_
             oracle = archive.oracle()
             active = live_bases(directory)[-1]
             wait_for(lambda: checked_up_to(broker.log_dirs[0], topic) > active, "the high watermark", SECONDS)
-            # Its session ends with ZooKeeper's next answer: until then the agent believes that it leads.
+            # Its session ends with ZooKeeper's next answer: until then the agent continues as leader.
             zookeeper.pause()
             broker.kill()
             before = closed_files(directory)
-            # What a broker that recovers leaves on its way: it resets each segment's indexes before it fills them.
+            # A recovering broker resets each segment's indexes before it fills them.
             reset, missing, unindexed = [base for base in aborting(directory) if base > shipped][4:7]
             (directory / f"{reset:020d}.txnindex").write_bytes(b"")
             (directory / f"{missing:020d}.txnindex").unlink()
@@ -405,5 +405,5 @@ def test_u33_a_broker_that_recovers_from_a_crash(cluster: LocalCluster, archive_
     assert seen.records == archive.oracle(end=end)
     commit = archive.commit()
     assert commit is not None
-    # The transaction that was left open bounds what read_committed may show.
+    # The open transaction limits what read_committed may show.
     assert commit.last_stable_offset == cluster.latest(topic, 0, committed=True)

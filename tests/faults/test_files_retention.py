@@ -1,4 +1,4 @@
-"""Retention and DeleteRecords take segments before, and while, they are shipped (faults U07 and U24)."""
+"""Retention and DeleteRecords remove segments before, and while, they are shipped (faults U07 and U24)."""
 
 from tests.faults.conftest import ArchiveOf
 from tests.faults.files import (
@@ -22,7 +22,7 @@ SMALL = {"segment.bytes": "20000"}
 
 
 def counted(agent: AgentProcess, name: str) -> float:
-    """Of all reasons."""
+    """Return the sum over all reasons."""
     samples = agent.metrics().items()
     return sum(value for sample, value in samples if sample.startswith(f"ts_uploader_{name}_total{{reason="))
 
@@ -34,7 +34,7 @@ def reason_of(agent: AgentProcess) -> str:
 def test_u07_what_retention_renamed_is_shipped_from_the_renamed_files(
     cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
-    """Store and agent stand still until every closed segment bears `.deleted`: all of it is shipped, without a gap."""
+    """Store and agent are paused until every closed segment is `.deleted`: all of it is shipped, without a gap."""
     topic = f"renamed-{repetition}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1]], config={**SMALL, "file.delete.delay.ms": "600000"})
@@ -52,7 +52,7 @@ def test_u07_what_retention_renamed_is_shipped_from_the_renamed_files(
             wait_for(lambda: len(live_bases(directory)) == 1, "retention to take every closed segment", SECONDS)
     assert len(closed) >= 15
     end = archive.wait_until_shipped()
-    assert set(closed) <= set(deleted_bases(directory))  # they went up from there
+    assert set(closed) <= set(deleted_bases(directory))  # they were shipped from there
     assert end > closed[-1]
     assert archive.read() == oracle[:end]
     assert gaps_of(archive) == []
@@ -62,7 +62,7 @@ def test_u07_what_retention_renamed_is_shipped_from_the_renamed_files(
 def test_u39_what_retention_renamed_while_no_agent_ran_is_shipped(
     cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
-    """The store is away and the agent dies; the next one has seen none of it live, and ships it all, without a gap."""
+    """The store is unavailable and the agent dies; the next one ships all `.deleted` segments, without a gap."""
     topic = f"renamed-before-{repetition}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1]], config={**SMALL, "file.delete.delay.ms": "600000"})
@@ -80,7 +80,7 @@ def test_u39_what_retention_renamed_while_no_agent_ran_is_shipped(
     wait_for(lambda: len(live_bases(directory)) == 1, "retention to take every closed segment", SECONDS)
     again = archive.agent()
     end = archive.wait_until_shipped()
-    assert set(closed) <= set(deleted_bases(directory))  # they went up from there
+    assert set(closed) <= set(deleted_bases(directory))  # they were shipped from there
     assert end > closed[-1]
     assert archive.read() == oracle[:end]
     assert gaps_of(archive) == []
@@ -90,7 +90,7 @@ def test_u39_what_retention_renamed_while_no_agent_ran_is_shipped(
 def test_u07_what_retention_unlinked_becomes_a_gap_with_its_reason(
     cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
-    """The files are gone before the store answers: what was open is shipped, the rest is told, and shipping goes on."""
+    """The files are deleted before the store answers: open ones are shipped, the rest is a gap, then all continues."""
     topic = f"unlinked-{repetition}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1]], config={**SMALL, "file.delete.delay.ms": "1"})
@@ -128,7 +128,7 @@ def test_u07_what_retention_unlinked_becomes_a_gap_with_its_reason(
 
 
 def test_u24_records_deleted_below_the_next_offset_change_nothing(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
-    """DeleteRecords inside what is shipped: every object stays, readers still begin at 0, and shipping goes on."""
+    """DeleteRecords inside shipped offsets: every object stays, readers still begin at 0, and shipping continues."""
     topic = "deleted-below"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1]], config={**SMALL, "file.delete.delay.ms": "1"})
@@ -158,7 +158,7 @@ def test_u24_records_deleted_below_the_next_offset_change_nothing(cluster: Local
 def test_u24_records_deleted_above_the_next_offset_are_a_gap_with_that_reason(
     cluster: LocalCluster, archive_of: ArchiveOf
 ) -> None:
-    """DeleteRecords takes what was not shipped yet: the skipped range names its reason, the rest is there."""
+    """DeleteRecords removes unshipped records: the gap has that reason, the rest is shipped."""
     topic = "deleted-above"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1]], config={**SMALL, "file.delete.delay.ms": "1"})
@@ -188,7 +188,7 @@ def test_u24_records_deleted_above_the_next_offset_are_a_gap_with_that_reason(
     assert counted(agent, "gaps") == 1
     seen = look(archive)
     assert seen.holes == [Hole(shipped, begins, recorded=True)]
-    # The segment that holds the new log start is shipped whole.
+    # The segment with the new log start is shipped whole.
     assert seen.records == [*oracle[:shipped], *oracle[begins:end]]
     assert sample(agent, "hole", archive) == 0
     assert "died" not in text_of(agent)

@@ -1,4 +1,4 @@
-"""deploy/fleet/rollout with a real agent: checked, replaced under load, and looked at, over a stand-in for ssh."""
+"""deploy/fleet/rollout with a real agent: checked, replaced under load, and verified, over a replacement for ssh."""
 
 import subprocess
 import tarfile
@@ -29,7 +29,7 @@ _STAND_INS = {"sudo": 'shift; exec "$@"', "runuser": 'shift 3; exec "$@"', "id":
 
 @pytest.mark.full
 def test_a_rollout_replaces_an_agent_under_load(cluster: LocalCluster, archive_of: ArchiveOf, tmp_path: Path) -> None:
-    """Its own check passes on the host, it is ready and steady afterwards, and run again it does nothing."""
+    """Its own check passes on the host, it is ready and steady afterwards, and a second run does nothing."""
     topic = "rolled-out"
     archive = archive_of(topic, cluster_id=cluster.cluster_id)
     cluster.create_topic(topic, assignment=[[1]])
@@ -38,7 +38,7 @@ def test_a_rollout_replaces_an_agent_under_load(cluster: LocalCluster, archive_o
     with tarfile.open(release, "w:gz") as file:
         for name in ("requirements", "deploy"):
             file.add(CHECKOUT / name, f"ts-uploader/{name}")
-        file.add(host_list, "ts-uploader/requirements/ts-uploader.txt")  # a stand-in, as pip is
+        file.add(host_list, "ts-uploader/requirements/ts-uploader.txt")  # replaced, as pip is
     with Load(cluster, topic, 1) as load, host_beside(archive, tmp_path) as host:
         for name, text in {"ssh": _SSH.format(root=host.root), **_STAND_INS}.items():
             script(host.root / "bin" / name, text)

@@ -1,4 +1,4 @@
-"""A fleet that moves over from the Java uploader, broker by broker and under load (U29)."""
+"""A fleet that migrates from the Java uploader, broker by broker and under load (U29)."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -35,7 +35,7 @@ PARTITIONS = 2
 
 @pytest.mark.full
 def test_u29_a_fleet_moves_over_broker_by_broker(cluster: LocalCluster, archive_of: ArchiveOf, repetition: int) -> None:
-    """Leaders move between brokers of both kinds, that roll at different sizes: at the end all is there, once."""
+    """Leaders move between brokers of both kinds that roll at different sizes: in the end each record is there once."""
     topic = f"moved-over-{repetition}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1, 2], [2, 1]])
@@ -46,11 +46,11 @@ def test_u29_a_fleet_moves_over_broker_by_broker(cluster: LocalCluster, archive_
         second.enter_context(JavaUploader(archive, 2, PARTITIONS))
         for partition in range(PARTITIONS):
             wait_java_shipped(archive, 0, partition)
-        # Broker 1: the Java uploader ends, ours begins, and takes over what it leads.
+        # Broker 1: the Java uploader ends; the agent starts, and takes over the partitions that broker 1 leads.
         first.close()
         archive.agent(1)
         wait_taken_over(archive, 0)
-        # Broker 2 is of the old kind still; each partition is led by either in turn.
+        # Broker 2 still has the Java uploader; each partition is led by either in turn.
         for leader in (2, 1):
             for partition in range(PARTITIONS):
                 move_leader(client, topic, leader, 3 - leader, partition)
@@ -75,7 +75,7 @@ def test_u29_a_fleet_moves_over_broker_by_broker(cluster: LocalCluster, archive_
 def test_u29_what_a_java_uploader_uploads_late_costs_nothing(
     cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
-    """Its broker leads no more, and it puts a shorter segment over a committed one, and an old name into the commit."""
+    """Its broker no longer leads; it overwrites a segment with a shorter one, and the commit with an old name."""
     topic = f"late-{repetition}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1, 2]])
@@ -94,7 +94,7 @@ def test_u29_what_a_java_uploader_uploads_late_costs_nothing(
     assert end > committed
     wait_for(logged(agent.log, "gap_filled"), "what was written over to be shipped beside it", PATIENCE)
     assert logged(agent.log, "segment_overwritten")()
-    # The plain name is taken; what a rebuilt commit ships again below its lineage's third element is a variant too.
+    # The plain name is used; a rebuilt commit ships segments below its lineage's third element as variants, too.
     assert [name for name in variants(archive) if name.endswith(".log")]
     assert_shown(archive, sent, end)
 
@@ -103,7 +103,7 @@ def test_u29_what_a_java_uploader_uploads_late_costs_nothing(
 def test_u29_a_hole_below_a_java_uploaders_name_is_shipped(
     cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
-    """It goes on by names alone, and passes over what the next leader holds under a lower one; that is still there."""
+    """It compares names only, and passes over records that the next leader has under a lower one; those are there."""
     topic = f"passed-over-{repetition}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1, 2]])
@@ -123,6 +123,6 @@ def test_u29_a_hole_below_a_java_uploaders_name_is_shipped(
 
 
 def steps(archive: Archive) -> Sequence[ReadRange | Hole]:
-    """What a reader of the whole topic would read."""
+    """Return the records that a reader of the whole topic sees."""
     view = open_view(archive.store, read_catalog(archive.store, archive.partition_keys()))
     return view.plan(view.start, view.end)

@@ -1,4 +1,4 @@
-"""Who leads is unknown, wrong, late or changes all the time: what the agents beside real brokers make of it."""
+"""Leadership that is unknown, wrong, late or always changing, with agents on real brokers."""
 
 import re
 import shutil
@@ -42,7 +42,7 @@ OTHER = {1: 2, 2: 1}
 def test_u04_leaders_moved_under_load_with_agents_killed_leave_no_hole(
     cluster: LocalCluster, archive_of: ArchiveOf, moves: int
 ) -> None:
-    """Brokers that roll at different sizes, agents killed in between: what was acknowledged is read once, in order."""
+    """Brokers that roll at different sizes, agents killed in between: acknowledged records are read once, in order."""
     topic = f"moved-{moves}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1, 2], [2, 1]])
@@ -58,7 +58,7 @@ def test_u04_leaders_moved_under_load_with_agents_killed_leave_no_hole(
                 "both partitions to be shipped further",
                 PATIENCE,
             )
-            killed = (move // 2) % 2 + 1  # beside the former leader of the one partition, the new one of the other
+            killed = (move // 2) % 2 + 1  # the agent of one partition's former leader, and of the other's new one
             agents[killed].kill()
             view = archive.read(move % 2)
             assert [record.offset for record in view] == list(range(len(view)))
@@ -76,7 +76,7 @@ def test_u04_leaders_moved_under_load_with_agents_killed_leave_no_hole(
 def test_u06_a_commit_of_the_former_leader_is_refused_though_the_first_line_stays(
     cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
-    """Stopped with a commit on its way, it wakes up behind a commit that differs in the second line only."""
+    """Paused with a commit on its way, it resumes after a commit that differs in the second line only."""
     topic = f"woken-{repetition}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1, 2]])
@@ -124,7 +124,7 @@ def fill(cluster: LocalCluster, topic: str, segments: int) -> dict[int, bytes]:
 
 
 def leads(agent: AgentProcess, topic: str, partition: int = 0) -> bool:
-    """Whether an agent says that its broker leads a partition whose directory it sees."""
+    """Whether an agent reports that its broker leads a partition whose directory exists."""
     return f'ts_uploader_partition_hole{{partition="{partition}",topic="{topic}"}}' in agent.metrics()
 
 
@@ -132,7 +132,7 @@ def leads(agent: AgentProcess, topic: str, partition: int = 0) -> bool:
 def test_u06_agents_stopped_in_mid_work_wake_up_behind_another_leadership(
     cluster: LocalCluster, archive_of: ArchiveOf, times: int
 ) -> None:
-    """The stopped one had shipped what it had not committed; the pair of epoch and next offset never goes back."""
+    """The paused one had shipped segments without a commit; the pair of epoch and next offset never decreases."""
     topic = f"stopped-{times}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1, 2]])
@@ -157,13 +157,13 @@ def test_u06_agents_stopped_in_mid_work_wake_up_behind_another_leadership(
 
 
 def committed_by(archive: Archive, broker: int) -> bool:
-    """Whether the commit is of the agent beside a broker."""
+    """Whether the commit was written by a broker's agent."""
     commit = archive.commit()
     return commit is not None and commit.broker == broker
 
 
 def stopped_before_its_commit(archive: Archive, agent: AgentProcess) -> bool:
-    """Whether the agent, stopped now, has put a log that no commit covers."""
+    """Whether the agent, paused now, has put a log that no commit covers."""
     agent.pause()
     logs = [int(found[1]) for key in archive.objects() if (found := re.search(r"/(\d{20})[^/]*\.log$", key))]
     if logs and max(logs) >= archive.next_offset():
@@ -175,7 +175,7 @@ def stopped_before_its_commit(archive: Archive, agent: AgentProcess) -> bool:
 def test_u08_closed_segments_above_the_high_watermark_wait_for_the_follower(
     cluster: LocalCluster, archive_of: ArchiveOf
 ) -> None:
-    """Too few in-sync replicas: the leader's segments stay out of the store until the follower has them too."""
+    """Too few in-sync replicas: the leader's segments are not shipped until the follower has them too."""
     topic = "held-back"
     witness = f"{topic}-witness"
     archive = archive_of(topic, properties={PREFIX + "kafka.topics.include": f"{topic}|{witness}"})
@@ -209,7 +209,7 @@ def test_u08_closed_segments_above_the_high_watermark_wait_for_the_follower(
 def test_u16_without_zookeeper_what_is_led_is_shipped_and_after_it_all_is_read_anew(
     cluster: LocalCluster, archive_of: ArchiveOf
 ) -> None:
-    """The server stops and comes back: unknown is not "not leader", and what changes afterwards is heard."""
+    """The server stops and returns: unknown is not "not leader", and later changes are noticed."""
     topic = "unknown"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1, 2], [2, 1]])
@@ -244,7 +244,7 @@ def test_u16_without_zookeeper_what_is_led_is_shipped_and_after_it_all_is_read_a
 
 
 def wait_connected(agent: AgentProcess, *, connected: bool) -> None:
-    """Until an agent says that its leadership is watched, or unknown."""
+    """Wait until an agent's leadership source is connected, or not."""
     wait_for(
         lambda: agent.metrics()["ts_uploader_leadership_connected"] == connected,
         f"{agent.name} connected to ZooKeeper: {connected}",
@@ -255,7 +255,7 @@ def wait_connected(agent: AgentProcess, *, connected: bool) -> None:
 def test_u16_an_agent_whose_session_expired_goes_on_and_then_reads_everything_anew(
     cluster: LocalCluster, archive_of: ArchiveOf
 ) -> None:
-    """Cut off, it ships what it led and takes up nothing new; with another session it follows both moved leaders."""
+    """Cut off, it ships its partitions and no new ones; with another session it follows both moved leaders."""
     topic, left, taken = "expired", 0, 1
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1, 2], [2, 1]])
@@ -294,14 +294,14 @@ def test_u16_an_agent_whose_session_expired_goes_on_and_then_reads_everything_an
 
 
 def agent_sessions(cluster: LocalCluster) -> set[int]:
-    """ZooKeeper's sessions that are open and have an agent's time-out, by ZooKeeper's own journal."""
+    """Return ZooKeeper's open sessions with an agent's timeout, by ZooKeeper's own journal."""
     agents = round(ZookeeperLeadership.session_seconds * 1000)
     return {session for session, timeout in open_sessions(zookeeper_of(cluster)).items() if timeout == agents}
 
 
 @pytest.mark.parametrize("flaps", [12, pytest.param(100, marks=pytest.mark.full)])
 def test_u18_flapping_leadership_leaks_nothing(cluster: LocalCluster, archive_of: ArchiveOf, flaps: int) -> None:
-    """The leader moves faster than segments are shipped: no thread, descriptor or upload is left, no record missing."""
+    """The leader moves faster than segments are shipped: nothing leaks, and no record is missing."""
     topic = f"flapping-{flaps}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1, 2]])
@@ -312,7 +312,7 @@ def test_u18_flapping_leadership_leaks_nothing(cluster: LocalCluster, archive_of
             before = archive.next_offset()
             wait_for(lambda: archive.next_offset() > before, "the new leader to ship", PATIENCE)  # noqa: B023
         flap(client, topic, flaps)
-        # Threads and connections come as they are needed, so a few more is no leak; one for each leadership is.
+        # Threads and connections are created as needed, so a few more are no leak; one for each leadership is.
         usual = [max(used) + max(8, flaps // 4) for used in zip(*map(usage, agents.values()), strict=True)]
         epoch = state(cluster, topic).leader_epoch
         leader = flap(client, topic, flaps)
@@ -336,7 +336,7 @@ def test_u18_flapping_leadership_leaks_nothing(cluster: LocalCluster, archive_of
 
 
 def flap(client: KazooClient, topic: str, times: int) -> int:
-    """Move the leader so many times, waiting for nobody; who leads then."""
+    """Move the leader so many times without waiting; return the last leader."""
     leader = 1
     for _ in range(times):
         leader = OTHER[leader]
@@ -345,7 +345,7 @@ def flap(client: KazooClient, topic: str, times: int) -> int:
 
 
 def usage(agent: AgentProcess) -> tuple[int, int]:
-    """Threads and open descriptors of an agent."""
+    """Return threads and open descriptors of an agent."""
     process = psutil.Process(agent.pid)
     return process.num_threads(), process.num_fds()
 
@@ -353,7 +353,7 @@ def usage(agent: AgentProcess) -> tuple[int, int]:
 def test_u28_a_high_watermark_of_before_the_leadership_or_of_a_namesake_is_not_believed(
     cluster: LocalCluster, archive_of: ArchiveOf
 ) -> None:
-    """A checkpoint that is written once an hour: nothing goes by it, and none of its numbers by a new topic's name."""
+    """The checkpoint is written once an hour: nothing counts by it, nor for a new topic of that name."""
     topic, interval = "namesake", "replica.high.watermark.checkpoint.interval.ms"
     broker = cluster.brokers[1]
     usual = broker.properties[interval]
@@ -383,7 +383,7 @@ def test_u28_a_high_watermark_of_before_the_leadership_or_of_a_namesake_is_not_b
     assert archive.objects() == {}
 
     cluster.brokers[2].resume()
-    wait_in_sync(cluster, topic, 1, 2)  # from the high watermark on, which is 0: the other may lack most
+    wait_in_sync(cluster, topic, 1, 2)  # from the high watermark on, which is 0: the other may lack most records
     wait_for(lambda: cluster.latest(topic, 0) == len(new), "the other broker to have all", PATIENCE)
     broker.stop()
     broker.properties[interval] = usual
@@ -397,9 +397,9 @@ def test_u28_a_high_watermark_of_before_the_leadership_or_of_a_namesake_is_not_b
 
 
 def show_checkpoint_again(cluster: LocalCluster, agent: AgentProcess, another: str) -> None:
-    """Let an agent read a broker's high watermarks once more: the same file, as old as it is, under its name again.
+    """Let an agent read a broker's high watermarks once more: the same old file, under its name again.
 
-    Returns once the agent has seen a topic that was created after that.
+    Return once the agent has found a topic that was created after that.
     """
     checkpoint = cluster.brokers[1].log_dirs[0] / HIGH_WATERMARK_CHECKPOINT
     copy = cluster.directory / "checkpoint"

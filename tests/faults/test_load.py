@@ -1,4 +1,4 @@
-"""Many segments: a backlog behind a store that is down, an end under load, a long life (faults U15, U22, U23)."""
+"""Many segments: a backlog behind an unavailable store, an end under load, a long life (faults U15, U22, U23)."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ from ts_local.cluster import LocalCluster, wait_for
 from ts_local.proxy.actions import Answer, CutBefore, Delay, Hold
 from ts_local.proxy.s3 import Rule, S3FaultProxy
 from ts_uploader.agent import STOP_SECONDS
-from ts_uploader.tracking.tracker import SEGMENTS_IN_FLIGHT
+from ts_uploader.tracking.task_selection import SEGMENTS_IN_FLIGHT
 
 FULL = (pytest.mark.full, pytest.mark.timeout(3600))
 MIB = 1 << 20
@@ -44,7 +44,7 @@ LONG = 240.0
 
 @dataclass(frozen=True)
 class Gauges:
-    """What an agent's process holds.
+    """The resources of an agent's process.
 
     Attributes:
         resident: bytes.
@@ -58,7 +58,7 @@ class Gauges:
 
     @classmethod
     def of(cls, agent: AgentProcess) -> Self:
-        """Now."""
+        """Return the resources now."""
         process = psutil.Process(agent.pid)
         return cls(process.memory_info().rss, process.num_fds(), process.num_threads())
 
@@ -81,7 +81,7 @@ def test_u15_what_piled_up_while_the_store_was_down_is_caught_up_with(
     segments: int,
     down: Callable[[], CutBefore | Answer],
 ) -> None:
-    """Memory stays flat meanwhile; then they go oldest first in a partition, and fair over partitions."""
+    """Memory stays flat meanwhile; then each partition ships its oldest first, with fairness among partitions."""
     partitions = 6
     topic = f"piled-{segments}-{down().__class__.__name__}"
     archive = archive_of(topic, proxy=proxy)
@@ -110,7 +110,7 @@ def test_u15_what_piled_up_while_the_store_was_down_is_caught_up_with(
 def test_u15_what_piles_up_while_the_store_is_down_is_shown(
     cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf
 ) -> None:
-    """Nobody can ask the store how far the archive came: the gauges go by what was last known, and show what waits."""
+    """The position cannot be read from the store: the gauges use the last known one, and show the backlog."""
     topic = "piled-and-shown"
     archive = archive_of(topic, proxy=proxy)
     cluster.create_topic(topic, assignment=[[1]], config=TINY)
@@ -135,9 +135,9 @@ def test_u15_what_piles_up_while_the_store_is_down_is_shown(
 
 
 def assert_order(proxy: S3FaultProxy, passed: int) -> None:
-    """Of the logs that came after so many requests: oldest first by partition, and none was left out for long.
+    """Check the logs after this many requests: oldest first by partition, and no partition left out for long.
 
-    Where a request of a partition failed it has to ask the store again, after a while: that is no matter of fairness.
+    If a request of a partition failed, the agent reads the position again after a delay. That does not affect fairness.
     """
     sent: dict[str, list[tuple[int, str]]] = defaultdict(list)
     failed: dict[str, set[int]] = defaultdict(set)
@@ -154,17 +154,17 @@ def assert_order(proxy: S3FaultProxy, passed: int) -> None:
     for partition, logs in sent.items():
         for run in unbroken(logs, failed[partition]):
             names = [name for _, name in run]
-            # As many as are in flight may change their order on the way.
+            # As many as are in flight can change their order on the way.
             ranks = enumerate(sorted(names))
             moved = [name for rank, name in ranks if abs(rank - names.index(name)) > SEGMENTS_IN_FLIGHT]
             assert moved == [], f"{partition} sent {names}"
-            # Its turn comes once in a round; a round of all that is in flight is what scheduling may cost.
+            # Each has its turn once a round; a round of everything in flight is the cost of scheduling.
             longest = max((later - earlier for (earlier, _), (later, _) in pairwise(run)), default=0)
             assert longest <= 2 * SEGMENTS_IN_FLIGHT * len(sent), f"{partition} waited for {longest} others"
 
 
 def unbroken(logs: list[tuple[int, str]], failures: set[int]) -> Iterator[list[tuple[int, str]]]:
-    """The runs of logs, each with its place among all, without a failure of the same partition between two."""
+    """Return the runs of logs, each with its place among all, without a failure of the same partition in between."""
     run = logs[:1]
     for before, log in pairwise(logs):
         if failures & set(range(before[0], log[0] + 1)):
@@ -178,7 +178,7 @@ def unbroken(logs: list[tuple[int, str]], failures: set[int]) -> Iterator[list[t
 
 
 def unfinished_uploads(archive: Archive) -> list[str]:
-    """Keys of multipart uploads that were begun and neither completed nor aborted."""
+    """Return the keys of multipart uploads that were begun and neither completed nor aborted."""
     client = archive.s3.client()
     try:
         found = client.list_multipart_uploads(Bucket=BUCKET, Prefix=archive.location.rpartition("/")[2])
@@ -209,7 +209,7 @@ def test_u22_sigterm_under_load_ends_in_order(
     os.kill(agent.pid, signal.SIGTERM)
     assert exit_status(agent, SECONDS) == 0
     took = time.monotonic() - began
-    assert took < STOP_SECONDS + 40  # what a busy machine may add; a hang ends with the wait above
+    assert took < STOP_SECONDS + 40  # the allowance for a busy machine; a hang ends at the wait above
     text = agent.log.read_text(errors="replace")
     assert "agent_stopping" in text
     assert ("shutdown_timed_out" in text) == stuck
@@ -242,7 +242,7 @@ def test_u22_sigterm_under_load_ends_in_order(
 def test_u23_nothing_grows_with_the_segments_that_were_shipped(
     cluster: LocalCluster, archive_of: ArchiveOf, segments: int
 ) -> None:
-    """Descriptors, threads and memory stay what they were after a fifth; the bucket is what the catalog says."""
+    """Descriptors, threads and memory stay as after a fifth; the bucket has exactly the catalog's objects."""
     partitions = 4
     topic = f"rolled-{segments}"
     archive = archive_of(topic)

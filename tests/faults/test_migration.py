@@ -1,4 +1,4 @@
-"""U17 with a real cluster of Kafka 3.9 that migrates from ZooKeeper to KRaft, a producer going on all the while."""
+"""U17 with a real cluster of Kafka 3.9 that migrates from ZooKeeper to KRaft under continuous load."""
 
 import itertools
 import shutil
@@ -20,7 +20,7 @@ from ts_uploader.cli import EXIT_TRY_AGAIN
 from ts_uploader.log_dirs.checkpoints import parse_partition_metadata
 
 TOPIC = "migrating"
-# Whatever restarts: what is produced is acknowledged in the end, once, and in order.
+# Through all restarts, each record is acknowledged in the end, once, and in order.
 _PATIENT = {
     "enable.idempotence": True,
     "message.timeout.ms": 240_000,
@@ -33,10 +33,10 @@ _SECONDS = 180.0
 
 
 class Load:
-    """Numbered records into one partition, some hundred a second, until `stop`."""
+    """Produces numbered records into one partition, some hundred a second, until `stop`."""
 
     def __init__(self, cluster: LocalCluster) -> None:
-        self.values: list[bytes] = []  # in the order in which they were produced; owned by the thread
+        self.values: list[bytes] = []  # in the order of production; owned by the thread
         self.acknowledged = 0
         self.errors: list[KafkaError] = []
         self._producer = cluster.producer(_PATIENT)
@@ -51,7 +51,7 @@ class Load:
         self.stop()
 
     def stop(self) -> None:
-        """Produce no more, and wait until all is acknowledged."""
+        """Stop producing, and wait until all records are acknowledged."""
         self._stop.set()
         self._thread.join()
 
@@ -62,7 +62,7 @@ class Load:
             value = b"%08d" % number + Random(number).randbytes(200)
             try:
                 self._producer.produce(TOPIC, value, partition=0, on_delivery=self._delivered)
-            except BufferError:  # nobody takes anything: what is not queued was not produced
+            except BufferError:  # the queue is full: a record that is not queued was not produced
                 self._producer.poll(0.5)
                 continue
             self.values.append(value)
@@ -87,12 +87,12 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 def wait_in_sync(cluster: LocalCluster) -> None:
-    """As operators do between two restarts."""
+    """Do what operators do between two restarts."""
     wait_for(lambda: cluster.in_sync(TOPIC, 0) == {1, 2}, "both brokers in sync", _SECONDS)
 
 
 def wait_shipped_on(archive: Archive) -> None:
-    """Until something that was produced after this was called is in the archive."""
+    """Wait until a record that was produced after this call is in the archive."""
     archive.wait_for_offset(archive.cluster.latest(TOPIC, 0), seconds=_SECONDS)
 
 
@@ -107,10 +107,10 @@ def wait_watched(agent: AgentProcess) -> None:
 
 @pytest.mark.full
 def test_u17_a_cluster_migrates_under_load_and_nothing_is_lost(cluster: LocalCluster, tmp_path: Path) -> None:
-    """Brokers restarted twice, the agents moved along: every record is read once, under the same topic id.
+    """Brokers restarted twice, the agents moved with them: each record is read once, under the same topic id.
 
-    Broker 1's agent is restarted by hand, broker 2's ends by itself and is started by its supervisor; a third one is
-    left in ZooKeeper mode with the broker's former file, and takes nothing that stands there for true.
+    Broker 1's agent is restarted by hand, broker 2's ends by itself and its supervisor starts it. A third one stays in
+    ZooKeeper mode with the broker's former file, and ignores what remains in ZooKeeper.
     """
     cluster.create_topic(TOPIC, assignment=[[1, 2]], config={"min.insync.replicas": "1"})
     id_before = topic_id(cluster, 1)
@@ -128,7 +128,7 @@ def test_u17_a_cluster_migrates_under_load_and_nothing_is_lost(cluster: LocalClu
 
         migration.move(1)
         wait_in_sync(cluster)
-        if beside[1].alive:  # else it has seen the broker's file by itself, as that of broker 2 does
+        if beside[1].alive:  # otherwise it has read the broker's file by itself, as that of broker 2 does
             beside[1].stop()
         beside[1].start()
         wait_watched(beside[1])
@@ -150,7 +150,7 @@ def test_u17_a_cluster_migrates_under_load_and_nothing_is_lost(cluster: LocalClu
 
         leader = cluster.leader(TOPIC, 0)
         assert leader is not None
-        cluster.brokers[leader].restart()  # the leader moves, as only KRaft's controller knows
+        cluster.brokers[leader].restart()  # the leader moves, and only KRaft's controller has that
         wait_in_sync(cluster)
         wait_shipped_on(archive)
         assert [key for key in left_behind.objects() if "/left-behind/" in key] == []

@@ -39,20 +39,20 @@ def three(tmp_path: Path) -> Iterator[LocalCluster]:
 
 
 def upgraded(archive: Archive, broker: int, old: AgentProcess, *, later: bool) -> AgentProcess:
-    """The agent of another release in an agent's place."""
+    """Start an agent of another release in place of an agent."""
     old.stop()
     environment = {**archive.s3.environment(), "PYTHONPATH": str(CHECKOUT)}
     return archive.agent(broker, environment=environment, arguments=LATER if later else ())
 
 
 def wait_all_ship(archive: Archive, partitions: int) -> None:
-    """Until every partition's commit has moved on from where it is."""
+    """Wait until every partition's commit has moved."""
     for partition, before in {number: archive.next_offset(number) for number in range(partitions)}.items():
         archive.wait_for_offset(before + 1, partition, PATIENCE)
 
 
 def assert_whole(archive: Archive, acknowledged: Mapping[int, Mapping[int, bytes]]) -> None:
-    """Each acknowledged record is shown once, as Kafka's consumer shows it, and no segment stands there twice."""
+    """Check that each record is shown once, as Kafka's consumer returns it, and that no segment was shipped twice."""
     for partition, sent in acknowledged.items():
         leader = archive.cluster.leader(archive.topic, partition)
         assert leader is not None
@@ -67,7 +67,7 @@ def assert_whole(archive: Archive, acknowledged: Mapping[int, Mapping[int, bytes
 
 @pytest.mark.full
 def test_agents_are_upgraded_one_by_one_and_put_back_under_load(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
-    """For a while each broker has an agent of another release; nothing is lost or repeated, either way."""
+    """For a while each broker has an agent of another release; no record is lost or repeated, in either direction."""
     topic, partitions = "agents-upgraded", 2
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1, 2], [2, 1]])
@@ -84,7 +84,7 @@ def test_agents_are_upgraded_one_by_one_and_put_back_under_load(cluster: LocalCl
 @pytest.mark.full
 @pytest.mark.timeout(1800)
 def test_three_brokers_and_their_agents_are_upgraded_one_after_the_other(three: LocalCluster, tmp_path: Path) -> None:
-    """As operators do it: agent, broker, broker, agent; and then the agents alone, to another release and back."""
+    """In the order of operators: agent, broker, broker, agent; then the agents alone, to another release and back."""
     topic, partitions = "rolling", 3
     three.create_topic(topic, assignment=[[1, 2, 3], [2, 3, 1], [3, 1, 2]])
     with archives(three, tmp_path) as archive_of:
@@ -111,7 +111,7 @@ def test_three_brokers_and_their_agents_are_upgraded_one_after_the_other(three: 
 
 @pytest.mark.full
 def test_a_broker_that_ends_without_its_agent_is_waited_for(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
-    """Only the broker is upgraded: its agent stays, steps back while another leads, and goes on afterwards."""
+    """Only the broker is upgraded: its agent stays, stops while another leads, and continues afterwards."""
     topic = "broker-alone"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1, 2]], config={"min.insync.replicas": "1"})

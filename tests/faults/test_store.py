@@ -1,4 +1,4 @@
-"""What a store does to an agent: it refuses, breaks off, never answers, answers late, loses objects (U01 to U30)."""
+"""Faults of a store: it rejects, breaks off, never answers, answers late, loses objects (U01 to U30)."""
 
 import re
 from collections.abc import Callable
@@ -52,14 +52,14 @@ from ts_local.proxy.s3 import Rule, S3FaultProxy
 def test_u01_the_commit_waits_before_a_segment_that_keeps_failing(
     cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf
 ) -> None:
-    """One segment's log is refused again and again: later ones go up, the commit and the gauges say where it waits."""
+    """One segment's log is rejected again and again: later ones are uploaded; commit and gauges show where it waits."""
     topic = "failing"
     archive = archive_of(topic, proxy=proxy)
     cluster.create_topic(topic, assignment=[[1]], config=TINY)
     fill(cluster, topic, 12)
     bases = closed(archive)
     fails = Answer(500, "InternalError")
-    failing = rf"/{bases[2]:020d}(\.e\d+\.[0-9a-f]{{8}})?\.log$"  # under whichever name it is shipped
+    failing = rf"/{bases[2]:020d}(\.e\d+\.[0-9a-f]{{8}})?\.log$"  # under any of its names
     proxy.script(Rule(fails, methods={"PUT"}, target=failing, times=ANY_TIMES))
     agent = archive.agent()
     wait_for(lambda: fails.fired >= 4, "the segment to fail four times", SECONDS)
@@ -96,7 +96,7 @@ def test_u01_the_commit_waits_before_a_segment_that_keeps_failing(
 def test_u02_no_log_stands_without_its_indexes(
     cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf, suffix: str
 ) -> None:
-    """One file of a segment fails in every way there is: its log never stands before its indexes, the commit waits."""
+    """One file of a segment fails in every way: its log is never stored before its indexes, and the commit waits."""
     topic = f"half{suffix}"
     archive = archive_of(topic, proxy=proxy)
     cluster.create_topic(topic, assignment=[[1]], config=TINY)
@@ -151,7 +151,7 @@ def test_u14_everything_is_shipped_under_a_storm_of_slow_down(
     segments: int,
     partitions: int,
 ) -> None:
-    """A store that serves few requests a second, for good: the agent asks less, says so, and gets all through."""
+    """A store that always serves few requests a second: the agent lowers its rate, reports it, and ships everything."""
     topic = f"throttled-{per_second}"
     archive = archive_of(topic, proxy=proxy)
     cluster.create_topic(topic, assignment=[[1]] * partitions, config=TINY)
@@ -173,7 +173,7 @@ def test_u14_everything_is_shipped_under_a_storm_of_slow_down(
     served = [request for request in proxy.requests() if request.status not in {503, None}]
     assert agent.alive
     assert_complete(archive, ends, kafkas(archive, partitions))
-    # The gate finds the store's rate: most of what is asked is served.
+    # The gate finds the store's rate: most requests are served.
     assert fired < 2 * len(served)
 
 
@@ -195,7 +195,7 @@ WEATHER: dict[str, Callable[[], Action]] = {
 def test_u14_an_agent_outlasts_a_store_in_trouble(
     cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf, weather: str
 ) -> None:
-    """For a while every request fails, then every third: the agent never ends, and completes when the store does."""
+    """Every request fails for a while, then every third: the agent never ends, and completes once the store recovers."""
     topic = "weather-" + re.sub(r"\W", "-", weather)
     archive = archive_of(topic, proxy=proxy, properties=IMPATIENT)
     cluster.create_topic(topic, assignment=[[1]] * 2, config=TINY)
@@ -214,7 +214,7 @@ def test_u14_an_agent_outlasts_a_store_in_trouble(
     assert agent.pid == pid
     assert agent.health()["dead_threads"] == []
     assert_complete(archive, ends, kafkas(archive, 2))
-    if weather != "truncated answers":  # what is cut short is read on from there, which is no failure
+    if weather != "truncated answers":  # a truncated answer is read on from there, which is no failure
         errors = [value for name, value in agent.metrics().items() if name.startswith("ts_uploader_errors_total")]
         assert sum(errors) > 0
 
@@ -226,7 +226,7 @@ LOST = ["incarnations.json", "log.start", ".index", ".log", "offset.wm", "offset
 def test_u14_a_success_whose_answer_is_lost_does_no_harm(
     cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf, what: str
 ) -> None:
-    """The store has it and the agent does not know: it finds its own work, and writes nothing under another name."""
+    """The store has the object, the agent has no answer: it finds its own object, and writes no second name."""
     name, _, later = what.partition(" ")
     topic = "unanswered-" + what.replace(" ", "-")
     archive = archive_of(topic, proxy=proxy)
@@ -236,7 +236,7 @@ def test_u14_a_success_whose_answer_is_lost_does_no_harm(
     lost = SwallowAnswer()
     proxy.script(Rule(lost, methods={"PUT"}, target=re.escape(name) + "$", skip=2 if later else 0))
     archive.agent()
-    for start in (1000, 2000, 3000) if later else ():  # one commit may cover all that is closed
+    for start in (1000, 2000, 3000) if later else ():  # one commit can cover everything that is closed
         wait_shipped(archive, ends_of(archive))
         fill(cluster, topic, 2, start=start)
     ends = ends_of(archive)
@@ -267,7 +267,7 @@ def test_u14_a_success_whose_answer_is_lost_does_no_harm(
 def test_u27_a_put_that_lands_late_is_refused(
     cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf, target: str, skip: int, killed: bool
 ) -> None:
-    """Its agent gave it up, by time-out or by being killed, and all was committed since: its condition refuses it."""
+    """Its agent timed out or was killed, and everything was committed since: the store rejects its condition."""
     topic = f"late-{'log' if 'log' in target else 'wm'}-{skip}-{killed}"
     archive = archive_of(topic, proxy=proxy, properties=IMPATIENT | ONE_THREAD)
     cluster.create_topic(topic, assignment=[[1]], config=TINY)
@@ -301,7 +301,7 @@ def test_u27_a_log_that_lands_after_the_other_brokers_is_refused(
 ) -> None:
     """Another leader with other boundaries committed other bytes under the same name meanwhile; those stay."""
     topic = f"late-leader-{repetition}"
-    # One upload at a time: nothing stands in the store when the other agent begins.
+    # One upload at a time: the store is empty when the other agent starts.
     archive = archive_of(topic, proxy=proxy, properties=ONE_THREAD)
     cluster.create_topic(topic, assignment=[[1, 2]])
     cluster.produce(topic, records(1500), partition=0, config={"batch.size": 4000})
@@ -329,7 +329,7 @@ def test_u27_a_log_that_lands_after_the_other_brokers_is_refused(
     assert archive.read() == archive.oracle(end=ends[0])
 
 
-# --- U30: a lifecycle rule takes what is none of its business ----------------------------------------------------
+# --- U30: a lifecycle rule deletes objects of the archive ---------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,7 @@ def test_u27_a_log_that_lands_after_the_other_brokers_is_refused(
 def test_u30_an_object_that_a_lifecycle_rule_took_is_missed(
     cluster: LocalCluster, proxy: S3FaultProxy, archive_of: ArchiveOf, name: str, down: bool
 ) -> None:
-    """Commit or log.start is gone: the agent says so, goes on where it was, and every record is shown once."""
+    """Commit or log.start is missing: the agent logs that, continues where it was, and every record is shown once."""
     topic = f"taken-{name}-{down}"
     archive = archive_of(topic, proxy=proxy)
     cluster.create_topic(topic, assignment=[[1]], config=TINY)
@@ -363,7 +363,7 @@ def test_u30_an_object_that_a_lifecycle_rule_took_is_missed(
     ends = ends_of(archive)
     wait_shipped(archive, ends)
     if name == "log.start" and not down:
-        # Nothing needs it while shipping goes on: readers say so at once, the agent at its next start or leadership.
+        # Nothing needs it while shipping continues: readers report it at once, the agent at its next start.
         view = open_view(archive.store, read_catalog(archive.store, archive.partition_keys()))
         assert key in str(view.warning)
         agent.stop()
@@ -384,7 +384,7 @@ def test_u30_an_object_that_a_lifecycle_rule_took_is_missed(
 def test_u30_a_gap_whose_record_a_lifecycle_rule_took_stays_a_hole(
     cluster: LocalCluster, archive_of: ArchiveOf, taken: str
 ) -> None:
-    """Readers still see data loss there and no wrong row, and shipping goes on."""
+    """Readers still see data loss there and no wrong row, and shipping continues."""
     archive, agent, (below, above), before = with_a_gap(cluster, archive_of, "taken-gap-" + taken.split()[-1])
     if taken != "while it runs":
         agent.stop()
@@ -398,7 +398,7 @@ def test_u30_a_gap_whose_record_a_lifecycle_rule_took_stays_a_hole(
     end = ends_of(archive)[0]
     wait_shipped(archive, {0: end})
     seen = look(archive)
-    # Kafka has the first ones no more.
+    # Kafka no longer has the first ones.
     assert seen.records == [r for r in before if r.offset < below] + archive.oracle(end=end)
     told_anew = taken == "with the commit"
     assert [(hole.start, hole.end, hole.recorded) for hole in seen.holes] == [(below, above, told_anew)]
@@ -409,7 +409,7 @@ def test_u30_a_gap_whose_record_a_lifecycle_rule_took_stays_a_hole(
 def with_a_gap(
     cluster: LocalCluster, archive_of: ArchiveOf, topic: str
 ) -> tuple[Archive, AgentProcess, tuple[int, int], list[OracleRecord]]:
-    """An archive with a recorded gap, its agent, the gap, and what Kafka held before that."""
+    """Return an archive with a recorded gap, its agent, the gap, and the records of Kafka before that."""
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1]], config={**TINY, "file.delete.delay.ms": "100"})
     fill(cluster, topic, 4)

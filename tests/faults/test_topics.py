@@ -1,4 +1,4 @@
-"""Topics that are deleted, made anew, or grow, and directories that do not say whose they are (fault U09)."""
+"""Topics that are deleted, re-created or extended, and directories without a topic id (fault U09)."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ SMALL = {"segment.bytes": "20000"}
 
 
 def wait_until_newest_shipped(archive: Archive, directory: Path, partition: int = 0) -> int:
-    """Until a later incarnation than the first holds every closed segment of a directory; the next offset."""
+    """Wait until a later incarnation has every closed segment of a directory; return the next offset."""
     active = live_bases(directory)[-1]
 
     def next_offset() -> int:
@@ -43,13 +43,13 @@ def wait_until_newest_shipped(archive: Archive, directory: Path, partition: int 
 
 
 def reborn(cluster: LocalCluster, topic: str, words: bytes) -> list[Record]:
-    """Delete a topic, create it again, and make other records for it."""
+    """Delete a topic, create it again, and return other records for it."""
     cluster.delete_topic(topic)
 
     def created() -> bool:
         try:
             cluster.create_topic(topic, assignment=[[1]], config=SMALL)
-        except KafkaException as error:  # the brokers have forgotten it, and the controller has not yet
+        except KafkaException as error:  # the brokers have forgotten it, but the controller has not yet
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
             return False
@@ -62,7 +62,7 @@ def reborn(cluster: LocalCluster, topic: str, words: bytes) -> list[Record]:
 def test_u09_a_topic_made_anew_stands_beside_the_one_that_was_deleted(
     cluster: LocalCluster, archive_of: ArchiveOf
 ) -> None:
-    """Its offsets begin at 0 again: old objects stay what they were, and readers see the new life alone."""
+    """Its offsets begin at 0 again: old objects are unchanged, and readers see the new incarnation alone."""
     topic = "reborn"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1]], config=SMALL)
@@ -79,7 +79,7 @@ def test_u09_a_topic_made_anew_stands_beside_the_one_that_was_deleted(
     assert [entry.directory for entry in incarnations.entries] == [topic, f"{topic}~{incarnations.entries[1].topic_id}"]
     assert newest_keys(archive).prefix != archive.partition_keys().prefix
     after = archive.objects()
-    # The list of incarnations is the one object that both lives share.
+    # The list of incarnations is the one object that both share.
     kept = {key: etag for key, etag in before.items() if key != archive.keys.incarnations(topic)}
     assert {key: after.get(key) for key in kept} == kept
     assert {key for key in after if key.startswith(archive.partition_keys().prefix)} == {
@@ -93,7 +93,7 @@ def test_u09_a_topic_made_anew_stands_beside_the_one_that_was_deleted(
 def test_u09_a_topic_made_anew_under_uploads_of_its_first_life(
     cluster: LocalCluster, archive_of: ArchiveOf, repetition: int
 ) -> None:
-    """Uploads of the first life stand while it is deleted and made anew: none of it appears in the second."""
+    """Uploads of the first incarnation are held while it is re-created: none of them appears in the second."""
     topic = f"reborn-meanwhile-{repetition}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1]], config=SMALL)
@@ -116,7 +116,7 @@ def test_u09_a_topic_made_anew_under_uploads_of_its_first_life(
     assert {key for key in before if key.startswith(old)} <= {key for key in after if key.startswith(old)}
     unchanged = {key: etag for key, etag in before.items() if key.startswith(old) and not key.endswith("offset.wm")}
     assert {key: after[key] for key in unchanged} == unchanged
-    # What went up of the first life since is of the first life, whatever became of its commit.
+    # Objects of the first incarnation since then belong to it, whatever happened to its commit.
     commit = archive.commit()
     assert commit is not None
     assert commit.next_offset >= end
@@ -126,7 +126,7 @@ def test_u09_a_topic_made_anew_under_uploads_of_its_first_life(
 
 
 def test_u09_a_topic_that_gets_more_partitions(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
-    """The new ones are shipped from their first record on; the one before keeps its objects and goes on."""
+    """The new ones are shipped from their first record on; the old one keeps its objects and continues."""
     topic = "growing"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1]], config=SMALL)
@@ -155,7 +155,7 @@ def test_u09_a_topic_that_gets_more_partitions(cluster: LocalCluster, archive_of
 def test_u09_a_directory_that_does_not_say_its_topic_id_waits(
     cluster: LocalCluster, archive_of: ArchiveOf, tmp_path: Path
 ) -> None:
-    """`partition.metadata` is gone: nothing is shipped on a guess, what stands stays, and with it it goes on."""
+    """`partition.metadata` is missing: nothing is shipped, objects stay, and once it is back shipping continues."""
     topic = "unnamed"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1]], config=SMALL)
@@ -174,7 +174,7 @@ def test_u09_a_directory_that_does_not_say_its_topic_id_waits(
     wait_for(lambda: cluster.leader(topic, 0) == 1, "the broker to lead again", SECONDS)
     agent = archive.agent()
     cluster.produce(topic, records(500, start=500), partition=0)
-    # A broker that knows the topic's id writes the file anew when it becomes leader; one that does not, never.
+    # A broker that has the topic's id rewrites the file when it becomes leader; one that lacks the id never does.
     wait_for(metadata.exists, "the broker to name the directory again", SECONDS)
     assert metadata.read_bytes() == named
     further = archive.wait_until_shipped()
@@ -200,7 +200,7 @@ def test_u09_a_directory_that_does_not_say_its_topic_id_waits(
 
 
 def test_u09_brokers_that_know_no_topic_ids(tmp_path: Path) -> None:
-    """As before Kafka 2.8: directories have no `partition.metadata`, and the plain directory is all there is."""
+    """As before Kafka 2.8: directories have no `partition.metadata`, and only the plain directory exists."""
     topic = "no-ids"
     with LocalCluster(
         s3=True, buckets=[BUCKET], properties={"inter.broker.protocol.version": "2.7"}, name="old"

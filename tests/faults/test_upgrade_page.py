@@ -1,4 +1,4 @@
-"""docs/upgrade.md, followed: its commands run as they stand, on a host whose directories and systemd are the test's."""
+"""The commands of docs/upgrade.md, run on a host whose directories and systemd are the test's."""
 
 import shutil
 import threading
@@ -30,7 +30,7 @@ UNIT_BEFORE = f"# of the release before\n{UNIT.read_text()}"
 def test_the_page_upgrades_an_agent_and_its_broker_and_goes_back(
     cluster: LocalCluster, archive_of: ArchiveOf, tmp_path: Path
 ) -> None:
-    """Install, take, look, restart the broker, and back: each block does what the page says, under load."""
+    """Install, switch, check, restart the broker, and go back: each block does what the page describes, under load."""
     topic = "by-the-page"
     archive = archive_of(topic, cluster_id=cluster.cluster_id)
     cluster.create_topic(topic, assignment=[[1, 2]], config={"min.insync.replicas": "1"})
@@ -62,7 +62,7 @@ def test_the_page_upgrades_an_agent_and_its_broker_and_goes_back(
             "daemon-reload",
             "restart ts-uploader",
         ]
-        archive.agent(2)  # where the leader went while its broker was away
+        archive.agent(2)  # the leader moved there while its broker was down
         wait_for(lambda: cluster.leader(topic, 0) is not None, "a leader", PATIENCE)
         archive.wait_for_offset(archive.next_offset() + 1, seconds=PATIENCE)
     assert (host.opt / "venv").readlink() == Path("0.1.0")
@@ -72,7 +72,7 @@ def test_the_page_upgrades_an_agent_and_its_broker_and_goes_back(
 def test_u29_the_page_moves_a_broker_over_from_the_java_uploader(
     cluster: LocalCluster, archive_of: ArchiveOf, tmp_path: Path
 ) -> None:
-    """With its own cluster id, in its own keys, under load; the log says what the page says."""
+    """With its own cluster id, in its own keys, under load; the log has the lines that the page quotes."""
     topic = "java-by-the-page"
     archive = archive_of(topic, cluster_id="prod")
     cluster.create_topic(topic, assignment=[[1]])
@@ -98,12 +98,12 @@ def test_u29_the_page_moves_a_broker_over_from_the_java_uploader(
 
 
 def bare_host(directory: Path) -> Host:
-    """One without a broker; no agent is started there."""
+    """A host without a broker; no agent is started there."""
     return Host(directory / "host", directory, {}, directory / "server.properties")
 
 
 def test_a_release_is_taken_only_where_a_link_says_which_one_runs(tmp_path: Path) -> None:
-    """Where it is a directory nothing changes: no empty name is kept, and no link is made inside it."""
+    """If it is a directory nothing changes: no empty name is kept, and no link is made inside it."""
     *_, take, _ = blocks(PAGE, "The agent of one broker")
     with bare_host(tmp_path) as host:
         venv = host.opt / "venv"
@@ -117,7 +117,7 @@ def test_a_release_is_taken_only_where_a_link_says_which_one_runs(tmp_path: Path
 
 
 def test_a_release_that_is_taken_twice_does_not_forget_the_one_before(tmp_path: Path) -> None:
-    """What it is called, and its unit, stay what they were."""
+    """Its name and its unit stay unchanged."""
     *_, take, _ = blocks(PAGE, "The agent of one broker")
     with bare_host(tmp_path) as host:
         (host.opt / "0.2.0" / "bin").mkdir(parents=True)
@@ -131,7 +131,7 @@ def test_a_release_that_is_taken_twice_does_not_forget_the_one_before(tmp_path: 
 
 
 def test_the_look_ends_with_the_log_of_an_agent_that_was_refused(tmp_path: Path) -> None:
-    """Nobody waits for it: the unit does not start it again."""
+    """No operator waits for it: the unit does not start it again."""
     (move,) = blocks(PAGE, "From the Java uploader")[-1:]
     with bare_host(tmp_path) as host:
         host.agent.launch()
@@ -144,12 +144,12 @@ CONNECTED = "ts_uploader_leadership_connected 1.0\n"
 WELL = CONNECTED + 'ts_uploader_waiting_partitions{reason="store"} 0.0\n'
 for _reason in ("hole", "gap", "below_high_watermark"):  # which an upgrade does not mend
     WELL += f'ts_uploader_waiting_partitions{{reason="{_reason}"}} 12.0\n'
-# None: no answer. The last is well, as far as it knows.
+# None: no answer. The last is healthy, by its own page.
 UNWELL = [None, "ts_uploader_leadership_connected 0.0\n", WELL.replace("0.0", "1.0"), CONNECTED]
 
 
 def test_the_look_ends_when_the_agent_was_well_for_some_time(tmp_path: Path) -> None:
-    """Not for want of an answer, of leadership, or of partitions that it has yet to learn of; the same on both ways."""
+    """A missing answer, missing leadership, or partitions without a report yet do not count; the same both ways."""
     looks = [blocks(PAGE, section)[-1] for section in ("The agent of one broker", "From the Java uploader")]
     look, same = (block.text[block.text.index("steady=0") :] for block in looks)
     assert look == same
@@ -167,7 +167,7 @@ def test_the_look_ends_when_the_agent_was_well_for_some_time(tmp_path: Path) -> 
             self.wfile.write((answer or "").encode())
 
         def log_message(self, *_: object) -> None:
-            """It is no news."""
+            """It was stuck before the upgrade."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Agent) as server, bare_host(tmp_path) as host:
         threading.Thread(target=server.serve_forever).start()
@@ -179,7 +179,7 @@ def test_the_look_ends_when_the_agent_was_well_for_some_time(tmp_path: Path) -> 
 
 
 def test_the_page_tells_what_the_agent_logs() -> None:
-    """Each message that the page quotes is one that the agent has."""
+    """Each message that the page quotes is one that the agent logs."""
     page = PAGE.read_text()
     sources = "\n".join(
         path.read_text() for name in ("ts_uploader", "ts_common") for path in (CHECKOUT / name).rglob("*.py")

@@ -20,7 +20,7 @@ from tests.fuzz.mutate import NUMBERS, NUMERALS, TEXTS, mutate_bytes
 from tests.fuzz.target import Mismatch, Target, split_input
 from ts_common.errors import TransientError
 from ts_common.model import TopicPartition
-from ts_uploader.leadership.kraft.broker_client import BrokerClient, NotKnown, Refused
+from ts_uploader.leadership.kraft.broker_client import BrokerClient, Denied, NotAvailable
 
 PORT = 0x9998
 _PORT = struct.pack(">i", PORT)
@@ -123,7 +123,7 @@ class BrokerAnswers(Target):
         client = BrokerClient(1, {"bootstrap.servers": f"127.0.0.1:{self._broker.port}"}, _SECONDS)
         try:
             for question in asked:
-                with suppress(TransientError, Refused, NotKnown):
+                with suppress(TransientError, Denied, NotAvailable):
                     _ask(client, question)
         finally:
             self._broker.follow({})

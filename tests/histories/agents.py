@@ -1,6 +1,6 @@
-"""Real agents beside the model's brokers: tracker, uploader and commits. Time and threads are the test's.
+"""Real agents on the model's brokers: tracker, uploader and commits. The test controls time and threads.
 
-A task may be under way while its agent is told of something, takes another task (agents have many threads), or dies.
+While a task is under way, its agent can receive an event, begin another task (agents have many threads), or die.
 """
 
 import itertools
@@ -33,11 +33,11 @@ CLUSTER = ClusterKeys("c")
 METRICS = Metrics()
 T = TypeVar("T")
 _LOOKS = 3  # the watcher's are ten
-_GATHERING_SECONDS = 0.1  # the watcher's, between two looks
+_GATHERING_SECONDS = 0.1  # the watcher's, between two listings
 
 
 class Killed(BaseException):
-    """The process of the agent whose task this was is gone."""
+    """The process of the task's agent has ended."""
 
 
 @dataclass
@@ -45,14 +45,14 @@ class Work:
     """A task under way.
 
     Attributes:
-        agent: whose.
-        life: which of its processes; another one by now means that this one was killed.
-        task: what is done.
-        topic: that the task names; the living one where there is no task.
+        agent: that runs it.
+        life: number of the agent's process; if the agent has another one by now, this one was killed.
+        task: that runs.
+        topic: the task's; the living one without a task.
         replica: of the broker, when it began.
-        starts: every log start offset that the broker had meanwhile.
-        epochs: every epoch that its checkpoint ended with meanwhile.
-        known: every log start offset, with the list of epochs that it had then.
+        starts: every log start offset of the broker since.
+        epochs: every epoch that its checkpoint ended with since.
+        known: every log start offset, with the list of epochs at that time.
     """
 
     agent: "Agent"
@@ -65,7 +65,7 @@ class Work:
     known: set[tuple[int, tuple[tuple[int, int], ...]]] = field(default_factory=set)
 
     def look(self) -> None:
-        """Remember what the broker's log is like now."""
+        """Record the present state of the broker's log."""
         self.starts.add(self.replica.start)
         self.known.add((self.replica.start, tuple(self.replica.epochs)))
         if self.replica.epochs:
@@ -79,20 +79,20 @@ class CacheObjectsAtOnce:
         self._store = store
 
     def committed(self, keys: PartitionKeys, next_offset: int, _: int) -> None:
-        """As the writer's thread, and so without a word where it fails."""
+        """Write as the writer's thread does, which ignores failures."""
         with suppress(TieredStorageError):
             write_cache_object(self._store, keys, next_offset)
 
 
 class Agent:
-    """One agent beside one broker.
+    """One agent on one broker.
 
     Args:
         cluster: the model.
         broker: which of its brokers.
         store: shared by all agents.
         clock: of the host.
-        stack: what is under way, of all agents; the innermost last.
+        stack: the tasks under way of all agents; the innermost is last.
         reset: where an archive begins.
     """
 
@@ -110,12 +110,12 @@ class Agent:
         self.restart()
 
     def restart(self) -> None:
-        """Everything that the agent knew is gone, and what it does ends at the next call."""
+        """Drop all state of the process; its tasks end at their next call."""
         self.life = next(self._lives)
         self.tracker = Tracker(self._reset)
         self.tasks.clear()
         self._listing: Listing | None = None
-        self.asked: dict[int, int] = {}  # the log's start at the last answered question, by epoch
+        self.asked: dict[int, int] = {}  # the log's start at the last successful read, by epoch
         self.listed: list[tuple[int, int]] = []  # whole listings: when, and the lowest live base
         self._runner = TaskRunner(
             Uploader(lambda _: self._store, lambda _: TopicRetention(compacted=True)),
@@ -126,7 +126,7 @@ class Agent:
         )
 
     def hint(self, partition: TopicPartition, *, whole: bool = False) -> None:
-        """A rescan of the runner's: the listing comes at once."""
+        """List for a rescan of the runner, at once."""
         assert partition == TP
         for _ in range(_LOOKS if whole else 1):
             self.see_directory()
@@ -134,13 +134,13 @@ class Agent:
                 break
 
     def see_directory(self) -> None:
-        """The scan looks."""
+        """Scan the log dir."""
         if self._looks():
             return
         directory = self._cluster.brokers[self.broker].path
         life = self.life
         self._clock.tick(_GATHERING_SECONDS)
-        # While it looks the process may end.
+        # During the scan the process can end.
         listing = self._alone(None, lambda: list_partition(TP, directory, directory.parent, earlier=self._listing))
         if listing is not None and life == self.life:
             self._listing = listing
@@ -149,7 +149,7 @@ class Agent:
             self._observe(listing)
 
     def see_checkpoint(self) -> None:
-        """The agent reads the broker's checkpoint of high watermarks."""
+        """Read the broker's high watermark checkpoint."""
         if self._looks():
             return
         log_dir = self._cluster.brokers[self.broker].path.parent
@@ -159,24 +159,24 @@ class Agent:
             self._observe(found)
 
     def _looks(self) -> bool:
-        """Whether its watcher, which is one thread, is looking at something already."""
+        """Whether its watcher, which is one thread, is busy."""
         return any(work.agent is self and work.task is None and work.life == self.life for work in self._stack)
 
     def see_leadership(self) -> None:
-        """The leadership source names the leader."""
+        """Report the leader, as the leadership source does."""
         if self._cluster.leader == self.broker:
             self._observe(Led(TP, Leadership(self._cluster.epoch, self._cluster.topic.topic_id, self._clock.wall())))
         else:
             self._observe(NotLed(TP))
 
     def see(self) -> None:
-        """Leadership, directory and checkpoint."""
+        """Observe leadership, directory and checkpoint."""
         self.see_leadership()
         self.see_directory()
         self.see_checkpoint()
 
     def work(self, index: int) -> str | None:
-        """Carry out one of the tasks that wait; its name and what became of it."""
+        """Run one of the waiting tasks; return its name and result."""
         if not self.tasks:
             return None
         task = self.tasks.pop(index % len(self.tasks))
@@ -193,7 +193,7 @@ class Agent:
         return f"{type(task).__name__} -> {type(result).__name__} {reason}".rstrip()
 
     def pending_retries(self) -> int:
-        """Questions and rescans that wait."""
+        """Return the waiting reads and rescans."""
         return sum(isinstance(task, ReadPosition | Rescan) for task in self.tasks)
 
     def _alone(self, task: AnyTask | None, do: Callable[[], T]) -> T | None:

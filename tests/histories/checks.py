@@ -1,9 +1,9 @@
-"""What the protocol promises, checked whenever a put of an agent lands.
+"""The promises of the protocol, checked whenever a put of an agent lands.
 
-Of each leader epoch the model has the line that its leader wrote. What a commit of that epoch shows has to be that
-line, from where the archive begins to below the next offset: also between two elections that lose records, as long as
-the old commit still stands. An offset is missing rightly only if no copy in the store holds its record, and the log
-cleaner took it from the very log that a copy of it was shipped from, or a gap record stands for it.
+The model has the log that the leader of each epoch wrote. A commit of an epoch must show exactly that log, from the
+start of the archive to below the next offset. This also holds between two elections that lose records, while the old
+commit still exists. An offset may be missing only if no copy in the store has its record. In addition, a gap record
+must cover it, or the log cleaner removed it from the log that a copy of it was shipped from.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -29,12 +29,12 @@ from ts_common.model import TopicPartition
 from ts_common.reading.transactions import find_hidden, stable_end
 from ts_common.store.contract import IfAbsent, ObjectStore
 from ts_uploader.tasks import FillGap, PassGap, ReadPosition, Ship, Task, WriteCommit
-from ts_uploader.tracking.tracker import CHECKPOINT_SECONDS
+from ts_uploader.tracking.task_selection import CHECKPOINT_SECONDS
 
 
 @dataclass(frozen=True)
 class Copy:
-    """A `.log` object as the model knows it: what it holds, up to where it answers, whose log it was."""
+    """A `.log` object in the model: its batches, the end of its coverage, and the log that it was shipped from."""
 
     base: int
     end: int
@@ -44,18 +44,18 @@ class Copy:
 
 @dataclass
 class Archive:
-    """What the checks know of one incarnation.
+    """The model's state of one incarnation.
 
     Attributes:
-        topic: whose it is.
-        keys: where it lies.
-        start: the offset above which `log.start` may not lie.
+        topic: of the incarnation.
+        keys: of its objects.
+        start: `log.start` may not be above this offset.
         lineage: of the newest commit.
-        stood: the lineage of `log.start`, in a tuple; empty where it does not exist.
-        stood_at: its offset.
+        log_start_lineage: the lineage of `log.start`, in a tuple; empty if it does not exist.
+        log_start_offset: its offset.
         furthest: (epoch, next offset) of the newest commit.
         commits: (epoch, epochs) of the commits.
-        known: by epoch, what the log beside the agent of a commit was like: it decides before it writes.
+        known: by epoch, the broker's log while the agent prepared a commit: it decides before it writes.
         copies: the `.log` objects.
     """
 
@@ -63,8 +63,8 @@ class Archive:
     keys: PartitionKeys
     start: int | None = None
     lineage: Lineage | None = None
-    stood: tuple[Lineage | None, ...] = ()
-    stood_at: int = 0
+    log_start_lineage: tuple[Lineage | None, ...] = ()
+    log_start_offset: int = 0
     furthest: tuple[int, int] = (-1, -1)
     commits: list[tuple[int, EpochHistory]] = field(default_factory=list)
     known: dict[int, set[tuple[int, tuple[tuple[int, int], ...]]]] = field(default_factory=dict)
@@ -76,11 +76,11 @@ Known = Collection[tuple[int, tuple[tuple[int, int], ...]]]  # log start offset,
 
 
 class Checks:
-    """Everything that is looked at.
+    """All checks of a history.
 
     Args:
         cluster: the model.
-        store: what stands in it, without faults.
+        store: its content, without faults.
         reset: where an archive begins.
     """
 
@@ -91,7 +91,7 @@ class Checks:
         self.archives: dict[str, Archive] = {}
 
     def landed(self, put: Put, *, late: bool = False) -> None:
-        """An object was written."""
+        """Check an object that was written."""
         directory, _, name = put.key.removeprefix("c/").partition("/")
         if name == "incarnations.json":
             self._open_archives()
@@ -109,16 +109,16 @@ class Checks:
             self._log(archive, put, segment[0], work)
 
     def archive(self, topic: Topic) -> Archive | None:
-        """The archive of a topic id; None where no agent has opened one."""
+        """Return the archive of a topic id; None if no agent has opened one."""
         return next((each for each in self.archives.values() if each.topic is topic), None)
 
     def commit(self, archive: Archive) -> Commit | None:
-        """The newest."""
+        """Return the newest archive."""
         found = read_catalog(self._store, archive.keys).commit
         assert found is None or isinstance(found, Commit)
         return found
 
-    # --- when something landed
+    # --- when an object landed
 
     def _open_archives(self) -> None:
         known, _ = read_incarnations(self._store, CLUSTER, TP.topic)
@@ -164,7 +164,7 @@ class Checks:
         archive.copies[put.key] = Copy(name.base, metadata.end, content, work.replica)
 
     def _leads(self, archive: Archive, task: Task, work: Work) -> bool:
-        """Whether the broker of a task leads still, as the task says."""
+        """Whether the broker of a task still leads, as the task assumes."""
         cluster = self._cluster
         return (
             archive.topic is cluster.topic
@@ -176,10 +176,10 @@ class Checks:
         parsed = parse_gap_name(name)
         assert parsed is not None
         if isinstance(work.task, ReadPosition | FillGap):
-            return  # what a Java uploader wrote over, or what turns out to be another leader's
+            return  # a commit that a Java uploader replaced, or one of another leader
         assert isinstance(work.task, PassGap)
         if not self._leads(archive, work.task, work):
-            return  # it leads no more; the commit that follows is refused
+            return  # it no longer leads; the commit that follows is rejected
         held = sorted(work.replica.offsets() & set(range(*parsed)))
         assert not held, f"gap {parsed} over what the leader holds: {held} (protocol rule 10)"
         since = [at for at, lowest in work.agent.listed if lowest > parsed[0]]
@@ -190,18 +190,18 @@ class Checks:
         start = decode_log_start(put.body, put.key)
         assert work.topic is archive.topic, f"{put.key} is of another topic id (protocol rule 1)"
         if archive.start is None:
-            # LATEST: the active segment as it was listed, which the log may have rolled beyond by now.
+            # LATEST: the active segment as it was listed; the log may have rolled since.
             lowest = work.replica.active if self._reset is OffsetReset.LATEST else max(work.starts)
             assert start.offset <= lowest, f"log.start {start.offset} above the log's {lowest} (protocol rule 8)"
             archive.start = start.offset
-        if archive.stood and archive.stood != (start.lineage,) and start.lineage is not None:
-            # Retention may have gone on since the commit landed: the lowest that the leader holds by now.
-            archive.start = max(archive.start, min(archive.stood_at, max(start.lineage.begin, *work.starts)))
-        same = archive.stood == (start.lineage,) and start.offset != archive.start
+        if archive.log_start_lineage and archive.log_start_lineage != (start.lineage,) and start.lineage is not None:
+            # Retention may have removed more since the commit landed: use the lowest offset that the leader has now.
+            archive.start = max(archive.start, min(archive.log_start_offset, max(start.lineage.begin, *work.starts)))
+        same = archive.log_start_lineage == (start.lineage,) and start.offset != archive.start
         assert not same, f"log.start went to {start.offset} from {archive.start} within a lineage (protocol rule 5)"
-        archive.stood = (start.lineage,)
+        archive.log_start_lineage = (start.lineage,)
         assert start.offset <= archive.start, f"log.start {start.offset} above {archive.start} (protocol rule 5)"
-        archive.start = archive.stood_at = start.offset
+        archive.start = archive.log_start_offset = start.offset
         if (commit := self.commit(archive)) is not None:
             self.check_view(archive, commit, work.known)
 
@@ -243,9 +243,9 @@ class Checks:
         self.check_view(archive, commit, work.known)
 
     def _committed_since(self, archive: Archive, epoch: int) -> int:
-        """Up to where records were committed in an epoch or in a later one.
+        """Return the end of the records that were committed in an epoch or in a later one.
 
-        An agent that works on in an epoch that is over sees the figures of its broker, which is a follower by now.
+        An agent that still works in a past epoch reads the high watermarks of its broker, which is now a follower.
         """
         last = max([*archive.topic.lines, self._cluster.epoch if archive.topic is self._cluster.topic else 0])
         return max(self._cluster.committed_in(archive.topic, each) for each in range(epoch, max(epoch, last) + 1))
@@ -253,17 +253,17 @@ class Checks:
     # --- the view
 
     def check_view(self, archive: Archive, commit: Commit, leader: Known) -> set[int]:
-        """Every row is the line's, and what is not shown is missing rightly.
+        """Check that every row is the leader's, and that every missing offset may be missing.
 
         Args:
-            archive: whose view it is.
+            archive: to check.
             commit: the newest.
-            leader: what the log beside the agent of that commit was like meanwhile.
+            leader: the log of that commit's broker while the agent prepared it.
 
         Returns:
-            the offsets that a gap record stands for.
+            the offsets that a gap record covers.
         """
-        # Old magic bears no epochs: an agent of an epoch that is over may commit what came later on the same line.
+        # Old magic has no epochs: an agent of a past epoch can commit later records of the same log.
         is_living = archive.topic is self._cluster.topic
         last = self._cluster.epoch if is_living else max(archive.topic.lines)
         line = self._cluster.line_of(archive.topic, commit.epoch if archive.topic.codec.magic >= 2 else last)
@@ -289,7 +289,7 @@ class Checks:
             expected = offset + 1
             shown[offset] = batch
         self._missing(archive, line, commit, leader, range(expected, view.end))
-        # What no one could tell to be dead may hold markers.
+        # Batches that no reader could detect as dead can contain markers.
         if all(line[offset] is batch for offset, batch in shown.items()):
             self._read_committed(archive, view, line, shown)
         return gaps
@@ -303,7 +303,7 @@ class Checks:
                 for copy in archive.copies.values()
                 if copy.base <= offset < copy.end and batch in copy.replica.cleaned.get(offset, ())
             ]
-            # Of a line that came back the leader may know an epoch only from where compaction left a batch of it.
+            # For a log that returned, the leader may have an epoch only from the batch that compaction left.
             dead = commit.epochs.at(offset) not in {None, batch.epoch}
             rightly = (cleaned and (not holders or dead)) or self._unknown(
                 archive, line, commit, leader, offset, commit.epochs.at(offset) or 0
@@ -313,11 +313,11 @@ class Checks:
     def _unknown(
         self, archive: Archive, line: Sequence[Batch], commit: Commit, leader: Known, offset: int, epoch: int
     ) -> bool:
-        """Whether nothing could tell the agent that an election lost this.
+        """Whether nothing could show the agent that an election lost this.
 
-        Retention cuts a broker's epochs too, and a follower learns of an epoch with the first batch that compaction
-        left: of what an election lost where the leader itself does not know, only commits tell. They do not where what
-        they name was lost in turn.
+        Retention removes a broker's epochs too, and a follower has an epoch only from the first batch that compaction
+        left. If the leader itself lacks the epochs that an election lost, only commits show the loss. They do not if
+        their own content was lost in turn.
         """
         breaks = [each for each in archive.topic.breaks if each <= commit.epoch]
         if not breaks or archive.topic.codec.magic < 2:
@@ -330,10 +330,10 @@ class Checks:
     def _ignorant(
         self, archive: Archive, commit: Commit, begin: int, epochs: Sequence[tuple[int, int]], offset: int, epoch: int
     ) -> bool:
-        """Whether a log that begins at `begin` with a list of epochs contradicts no copy of this epoch at an offset.
+        """Whether a log that begins at `begin` with a list of epochs agrees with every copy of this epoch at an offset.
 
-        Lists of epochs differ where compaction left nothing of one: only a copy without a gap contradicts a log, and
-        only where it lives.
+        Lists of epochs differ if compaction left no batch of an epoch. Only a copy without a gap contradicts a log, and
+        only in its live part.
         """
         begun = {start: epoch for epoch, start in epochs}
         here = max((start for start in begun if start <= offset), default=None)
@@ -347,7 +347,7 @@ class Checks:
         )
 
     def _rows(self, archive: Archive, view: PartitionView) -> Iterator[Row | Hole]:
-        """What readers see, in order, and holes."""
+        """Return the records and holes that readers see, in order."""
         for step in view.plan(view.start, view.end):
             if isinstance(step, Hole):
                 yield step
@@ -362,10 +362,10 @@ class Checks:
     def _read_committed(
         self, archive: Archive, view: PartitionView, line: Sequence[Batch], shown: dict[int, Batch]
     ) -> None:
-        """No record of an aborted or open transaction is shown, and every one of a committed transaction is.
+        """Check that no record of an aborted or open transaction is shown, and that committed ones are.
 
-        But for those that a hole cut off, and for those that have newer records: where a marker was compacted away
-        too, they may be hidden.
+        Exceptions: records that a hole cut off, and records with newer ones. If a marker was compacted away too, these
+        may be hidden.
         """
         superseded = {
             id(batch)
@@ -383,7 +383,7 @@ class Checks:
                 continue
             marker = next((end for producer, first, end in ended if _is_in(batch, producer, first, end)), None)
             if marker is not None and id(marker) in superseded:
-                continue  # what is shipped that late is marked and reported (protocol rule 9)
+                continue  # records that are shipped that late are marked and reported (protocol rule 9)
             is_hidden = any(
                 entry.producer_id == batch.producer and entry.first_offset <= offset <= entry.last_offset
                 for entry in hidden.transactions

@@ -1,7 +1,7 @@
-"""The log cleaner: what it leaves of closed segments, and which it merges.
+"""The log cleaner: the batches that it leaves of closed segments, and the segments that it merges.
 
-Kept are, as Kafka does: records by key (here: by chance), markers until nothing of their transaction is left, an empty
-batch where a producer's last one goes. Aborted records go at once. Segments below the last stable offset are cleaned.
+As in Kafka it keeps: records by key (here: by chance), markers until no record of their transaction is left, and an
+empty batch for a producer's last one. Aborted records are removed at once. It cleans below the last stable offset.
 """
 
 from itertools import pairwise
@@ -17,9 +17,9 @@ def compact(replica: Replica, rng: Random, *, first: int | None = None, way: str
     """Begin to clean one to three adjacent closed segments of a replica into one.
 
     Args:
-        replica: whose.
-        rng: draws what is left.
-        first: number of the first of them, that is cleaned alone with a way; None: drawn.
+        replica: to clean.
+        rng: draws the records that remain.
+        first: number of the first segment, which is cleaned alone if `way` is given; None: drawn.
         way: one of `WAYS`; None: drawn.
     """
     replica.finish()
@@ -68,7 +68,7 @@ def _kept(held: Held, way: str, rng: Random, *, last: bool) -> tuple[int, ...]:
 
 
 def _fates(replica: Replica) -> tuple[set[int], set[tuple[int, int]]]:
-    """Ids of aborted batches; (producer, first offset) of the transactions of which the log still holds records."""
+    """Return ids of aborted batches, and (producer, first offset) of the transactions with records in the log."""
     here = {id(held.batch): held for segment in replica.segments.values() for held in segment}
     aborted: set[int] = set()
     left: set[tuple[int, int]] = set()

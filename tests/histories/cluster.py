@@ -1,6 +1,6 @@
-"""Brokers, who leads, what is committed: one topic's life (`Topic`), and the cluster that makes it anew (`Cluster`).
+"""Brokers, leaders and commits: one topic's incarnation (`Topic`), and the cluster that re-creates it (`Cluster`).
 
-Knows no agent. What the checks need of the past stays in the `Topic`: the line of each leader epoch, and how far it was
+Imports no agent. The `Topic` keeps the past that the checks need: the log of each leader epoch, and how far it was
 committed.
 """
 
@@ -20,14 +20,14 @@ HIGH_WATERMARKS = "replication-offset-checkpoint"
 
 @dataclass
 class Topic:
-    """One topic id's life.
+    """One incarnation of the topic.
 
     Attributes:
         topic_id: Kafka's.
         codec: of its batches.
-        lines: the history of the leader of each epoch that is over, as it was then.
-        committed: the high watermark, at most, of each epoch that is over.
-        high_watermark: the greatest that a leader of the living line had, and so what is acknowledged.
+        lines: the log of the leader of each past epoch, as it was at its end.
+        committed: the high watermark, at most, of each past epoch.
+        high_watermark: the greatest of a leader of the living log; records below it are acknowledged.
         lossy: epochs that began with an election that lost acknowledged records.
         breaks: epochs that began with a leader that was not in sync.
     """
@@ -45,7 +45,7 @@ class Cluster:
     """Replicas of one partition.
 
     Args:
-        directory: where their log dirs are.
+        directory: parent of their log dirs.
         rolls: records per segment, broker by broker.
         magic: of the batches.
         transactional: whether producers write transactions.
@@ -67,7 +67,7 @@ class Cluster:
 
     @property
     def topic(self) -> Topic:
-        """The living one."""
+        """The living topic."""
         return self.topics[-1]
 
     @property
@@ -76,16 +76,16 @@ class Cluster:
         return self.brokers[self.leader]
 
     def line_of(self, topic: Topic, epoch: int) -> History:
-        """The history that a leader epoch wrote, or goes on writing."""
+        """Return the log that a leader epoch wrote, or still writes."""
         return self._line if topic is self.topic and epoch >= self.epoch else topic.lines.get(epoch, [])
 
     def committed_in(self, topic: Topic, epoch: int) -> int:
-        """Up to where records were committed by the end of an epoch."""
+        """Return the end of the records that were committed by the end of an epoch."""
         current = topic is self.topic and epoch >= self.epoch
         return topic.high_watermark if current else topic.committed.get(epoch, 0)
 
     def create(self, made_at: int = 10**18) -> None:
-        """The topic is created; one that was there is deleted, and its directories with it."""
+        """Create the topic; delete the one before, with its directories."""
         if self.topics:
             self._end_epoch()
         self.topics.append(Topic(TOPIC_IDS[len(self.topics)], Codec(self._magic)))
@@ -101,7 +101,7 @@ class Cluster:
     # --- the leader
 
     def begin_leading(self) -> None:
-        """The broker makes itself the leader, some time after the controller chose it."""
+        """Let the broker become the leader, some time after the controller elected it."""
         if self._is_chosen_only:
             self._is_chosen_only = False
             self.leading.lead(self.epoch)
@@ -109,12 +109,12 @@ class Cluster:
             self._move_high_watermark()
 
     def produce(self, rng: Random, count: int, *, single: bool = False) -> None:
-        """Producers append batches: plain ones, and those of transactions with their markers.
+        """Append batches, plain ones, and those of transactions with their markers.
 
         Args:
-            rng: draws what they are.
+            rng: draws the batches.
             count: of batches.
-            single: each holds one record.
+            single: each has one record.
         """
         self.begin_leading()
         leader = self.leading
@@ -129,12 +129,12 @@ class Cluster:
                 size = 1 if single or self._magic < 2 else rng.choice((1, 1, 2, 3))
                 producer = rng.choice((NO_PRODUCER, 1, 2)) if self._transactional else NO_PRODUCER
                 batch = Batch(leader.end, tuple(next(self._numbers) for _ in range(size)), epoch, producer)
-            # The leader's own history grows by the append.
+            # The append extends the leader's own log.
             leader.append(Held.whole(batch), leader.history + [batch] * len(batch.numbers))
         self._move_high_watermark()
 
     def end_transactions(self) -> None:
-        """The coordinator aborts what is open, as it does after `transaction.timeout.ms`."""
+        """Abort open transactions, as the coordinator does after `transaction.timeout.ms`."""
         self.begin_leading()
         leader = self.leading
         for producer, first in transactions(leader.history).open.items():
@@ -145,7 +145,7 @@ class Cluster:
     # --- followers
 
     def fetch(self, number: int, most: int = 1000) -> None:
-        """A follower truncates to the leader's line, tells how far it is, and appends what it is given.
+        """Truncate a follower to the leader's log, note how far it is, and append the fetched batches.
 
         Args:
             number: of the broker.
@@ -176,7 +176,7 @@ class Cluster:
         replica.high_watermark = min(leader.high_watermark, replica.end)
 
     def lag(self, number: int) -> None:
-        """A follower leaves the in-sync replicas, and the others commit without it."""
+        """Remove a follower from the in-sync replicas; the others commit without it."""
         if number != self.leader and number in self.in_sync:
             self.in_sync.discard(number)
             if not self._is_chosen_only:
@@ -185,7 +185,7 @@ class Cluster:
     # --- elections
 
     def elect(self, number: int, *, unclean: bool = False) -> None:
-        """The controller chooses a leader: of the in-sync replicas, or an unclean one; the epoch rises."""
+        """Elect a leader, one of the in-sync replicas or an unclean one; the epoch rises."""
         if number not in self.in_sync and not unclean:
             return
         topic, chosen = self.topic, self.brokers[number]
@@ -202,7 +202,7 @@ class Cluster:
         self._begin_epoch()
 
     def wipe(self, number: int, made_at: int) -> None:
-        """A broker's disk is replaced. Of a leader that is in sync alone nothing else is left, and it leads on."""
+        """Replace a broker's disk. If it was the only in-sync replica, it leads with an empty log."""
         alone = self.in_sync == {number}
         if not alone:
             self.in_sync.discard(number)
@@ -227,12 +227,12 @@ class Cluster:
     # --- the checkpoint of high watermarks
 
     def gather_high_watermark(self, number: int) -> None:
-        """A broker collects what it is about to write; not before it has written what it collected last."""
+        """Collect what a broker is about to write, unless it has not written the last collection yet."""
         if self._gathered[number] is None:
             self._gathered[number] = self.brokers[number].high_watermark
 
     def write_high_watermark(self, number: int, written_at: int) -> int | None:
-        """It writes what it collected, some time ago perhaps; what that was, None for nothing."""
+        """Write the collection, which may be old; return it, None without one."""
         figure, self._gathered[number] = self._gathered[number], None
         if figure is None:
             return None
@@ -262,6 +262,6 @@ class Cluster:
         leader = self.leading
         others = [self._ends.get(number) for number in self.in_sync - {self.leader}]
         ends = [end for end in others if end is not None]
-        if len(ends) == len(others):  # of one that was not heard of in this epoch nothing is known
+        if len(ends) == len(others):  # a follower that did not fetch in this epoch is unknown
             leader.high_watermark = max(leader.high_watermark, min([leader.end, *ends]))
         self.topic.high_watermark = max(self.topic.high_watermark, leader.high_watermark)

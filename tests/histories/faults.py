@@ -1,8 +1,8 @@
-"""A store that fails as real ones do, lets others act before and after each call, and tells what it changed.
+"""A store that fails as real ones do, lets others act before and after each call, and reports its changes.
 
-Puts are refused, answered with 409 or 412, written without an answer, or land later, with their condition looked at
-then. Reads and listings fail, a listing also in its middle. A listing that is wrongly empty is no fault of this list: a
-driver refuses what is no listing.
+Puts are rejected, answered with 409 or 412, written without an answer, or land later, when their condition is checked.
+Reads and listings fail, a listing also in its middle. A listing that is wrongly empty is not simulated: a driver
+rejects an invalid listing.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,7 +31,7 @@ PUT_FAULTS = ("refused", "lost answer", "late", "late", "conflict")
 
 @dataclass(frozen=True)
 class Put:
-    """One put, as an agent's call; `by` is what the agent worked on."""
+    """One put of an agent's call; `by` is the agent's task."""
 
     key: str
     body: bytes
@@ -42,12 +42,12 @@ class Put:
 
 @dataclass
 class Weather:
-    """How likely calls fail, and others act at a call.
+    """The probabilities that calls fail, and that others act at a call.
 
     Attributes:
         faults: share of puts that fail.
         reads: share of reads and listings that fail.
-        pauses: share of the points where others act.
+        pauses: share of the points when others act.
         renames: whether these others are the brokers' renames only.
     """
 
@@ -59,15 +59,15 @@ class Weather:
 
 
 class FaultyStore(WrappedStore):
-    """See the module's page.
+    """The store; see the module's docstring.
 
     Args:
-        inner: where objects are.
-        weather: how likely what is.
+        inner: with the objects.
+        weather: the probabilities.
         pause: called before and after each call.
-        working: what the agent that calls works on.
-        landed: called when an object was written, by whichever put.
-        note: told of faults, for the history.
+        working: returns the task of the agent that calls.
+        landed: called when an object was written, by any put.
+        note: called with each fault, for the history.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class FaultyStore(WrappedStore):
         crc32c: int | None = None,
         archived: bool = False,
     ) -> ObjectInfo:
-        """As told by the weather."""
+        """Put with the faults of the weather."""
         self._pause("before put")
         data = read_body(body, size)
         if crc32c is not None and crc32c != checksum(data):
@@ -122,7 +122,7 @@ class FaultyStore(WrappedStore):
         return info
 
     def write(self, put: Put) -> ObjectInfo:
-        """The put reaches the store.
+        """Apply the put to the store.
 
         Raises:
             PreconditionFailed: its condition does not hold.
@@ -133,7 +133,7 @@ class FaultyStore(WrappedStore):
         return info
 
     def land(self, index: int) -> None:
-        """A put that was given up reaches the store after all."""
+        """Let an abandoned put reach the store after all."""
         if self.late:
             put = self.late.pop(index % len(self.late))
             try:
@@ -152,7 +152,7 @@ class FaultyStore(WrappedStore):
         crc32c: int | None = None,
         archived: bool = False,
     ) -> Future[ObjectInfo]:
-        """At once: what comes in between comes at the pauses."""
+        """Read at once: other changes arrive at the pauses."""
         future: Future[ObjectInfo] = Future()
         try:
             future.set_result(self.put(key, body, size=size, metadata=metadata, condition=condition))
@@ -161,17 +161,17 @@ class FaultyStore(WrappedStore):
         return future
 
     def open(self, key: str, byte_range: ByteRange | None = None) -> AbstractContextManager[ObjectStream]:
-        """May fail."""
+        """Read, or fail."""
         self._read(f"get of {_short(key)}")
         return super().open(key, byte_range)
 
     def head(self, key: str) -> ObjectInfo:
-        """May fail."""
+        """Read, or fail."""
         self._read(f"head of {_short(key)}")
         return super().head(key)
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """May fail, before the first answer or between two."""
+        """List, or fail, before the first answer or between two."""
         self._read("listing")
         found = list(super().list(prefix, start_after=start_after))
         for number, info in enumerate(found):
@@ -181,7 +181,7 @@ class FaultyStore(WrappedStore):
             yield info
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Agents delete nothing."""
+        """Fail: agents delete nothing."""
         raise AssertionError(f"an agent deletes {list(keys)}")
 
     def _read(self, what: str) -> None:

@@ -1,6 +1,6 @@
-"""Where other actors can act inside a task: between two looks at the broker's files, and where production code sleeps.
+"""Where other actors can act inside a task: between two reads of the broker's files, and at `time.sleep`.
 
-`installed` replaces what the two rooms that look at files know as `os`; production code has no hook for it. A listing
+`installed` replaces the `os` of the two rooms that read files; production code has no hook for it. A listing
 becomes two system calls, as that of a large directory is (getdents64), and a file may be renamed between two opens.
 """
 
@@ -24,14 +24,14 @@ Pause = Callable[[str], None]
 
 
 class _HookedOs:
-    """The module `os`, but for what looks at files."""
+    """The module `os`, with replacements for the functions that read files."""
 
     def __init__(self, pause: Pause, change_times: dict[int, int]) -> None:
         self._pause = pause
         self._change_times = change_times
 
     def fstat(self, descriptor: int) -> Any:
-        """With the change time that the model gives a renamed file."""
+        """Return the status, with the change time that the model gives a renamed file."""
         status = os.fstat(descriptor)
         changed = self._change_times.get(status.st_ino)
         if changed is None:
@@ -43,17 +43,17 @@ class _HookedOs:
         return getattr(os, name)
 
     def open(self, path: Path, *arguments: Any, **named: Any) -> int:
-        """Others act before a file is opened."""
+        """Let others act before a file is opened."""
         self._pause("open")
         return os.open(path, *arguments, **named)
 
     def pread(self, *arguments: Any) -> bytes:
-        """Others act before bytes are read."""
+        """Let others act before bytes are read."""
         self._pause("read")
         return os.pread(*arguments)
 
     def listdir(self, path: Path) -> list[str]:
-        """Two calls to the kernel, with others between them."""
+        """List in two calls to the kernel, with others between them."""
         first = sorted(os.listdir(path))
         self._pause("list")
         second = sorted(os.listdir(path))
@@ -64,13 +64,13 @@ class _HookedOs:
 
 
 class _OneThread(Executor):
-    """A pool that does what is submitted at once: the same history happens the same way again."""
+    """A pool that runs submitted work at once, so that a history repeats exactly."""
 
     def __init__(self, *_: Any) -> None:
         pass
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
-        """The result is there already."""
+        """Return the result, which is available."""
         future: Future[Any] = Future()
         try:
             future.set_result(function(*arguments, **named))
@@ -83,12 +83,12 @@ class _OneThread(Executor):
 def installed(
     pause: Pause, sleep: Callable[[float], None], clock: Clock, change_times: dict[int, int]
 ) -> Iterator[None]:
-    """Let others act inside tasks, and let no one sleep.
+    """Let others act inside tasks, and replace sleeps.
 
     Args:
-        pause: called with what comes next, wherever others may act.
+        pause: called with the next operation, wherever others may act.
         sleep: called instead of `time.sleep`.
-        clock: that directories are listed by.
+        clock: of directory listings.
         change_times: of files that were renamed, by inode.
     """
     hooked = _HookedOs(pause, change_times)

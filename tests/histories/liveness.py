@@ -1,21 +1,21 @@
-"""From here on nothing fails: within a bounded number of looks and tasks the archive holds all that can be shipped."""
+"""After the last fault, everything that can be shipped is, within a bounded number of listings and tasks."""
 
 from typing import TYPE_CHECKING
 
 from tests.histories.agents import TP, Agent
 from ts_common.errors import TopicIdChanged
-from ts_uploader.tracking.tracker import CHECKPOINT_SECONDS
+from ts_uploader.tracking.task_selection import CHECKPOINT_SECONDS
 
 if TYPE_CHECKING:
     from tests.histories.world import World
 
 _ROUNDS = 7
-_UNLINKED_IN = 4  # `file.delete.delay.ms` is over
+_UNLINKED_IN = 4  # then `file.delete.delay.ms` has passed
 _TASKS_A_ROUND = 80
 
 
 def come_to_rest(world: "World") -> None:
-    """The store and the brokers work, agents look again and again; then the checks of `_at_rest`."""
+    """Let store and brokers work and agents list again and again; then run the checks of `_at_rest`."""
     cluster, weather = world.cluster, world.weather
     weather.pauses = weather.faults = weather.reads = 0.0
     world.note("everything works from here on")
@@ -79,6 +79,6 @@ def _at_rest(world: "World") -> None:
 
 
 def _asks_an_operator(agent: Agent) -> bool:
-    """Whether a new life of the topic looks like the old one under another id: nothing is shipped until one decides."""
+    """Whether a new incarnation looks like the old one under another id, so an operator has to decide."""
     backlog = agent.tracker.backlog().get(TP)
     return backlog is not None and backlog.wait is not None and TopicIdChanged.__name__ in backlog.wait.text

@@ -1,6 +1,6 @@
-"""An object store in memory, as S3 behaves: conditional puts, ETags that are the MD5 of the content.
+"""An object store in memory that behaves as S3: conditional puts, ETags that are the MD5 of the content.
 
-Two equal contents have one ETag, which no other driver of the tests shows: what is conditional on one must bear that.
+Two equal contents have one ETag, unlike with the other drivers of the tests. Conditional writes must bear that.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ class _Stream:
 
 
 class MemoryStore(ObjectStore):
-    """Objects in a dictionary; for one thread."""
+    """Objects in a dictionary. Used by one thread."""
 
     def __init__(self) -> None:
         super().__init__("memory://", async_threads=1)
@@ -49,7 +49,7 @@ class MemoryStore(ObjectStore):
         self._times = itertools.count(1)
 
     def check(self) -> None:
-        """Nothing to look at."""
+        """Succeed: there is nothing to check."""
 
     def put(
         self,
@@ -62,7 +62,7 @@ class MemoryStore(ObjectStore):
         crc32c: int | None = None,
         archived: bool = False,
     ) -> ObjectInfo:
-        """Look at the condition, then write."""
+        """Check the condition, then write."""
         data = read_body(body, size)
         there = self.objects.get(key)
         if isinstance(condition, IfAbsent) and there is not None:
@@ -76,7 +76,7 @@ class MemoryStore(ObjectStore):
 
     @contextmanager
     def open(self, key: str, byte_range: ByteRange | None = None) -> Iterator[ObjectStream]:
-        """A stream over a copy of the bytes."""
+        """Return a stream over a copy of the bytes."""
         if key not in self.objects:
             raise ObjectNotFound(key)
         data, info = self.objects[key]
@@ -85,30 +85,30 @@ class MemoryStore(ObjectStore):
         yield _Stream(data, info)
 
     def head(self, key: str) -> ObjectInfo:
-        """Of the object there."""
+        """Return the metadata of the object."""
         if key not in self.objects:
             raise ObjectNotFound(key)
         return self.objects[key][1]
 
     def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """In the order of keys, without metadata."""
+        """List in the order of keys, without metadata."""
         for key in sorted(self.objects):
             if key.startswith(prefix) and key > start_after:
                 yield replace(self.objects[key][1], metadata=NO_METADATA)
 
     def list_directories(self, prefix: str = "") -> Iterator[str]:
-        """The parts of keys up to the next slash."""
+        """Return the parts of keys up to the next slash."""
         rests = (key.removeprefix(prefix) for key in self.objects if key.startswith(prefix))
         yield from sorted({rest.partition("/")[0] + "/" for rest in rests if "/" in rest})
 
     def delete(self, keys: Iterable[str]) -> None:
-        """One by one."""
+        """Delete one by one."""
         for key in keys:
             self.objects.pop(key, None)
 
 
 def read_body(body: bytes | Body, size: int | None) -> bytes:
-    """All bytes of a body."""
+    """Return all bytes of a body."""
     if isinstance(body, bytes):
         return body
     body.seek(0)

@@ -1,4 +1,4 @@
-"""The mutants: m1 to m12 are those of the first review of the protocol; the others aim at rules that came later."""
+"""The mutants: m1 to m12 are those of the first review of the protocol; the others break later rules."""
 
 from dataclasses import dataclass
 from types import FunctionType
@@ -15,12 +15,13 @@ from ts_uploader.shipping import coverage, uploader
 from ts_uploader.shipping.uploader import Uploader
 from ts_uploader.tracking.high_watermarks import Counting
 from ts_uploader.tracking.partition_state import PartitionState
+from ts_uploader.tracking.task_selection import TaskSelection
 from ts_uploader.tracking.tracker import Tracker
 
 
 @dataclass(frozen=True)
 class Edit:
-    """One text of one function, and what takes its place."""
+    """One text of one function, and its replacement."""
 
     function: FunctionType
     old: str
@@ -33,7 +34,7 @@ class Mutant:
 
     Attributes:
         name: short.
-        does: what it does wrong, in a sentence.
+        does: the fault, in a sentence.
         edits: of production code.
     """
 
@@ -80,7 +81,7 @@ MUTANTS = (
     _mutant(
         "m6",
         "Segments above the high watermark are shipped.",
-        (Tracker._ships, "if state.high_watermark is None or next_base > state.high_watermark:", "if False:"),
+        (TaskSelection._ships, "if state.high_watermark is None or next_base > state.high_watermark:", "if False:"),
     ),
     _mutant(
         "m7",
@@ -100,7 +101,7 @@ MUTANTS = (
     _mutant(
         "m10",
         "A gap is recorded after one listing.",
-        (Tracker._gap, " or listing.taken_at - state.gap_seen_at < patience", ""),
+        (TaskSelection._gap, " or listing.taken_at - state.gap_seen_at < interval", ""),
     ),
     _mutant(
         "m11",
@@ -197,8 +198,8 @@ MUTANTS = (
         "listing-of-many-instants",
         "Any listing counts where the neighbour of a segment has to tell its coverage, or that a gap is one.",
         (coverage.coverage_end, "whole_listing(task.listing) if by_neighbour else _listing(task)", "_listing(task)"),
-        (Tracker._gap, "not listing.whole or ", ""),
-        (Tracker._gap, "if listing.whole and (", "if ("),
+        (TaskSelection._gap, "not listing.whole or ", ""),
+        (TaskSelection._gap, "if listing.whole and (", "if ("),
     ),
     _mutant(
         "plain-names-below-lineage",
@@ -254,7 +255,7 @@ MUTANTS = (
     _mutant(
         "gaps-not-shipped",
         "What a gap record stands for is not shipped, though a segment here holds it.",
-        (Tracker._ships, "if not ahead and not gaps:", "if not ahead:"),
+        (TaskSelection._ships, "if not ahead and not gaps:", "if not ahead:"),
     ),
     _mutant(
         "dead-tails-live",

@@ -1,7 +1,7 @@
-"""Mutants of the agent: each breaks one rule, and histories have to notice. `make mutants` runs all of them.
+"""Mutants of the agent: each breaks one rule, and histories must notice. `make mutants` runs all of them.
 
-A mutant replaces some text in one function of production code, in this process only. Where the text is not there any
-more the mutant is stale, which is an error: whoever changes the function changes the mutant.
+A mutant replaces some text in one function of production code, in this process only. If the function no longer has the
+text, the mutant is stale, which is an error: a change of the function requires a change of the mutant.
 """
 
 import argparse
@@ -31,14 +31,14 @@ class Stale(Exception):
 
 @dataclass(frozen=True)
 class Fate:
-    """What became of a mutant.
+    """The fate of a mutant.
 
     Attributes:
         mutant: which.
         seed: of the first history.
-        killed_by: the history that noticed; None where it survived.
-        because: what that history raised.
-        seconds: how long it took.
+        killed_by: the history that noticed; None if it survived.
+        because: the error of that history.
+        seconds: run time.
     """
 
     mutant: Mutant
@@ -50,10 +50,10 @@ class Fate:
 
 @contextmanager
 def applied(mutant: Mutant) -> Iterator[None]:
-    """With the mutant in the place of the function.
+    """Replace the functions inside the block.
 
     Raises:
-        Stale: the function has another text by now.
+        Stale: the function has another text now.
     """
     with ExitStack() as restored:
         for function in {edit.function: None for edit in mutant.edits}:
@@ -75,10 +75,10 @@ def _mutated(mutant: Mutant, function: FunctionType) -> Any:
 
 
 def try_mutant(mutant: Mutant, seed: int, histories: int) -> Fate:
-    """Run histories until one notices. One that fails without the mutant, too, notices nothing.
+    """Run histories until one notices. One that also fails without the mutant does not count.
 
     Raises:
-        Stale: see there.
+        Stale: as in `applied`.
     """
     began = time.monotonic()
     for number in range(seed, seed + histories):
@@ -90,7 +90,7 @@ def try_mutant(mutant: Mutant, seed: int, histories: int) -> Fate:
 
 
 def _noticed(number: int) -> str:
-    """What a history raises; empty where all is well."""
+    """Return the error of a history; empty if it passes."""
     try:
         with _limit(_LONGEST_SECONDS):
             failure = run(number, draw(number, STEPS))
@@ -123,7 +123,7 @@ def _tell(text: str) -> None:
 
 
 def main() -> int:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", help="names, with commas")
     parser.add_argument("--seeds", type=int, nargs="*", default=SEEDS)

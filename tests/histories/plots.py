@@ -1,6 +1,6 @@
-"""What several acts come to, one after another: situations that single acts hardly ever reach.
+"""Sequences of acts, for situations that single acts hardly ever reach.
 
-A plot may stop half-way where the brokers are not in the state for it.
+A plot can stop half-way if the brokers are not in the state for it.
 """
 
 from collections.abc import Callable
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from tests.histories.agents import Agent
     from tests.histories.world import World
 
-_CHECKPOINTS = 3  # the first may have been collected long ago
+_CHECKPOINTS = 3  # the first can be an old collection
 _SEGMENTS = 4  # two closed ones to clean, one behind them, and the active one
 
 
 def _see_all(world: "World", agent: "Agent") -> None:
-    """Leadership, directory, and as many checkpoints as it takes for one to count."""
+    """Observe leadership, directory, and enough checkpoints for one to count."""
     agent.see()
     for _ in range(_CHECKPOINTS):
         world.cluster.gather_high_watermark(agent.broker)
@@ -27,7 +27,7 @@ def _see_all(world: "World", agent: "Agent") -> None:
 
 
 def _lead_while_cleaning(world: "World", rng: Random) -> None:
-    """The leader's agent looks and works between the cleaner's renames."""
+    """Let the leader's agent list and work between the cleaner's renames."""
     world.cluster.begin_leading()
     compact(world.cluster.leading, rng)
     world.note(f"the cleaner on broker {world.cluster.leader} leaves {world.cluster.leading.bases}")
@@ -37,10 +37,10 @@ def _lead_while_cleaning(world: "World", rng: Random) -> None:
 
 
 def _lead_between_renames(world: "World", rng: Random) -> None:
-    """A segment is emptied; then the cleaner pauses between the renames of the next one, which is listed no more.
+    """Empty a segment; then pause the cleaner between the renames of the next one, which is not listed then.
 
-    For long enough that the leader's agent lists the directory, ships and commits. The empty segment seems to be
-    followed by one further up.
+    Long enough that the leader's agent lists the directory, ships and commits. The empty segment then seems to have a
+    higher neighbour.
     """
     cluster = world.cluster
     cluster.begin_leading()
@@ -65,10 +65,10 @@ def _lead_between_renames(world: "World", rng: Random) -> None:
 
 
 def _lead_with_old_figures(world: "World", rng: Random) -> None:
-    """A leader loses an unclean election, follows, and leads again, with a high watermark of before in its file.
+    """Let a leader lose an unclean election, follow, and lead again, with an earlier high watermark in its file.
 
-    It may have collected another such figure, and write that now. Of what it appends nothing is committed, and the next
-    election may end it.
+    It may have collected another such value, and write it now. Nothing that it appends is committed, and the next
+    election can end it.
     """
     cluster = world.cluster
     cluster.begin_leading()
@@ -100,14 +100,14 @@ def _lead_with_old_figures(world: "World", rng: Random) -> None:
 
 
 def _overtaken(world: "World", rng: Random) -> None:
-    """A leader loses an unclean election, and follows, while its agent works on: perhaps at what it had begun."""
+    """Let a leader lose an unclean election and follow, while its agent works on, perhaps on a task of before."""
     cluster, old = world.cluster, world.cluster.leader
     if rng.random() < 0.5:
         world.act("lose records", rng)
     else:
         cluster.begin_leading()
         behind = rng.randrange(len(cluster.brokers))
-        for count in (rng.randint(0, 3), rng.randint(2, 6)):  # where they part the epoch may have begun already
+        for count in (rng.randint(0, 3), rng.randint(2, 6)):  # where the logs part, the epoch may have begun already
             cluster.produce(rng, count)
             for number in (*sorted(cluster.in_sync), *sorted(cluster.in_sync)):
                 cluster.fetch(number)
@@ -127,9 +127,9 @@ def _overtaken(world: "World", rng: Random) -> None:
 
 
 def _come_back_over_dead_files(world: "World", rng: Random) -> None:
-    """A leader's whole log is of a line that loses; it follows, retention takes what it fetched, it leads again.
+    """Let a leader with a losing log follow; retention removes what it fetched, and it leads again.
 
-    Then `.deleted` files of both lines lie below its lowest live segment.
+    Then `.deleted` files of both logs are below its lowest live segment.
     """
     cluster = world.cluster
     old, other = cluster.leader, rng.randrange(len(cluster.brokers))

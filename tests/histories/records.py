@@ -1,7 +1,7 @@
-"""What a log is made of: batches, what compaction leaves of them, their bytes, and the transactions among them.
+"""The content of a log: batches, what compaction leaves of them, their bytes, and their transactions.
 
-A `Batch` is a leader's append: its identity is the object itself, and replicas of one line share it. `Held` is what one
-replica's files hold of a batch. The bytes of every `Held` differ, so a `Codec` decodes what a reader finds by lookup:
+A `Batch` is a leader's append: its identity is the object itself, and replicas of one log share it. `Held` is what one
+replica's files have of a batch. The bytes of every `Held` differ, so a `Codec` decodes a reader's bytes by lookup:
 bytes that no replica ever wrote are an error.
 """
 
@@ -19,7 +19,7 @@ NO_EPOCH = -1
 
 
 class Kind(Enum):
-    """What a batch is: records, or one marker that ends a transaction."""
+    """The kind of a batch: records, or one marker that ends a transaction."""
 
     DATA = 2
     COMMIT = 1
@@ -36,7 +36,7 @@ class Batch:
         epoch: leader epoch; -1 for magic 1.
         producer: id of a transactional producer; -1 for none.
         kind: records, or a marker.
-        first: of a marker, first offset of the transaction that it ends; -1 where that has no record.
+        first: for a marker, first offset of the transaction that it ends; -1 if that has no record.
     """
 
     base: int
@@ -48,34 +48,34 @@ class Batch:
 
     @property
     def end(self) -> int:
-        """The offset after the last."""
+        """The offset after the last one."""
         return self.base + len(self.numbers)
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What compaction left of a batch: some offsets; none for a batch that Kafka keeps for its producer's sake."""
+    """What compaction left of a batch: some offsets; no offset if Kafka keeps the batch for its producer."""
 
     batch: Batch
     kept: tuple[int, ...]
 
     @staticmethod
     def whole(batch: Batch) -> "Held":
-        """A batch that the cleaner has not touched."""
+        """Return a batch that the cleaner has not changed."""
         return Held(batch, tuple(range(batch.base, batch.end)))
 
 
 class Codec:
-    """Bytes of what replicas hold of one topic, and back."""
+    """Encodes what replicas have of one topic, and decodes it."""
 
     def __init__(self, magic: int) -> None:
         self.magic = magic
-        self.closed: set[tuple[Held, ...]] = set()  # what any closed segment ever held
+        self.closed: set[tuple[Held, ...]] = set()  # the content of every closed segment so far
         self._bytes: dict[Held, bytes] = {}
         self._held: dict[bytes, Held] = {}
 
     def encode(self, held: Held) -> bytes:
-        """The batch as a broker writes it."""
+        """Return the batch as a broker writes it."""
         data = self._bytes.get(held)
         if data is None:
             data = self._bytes[held] = self._encode(held)
@@ -83,10 +83,10 @@ class Codec:
         return data
 
     def decode(self, data: bytes) -> list[Held]:
-        """The batches of a segment, in order.
+        """Return the batches of a segment, in order.
 
         Raises:
-            AssertionError: it holds other bytes than a replica wrote.
+            AssertionError: it has bytes that no replica wrote.
         """
         found, position = [], 0
         while position < len(data):
@@ -114,12 +114,12 @@ class Codec:
         )
 
 
-# The batch of each offset of a log from 0 on; a batch of three records is there three times.
+# The batch of each offset of a log from 0 on; a batch of three records is listed three times.
 History = list[Batch]
 
 
 def batches(history: Sequence[Batch], end: int | None = None) -> Iterator[Batch]:
-    """The batches of a history that begin below an offset, in order."""
+    """Return the batches of a history that begin below an offset, in order."""
     position, end = 0, len(history) if end is None else end
     while position < end:
         yield history[position]
@@ -139,12 +139,12 @@ class Transactions:
     ended: tuple[tuple[int, int, Batch], ...]
 
     def last_stable_offset(self, end: int) -> int:
-        """Kafka's, for a log that ends at `end`."""
+        """Return Kafka's last stable offset, for a log that ends at `end`."""
         return min([*self.open.values(), end])
 
 
 def transactions(history: Sequence[Batch], end: int | None = None) -> Transactions:
-    """The transactions of a history below an offset."""
+    """Return the transactions of a history below an offset."""
     begun: dict[int, int] = {}
     ended = []
     for batch in batches(history, end):
@@ -162,7 +162,7 @@ _SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 
 
 def transaction_index(held: Sequence[Held], history: Sequence[Batch]) -> bytes:
-    """The `.txnindex` of a segment: an entry for each abort marker that stands in it."""
+    """Return the `.txnindex` of a segment: an entry for each abort marker in it."""
     entries = []
     for one in held:
         marker = one.batch
@@ -173,7 +173,7 @@ def transaction_index(held: Sequence[Held], history: Sequence[Batch]) -> bytes:
 
 
 def producer_snapshot(history: Sequence[Batch], end: int) -> bytes:
-    """The `<end>.snapshot` of a broker: first offsets of the transactions that are open there."""
+    """Return a broker's `<end>.snapshot`: first offsets of the open transactions."""
     producers = {batch.producer for batch in batches(history, end) if batch.producer >= 0}
     begun = transactions(history, end).open
     body = struct.pack(">i", len(producers)) + b"".join(

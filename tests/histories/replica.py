@@ -1,8 +1,8 @@
-"""One broker's replica of one partition: the log, and the files that Kafka keeps of it.
+"""One broker's replica of one partition: the log, and its files.
 
-What renames several files happens in single steps, in Kafka's order: such an operation is a generator that stands at
-`ongoing` until its last step, and whatever else the broker does to this log ends it first (Kafka holds the log's lock).
-Agents look at the directory in between.
+An operation that renames several files is a generator of single steps, in Kafka's order. It stays in `ongoing` until
+its last step, and any other operation on this log ends it first (Kafka holds the log's lock). Agents list the
+directory in between.
 
 Sources: Kafka's `LocalLog`, `UnifiedLog`, `LogSegment.changeFileSuffixes`, `LeaderEpochFileCache`.
 """
@@ -40,12 +40,12 @@ class Replica:
         change_times: when files were renamed, by inode; the kernel's stamps are too coarse for a history.
 
     Attributes:
-        history: the batch of every offset from 0 on, as this log's line has it, also what retention or compaction took.
-        segments: what each live segment holds, by base offset; the last is the active one.
+        history: the batch of every offset from 0 on in this log, with those that retention or compaction removed.
+        segments: the content of each live segment, by base offset; the last is the active one.
         epochs: as in `leader-epoch-checkpoint`.
-        high_watermark: as this broker knows it.
-        late: bases of segments so old that the cleaner has taken markers of them, here or where it fetched from.
-        cleaned: for each offset the batches of which this log lost it to compaction, here or where it fetched from.
+        high_watermark: of this broker.
+        late: bases of segments whose markers the cleaner has removed by age, here or on the leader it fetched from.
+        cleaned: for each offset the batches that this log lost to compaction, here or on the leader it fetched from.
         ongoing: the renames that have begun.
     """
 
@@ -80,7 +80,7 @@ class Replica:
 
     @property
     def bases(self) -> list[int]:
-        """Of live segments, ascending, as the broker's memory has them."""
+        """Base offsets of live segments, ascending, as in the broker's memory."""
         return list(self.segments)
 
     @property
@@ -94,18 +94,18 @@ class Replica:
         return next(reversed(self.segments))
 
     def offsets(self, *, closed: bool = False) -> set[int]:
-        """The offsets whose records (or markers) this log holds, of closed segments only if asked."""
+        """Return the offsets whose records (or markers) this log has, optionally of closed segments only."""
         bases = self.bases[:-1] if closed else self.bases
         return {offset for base in bases for held in self.segments[base] for offset in held.kept}
 
-    # --- what happens to the log
+    # --- changes of the log
 
     def append(self, held: Held, history: History) -> None:
-        """Append what a leader's log holds of a batch; what compaction took below it there is passed over.
+        """Append a batch as a leader's log has it; skip offsets below that compaction removed there.
 
         Args:
             held: with a batch at or above this log's end.
-            history: of the leader's line, at least up to the batch's end.
+            history: of the leader's log, at least up to the batch's end.
         """
         self.finish()
         batch = held.batch
@@ -138,7 +138,7 @@ class Replica:
             self._roll(self._end)
 
     def lead(self, epoch: int) -> None:
-        """Become the leader: the epoch goes to the checkpoint before anything is appended."""
+        """Become the leader: write the epoch to the checkpoint before any append."""
         self.finish()
         if self.codec.magic >= 2:
             self._assign(epoch, self._end)
@@ -150,7 +150,7 @@ class Replica:
         self._write_epochs()
 
     def truncate(self, end: int) -> None:
-        """Begin to cut the log off at the boundary of a batch."""
+        """Begin to truncate the log at the boundary of a batch."""
         self.finish()
         del self.history[end:]
         self.high_watermark = min(self.high_watermark, end)
@@ -167,7 +167,7 @@ class Replica:
         self.ongoing = self._cutting(self.active, kept, gone)
 
     def begin_at(self, offset: int, history: History, epochs: list[tuple[int, int]]) -> None:
-        """Begin to drop everything and to go on where the leader's log begins, as a follower that is too far behind."""
+        """Begin to restart at the start of the leader's log, as a follower that is too far behind."""
         self.finish()
         self.history = history[:offset]
         self.high_watermark = min(self.high_watermark, offset)
@@ -180,7 +180,7 @@ class Replica:
 
         Args:
             count: of segments at most.
-            active: where nothing else is left the active one goes too, after a roll.
+            active: if no other segment is left, the active one is rolled and renamed too.
         """
         self.finish()
         if active and count >= len(self.segments) and self._end <= self.high_watermark:
@@ -193,7 +193,7 @@ class Replica:
             self.ongoing = self._expiring(gone)
 
     def replace(self, old: list[int], new: list[Held], *, late: bool) -> None:
-        """Begin to put one cleaned segment in the place of adjacent ones: `LocalLog.replaceSegments`."""
+        """Begin to replace adjacent segments by one cleaned segment: `LocalLog.replaceSegments`."""
         self.finish()
         if late or self.late & set(old):
             self.late.add(old[0])
@@ -204,7 +204,7 @@ class Replica:
         self.ongoing = self._replacing(old, new)
 
     def step(self) -> None:
-        """One more rename."""
+        """Run one more rename."""
         if self.ongoing is not None:
             try:
                 next(self.ongoing)
@@ -213,12 +213,12 @@ class Replica:
             self._changed()
 
     def finish(self) -> None:
-        """All renames that have begun."""
+        """Run all renames that have begun."""
         while self.ongoing is not None:
             self.step()
 
     def unlink(self, *, everything: bool = False) -> None:
-        """What was renamed first goes, a minute after its rename; or all."""
+        """Delete the files that were renamed first, a minute after their rename; or all."""
         while self._trash:
             for path in self._trash.pop(0):
                 path.unlink(missing_ok=True)
@@ -227,10 +227,10 @@ class Replica:
                 break
 
     def parts_from(self, history: History) -> int:
-        """The offset from which on this log's line is another than that of a history."""
+        """Return the first offset where this log differs from a history."""
         mine = self.history
         low, high = 0, min(len(mine), len(history))
-        # Lines that part never join again.
+        # Logs that part never join again.
         while low < high:
             middle = (low + high) // 2
             if mine[middle] is history[middle]:
@@ -248,7 +248,7 @@ class Replica:
 
     def _begin_fully(self, offset: int) -> None:
         gone = self.bases
-        self.codec.closed.add(tuple(self.segments[self.active]))  # no record comes to it any more
+        self.codec.closed.add(tuple(self.segments[self.active]))  # no more records are appended to it
         self.segments = {}
         self._end = offset
         self.epochs = [pair for pair in self.epochs if pair[1] < offset]
@@ -256,7 +256,7 @@ class Replica:
         self.ongoing = self._beginning(offset, gone)
 
     def _beginning(self, offset: int, gone: list[int]) -> Steps:
-        # `truncateFullyAndStartAt`: all but the last go, then the new one comes, then the last goes.
+        # `truncateFullyAndStartAt`: removes all but the last, creates the new one, then removes the last.
         self.segments = {offset: []}
         for base in gone[:-1]:
             yield from self._discard(base)
@@ -279,7 +279,7 @@ class Replica:
         yield
 
     def forget_after_truncation(self) -> None:
-        """Epochs from the log's end on go with what they wrote."""
+        """Remove epochs from the log's end on."""
         self.epochs = [pair for pair in self.epochs if pair[1] < self._end]
         self._write_epochs()
 
@@ -353,6 +353,6 @@ class Replica:
         self._changed()
 
     def _changed(self) -> None:
-        """The directory has another stamp: the kernel stamps by the clock's tick, which a history is quicker than."""
+        """Give the directory another stamp: the kernel's clock tick is coarser than a history."""
         now = next(self._times)
         os.utime(self.path, ns=(now, now))

@@ -1,4 +1,4 @@
-"""Run histories: `python -m tests.histories.run --seed 7 --histories 500`; a failing one is cut down and printed."""
+"""Run histories: `python -m tests.histories.run --seed 7 --histories 500`; a failing one is minimised and printed."""
 
 import argparse
 import logging
@@ -21,9 +21,9 @@ class Failure:
 
     Attributes:
         seed: of the history.
-        steps: those that are left.
-        error: what was raised.
-        notes: what happened.
+        steps: those that remain.
+        error: of the history.
+        notes: the events.
         calm: as in `run`.
     """
 
@@ -47,11 +47,11 @@ class Failure:
 
 
 def run(seed: int, steps: Sequence[Step], *, calm: bool = False) -> Failure | None:
-    """Run one history; what broke, if anything did.
+    """Run one history; return its failure, None if it passes.
 
     Args:
         seed: draws its flavour.
-        steps: what happens.
+        steps: of the history.
         calm: no election loses records, whatever the flavour.
     """
     world = World(replace(Flavour.of(seed), lossy=False) if calm else Flavour.of(seed))
@@ -66,7 +66,7 @@ def run(seed: int, steps: Sequence[Step], *, calm: bool = False) -> Failure | No
 
 
 def shrink(failure: Failure, seconds: float) -> Failure:
-    """The same history with fewer steps, as far as the time allows; it breaks with the same kind of error."""
+    """Return the failure with fewer steps, as far as the time allows; it has the same kind of error."""
     until = time.monotonic() + seconds
     size = max(1, len(failure.steps) // 2)
     while size:
@@ -83,12 +83,12 @@ def shrink(failure: Failure, seconds: float) -> Failure:
 
 
 def kind_of(error: BaseException) -> str:
-    """What two failures have in common: the text without its numbers."""
+    """Return what two failures have in common: the text without its numbers."""
     return type(error).__name__ + "".join(letter for letter in str(error)[:60] if letter.isalpha())
 
 
 def silence() -> None:
-    """No log line of the agents."""
+    """Suppress the log lines of the agents."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
@@ -98,7 +98,7 @@ def _tell(text: str) -> None:
 
 
 def main() -> int:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--histories", type=int, default=1_000_000_000)

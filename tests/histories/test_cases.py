@@ -1,4 +1,4 @@
-"""Single histories that once went wrong, as the model's brokers and the real agents play them."""
+"""Single histories that once failed, with the model's brokers and the real agents."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -22,14 +22,14 @@ from ts_common.archive.plan import Hole, ReadRange
 from ts_common.archive.view import open_view
 from ts_common.config.cluster_config import OffsetReset
 from ts_uploader.committing.gap_recording import record_gaps
-from ts_uploader.tracking.tracker import CHECKPOINT_SECONDS
+from ts_uploader.tracking.task_selection import CHECKPOINT_SECONDS
 
 KEYS = CLUSTER.partition(TP)
 _TASKS = 1_000
 
 
 class Lab:
-    """One cluster, an agent beside each broker, and a store; nothing happens but what a test says."""
+    """One cluster, an agent on each broker, and a store; only the test causes events."""
 
     def __init__(self, directory: Path, *rolls: int) -> None:
         self.store = MemoryStore()
@@ -46,23 +46,23 @@ class Lab:
         )
 
     def close(self) -> None:
-        """Time is the host's again."""
+        """Restore the host's time."""
         self._others.close()
 
     def produce(self, count: int) -> None:
-        """Records that all brokers have, one a batch."""
+        """Append records that all brokers have, one in each batch."""
         self.cluster.produce(Random(0), count, single=True)
         for _ in range(2):
             for broker in range(1, len(self.agents)):
                 self.cluster.fetch(broker)
 
     def settle(self, times: int = 1) -> None:
-        """The first agent sees and does all; a gap takes two looks."""
+        """Let the first agent observe everything and run all tasks; a gap needs two listings."""
         agent = self.agents[0]
         for _ in range(times):
             agent.see()
             agent.see_directory()
-            for _ in range(3):  # the one that it finds, and two others
+            for _ in range(3):  # the listing that it finds, and two others
                 self.cluster.gather_high_watermark(0)
                 self.cluster.write_high_watermark(0, self.clock.wall())
                 agent.see_checkpoint()
@@ -73,13 +73,13 @@ class Lab:
             self.clock.tick(CHECKPOINT_SECONDS)
 
     def next_offset(self) -> int:
-        """Of the commit."""
+        """Return the commit's next offset."""
         commit, _ = read_commit(self.store, KEYS)
         assert isinstance(commit, Commit)
         return commit.next_offset
 
     def plan(self) -> list[ReadRange | Hole]:
-        """What is to be read of the whole view."""
+        """Return the records of the whole view."""
         view = open_view(self.store, read_catalog(self.store, KEYS))
         return list(view.plan(view.start, view.end))
 
@@ -98,7 +98,7 @@ def lab_of(labs: ExitStack, *rolls: int) -> Lab:
 
 @pytest.mark.parametrize("again", ["the agent", "the leadership"])
 def test_u39_what_retention_renamed_before_is_shipped(labs: ExitStack, again: str) -> None:
-    """The store was away, retention renamed what waits, then the agent was restarted or the epoch rose."""
+    """The store was unavailable, retention renamed the backlog, then the agent restarted or the epoch rose."""
     lab = lab_of(labs, 3, 3)
     lab.produce(7)
     lab.settle()
@@ -119,7 +119,7 @@ def test_u39_what_retention_renamed_before_is_shipped(labs: ExitStack, again: st
 
 
 def test_a_damaged_object_far_below_stops_no_gap(labs: ExitStack) -> None:
-    """A Java uploader's object without metadata, and its bytes are none of a log: it bears on nothing but itself."""
+    """A Java uploader's object without metadata and with invalid content affects nothing but itself."""
     lab = lab_of(labs, 3, 3)
     lab.produce(12)
     lab.settle()
@@ -135,7 +135,7 @@ def test_a_damaged_object_far_below_stops_no_gap(labs: ExitStack) -> None:
 
 
 def test_a_gap_that_was_filled_is_not_filled_again(labs: ExitStack) -> None:
-    """The cleaner rewrites what lies in it between two lives of the agent, and living copies cover it already."""
+    """The cleaner rewrites its segments between two processes of the agent, and live copies already cover it."""
     lab = lab_of(labs, 8, 8)
     lab.produce(41)
     lab.settle()

@@ -1,9 +1,9 @@
 """Histories of elections, truncation, compaction, retention, crashes and store faults, against a model of the brokers.
 
 The tracker, the uploader and the commit log are the real ones, and so are the segments' bytes and the brokers' files;
-brokers, time, threads and the store are a model. `world` draws histories, `checks` holds what has to be true whenever
-something lands in the store, `liveness` what has to be reached once nothing fails any more, `mutants` what the
-histories notice.
+brokers, time, threads and the store are a model. `world` draws histories, `checks` has the promises that hold whenever
+an object lands in the store, `liveness` those that hold after the last fault, and `mutants` the faults that histories
+must notice.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ _HISTORIES = (*range(30), 41, 60, 78, 81, 85, 98, 99, 101, 118, 144, 220, 409, 8
 
 @pytest.fixture(autouse=True)
 def silent() -> Iterator[None]:
-    """No log lines of thousands of agents."""
+    """Suppress the log lines of thousands of agents."""
     silence()
     yield
     structlog.reset_defaults()
@@ -37,14 +37,14 @@ def test_whatever_happens_readers_see_the_living_line() -> None:
 @pytest.mark.full
 @pytest.mark.timeout(7200)
 def test_whatever_happens_in_many_more_histories_readers_see_the_living_line() -> None:
-    """Beyond them a few show dead records of compacted segments, a limit that docs/architecture.md names."""
+    """Beyond these, a few show dead records of compacted segments, a limit that docs/architecture.md names."""
     _all_hold((*range(30, 1_000), *range(6_000, 6_060), *range(9_000, 9_060)), calm=False)
 
 
 @pytest.mark.full
 @pytest.mark.timeout(7200)
 def test_where_no_election_loses_records_nothing_ever_is_lost() -> None:
-    """Many more, without the elections that lose acknowledged records: `python -m tests.histories.run` has these."""
+    """Many more, without elections that lose acknowledged records; `python -m tests.histories.run` has those."""
     _all_hold(range(3_000), calm=True)
 
 
@@ -57,7 +57,7 @@ def _all_hold(seeds: Iterable[int], *, calm: bool) -> None:
 
 @pytest.mark.parametrize("name", ["m1", "m9"])
 def test_histories_notice_a_fault_of_the_agent(name: str) -> None:
-    """The histories can fail: with a rule broken on purpose one of the first does. `make mutants` runs all of them."""
+    """Histories can fail: with a rule broken on purpose, one of the first does. `make mutants` runs all mutants."""
     (mutant,) = (each for each in MUTANTS if each.name == name)
     assert try_mutant(mutant, SEEDS[0], 20).killed_by is not None
 
@@ -69,6 +69,6 @@ _REVIEWED = [mutant for mutant in MUTANTS if mutant.name in {f"m{number}" for nu
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("mutant", _REVIEWED, ids=[mutant.name for mutant in _REVIEWED])
 def test_the_histories_of_each_run_notice_what_the_review_tried(mutant: Mutant) -> None:
-    """The very ones of `test_whatever_happens_readers_see_the_living_line`, and no others."""
+    """Draw exactly the histories of `test_whatever_happens_readers_see_the_living_line`."""
     assert len(_REVIEWED) == 12
     assert any(try_mutant(mutant, seed, 1).killed_by is not None for seed in _HISTORIES)

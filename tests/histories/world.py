@@ -1,7 +1,7 @@
-"""One history: brokers, agents, a store and their weather, and the acts that a history is drawn from.
+"""One history: brokers, agents, a store and its weather, and the acts that a history is drawn from.
 
-Each step of a history has a seed of its own, which draws what happens in it and what happens inside of it. So a step
-does the same whatever other steps are left out, and a failing history can be cut down to the steps that matter.
+Each step of a history has a seed of its own, which draws everything that happens in it. So a step does the same
+whatever other steps are left out, and a failing history can be minimised.
 """
 
 import shutil
@@ -25,24 +25,24 @@ from ts_common.config.cluster_config import OffsetReset
 
 NESTED = 2  # how deep others act inside tasks
 _MOST_TOPICS = 3
-_MOST_OFFSETS = 60  # of a log; beyond that producers write little
+_MOST_OFFSETS = 60  # of a log; above that producers write little
 
 
 @dataclass(frozen=True)
 class Flavour:
-    """What kind of history one is; drawn from its seed.
+    """The kind of a history, drawn from its seed.
 
     Attributes:
         rolls: records per segment, broker by broker.
-        agents: the broker of each agent; one that is there twice has two.
+        agents: the broker of each agent; one that is listed twice has two agents.
         magic: of the batches.
         transactional: producers write transactions.
         lossy: elections may lose records.
-        compacted: the log cleaner works.
+        compacted: the log cleaner runs.
         created_again: the topic may be deleted and created again.
         clock_jumps: the hosts' clocks may be set.
         latest: an archive begins with the active segment.
-        late_start: records that retention took before any agent looked.
+        late_start: retention has removed records before any agent started.
     """
 
     rolls: tuple[int, ...]
@@ -58,7 +58,7 @@ class Flavour:
 
     @classmethod
     def of(cls, seed: int) -> "Flavour":
-        """The one that a seed draws."""
+        """Draw the flavour of a seed."""
         rng = Random(f"flavour {seed}")
         magic = 1 if rng.random() < 0.12 else 2
         return cls(
@@ -83,7 +83,7 @@ class Step:
     seed: int
 
 
-# How often each act is drawn. Agents see and work most of the time; what one election needs comes together.
+# How often each act is drawn. Agents observe and work most of the time; the acts of one election are drawn together.
 WEIGHTS = {
     "produce": 10,
     "fetch": 6,
@@ -115,7 +115,7 @@ _ONLY_AT_THE_TOP = {"create", "rest"}
 
 
 def draw(seed: int, steps: int, *, calm: bool = False) -> list[Step]:
-    """The steps of a history; of a calm one no election loses records."""
+    """Draw the steps of a history; in a calm one no election loses records."""
     rng, flavour = Random(f"steps {seed}"), Flavour.of(seed)
     if calm:
         flavour = replace(flavour, lossy=False)
@@ -141,7 +141,7 @@ def _happens(act: str, flavour: Flavour) -> bool:
 
 
 def directory_in_memory() -> Path | None:
-    """Where files cost least; None for the system's own temporary directory."""
+    """The fastest directory for files; None for the system's temporary directory."""
     memory = Path("/dev/shm")
     return memory if memory.is_dir() else None
 
@@ -150,7 +150,7 @@ class World:
     """A history under way.
 
     Args:
-        flavour: what kind.
+        flavour: its kind.
     """
 
     def __init__(self, flavour: Flavour) -> None:
@@ -174,7 +174,7 @@ class World:
 
     @contextmanager
     def open(self) -> Iterator["World"]:
-        """With interrupts inside tasks; afterwards nothing of it is left."""
+        """Run with interrupts inside tasks, and remove the files afterwards."""
         try:
             with installed(self.pause, self._sleep, self.clock, self.cluster.change_times):
                 self._begin()
@@ -184,11 +184,11 @@ class World:
             shutil.rmtree(self._directory)
 
     def note(self, text: str) -> None:
-        """Remember what happened, for whoever reads a failing history."""
+        """Note an event, for the report of a failing history."""
         self.notes.append("  " * len(self.stack) + text)
 
     def take(self, step: Step) -> None:
-        """Carry out one step."""
+        """Run one step."""
         rng = Random(step.seed)
         self.weather.rng = rng
         self.weather.pauses = rng.choice((0.0, 0.03, 0.03, 0.15, 0.3))
@@ -199,14 +199,14 @@ class World:
         self.weather.pauses = self.weather.faults = self.weather.reads = 0.0
 
     def act(self, name: str, rng: Random) -> None:
-        """Do one thing: an act, or a plot."""
+        """Run one act or plot."""
         if name in PLOTS:
             PLOTS[name](self, rng)
         else:
             getattr(self, "_" + name.replace(" ", "_"))(rng)
 
     def pause(self, _what: str) -> None:
-        """Others act, perhaps; the caller's process may be gone afterwards."""
+        """Perhaps let others act; the caller's process may have ended afterwards."""
         rng, pauses = self.weather.rng, self.weather.pauses
         if not self.stack or self.depth >= NESTED or not pauses or rng.random() >= pauses:
             return
@@ -283,13 +283,13 @@ class World:
         cluster.produce(rng, rng.randint(0, 4))
         for number in cluster.in_sync:
             cluster.fetch(number)
-        if rng.random() < 0.6:  # what is going to be lost was shipped
+        if rng.random() < 0.6:  # ship records that will be lost
             self._lead(rng)
         cluster.elect(behind, unclean=True)
         self.begin_leading(rng)
 
     def begin_leading(self, rng: Random) -> None:
-        """The broker that was chosen makes itself the leader, perhaps later."""
+        """Let the elected broker become the leader, perhaps later."""
         self.note(
             f"broker {self.cluster.leader} is elected in epoch {self.cluster.epoch}; lossy {self.cluster.topic.lossy}"
         )
@@ -357,7 +357,7 @@ class World:
 
     def _create(self, _: Random) -> None:
         if len(self.cluster.topics) < _MOST_TOPICS:
-            self.cluster.create(self.clock.true(3600))  # `incarnation` goes by when a directory was made
+            self.cluster.create(self.clock.true(3600))  # `incarnation` uses the creation time of a directory
             self.note("the topic is deleted and created again")
 
     def _clock(self, rng: Random) -> None:
@@ -368,12 +368,12 @@ class World:
     # --- acts of agents
 
     def agent(self, rng: Random, broker: int | None = None) -> Agent:
-        """One of them; with a broker, one beside it."""
+        """Return one of the agents; with `broker`, one on that broker."""
         mine = [agent for agent in self.agents if broker is None or agent.broker == broker]
         return rng.choice(mine)
 
     def works(self, agent: Agent, rng: Random, count: int) -> None:
-        """An agent carries out so many of its tasks at most."""
+        """Let an agent run at most this many of its tasks."""
         for _ in range(count):
             if not agent.tasks:
                 return
@@ -391,19 +391,19 @@ class World:
         self.works(self.agent(rng), rng, rng.randint(1, 6))
 
     def _lead(self, rng: Random) -> None:
-        """The leader's agent sees everything, with checkpoints in between, and works."""
+        """Let the leader's agent observe everything, with checkpoints in between, and work."""
         agent = self.agent(rng, self.cluster.leader)
         self.note(f"agent {self.agents.index(agent)} sees everything")
         self.cluster.begin_leading()
         agent.see()
-        for _ in range(3):  # the first may have been collected long ago
+        for _ in range(3):  # the first can be an old collection
             self.cluster.gather_high_watermark(agent.broker)
             self.cluster.write_high_watermark(agent.broker, self.clock.wall())
             agent.see_checkpoint()
         self.works(agent, rng, rng.choice((2, 6, 20)))
 
     def _sleepy(self, rng: Random) -> None:
-        """An agent sees its files and nothing of who leads by now, and works."""
+        """Let an agent observe its files but not who leads now, and work."""
         agent = self.agent(rng)
         agent.see_directory()
         agent.see_checkpoint()

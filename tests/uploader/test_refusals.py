@@ -71,9 +71,9 @@ def test_u21_a_kraft_broker_that_cannot_be_reached_by_its_file_is_told(command: 
     kraft = tmp_path / "server.properties"
     kraft.write_text(f"process.roles=broker\nnode.id=1\nlog.dirs={tmp_path}\n")
     ended = command.run({URL: command.location}, server_properties=kraft)
-    command.refuses(ended, "listeners names no listener for brokers", CLIENT + "bootstrap.servers")
+    command.refuses(ended, "listeners has no inter-broker listener", CLIENT + "bootstrap.servers")
     ended = command.run({URL: command.location, CLIENT + "no.such.key": "1"}, server_properties=kraft)
-    command.refuses(ended, "listeners names no listener for brokers")
+    command.refuses(ended, "listeners has no inter-broker listener")
     own = {CLIENT + "bootstrap.servers": "127.0.0.1:9", CLIENT + "no.such.key": "1"}
     ended = command.run({URL: command.location, **own}, server_properties=kraft)
     command.refuses(ended, "no.such.key", CLIENT)

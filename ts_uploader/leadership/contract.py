@@ -1,11 +1,11 @@
-"""Which partitions this broker leads, and what their topics' retention is: the contract of every source.
+"""The contract of every leadership source: which partitions this broker leads, and the retention of their topics.
 
-Leadership shares the work out; it is not what keeps data safe. So a source may be late or wrong for a while, but it
-is level-triggered: it says what is so again and again, and a caller that missed one saying hears the next.
+Leadership distributes the work; it does not keep data safe. So a source may be late or wrong for a while. It is
+level-triggered: it reports the current state again and again, so a caller that missed one report receives the next.
 
-A source may also say `TopicSettings` of the topics of the watched partitions, and `BrokerSettings`. They decide what is
-shipped first and what is called late, never what is shipped; one that cannot know them says none, and the broker's file
-counts.
+A source may also report `TopicSettings` of the topics of the watched partitions, and `BrokerSettings`. These decide
+which segment is shipped first and which counts as late, never which are shipped. If a source reports none, the settings
+of the broker's file are used.
 
 A class of your own (`module:Class`) is called with the arguments of `LeadershipSource.__init__`.
 """
@@ -23,12 +23,12 @@ Said = Led | NotLed | TopicSettings | BrokerSettings
 
 
 class LeadershipSource(ABC):
-    """Says of each watched partition whether this broker leads it.
+    """Reports for each watched partition whether this broker leads it.
 
     Args:
-        environment: the broker's surroundings.
-        emit: takes what is `Said`; may be called from any thread of the source, and does not block.
-        poll_seconds: between two safety re-reads of everything.
+        environment: the broker's environment.
+        emit: called with each report; any thread of the source may call it, and it does not block.
+        poll_seconds: between two full reads, which are made in addition to watches.
     """
 
     def __init__(self, environment: Environment, emit: Callable[[Said], None], poll_seconds: float) -> None:
@@ -38,22 +38,23 @@ class LeadershipSource(ABC):
 
     @abstractmethod
     def watch(self, partitions: Set[TopicPartition]) -> None:
-        """Watch these partitions, and no longer those that are not among them. Called again whenever that changes."""
+        """Watch these partitions and no others. The caller calls it again at each change."""
 
     @abstractmethod
     def run(self) -> None:
-        """Connect and keep watching until `stop`; the caller gives it a thread.
+        """Connect and watch until `stop`; the caller gives it a thread.
 
-        While the source cannot be reached nothing is said: not knowing is not "not leader". It keeps trying.
+        While the source is unavailable, it reports nothing, because "unknown" is not "not leader". It keeps retrying.
         """
 
     @abstractmethod
     def stop(self) -> None:
-        """End `run`; may be called from another thread, and twice."""
+        """End `run`. Any thread may call it, also twice."""
 
     def examine(self, topics: Set[str]) -> list[Finding]:
-        """What `ts-uploader check` tells of the source, which never runs then: is it reached, may this identity ask it
-        for these topics, does it know the broker.
+        """Return the findings of `ts-uploader check`, which never calls `run`.
+
+        They answer: is the source reached, may this identity read these topics from it, does it have the broker?
         """
         del topics
         return [hint("leadership", f"{type(self).__name__} has no check of its own")]
@@ -61,9 +62,9 @@ class LeadershipSource(ABC):
     @property
     @abstractmethod
     def connected(self) -> bool:
-        """Whether what was last said is still being watched."""
+        """Whether the source still watches what it last reported."""
 
     @property
     def trouble(self) -> str | None:
-        """Why the source is not connected, for operators; None while it is, and where nothing is known."""
+        """Why the source is not connected, for operators; None while it is connected, and if the reason is unknown."""
         return None

@@ -1,4 +1,4 @@
-"""What the broker does not tell this agent's identity, said in one message for all topics. Pure but for its log."""
+"""Log the requests that the broker denies this agent's identity, one message for all topics. Pure but for its log."""
 
 from collections.abc import Set
 from enum import Enum
@@ -8,66 +8,66 @@ import structlog
 log = structlog.get_logger()
 
 _NAMED = 10  # topics in one message
-_SOON_SECONDS = 5.0  # after the first refusal: the others of the same kind are found by then
+_SOON_SECONDS = 5.0  # after the first denial: the others of the same kind have followed by then
 
 
 class DeniedRequest(Enum):
-    """What was asked for, and what else can be done without it."""
+    """The request that the broker denied."""
 
     LEADERS = "who leads"
     TOPIC_SETTINGS = "topics' settings"
     BROKER_SETTINGS = "the broker's dynamic settings"
 
 
-class Refusals:
-    """Remembers what is refused, and says it: soon after the first, and again where more came.
+class DeniedRequests:
+    """Collects denied requests, and logs them: soon after the first, and again if more follow.
 
     Args:
-        broker_id: who refuses.
-        identity: under which the agent is known to the broker, as far as its settings tell.
-        say_seconds: between two messages of one kind.
+        broker_id: of the broker that denies.
+        identity: the agent's principal on that broker, as far as its settings show it.
+        log_seconds: between two messages of one kind.
     """
 
-    def __init__(self, broker_id: int, identity: str, say_seconds: float) -> None:
+    def __init__(self, broker_id: int, identity: str, log_seconds: float) -> None:
         self._broker_id = broker_id
         self._identity = identity
-        self._say_seconds = say_seconds
-        self._refused: dict[DeniedRequest, dict[str, str]] = {kind: {} for kind in DeniedRequest}
+        self._log_seconds = log_seconds
+        self._denied: dict[DeniedRequest, dict[str, str]] = {kind: {} for kind in DeniedRequest}
         self._new: set[DeniedRequest] = set()
-        self._say_at: dict[DeniedRequest, float] = {}
+        self._log_at: dict[DeniedRequest, float] = {}
 
-    def take(self, asked: DeniedRequest, topic: str, error: str) -> None:
-        """Take a refusal; of the broker's settings with an empty topic."""
-        if topic not in self._refused[asked]:
-            self._refused[asked][topic] = error
-            self._new.add(asked)
+    def take(self, request: DeniedRequest, topic: str, error: str) -> None:
+        """Note a denied request; for the broker's settings with an empty topic."""
+        if topic not in self._denied[request]:
+            self._denied[request][topic] = error
+            self._new.add(request)
 
-    def granted(self, asked: DeniedRequest, topic: str) -> None:
-        """It is told now."""
-        self._refused[asked].pop(topic, None)
+    def granted(self, request: DeniedRequest, topic: str) -> None:
+        """Forget a denied request, because the broker answered it now."""
+        self._denied[request].pop(topic, None)
 
     def keep(self, topics: Set[str]) -> None:
         """Forget all other topics."""
         for kind in (DeniedRequest.LEADERS, DeniedRequest.TOPIC_SETTINGS):
-            for topic in self._refused[kind].keys() - topics:
-                del self._refused[kind][topic]
+            for topic in self._denied[kind].keys() - topics:
+                del self._denied[kind][topic]
 
-    def say(self, now: float) -> None:
-        """Say what is due; `now` is in seconds, by the monotonic clock."""
+    def log_due(self, now: float) -> None:
+        """Log the messages that are due; `now` is in seconds of the monotonic clock."""
         for kind in sorted(self._new, key=lambda kind: kind.name):
-            if now < self._say_at.setdefault(kind, now + _SOON_SECONDS):
+            if now < self._log_at.setdefault(kind, now + _SOON_SECONDS):
                 continue
-            self._say_at[kind] = now + self._say_seconds
+            self._log_at[kind] = now + self._log_seconds
             self._new.discard(kind)
-            if self._refused[kind]:
-                self._say(kind)
+            if self._denied[kind]:
+                self._log(kind)
 
-    def _say(self, kind: DeniedRequest) -> None:
-        topics = sorted(self._refused[kind])
+    def _log(self, kind: DeniedRequest) -> None:
+        topics = sorted(self._denied[kind])
         facts = {
             "broker": self._broker_id,
             "identity": self._identity,
-            "error": self._refused[kind][topics[0]],
+            "error": self._denied[kind][topics[0]],
             **({} if kind is DeniedRequest.BROKER_SETTINGS else {"topics": topics[:_NAMED], "of": len(topics)}),
         }
         if kind is DeniedRequest.LEADERS:

@@ -1,4 +1,4 @@
-"""From the configuration to a source of leadership."""
+"""Open the leadership source that the configuration names."""
 
 import socket
 from collections.abc import Callable
@@ -14,10 +14,10 @@ from ts_uploader.leadership.zookeeper.source import ZookeeperLeadership
 
 
 def open_source(environment: Environment, config: ClusterConfig, emit: Callable[[Said], None]) -> LeadershipSource:
-    """The source that a configuration names, or that the broker's own file says; not yet connected.
+    """Return the source that the configuration names, else the one of the broker's file; not yet connected.
 
     Raises:
-        ConfigurationError: it cannot be connected to as it is described.
+        ConfigurationError: the settings of the connection are missing or invalid.
     """
     name = config.leadership or ("kraft" if environment.kraft else "zookeeper")
     key = "ts.segment.uploader.leadership.watcher.class"
@@ -30,6 +30,6 @@ def open_source(environment: Environment, config: ClusterConfig, emit: Callable[
         source: type[LeadershipSource] = load_class(name, LeadershipSource, key)  # type: ignore[type-abstract]
         return source(environment, emit, config.leadership_poll_seconds)
     if not environment.zookeeper_connect:
-        raise ConfigurationError(key, ["zookeeper is asked for, and the broker's file has no zookeeper.connect"])
+        raise ConfigurationError(key, ["it names zookeeper, but the broker's file has no zookeeper.connect"])
     security = security_of(environment.broker_properties, config.zookeeper)
     return ZookeeperLeadership(environment, emit, config.leadership_poll_seconds, security)

@@ -1,1 +1,1 @@
-"""What each partition waits for and what is next, pure: no clock, socket or thread."""
+"""The state of each partition and its next tasks. Pure: no clock, socket or thread."""

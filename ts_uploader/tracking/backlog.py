@@ -1,7 +1,7 @@
 """What waits to be shipped, and how long Kafka will still keep it.
 
-What the tracker knows is in `Backlog`; ages and sizes are read from the files when somebody asks, since they matter
-only then. A file that is gone by then has no time left.
+The tracker fills `Backlog` from its state. Ages and sizes are read from the files when a page or a metric needs them. A
+file that no longer exists has no time left.
 """
 
 import time
@@ -20,22 +20,21 @@ _MILLISECONDS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What of a partition is closed and not yet below the next offset.
+    """The closed segments of a partition that reach above the next offset.
 
     Attributes:
-        listing: where its files are.
-        base: of the oldest such segment; None where there is none. While the next offset is not known, all that is
-            closed counts: nothing says that any of it was shipped.
+        listing: of its files.
+        base: of the oldest such segment; None without one. While the next offset is unknown, every closed segment
+            counts, because any of them may be unshipped.
         segments: how many.
         lag: offsets from the next offset to the high watermark.
         next_offset: as last read or committed in this leadership; None before that.
-        hole: nothing that this broker holds continues the run: the next offset lies below every segment, or in the
-            tail of one that lost it.
-        wait: why the commit does not move (`ts_uploader.tracking.reasons`); None where nothing is closed and unshipped,
-        and nothing
-            else is missing.
-        high_watermark: that counts; None while none does, or while the leadership is not one.
-        counted_at: nanoseconds since the epoch, when the broker wrote it down.
+        hole: no segment on this broker continues the run. The next offset is below every segment, or in a tail that
+            its segment lost.
+        wait: why the commit does not move (`ts_uploader.tracking.reasons`); None if nothing is missing and no closed
+            segment is unshipped.
+        high_watermark: the one that counts; None without one, and while this broker does not lead.
+        counted_at: when the broker wrote that high watermark, nanoseconds since the epoch.
     """
 
     listing: Listing
@@ -50,12 +49,12 @@ class Backlog:
 
     @property
     def waits_for(self) -> str | None:
-        """The text of `wait`; None for nothing, and for what is ordinary."""
+        """The text of `wait`; None without one, and for an ordinary one."""
         return None if self.wait is None or self.wait.ordinary else self.wait.text
 
 
 def age_seconds(listing: Listing, base: int) -> float | None:
-    """Seconds since a segment was written last; None where its file is gone."""
+    """Return the seconds since a segment was last written; None if its file no longer exists."""
     try:
         written = (listing.directory / f"{base:020d}{LOG_SUFFIX}").stat().st_mtime
     except OSError:
@@ -69,10 +68,10 @@ def retention_left(
     retention: TopicRetention,
     behind: Callable[[Listing, int], int],
 ) -> float:
-    """The share of its retention that a closed segment has left: 1 new, 0 due, or taken already.
+    """Return the fraction of its retention that a closed segment has left: 1 if new, 0 if due or already deleted.
 
-    Kafka goes by the segment's largest timestamp, which its time index ends with; without one, by the file's.
-    `behind` is asked for the bytes behind it where the topic has a limit by size.
+    Kafka uses the segment's largest timestamp, the last entry of its time index; without one, the file's time. Only if
+    the topic has a limit by size, `behind` is called for the bytes above the segment.
     """
     written = age_seconds(listing, base)
     if written is None:
@@ -83,13 +82,13 @@ def retention_left(
 
 @dataclass(frozen=True, slots=True)
 class Oldest:
-    """The oldest segment of a partition that waits, as its files are now, and what waits with it.
+    """The oldest unshipped segment of a partition, from its files as they are now.
 
     Attributes:
-        age_seconds: since it was written last; 0 where its file is gone.
-        retention_left: the share of its retention that it has left, as `retention_left`.
-        seconds_left: until its retention is over, as `ts_uploader.retention.topic_retention.seconds_left`.
-        unshipped_bytes: of it and all closed segments behind it.
+        age_seconds: since it was last written; 0 if its file no longer exists.
+        retention_left: the fraction of its retention that it has left, as `retention_left`.
+        seconds_left: until its retention ends, as `ts_uploader.retention.topic_retention.seconds_left`.
+        unshipped_bytes: of this segment and all closed segments above it.
     """
 
     age_seconds: float
@@ -99,11 +98,11 @@ class Oldest:
 
 
 def oldest_waiting(waiting: Backlog, retention: TopicRetention, sizes: SegmentSizes) -> Oldest | None:
-    """What a partition's oldest waiting segment is like; None where nothing waits."""
+    """Return the oldest unshipped segment of a partition; None without one."""
     listing, base = waiting.listing, waiting.base
     if base is None:
         return None
-    unshipped = sizes.closed_from(listing, base)  # what retention renamed lies below, and has no size here
+    unshipped = sizes.closed_from(listing, base)  # without segments that retention renamed
     written = age_seconds(listing, base)
     if written is None:
         return Oldest(0.0, 0.0, 0.0, unshipped)
@@ -114,6 +113,6 @@ def oldest_waiting(waiting: Backlog, retention: TopicRetention, sizes: SegmentSi
 
 
 def _record_age(listing: Listing, base: int, written: float) -> float:
-    """Seconds since a segment's largest timestamp, or since its last write, whichever is more."""
+    """Return the seconds since a segment's largest timestamp or since its last write, whichever is more."""
     stamp = largest_timestamp(listing.directory, base)
     return written if stamp is None else max(written, time.time() - stamp / _MILLISECONDS)

@@ -1,9 +1,9 @@
-"""A tracker in which an unexpected error stops the partition that it comes from, and no other.
+"""A tracker that stops a partition at an unexpected error, and no other partition.
 
-The tracker meets what others wrote: objects, checkpoint files, the names in a directory. What it does not expect there
-is a defect. One object must not end the process, since the object stays and the next process meets it. So the partition
-is stopped with a reason that the status page, the metrics and the log show. It starts over from nothing after a while,
-or when its leadership or directory changes.
+The tracker's input was written by others: objects, checkpoint files, names in a directory. If it meets a value that it
+does not expect, that is a defect. Such a value must not end the process, because the next process would read it again.
+So the partition is stopped, and the status page, the metrics and the log show the reason. It starts over after five
+minutes, or when its leadership or directory changes.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,8 @@ from ts_uploader.tasks import AnyTask, Result
 from ts_uploader.tracking.backlog import Backlog
 from ts_uploader.tracking.blocked import Wait, WaitReason
 from ts_uploader.tracking.partition_state import PartitionState
-from ts_uploader.tracking.tracker import CHECKPOINT_SECONDS, SEGMENTS_IN_FLIGHT, Tracker
+from ts_uploader.tracking.task_selection import CHECKPOINT_SECONDS, SEGMENTS_IN_FLIGHT
+from ts_uploader.tracking.tracker import Tracker
 
 log = structlog.get_logger()
 
@@ -38,23 +39,23 @@ _Out = TypeVar("_Out")
 
 @dataclass(slots=True)
 class _Stopped:
-    """A partition that is left alone.
+    """A stopped partition.
 
     Attributes:
-        reason: of the error; one line.
-        said: the leadership source's last word.
-        listing: the last one; None where there is none.
-        since: nanoseconds of the monotonic clock, of the first listing after it was stopped; None before that.
+        reason: the error, one line.
+        reported: the leadership that the source last reported; None if this broker does not lead.
+        listing: the last one; None without one.
+        since: time of the first listing after it was stopped, nanoseconds of the monotonic clock; None before that.
     """
 
     reason: str
-    said: Leadership | None
+    reported: Leadership | None
     listing: Listing | None
     since: int | None = None
 
 
 class ContainedTracker(Tracker):
-    """As `Tracker`, with the same arguments."""
+    """A `Tracker`, with the same arguments, that stops a partition at an unexpected error."""
 
     def __init__(
         self,
@@ -66,25 +67,25 @@ class ContainedTracker(Tracker):
         self._stopped: dict[TopicPartition, _Stopped] = {}
 
     def observe(self, event: Observation) -> list[AnyTask]:
-        """As the tracker; what a stopped partition is told is kept until it starts over."""
+        """Apply one observation. A stopped partition only keeps it until it starts over."""
         if isinstance(event, HighWatermarks):
             return super().observe(event)
         stopped = self._stopped.get(event.partition)
         if stopped is not None and not self._starts_over(stopped, event):
             return []
-        if stopped is not None and isinstance(event, Listing) and stopped.said is not None:
-            super().observe(Led(event.partition, stopped.said))  # it is new there, so this only remembers
+        if stopped is not None and isinstance(event, Listing) and stopped.reported is not None:
+            super().observe(Led(event.partition, stopped.reported))  # without a listing yet, so it returns no task
         return self._contained(event.partition, lambda: super(ContainedTracker, self).observe(event), [])
 
     def conclude(self, result: Result) -> list[AnyTask]:
-        """As the tracker."""
+        """Apply a worker's result, and return the tasks that can begin now."""
         return self._contained(result.partition, lambda: super(ContainedTracker, self).conclude(result), [])
 
     def backlog(self) -> dict[TopicPartition, Backlog]:
-        """As the tracker, and the stopped partitions."""
+        """Return the backlog of every partition that is reported as led here, stopped ones included."""
         waiting = super().backlog()
         for partition, stopped in self._stopped.items():
-            if stopped.listing is not None and stopped.said is not None:
+            if stopped.listing is not None and stopped.reported is not None:
                 waiting[partition] = Backlog(
                     stopped.listing, None, 0, None, None, hole=False, wait=Wait(WaitReason.DEFECT, stopped.reason)
                 )
@@ -99,28 +100,28 @@ class ContainedTracker(Tracker):
         return self._contained(state.partition, lambda: super(ContainedTracker, self)._backlog_of(state), None)
 
     def _contained(self, partition: TopicPartition, act: Callable[[], _Out], otherwise: _Out) -> _Out:
-        """Do something for one partition; an error stops that partition."""
+        """Return what `act` returns; if it raises, stop the partition and return `otherwise`."""
         try:
             return act()
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             log.exception("partition_failed", message="please report it", partition=str(partition), error=reason)
             state = self._partitions.pop(partition, None)
-            listing, said = (
+            listing, reported = (
                 (state.listing or state.last_listing, state.reported_leadership) if state is not None else (None, None)
             )
-            self._stopped[partition] = _Stopped(reason, said, listing)
+            self._stopped[partition] = _Stopped(reason, reported, listing)
             return otherwise
 
     def _starts_over(
         self, stopped: _Stopped, event: Listing | SeveralDirectories | DirectoryGone | Led | NotLed
     ) -> bool:
-        """Take an event of a stopped partition in; whether the partition starts over with it."""
+        """Apply an event to a stopped partition, and return whether the partition starts over with it."""
         over = False
         match event:
             case Led():
-                over = event.leadership != stopped.said
-                stopped.said = event.leadership
+                over = event.leadership != stopped.reported
+                stopped.reported = event.leadership
             case Listing():
                 stopped.listing = event
                 stopped.since = event.taken_at if stopped.since is None else stopped.since

@@ -1,11 +1,11 @@
-"""Which high watermark counts for a leadership. Pure: readings in, figures out; files are told apart, never clocks.
+"""Which high watermark counts for a leadership. Pure: it compares files, and reads no clock.
 
-The broker collects the figures of all its log dirs and then writes one file after another, so a disk that hangs leaves
-another disk's file with figures of before the hang. The first file that differs may therefore hold what was true before
-the leadership began. The broker collected the second one after it had written the first (protocol rule 1).
+The broker collects the high watermarks of all its log dirs, then writes one file after another. If a disk hangs, the
+file of another disk gets high watermarks from before the hang. So the first file that differs can contain values from
+before the leadership began. The broker collected those of the second file after it wrote the first (protocol rule 1).
 
-"Other" is a file with another inode, time of modification, time of change or content. Files that the broker wrote
-between two readings count as one, which costs time only.
+A file differs if its inode, modification time, change time or content does. Several files that the broker wrote between
+two readings count as one; that only costs time.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ts_uploader.events import EpochFile, FileStatus, HighWatermarks, Leadership, Listing
 
-OTHER_FILES = 2  # from this one on a file's figures were collected after counting began
+OTHER_FILES = 2  # the broker collected the contents of this file, and of later ones, after counting began
 
 
 class Checkpoints:
@@ -25,7 +25,7 @@ class Checkpoints:
         self._counts: dict[Path, int] = {}
 
     def take(self, reading: HighWatermarks) -> None:
-        """Take one reading; one without a file changes nothing."""
+        """Apply one reading; one without a file changes nothing."""
         if reading.file is None:
             return
         before = self._files.get(reading.log_dir)
@@ -36,17 +36,17 @@ class Checkpoints:
         self._files[reading.log_dir] = reading.file
 
     def count(self, log_dir: Path) -> int | None:
-        """How many other files the log dir had since the first reading; None before that."""
+        """Return how many other files the log dir had since the first reading; None before that."""
         return self._counts.get(log_dir)
 
     def counts(self) -> Mapping[Path, int]:
-        """The same of all log dirs that were read, as of now."""
+        """Return the current counts of all log dirs that were read."""
         return dict(self._counts)
 
     def count_at(self, listing: Listing) -> int | None:
-        """The count of the file that the log dir had when a directory was listed, or a higher one; None if not known.
+        """Return the count of the log dir's file at the time of a listing, or a higher one; None if unknown.
 
-        A file that was not read yet is at least the next one.
+        A file that was not read yet counts as the next one.
         """
         read = self._files.get(listing.log_dir)
         if read is None or listing.checkpoint is None:
@@ -57,26 +57,26 @@ class Checkpoints:
 
 @dataclass(slots=True)
 class Counting:
-    """From which checkpoint file on a partition counts: of one directory, in one leader epoch.
+    """Finds the first checkpoint file whose high watermarks count, for one directory in one leader epoch.
 
     Attributes:
-        key: the directory and the leader epoch that counting is for; None: it has not begun.
-        before: count of the file that the log dir had when it began; None: the next reading is that file.
+        key: the directory and the leader epoch that counting is for; None before it begins.
+        before: count of the log dir's file when it began; None: that is the file of the next reading.
     """
 
     key: tuple[object, ...] | None = None
     before: int | None = None
 
     def begin(self, listing: Listing, leadership: Leadership | None, before: int | None) -> bool:
-        """Begin where directory or leader epoch are others than before.
+        """Begin again if the directory or the leader epoch changed.
 
         Args:
             listing: of the directory.
-            leadership: by the leadership source; it matters only where the directory names no epoch.
-            before: count of the file that the log dir has at this moment; None: the next reading is that file.
+            leadership: by the leadership source; used only if the directory has no leader epoch.
+            before: count of the log dir's file at this moment; None: that is the file of the next reading.
 
         Returns:
-            Whether they are, so that no figure counts that was taken before.
+            Whether counting began again. Then no earlier high watermark counts.
         """
         key = _key(listing, leadership)
         if key == self.key:
@@ -86,7 +86,7 @@ class Counting:
         return True
 
     def counts(self, log_dir: Path, checkpoints: Checkpoints) -> bool:
-        """Take a reading of the directory's log dir; whether its figures count."""
+        """Apply a reading of the directory's log dir, and return whether its high watermarks count."""
         count = checkpoints.count(log_dir)
         if self.key is None or count is None:
             return False
@@ -99,6 +99,6 @@ def _key(listing: Listing, leadership: Leadership | None) -> tuple[object, ...] 
     if listing.last_epoch.file is EpochFile.UNREADABLE:
         return None
     directory = (listing.identity, listing.log_dir, listing.topic_id)
-    if listing.last_epoch.file is EpochFile.ABSENT:  # only the leadership source names the epoch
+    if listing.last_epoch.file is EpochFile.ABSENT:  # only the leadership source has the epoch
         return None if leadership is None else (*directory, EpochFile.ABSENT, leadership)
     return None if listing.last_epoch.epoch is None else (*directory, listing.last_epoch.epoch)

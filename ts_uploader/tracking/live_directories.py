@@ -1,12 +1,14 @@
-"""Which of several live directories of one partition the broker writes to. Pure: listings and readings in.
+"""Which of several live directories of one partition the broker writes to. Pure.
 
-A broker that moves a partition to another log dir renames the new directory to the live name before it renames the old
-one away. A disk that fails in between leaves both. A disk that failed before, and still lists, keeps the directory of a
-replica that the broker has created on another disk since (protocol rule 1).
+When a broker moves a partition to another log dir, it renames the new directory to the live name before it renames the
+old one away. If a disk fails in between, both remain. If a disk failed earlier and its files can still be listed, it
+keeps a directory whose replica the broker has since created on another disk (protocol rule 1).
 
-The broker rewrites the high watermark checkpoint of every log dir that it uses, and each names the partitions that the
-log dir holds. A directory counts where the checkpoint of its log dir was rewritten twice since all were seen and names
-the partition, if each other log dir either was rewritten twice and does not name it, or is not rewritten any more.
+The broker rewrites the high watermark checkpoint of every log dir that it uses. Each checkpoint names the partitions of
+its log dir. The broker uses a directory if both are true:
+
+- since all directories were seen, the checkpoint of its log dir was rewritten twice, and names the partition;
+- each other log dir was rewritten twice and does not name it, or is no longer rewritten.
 """
 
 from collections.abc import Mapping
@@ -16,28 +18,28 @@ from pathlib import Path
 from ts_uploader.events import HighWatermarks, Listing, SeveralDirectories
 from ts_uploader.tracking.high_watermarks import OTHER_FILES, Checkpoints
 
-# One log dir is not rewritten any more if two readings, between which another was seen with so many other files, show
-# the same file. The first of those may be older than the first reading. Between the other three the broker wrote each
-# log dir that it uses at least once, in whatever order.
+# A log dir is no longer rewritten if it keeps the same file while another log dir gets this many other files. The first
+# of these can be older than the first reading. While the broker wrote the other three, it wrote each log dir that it
+# uses at least once, in any order.
 _ANOTHERS_FILES = 4
 
 
 @dataclass(slots=True)
 class _Place:
-    """What was seen of the checkpoint of one directory's log dir, since all directories were seen."""
+    """The checkpoint of one directory's log dir, as read since all directories were seen."""
 
-    before: int | None = None  # count of files at the first reading since
+    before: int | None = None  # count of files at the first of these readings
     count: int = 0
     unchanged: Mapping[Path, int] = field(default_factory=dict)  # all counts at the first reading of the present file
     looked: Mapping[Path, int] = field(default_factory=dict)  # all counts at the last reading
-    names: bool | None = None  # whether the newest file has an entry for the partition; None: not known
+    names: bool | None = None  # whether the newest file has an entry for the partition; None: unknown
 
     @property
     def is_rewritten(self) -> bool:
         return self.before is not None and self.count >= self.before + OTHER_FILES
 
     def is_idle_beside(self, other: Path) -> bool:
-        """Whether it stayed the same file while another log dir's was rewritten again and again."""
+        """Whether the file stayed the same while the broker kept rewriting that of another log dir."""
         return self.looked.get(other, 0) - self.unchanged.get(other, 0) >= _ANOTHERS_FILES
 
 
@@ -45,7 +47,7 @@ class Rivals:
     """Several live directories of one partition.
 
     Args:
-        seen: them.
+        seen: the directories.
     """
 
     def __init__(self, seen: SeveralDirectories) -> None:
@@ -55,14 +57,14 @@ class Rivals:
         self._places = {listing.log_dir: _Place() for listing in seen.listings}
 
     def take_listings(self, seen: SeveralDirectories) -> bool:
-        """Take a new look; False where the directories are others than before."""
+        """Apply newer listings; return False if they are of other directories."""
         if _identities(seen) != self._identities:
             return False
         self.listings = seen.listings
         return True
 
     def take_reading(self, reading: HighWatermarks, checkpoints: Checkpoints) -> None:
-        """Take a reading, which `checkpoints` has taken already."""
+        """Apply a reading that `checkpoints` has already applied."""
         place = self._places.get(reading.log_dir)
         if place is None:
             return
@@ -80,7 +82,7 @@ class Rivals:
 
     @property
     def chosen(self) -> Listing | None:
-        """The newest listing of the one that counts; None while that is not sure."""
+        """The newest listing of the directory that the broker uses; None while that is uncertain."""
         return next((listing for listing in self.listings if self._counts(listing.log_dir)), None)
 
     def _counts(self, log_dir: Path) -> bool:

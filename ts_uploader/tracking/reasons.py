@@ -1,7 +1,7 @@
-"""Why the commit of a partition does not move, from what the tracker knows of it. Pure.
+"""Why the commit of a partition does not move, derived from the tracker's state. Pure.
 
-There is a reason whenever a closed segment lies at or above the next offset, so that no partition waits in silence,
-however it came to that. What is under way for the first time is a reason too; it is marked as ordinary.
+If a closed segment reaches above the next offset, there is always a reason, so no partition waits unnoticed. Work that
+is under way for the first time is a reason too, marked as ordinary.
 """
 
 from collections.abc import Sequence
@@ -10,39 +10,40 @@ from typing import Final
 from ts_uploader.events import Listing
 from ts_uploader.tracking.blocked import Wait, WaitReason
 from ts_uploader.tracking.partition_state import PartitionState
+from ts_uploader.tracking.preconditions import failing_reads, missing_precondition
 
-# The first checkpoint after a segment is closed ends beyond it, unless a follower lags.
-_CHECKPOINTS_IN_THE_ORDINARY_COURSE: Final = 2
+# Unless a follower lags, the first checkpoint after a segment closed is beyond its end.
+_ORDINARY_CHECKPOINTS: Final = 2
 _FENCED: Final = Wait(
-    WaitReason.LEADERSHIP, "a later word of the leadership source: the store shows a later leader epoch"
+    WaitReason.LEADERSHIP, "a later report of the leadership source: the store shows a later leader epoch"
 )
-_HOLE: Final = Wait(WaitReason.HOLE, "the offsets that it goes on with")
+_HOLE: Final = Wait(WaitReason.HOLE, "a segment that contains the next offset")
 
 
 def why(state: PartitionState, listing: Listing, unshipped: Sequence[tuple[int, int]]) -> Wait | None:
-    """What the partition waits for; None where nothing is closed and unshipped, and nothing else is missing.
+    """Return what the partition waits for; None if nothing is missing and no closed segment is unshipped.
 
     Args:
         state: of the partition.
-        listing: the newest, or the last one before it was known to be old.
+        listing: the newest, or the last one if it is out of date.
         unshipped: (base, next base) of the closed segments that reach above the next offset, by base.
     """
     if state.leadership is None:
         return _FENCED
-    needed = state.waits_for(state.leadership, listing)
-    if needed is not None:
-        return needed
+    missing = missing_precondition(state, state.leadership, listing)
+    if missing is not None:
+        return missing
     trouble = state.retries.trouble(base for base, _ in unshipped)
     failing = None if trouble is None else trouble.wait()
-    missing = state.position is not None and not state.covers(listing, state.position.next_offset)
-    if missing or state.gap_seen_at is not None:
-        told = failing is not None and failing.reason in {WaitReason.COMMIT, WaitReason.GAP}
-        return failing if told else _gap(state, listing)
+    uncovered = state.position is not None and not state.covers(listing, state.position.next_offset)
+    if uncovered or state.gap_seen_at is not None:
+        explains = failing is not None and failing.reason in {WaitReason.COMMIT, WaitReason.GAP}
+        return failing if explains else _gap(state, listing)
     if unshipped and state.has_lost_its_tail(unshipped[0][0], state.last_next_offset or 0):
         return _HOLE
-    unanswered = state.blocked_by_store()
-    if unanswered is not None:
-        return unanswered
+    unread = failing_reads(state)
+    if unread is not None:
+        return unread
     if failing is not None:
         return failing
     return _under_way(state, *unshipped[0]) if unshipped else None
@@ -50,21 +51,21 @@ def why(state: PartitionState, listing: Listing, unshipped: Sequence[tuple[int, 
 
 def _gap(state: PartitionState, listing: Listing) -> Wait:
     begin = "the next offset" if state.last_next_offset is None else f"offset {state.last_next_offset}"
-    text = f"two listings, a checkpoint interval apart, that agree on what lies from {begin} up to {listing.bases[0]}"
+    text = f"two listings, a checkpoint interval apart, that agree on the files from {begin} to {listing.bases[0]}"
     return Wait(WaitReason.GAP, text)
 
 
 def _under_way(state: PartitionState, base: int, next_base: int) -> Wait:
-    """What the lowest segment waits for while nothing has failed."""
+    """Return what the lowest segment waits for while nothing has failed."""
     if state.committing:
         return Wait(WaitReason.COMMIT, "the commit that is under way", ordinary=True)
     if state.position is None:
-        return Wait(WaitReason.POSITION, "an answer of the store where to go on", ordinary=True)
+        return Wait(WaitReason.POSITION, "the position in the store, which is being read", ordinary=True)
     if base in state.in_flight:
         return Wait(WaitReason.UPLOAD, f"the upload of segment {base}, which is under way", ordinary=True)
     if state.high_watermark is not None and next_base > state.high_watermark:
         text = f"a high watermark at or above {next_base}, the end of segment {base}; it is {state.high_watermark}"
         counted, times = state.short_checkpoints
-        passing = counted != base or times <= _CHECKPOINTS_IN_THE_ORDINARY_COURSE
+        passing = counted != base or times <= _ORDINARY_CHECKPOINTS
         return Wait(WaitReason.BELOW_HIGH_WATERMARK, text, ordinary=passing)
     return Wait(WaitReason.UPLOAD, f"the upload of segment {base}, which has not begun", ordinary=True)

@@ -1,8 +1,8 @@
-"""What went wrong with a partition since it last moved on, and the one retry that is pending. Pure.
+"""What failed for a partition since its last progress, and the one retry that is pending. Pure.
 
-A partition has one chain of retries, whatever fails and however often. A segment that changed while it was read is held
-back until the delay of the pending look is over; other changes meanwhile schedule nothing. The delay doubles with
-`failures`, which only progress sets to 0: a commit that moved the next offset, or that filled a gap.
+A partition has one chain of retries, whatever fails and however often. If a segment changes while it is read, it is
+held back until the delay of the pending listing ends; further changes schedule nothing. The delay doubles with
+`failures`. Only progress resets it: a commit that moves the next offset or fills a gap.
 """
 
 from collections.abc import Iterable
@@ -11,9 +11,9 @@ from typing import Final
 
 from ts_uploader.tracking.blocked import Wait, WaitReason
 
-# One failure is the ordinary course of things: a file is renamed, a request is cut.
+# One failure is normal: a file is renamed, a connection is cut.
 _MORE_THAN_ORDINARY: Final = 2
-# These stand among base offsets, none of which is negative, for the commit and for a look at `.deleted` files.
+# Keys next to base offsets, which are never negative: for the commit, and for the read of `.deleted` files.
 _COMMIT: Final = -1
 _LOOK_BELOW: Final = -2
 _NOTHING: Final[frozenset[int]] = frozenset()
@@ -21,12 +21,12 @@ _NOTHING: Final[frozenset[int]] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """One thing that was tried in vain.
+    """One operation that failed.
 
     Attributes:
-        reason: what it is.
-        times: how often in a row.
-        text: of the last time.
+        reason: which operation.
+        times: failures in a row.
+        text: of the last failure.
     """
 
     reason: WaitReason
@@ -34,18 +34,18 @@ class Trouble:
     text: str
 
     def wait(self) -> Wait:
-        """As what the partition waits for."""
+        """Return the failure as what the partition waits for."""
         return Wait(self.reason, self.text, ordinary=self.times < _MORE_THAN_ORDINARY)
 
 
 @dataclass(slots=True)
 class Retries:
-    """Of one partition.
+    """The failures of one partition.
 
     Attributes:
-        failures: how many rounds of work failed since the partition last moved on; delays go by it.
-        look_pending: a look at the directory is scheduled, and its delay is not over.
-        held_back: bases of segments that changed, and that wait for that look.
+        failures: how many rounds of work failed since the last progress; sets the delay.
+        look_pending: a listing of the directory is scheduled, and its delay has not ended.
+        held_back: bases of segments that changed, and that wait for that listing.
     """
 
     failures: int = 0
@@ -54,14 +54,14 @@ class Retries:
     _troubles: dict[int, Trouble] = field(default_factory=dict)
 
     def clear(self) -> None:
-        """Forget everything: results and looks under way no longer count."""
+        """Forget everything. Results and listings under way no longer count."""
         self.failures = 0
         self.look_pending = False
         self.held_back = _NOTHING
         self._troubles.clear()
 
     def changed(self, base: int, text: str) -> bool:
-        """A segment changed while it was read; whether a look is to be scheduled, as none is pending."""
+        """Note a segment that changed while it was read; return whether to schedule a listing."""
         self._note(base, WaitReason.CHANGED, f"a segment that stays as it is while it is read: {text}")
         self.held_back |= {base}
         if self.look_pending:
@@ -71,42 +71,45 @@ class Retries:
         return True
 
     def upload_failed(self, base: int, text: str) -> None:
-        """An upload failed."""
+        """Note a failed upload."""
         self._note(base, WaitReason.UPLOAD, f"the upload of segment {base}: {text}")
 
     def commit_failed(self, text: str) -> None:
-        """A commit failed, or was refused."""
+        """Note a commit that failed or was rejected."""
         self._note(_COMMIT, WaitReason.COMMIT, f"the commit: {text}")
 
     def look_below_failed(self, text: str) -> None:
-        """The `.deleted` files could not be looked at."""
-        self._note(_LOOK_BELOW, WaitReason.GAP, f"a look at the .deleted files: {text}")
+        """Note that reading the `.deleted` files failed."""
+        self._note(_LOOK_BELOW, WaitReason.GAP, f"a read of the .deleted files: {text}")
 
     def looked_below(self) -> None:
-        """The `.deleted` files were looked at."""
+        """Forget a failed read of the `.deleted` files."""
         self._troubles.pop(_LOOK_BELOW, None)
 
     def shipped(self, base: int) -> None:
-        """A segment is whole in the store."""
+        """Forget the trouble with a segment that was shipped."""
         self._troubles.pop(base, None)
 
     def committed(self) -> None:
-        """A commit stands in the store."""
+        """Forget the trouble with the commit."""
         self._troubles.pop(_COMMIT, None)
 
     def listed(self) -> None:
-        """A listing came: it releases what the look held back, if that is over."""
+        """Release the segments that were held back, unless a listing is still pending."""
         if not self.look_pending:
             self.held_back = _NOTHING
 
     def keep(self, bases: Iterable[int]) -> None:
-        """Forget the trouble with segments other than these: a whole listing shows no others."""
+        """Forget the trouble with all other segments; call it with the bases of a whole listing."""
         if self._troubles:
             there = {_COMMIT, _LOOK_BELOW, *bases}
             self._troubles = {base: trouble for base, trouble in self._troubles.items() if base in there}
 
     def trouble(self, bases: Iterable[int]) -> Trouble | None:
-        """What keeps failing: the commit before all segments, then the lowest of these; else what failed once."""
+        """Return the trouble that keeps failing, or else the first that failed once; None without any.
+
+        The commit precedes the read of `.deleted` files; then the segments of `bases` follow in their order.
+        """
         if not self._troubles:
             return None
         found = [

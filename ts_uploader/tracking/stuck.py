@@ -1,8 +1,8 @@
-"""Which partitions are stuck: something waits, and nothing was committed for `ts.segment.uploader.stuck.after.ms`.
+"""Which partitions are stuck: they wait, and committed nothing for `ts.segment.uploader.stuck.after.ms`.
 
-The time counts from the first look that showed a partition to wait, and begins again with each commit that moves its
-next offset. The files' times say nothing about it: the log cleaner makes a partition's files new at each cleaning. One
-thread takes the looks, with the monotonic clock; what a look returns is not changed any more.
+The time counts from the first look that showed the partition waiting. It begins again with each commit that moves the
+next offset. File times are no measure: the log cleaner writes a partition's files again at each cleaning. One thread
+calls `look`, with the monotonic clock. The returned values never change.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ class Stuck:
 
     Attributes:
         wait: what it waits for.
-        seconds: since when.
+        seconds: how long it has been waiting without progress.
     """
 
     wait: Wait
@@ -36,7 +36,7 @@ class Stuck:
 
 @dataclass(frozen=True, slots=True)
 class StuckPartitions:
-    """All that one look showed to be stuck, by partition."""
+    """All partitions that were stuck at one look."""
 
     by_partition: Mapping[TopicPartition, Stuck] = field(default_factory=dict)
 
@@ -44,20 +44,20 @@ class StuckPartitions:
         return len(self.by_partition)
 
     def find(self, partition: TopicPartition) -> Stuck | None:
-        """What it is stuck in; None where it is not."""
+        """Return what the partition is stuck in; None if it is not stuck."""
         return self.by_partition.get(partition)
 
     def longest(self, most: int = SERIES) -> list[tuple[TopicPartition, Stuck]]:
-        """Those that have been stuck for the longest time, the longest first."""
+        """Return the partitions that have been stuck longest, the longest first."""
         ordered = sorted(self.by_partition.items(), key=lambda item: (-item[1].seconds, str(item[0])))
         return ordered[:most]
 
     def longest_by_reason(self) -> Mapping[WaitReason, tuple[TopicPartition, Stuck]]:
-        """Of each reason that there is, the partition that has been stuck for the longest time."""
+        """Return, for each reason in use, the partition that has been stuck longest."""
         return {item[1].wait.reason: item for item in reversed(self.longest(len(self)))}
 
     def counts(self) -> Mapping[WaitReason, int]:
-        """How many are stuck, by reason; each reason is there."""
+        """Return the number of stuck partitions for every reason, 0 included."""
         found = Counter(stuck.wait.reason for stuck in self.by_partition.values())
         return {reason: found[reason] for reason in WaitReason}
 
@@ -68,8 +68,8 @@ class Look:
 
     Attributes:
         stuck: what is stuck now.
-        begun: what is stuck for a reason that was not logged yet.
-        ended: (partition, seconds) of what is stuck no more.
+        begun: partitions that are stuck for a reason that was not logged yet.
+        ended: (partition, seconds) of those that are no longer stuck.
     """
 
     stuck: StuckPartitions
@@ -94,13 +94,13 @@ class Look:
 class _Waiting:
     """A partition that waits."""
 
-    since: float  # by the monotonic clock, as of the first look or the last progress
+    since: float  # of the first look or the last progress, monotonic clock
     next_offset: int | None
-    told: set[WaitReason] = field(default_factory=set)  # logged since
+    logged: set[WaitReason] = field(default_factory=set)  # since then
 
 
 class StuckWatch:
-    """Takes looks; the property of one thread."""
+    """Measures how long each partition waits. Used by one thread."""
 
     def __init__(self) -> None:
         self._waiting: dict[TopicPartition, _Waiting] = {}
@@ -108,45 +108,45 @@ class StuckWatch:
     def look(
         self,
         backlog: Mapping[TopicPartition, Backlog],
-        unheard: Mapping[TopicPartition, Wait],
+        unreported: Mapping[TopicPartition, Wait],
         after_seconds: float,
         now: float,
     ) -> Look:
-        """Take one look.
+        """Return which partitions are stuck, and what changed since the last call.
 
         Args:
-            backlog: of all partitions that are led here.
-            unheard: partitions that may be led here, and of which the leadership source has said nothing.
-            after_seconds: how long nothing has to move before a partition is stuck.
-            now: by the monotonic clock, in seconds.
+            backlog: of all partitions that this broker leads.
+            unreported: partitions whose leader the leadership source never reported.
+            after_seconds: without progress for this long, a partition is stuck.
+            now: seconds of the monotonic clock.
         """
         waits = {partition: (one.next_offset, wait) for partition, one in backlog.items() if (wait := _wait(one))}
-        waits |= {partition: (None, wait) for partition, wait in unheard.items()}
+        waits |= {partition: (None, wait) for partition, wait in unreported.items()}
         stuck: dict[TopicPartition, Stuck] = {}
         begun: list[tuple[TopicPartition, Stuck]] = []
         ended: list[tuple[TopicPartition, float]] = []
         for partition in self._waiting.keys() - waits.keys():
             waiting = self._waiting.pop(partition)
-            if waiting.told:
+            if waiting.logged:
                 ended.append((partition, now - waiting.since))
         for partition, (next_offset, wait) in waits.items():
             waiting = self._waiting.setdefault(partition, _Waiting(now, next_offset))
             if next_offset is not None:
                 if waiting.next_offset is not None and next_offset > waiting.next_offset:
-                    if waiting.told:
+                    if waiting.logged:
                         ended.append((partition, now - waiting.since))
                     waiting = self._waiting[partition] = _Waiting(now, next_offset)
                 waiting.next_offset = next_offset
             if now - waiting.since < after_seconds:
                 continue
             stuck[partition] = Stuck(wait, now - waiting.since)
-            if wait.reason not in waiting.told:
-                waiting.told.add(wait.reason)
+            if wait.reason not in waiting.logged:
+                waiting.logged.add(wait.reason)
                 begun.append((partition, stuck[partition]))
         return Look(StuckPartitions(stuck), begun, ended)
 
 
 def _wait(backlog: Backlog) -> Wait | None:
-    """What a partition waits for, if it may be stuck in that."""
+    """Return what a partition waits for, if it can be stuck in that."""
     wait = backlog.wait
     return wait if wait is not None and (backlog.segments or backlog.hole or not wait.ordinary) else None

@@ -139,7 +139,7 @@ def wrong_crc(data: bytes) -> bytes:
         (wrapper(0, SNAPPY, fields(0, LIE + NULL), 9), "inside it: .* key and value"),
         (wrapper(1, GZIP, INNER_1 + INNER_1, 9), "the messages before it end at 0"),
         (wrapper(0, GZIP, [(8, 0, None, None), (7, 0, None, None)], 9), "the messages before it end at 8"),
-        (wrapper(1, GZIP, [(-1, 0, None, None)], 9), "offset -1, which cannot be negative"),
+        (wrapper(1, GZIP, [(-1, 0, None, None)], 9), "offset -1; an offset of at least 0 is expected"),
         (wrapper(0, GZIP, [(10, 0, None, None)], 9), "the last offset inside is 10, beyond its own"),
         (wrapper(1, GZIP, [(0, 0, None, None), (10, 0, None, None)], 9), "the last offset inside is 10, beyond"),
         (wrapper(0, GZIP, [(3, 0, None, None), (9, 0, None, None)], 9), "offset inside is 3, the messages before .* 3"),

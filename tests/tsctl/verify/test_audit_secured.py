@@ -8,7 +8,7 @@ import pytest
 from tests.made_archive import CLUSTER
 from tests.spark.archives import Archive
 from tests.tsctl.running import Run
-from tests.uploader.leadership.secured_brokers import PASSWORD, make_certificates, secured
+from tests.uploader.leadership.kraft.secured_brokers import PASSWORD, make_certificates, secured
 from ts_local.cluster import LocalCluster, Record
 from ts_local.ports import LOOPBACK
 

@@ -1,9 +1,9 @@
-"""What is produced to KRaft clusters in these tests."""
+"""Records for the KRaft clusters of these tests."""
 
 from tests.uploader.produced import records as small_records
 from ts_local.cluster import Record
 
 
 def records(count: int, *, start: int = 0) -> list[Record]:
-    """Some 500 of them fill a segment."""
+    """Return records; some 500 of them fill a segment."""
     return small_records(count, size=2_000, start=start)

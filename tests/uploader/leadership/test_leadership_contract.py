@@ -1,160 +1,25 @@
-"""What every leadership source promises, over ZooKeeper (nodes as Kafka writes them) and over real KRaft brokers."""
+"""The contract of every leadership source, over ZooKeeper (nodes as Kafka writes them) and over real KRaft brokers."""
 
-import importlib
 import itertools
-import json
 import threading
 import time
-import warnings
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import ElectionType
-from confluent_kafka import TopicPartition as TheirPartition
 from structlog.testing import capture_logs
 
+from tests.uploader.leadership.sides import OTHER, OURS, KRaftSide, Side, ZooKeeperSide
 from tests.uploader.listening import Listener
 from ts_common.model import TopicPartition
 from ts_local.cluster import LocalCluster, Record
-from ts_local.process import Server
 from ts_local.waiting import wait_for
-from ts_local.zookeeper import ZooKeeper
-from ts_uploader.environment import Environment, ServerPropertiesEnvironment
 from ts_uploader.events import Leadership, Led, NotLed
-from ts_uploader.leadership.contract import LeadershipSource, Said
-from ts_uploader.leadership.kraft.listener import client_settings
-from ts_uploader.leadership.kraft.source import KraftLeadership
-from ts_uploader.leadership.zookeeper.source import ZookeeperLeadership
-from ts_uploader.leadership.zookeeper.state import settings_path, state_path
 from ts_uploader.log_dirs.checkpoints import parse_partition_metadata
 from ts_uploader.retention.topic_retention import TopicSettings
 
-OFTEN = 0.5  # seconds between two polls, where a test waits for several
-OURS, OTHER = 2, 1  # brokers; the source is that of the first
+OFTEN = 0.5  # seconds between two polls, for tests that wait for several
 MANY = 200
-
-
-class Quick(ZookeeperLeadership):
-    session_seconds = 3.0
-
-
-class Side(ABC):
-    """A cluster as its leadership source sees it.
-
-    Attributes:
-        server: whom the source asks.
-    """
-
-    server: Server
-
-    @abstractmethod
-    def source(self, emit: Callable[[Said], None], poll_seconds: float) -> LeadershipSource:
-        """A new source of `OURS`."""
-
-    @abstractmethod
-    def create(self, topic: str, partitions: int = 1) -> None:
-        """A topic that `OURS` leads."""
-
-    @abstractmethod
-    def delete(self, topic: str) -> None:
-        """Delete a topic."""
-
-    @abstractmethod
-    def lead(self, topic: str, leader: int, partitions: int = 1) -> None:
-        """Make a broker the leader of a topic's partitions, in a new epoch."""
-
-    @abstractmethod
-    def configure(self, topic: str, key: str, value: str) -> None:
-        """Set one of a topic's settings."""
-
-
-class ZooKeeperSide(Side):
-    """Nodes as Kafka writes them, without a Kafka."""
-
-    def __init__(self, directory: Path) -> None:
-        self.server = self._zookeeper = ZooKeeper(directory / "data", directory)
-        self._zookeeper.start()
-        self._epochs: dict[str, int] = {}
-        self._created = 0
-
-    def source(self, emit: Callable[[Said], None], poll_seconds: float) -> LeadershipSource:
-        return Quick(Environment("c", OURS, (), self._zookeeper.connect, kraft=False), emit, poll_seconds)
-
-    def create(self, topic: str, partitions: int = 1) -> None:
-        self._created += 1
-        self._epochs[topic] = 0
-        with self._zookeeper.client() as client:
-            node = {"version": 3, "partitions": {}, "topic_id": f"id-{self._created}"}
-            client.create(f"/brokers/topics/{topic}", json.dumps(node).encode(), makepath=True)
-            for number in range(partitions):
-                client.create(state_path(TopicPartition(topic, number)), self._state(OURS, 0), makepath=True)
-
-    def delete(self, topic: str) -> None:
-        with self._zookeeper.client() as client:
-            client.delete(f"/brokers/topics/{topic}", recursive=True)
-
-    def lead(self, topic: str, leader: int, partitions: int = 1) -> None:
-        self._epochs[topic] += 1
-        with self._zookeeper.client() as client:
-            for number in range(partitions):
-                client.set(state_path(TopicPartition(topic, number)), self._state(leader, self._epochs[topic]))
-
-    def configure(self, topic: str, key: str, value: str) -> None:
-        node = json.dumps({"version": 1, "config": {key: value}}).encode()
-        with self._zookeeper.client() as client:
-            client.ensure_path(settings_path(topic))
-            client.set(settings_path(topic), node)
-
-    @staticmethod
-    def _state(leader: int, epoch: int) -> bytes:
-        return json.dumps({"leader": leader, "leader_epoch": epoch, "version": 1, "isr": []}).encode()
-
-
-class KRaftSide(Side):
-    """Two real brokers; the one that is not ours is the controller."""
-
-    def __init__(self, cluster: LocalCluster) -> None:
-        self.cluster = cluster
-        self.server = cluster.brokers[OURS]
-
-    def source(self, emit: Callable[[Said], None], poll_seconds: float) -> LeadershipSource:
-        environment = ServerPropertiesEnvironment(self.cluster.brokers[OURS].server_properties, None).load()
-        client = client_settings(environment.broker_properties, {}, "localhost")
-        return KraftLeadership(environment, emit, poll_seconds, client)
-
-    def create(self, topic: str, partitions: int = 1) -> None:
-        self.cluster.create_topic(topic, assignment=[[OURS, OTHER]] * partitions)
-
-    def delete(self, topic: str) -> None:
-        self.cluster.delete_topic(topic)
-
-    def lead(self, topic: str, leader: int, partitions: int = 1) -> None:
-        order = [leader, OURS + OTHER - leader]
-        reassign(self.cluster.brokers[OTHER].bootstrap, {(topic, number): order for number in range(partitions)})
-        ours = [TheirPartition(topic, number) for number in range(partitions)]
-        admin = self.cluster.admin()
-        errors = admin.elect_leaders(ElectionType.PREFERRED, ours).result(30)
-        assert set(errors.values()) == {None}, errors
-
-    def configure(self, topic: str, key: str, value: str) -> None:
-        self.cluster.alter_config(topic, {key: value})
-
-
-def reassign(bootstrap: str, replicas: Mapping[tuple[str, int], Sequence[int]]) -> None:
-    """What librdkafka cannot ask for; loading kafka-python warns of how it reads its own files."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        peers = importlib.import_module("kafka")
-        admin = importlib.import_module("kafka.admin").KafkaAdminClient(bootstrap_servers=bootstrap)
-    try:
-        changed = admin.alter_partition_reassignments(
-            {peers.TopicPartition(*partition): list(order) for partition, order in replicas.items()}
-        )
-    finally:
-        admin.close()
-    assert set(changed.values()) == {None}, changed
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +48,7 @@ Listen = Callable[..., Listener]
 
 @pytest.fixture
 def listen() -> Iterator[Listen]:
-    """Starts sources; they end with the test."""
+    """Start sources that end with the test."""
     started: list[Listener] = []
 
     def start(side: Side, *partitions: TopicPartition, poll_seconds: float = OFTEN) -> Listener:
@@ -202,7 +67,7 @@ def all_of(topic: str, partitions: int = 1) -> list[TopicPartition]:
 
 
 def wait_led(listener: Listener, partition: TopicPartition, since: int = 0) -> Leadership:
-    """The leadership that is said of a partition after so many sayings."""
+    """Return the leadership that is reported for a partition after this many reports."""
 
     def said() -> Leadership | None:
         found = [each for each in listener.said[since:] if each.partition == partition]
@@ -216,7 +81,7 @@ def wait_not_led(listener: Listener, partition: TopicPartition) -> None:
 
 
 def test_what_is_so_is_said_again_and_again(side: Side, listen: Listen) -> None:
-    """Level-triggered: with each poll the same leadership, first seen when it was first seen."""
+    """Level-triggered: each poll reports the same leadership, with the time when it was first seen."""
     side.create("again")
     (partition,) = all_of("again")
     listener = listen(side, partition)
@@ -244,7 +109,7 @@ def test_a_change_of_leader_is_said(side: Side, listen: Listen) -> None:
 
 
 def test_u09_a_re_created_topic_has_a_leadership_of_its_own(side: Side, listen: Listen) -> None:
-    """Also where its epochs are the same again: each id is said of its own life only, and none after its end."""
+    """Even if its epochs repeat, each id is reported during its own incarnation only, and none after its end."""
     (partition,) = all_of("reborn")
     side.create("reborn")
     listener = listen(side, partition)
@@ -261,7 +126,7 @@ def test_u09_a_re_created_topic_has_a_leadership_of_its_own(side: Side, listen: 
 
 
 def test_what_is_no_longer_wanted_is_not_said(side: Side, listen: Listen) -> None:
-    """Later changes of a partition that left are ignored; the others of its topic stay."""
+    """Later changes of an unwatched partition are ignored; the others of its topic stay watched."""
     side.create("leaving", partitions=2)
     stays, leaves = all_of("leaving", 2)
     listener = listen(side, stays, leaves)
@@ -274,7 +139,7 @@ def test_what_is_no_longer_wanted_is_not_said(side: Side, listen: Listen) -> Non
 
 
 def test_u16_a_server_that_does_not_answer_for_a_while(side: Side, listen: Listen) -> None:
-    """Nothing is said while it is silent, which is logged; after it all is said again, and the same leaderships."""
+    """While the server is silent, nothing is reported, and that is logged; then the same leaderships follow."""
     side.create("silent", partitions=3)
     listener = listen(side, *all_of("silent", 3))
     before = [wait_led(listener, partition) for partition in all_of("silent", 3)]
@@ -297,7 +162,7 @@ def test_u16_a_server_that_does_not_answer_for_a_while(side: Side, listen: Liste
 
 
 def test_u16_stop_does_not_wait_for_the_server(side: Side, listen: Listen) -> None:
-    """A source ends while its server is silent; a minute would be a handshake or a session that is waited for."""
+    """A source ends while its server is silent, without waiting for a handshake or a session."""
     side.create("stopping")
     (partition,) = all_of("stopping")
     listener = listen(side, partition)
@@ -312,7 +177,7 @@ def test_u16_stop_does_not_wait_for_the_server(side: Side, listen: Listen) -> No
 
 
 def test_u18_flaps_end_in_what_is_so(side: Side, listen: Listen) -> None:
-    """Of a leadership that changes quickly the last state is said, and epochs never went back."""
+    """The last state of a leadership that changes quickly is reported, and epochs never decrease."""
     side.create("flapping", partitions=3)
     listener = listen(side, *all_of("flapping", 3))
     firsts = [wait_led(listener, partition) for partition in all_of("flapping", 3)]
@@ -333,7 +198,7 @@ def test_u18_flaps_end_in_what_is_so(side: Side, listen: Listen) -> None:
 
 
 def test_a_change_of_settings_is_seen(side: Side, listen: Listen) -> None:
-    """All that bears on retention is said, and nothing else."""
+    """All settings that affect retention are reported, and no others."""
     side.create("settings")
     listener = listen(side, *all_of("settings"))
     wait_for(lambda: listener.overrides("settings") == {}, "no settings", 60)
@@ -348,7 +213,7 @@ def test_a_change_of_settings_is_seen(side: Side, listen: Listen) -> None:
 
 
 def test_u18_threads_do_not_grow(side: Side, listen: Listen) -> None:
-    """Partitions cost no thread of their own, neither at first nor after a server that was silent; C's count too."""
+    """Partitions need no thread of their own, neither at first nor after a silent server; C threads count too."""
 
     def threads() -> int:
         return len(list(Path("/proc/self/task").iterdir()))
@@ -375,7 +240,7 @@ def test_u18_threads_do_not_grow(side: Side, listen: Listen) -> None:
 
 
 def test_topic_ids_have_the_form_of_kafkas_files(kraft: KRaftSide, listen: Listen) -> None:
-    """URL-safe base64, as ZooKeeper and `partition.metadata` have it: among many ids each sign occurs."""
+    """URL-safe base64, as in ZooKeeper and `partition.metadata`; many ids contain every character."""
     topics = [f"named-{number}" for number in range(12)]
     for topic in topics:
         kraft.create(topic)
@@ -386,7 +251,7 @@ def test_topic_ids_have_the_form_of_kafkas_files(kraft: KRaftSide, listen: Liste
 
 
 def test_u09_asking_for_a_topic_never_creates_it(kraft: KRaftSide, listen: Listen) -> None:
-    """The brokers would create what is asked for, as they do by default; a partition of no topic is not led."""
+    """The brokers would create a requested topic, as they do by default; a partition of no topic is not led."""
     (partition,) = all_of("never-created")
     listener = listen(kraft, partition)
     wait_not_led(listener, partition)
@@ -396,7 +261,7 @@ def test_u09_asking_for_a_topic_never_creates_it(kraft: KRaftSide, listen: Liste
 
 
 def test_an_epoch_that_rises_while_the_leader_stays_is_a_new_leadership(kraft: KRaftSide, listen: Listen) -> None:
-    """Which the metadata does not show: another election between two looks, or a reassignment; the disk does."""
+    """Another election between two polls, or a reassignment: the metadata does not show it, the disk does."""
     kraft.create("rising")
     (partition,) = all_of("rising")
     listener = listen(kraft, partition, poll_seconds=3600.0)

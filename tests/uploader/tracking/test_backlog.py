@@ -1,4 +1,4 @@
-"""What waits, by the sizes of its files."""
+"""The backlog, by the sizes of its files."""
 
 import os
 import shutil
@@ -18,12 +18,12 @@ def filled(local: LocalDirectory) -> None:
 
 
 def aged(local: LocalDirectory) -> None:
-    """Nothing in it was renamed for a while."""
+    """Give the directory an old time, as if nothing in it had been renamed for a while."""
     os.utime(local.path, (1, 1))
 
 
 def test_what_is_behind_a_segment_is_the_log_from_the_next_one_on(local: LocalDirectory) -> None:
-    """The active segment counts; the segment itself does not, nor what retention has renamed."""
+    """The active segment counts. The segment itself does not, nor do segments that retention has renamed."""
     filled(local)
     local.rename(0)
     sizes = SegmentSizes()
@@ -32,7 +32,7 @@ def test_what_is_behind_a_segment_is_the_log_from_the_next_one_on(local: LocalDi
 
 
 def test_a_closed_segment_is_looked_at_once_while_nothing_is_renamed(local: LocalDirectory) -> None:
-    """However often it is asked for; the active one is looked at each time, and so are all after a change."""
+    """Each file is read once, except for the active one; after a change of the directory all are read again."""
     filled(local)
     aged(local)
     sizes = SegmentSizes()
@@ -46,7 +46,7 @@ def test_a_closed_segment_is_looked_at_once_while_nothing_is_renamed(local: Loca
 
 
 def test_a_change_within_the_same_tick_is_not_missed(local: LocalDirectory) -> None:
-    """The directory's time is coarse: what was looked up just after a change is looked up again."""
+    """The directory's time is coarse, so sizes that were read just after a change are read again."""
     filled(local)
     sizes = SegmentSizes()
     changed = local.path.stat().st_mtime_ns
@@ -57,7 +57,7 @@ def test_a_change_within_the_same_tick_is_not_missed(local: LocalDirectory) -> N
 
 
 def test_a_directory_that_is_gone_has_no_bytes(local: LocalDirectory) -> None:
-    """Whoever asks is answered, and what is forgotten is looked up anew."""
+    """A partition whose sizes were forgotten is read again, and the result is the same."""
     filled(local)
     aged(local)
     listing, sizes = local.listing(), SegmentSizes()
@@ -68,7 +68,7 @@ def test_a_directory_that_is_gone_has_no_bytes(local: LocalDirectory) -> None:
 
 
 def test_retention_by_size_goes_by_what_is_behind(local: LocalDirectory) -> None:
-    """Half of what may stand there stands behind the first segment."""
+    """Half of the retention size is above the first segment."""
     filled(local)
     retention = TopicRetention(retention_ms=None, retention_bytes=18)
     assert retention_left(local.listing(), 0, retention, SegmentSizes().behind) == 0.5

@@ -1,4 +1,4 @@
-"""An error that nobody expects stops the partition that it comes from; the others go on, and it starts over later."""
+"""An unexpected error stops its partition. The others continue, and the partition starts over later."""
 
 from dataclasses import replace
 from typing import Any, cast
@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.uploader.checkpoint_files import written
-from tests.uploader.tracking.messages import LEADERSHIP, LOG_DIR, TP, asked, listing, watermarks
+from tests.uploader.tracking.messages import LEADERSHIP, LOG_DIR, TP, listing, position_read, watermarks
 from ts_common.config.cluster_config import OffsetReset
 from ts_common.model import TopicPartition
 from ts_uploader.events import Led, Listing, NotLed
@@ -24,7 +24,7 @@ def other(event: Listing) -> Listing:
 
 
 def stopped(*, log: list[Any] | None = None) -> ContainedTracker:
-    """A tracker of two partitions, the first of which met an error."""
+    """Return a tracker of two partitions; the first has met an error."""
     tracker = ContainedTracker(OffsetReset.EARLIEST)
     for event in (Led(TP, LEADERSHIP), listing(0, 100), Led(OTHER, LEADERSHIP), other(listing(0, 100))):
         assert tracker.observe(event) == []
@@ -32,19 +32,19 @@ def stopped(*, log: list[Any] | None = None) -> ContainedTracker:
     while not tasks:
         tasks = tracker.observe(written(LOG_DIR, {("t", 0): 100, ("t", 1): 100}))
     question = next(task for task in tasks if task.partition == TP)
-    answer = asked(question, 0)
+    answer = position_read(question, 0)
     poisoned = replace(answer, position=replace(answer.position, next_offset=cast("int", "x")))
     with capture_logs() as logs:
         assert tracker.conclude(poisoned) == []
     if log is not None:
         log += logs
     (second,) = [task for task in tasks if task.partition == OTHER]
-    assert [task.base for task in tracker.conclude(asked(second, 0)) if isinstance(task, Ship)] == [0]
+    assert [task.base for task in tracker.conclude(position_read(second, 0)) if isinstance(task, Ship)] == [0]
     return tracker
 
 
 def test_u42_the_partition_waits_with_a_reason_and_the_log_has_the_traceback() -> None:
-    """An operator sees which partition, and what to report; the other one ships."""
+    """The log names the partition and what to report; the other partition ships."""
     logs: list[Any] = []
     tracker = stopped(log=logs)
     waiting = tracker.backlog()
@@ -59,7 +59,7 @@ def test_u42_the_partition_waits_with_a_reason_and_the_log_has_the_traceback() -
 
 
 def test_u42_it_is_left_alone_for_five_minutes_and_then_starts_over() -> None:
-    """Its listings come all the time; each of them would meet the same object."""
+    """Listings arrive all the time, and each would meet the same object again."""
     tracker = stopped()
     assert tracker.observe(listing(0, 100, 200, taken_at=200)) == []
     assert tracker.observe(written(LOG_DIR, {("t", 0): 200})) == []
@@ -73,7 +73,7 @@ def test_u42_it_is_left_alone_for_five_minutes_and_then_starts_over() -> None:
     "event", [Led(TP, replace(LEADERSHIP, epoch=2)), NotLed(TP)], ids=["another leader epoch", "not led"]
 )
 def test_it_starts_over_when_its_leadership_changes(event: Led | NotLed) -> None:
-    """What it met may be the matter of the leadership before."""
+    """The error may belong to the leadership before."""
     tracker = stopped()
     tracker.observe(event)
     tracker.observe(listing(0, 100, taken_at=200))

@@ -1,4 +1,4 @@
-"""Which high watermark counts (protocol rule 1): files are told apart, clocks are not asked, whatever they say."""
+"""Which high watermark counts (protocol rule 1): the tracker compares files, and reads no clock."""
 
 import os
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ import pytest
 
 from tests.uploader.checkpoint_files import until_they_count, written
 from tests.uploader.local_directory import TP, LocalDirectory
-from tests.uploader.tracking.messages import LEADERSHIP, LOG_DIR, asked, bases, listing, watermark, watermarks
+from tests.uploader.tracking.messages import LEADERSHIP, LOG_DIR, bases, listing, position_read, watermark, watermarks
 from ts_common.config.cluster_config import OffsetReset
 from ts_uploader.events import (
     NO_EPOCH_FILE,
@@ -35,40 +35,40 @@ _HOUR = 3600 * 10**9
 
 @pytest.fixture
 def tracker() -> Tracker:
-    """Of a partition that is led, as far as the leadership source says."""
+    """A tracker whose partition is led by the leadership source's report."""
     tracker = Tracker(OffsetReset.EARLIEST)
     tracker.observe(Led(TP, LEADERSHIP))
     return tracker
 
 
 def epoch(last: LastEpoch, *, read: HighWatermarks | None = None) -> Listing:
-    """A directory with one closed segment; `read`: the checkpoint that its log dir has at that moment."""
+    """Return a listing with one closed segment; `read` is the checkpoint of its log dir at that moment."""
     status = None if read is None or read.file is None else read.file[0]
     return replace(listing(0, 100), last_epoch=last, checkpoint=status)
 
 
 def reason(tracker: Tracker) -> WaitReason | None:
-    """What the partition waits for."""
+    """Return what the partition waits for."""
     (backlog,) = tracker.backlog().values()
     return None if backlog.wait is None else backlog.wait.reason
 
 
 def test_u28_the_first_other_file_is_not_believed_the_second_is(tracker: Tracker) -> None:
-    """The broker collects the figures of all log dirs before it writes the first file: one may be older than that."""
+    """The broker collects the values of all log dirs before it writes the first file, so one file can be older."""
     found = watermark(10**6)
     tracker.observe(found)
     tracker.observe(epoch(NOW, read=found))
-    assert tracker.observe(found) == []  # read again, by the timer
+    assert tracker.observe(found) == []  # read again by the timer
     assert tracker.observe(watermark(10**6)) == []
     assert reason(tracker) is WaitReason.HIGH_WATERMARK
     (ask,) = tracker.observe(watermark(50))
-    assert bases(tracker.conclude(asked(ask, 0))) == []
+    assert bases(tracker.conclude(position_read(ask, 0))) == []
     assert bases(tracker.observe(watermark(100))) == [0]
 
 
 @pytest.mark.parametrize("part", ["inode", "modified", "changed", "content"])
 def test_u28_a_file_is_another_one_by_any_of_its_signs(tracker: Tracker, part: str) -> None:
-    """Inodes alternate, since the broker writes a temporary file and renames it; an idle broker's figures stay."""
+    """Inodes alternate, because the broker renames a temporary file; an idle broker's values stay the same."""
     tracker.observe(epoch(NOW))
 
     def file(number: int) -> HighWatermarks:
@@ -82,7 +82,7 @@ def test_u28_a_file_is_another_one_by_any_of_its_signs(tracker: Tracker, part: s
 
 
 def test_u28_a_file_that_was_written_before_the_epoch_and_read_after_it_is_none_of_the_two(tracker: Tracker) -> None:
-    """The agent had not read it yet, so to the agent it is another one; the directory's listing says that it stood."""
+    """The agent had not read it, so it would count as another file; but the listing shows that it was there."""
     tracker.observe(watermark(10**6))
     unread = watermark(10**6)
     tracker.observe(epoch(NOW, read=unread))
@@ -95,7 +95,7 @@ def test_u28_a_file_that_was_written_before_the_epoch_and_read_after_it_is_none_
 def test_u28_nothing_counts_or_is_asked_before_the_brokers_own_checkpoint_ends_with_the_epoch(
     tracker: Tracker, last: LastEpoch
 ) -> None:
-    """The leadership source can be ahead of the broker, whose figures are then a follower's."""
+    """The leadership source can be ahead of the broker, whose values are then those of a follower."""
     tracker.observe(epoch(last))
     for _ in range(5):
         assert tracker.observe(watermark(100)) == []
@@ -106,7 +106,7 @@ def test_u28_nothing_counts_or_is_asked_before_the_brokers_own_checkpoint_ends_w
 
 
 def test_what_the_source_says_late_costs_no_more_files(tracker: Tracker) -> None:
-    """The broker's checkpoint ended with the epoch already, so what was written since is of this leadership."""
+    """The broker's epoch checkpoint already ended with the epoch, so later files are of this leadership."""
     tracker.observe(NotLed(TP))
     tracker.observe(epoch(NOW))
     for _ in range(5):
@@ -116,7 +116,7 @@ def test_what_the_source_says_late_costs_no_more_files(tracker: Tracker) -> None
 
 
 def test_without_a_leader_epoch_checkpoint_it_counts_from_when_the_source_said_so() -> None:
-    """A log of magic 0 or 1 has no such file. What was listed before says nothing of the files of that moment."""
+    """A log of magic 0 or 1 has no such file. Then an earlier listing does not show which file was there."""
     tracker = Tracker(OffsetReset.EARLIEST)
     for _ in range(5):
         found = watermark(100)
@@ -129,7 +129,7 @@ def test_without_a_leader_epoch_checkpoint_it_counts_from_when_the_source_said_s
 
 
 def test_a_directory_that_was_gone_counts_as_new(tracker: Tracker) -> None:
-    """File systems give a removed directory's inode to the next one."""
+    """File systems reuse a removed directory's inode."""
     leading(tracker)
     tracker.observe(DirectoryGone(TP))
     tracker.observe(epoch(NOW))
@@ -137,7 +137,7 @@ def test_a_directory_that_was_gone_counts_as_new(tracker: Tracker) -> None:
 
 
 def test_an_unreadable_leader_epoch_checkpoint_is_not_an_absent_one(tracker: Tracker) -> None:
-    """Nothing is asked and nothing counts until it can be read; what is wrong with it is shown."""
+    """Until it is readable, no position is read and nothing counts; the reason is shown."""
     tracker.observe(epoch(LastEpoch(EpochFile.UNREADABLE, error="Input/output error")))
     for _ in range(5):
         assert tracker.observe(watermark(100)) == []
@@ -149,16 +149,16 @@ def test_an_unreadable_leader_epoch_checkpoint_is_not_an_absent_one(tracker: Tra
 
 
 def leading(tracker: Tracker) -> Ship:
-    """Until a segment is on its way."""
+    """Write checkpoints until a segment is being shipped."""
     tracker.observe(epoch(NOW))
     (ask,) = watermarks(tracker, 100)
-    (ship,) = tracker.conclude(asked(ask, 0))
+    (ship,) = tracker.conclude(position_read(ask, 0))
     assert isinstance(ship, Ship)
     return ship
 
 
 def test_a_figure_that_counts_is_followed_by_every_later_one(tracker: Tracker) -> None:
-    """One that cannot be read changes nothing; one without an entry says that nothing is known."""
+    """An unreadable checkpoint changes nothing; one without an entry makes the high watermark unknown."""
     leading(tracker)
     further = replace(listing(0, 100, 200), last_epoch=NOW)
     tracker.observe(further)
@@ -171,7 +171,7 @@ def test_a_figure_that_counts_is_followed_by_every_later_one(tracker: Tracker) -
 
 
 def test_what_is_said_again_begins_nothing_again(tracker: Tracker) -> None:
-    """The source repeats itself, and a listing that was dropped is followed by one of the same directory."""
+    """The source repeats itself, and after a dropped listing one of the same directory follows."""
     ship = leading(tracker)
     tracker.conclude(Changed(TP, ship.generation, ship.leadership, ship.base, "replaced"))
     tracker.conclude(LookDue(TP, ship.generation))
@@ -185,7 +185,7 @@ def test_what_is_said_again_begins_nothing_again(tracker: Tracker) -> None:
     ids=["another epoch", "another directory", "another topic in a directory of the same inode"],
 )
 def test_a_figure_counts_for_its_directory_and_epoch_only(tracker: Tracker, other: dict[str, Any]) -> None:
-    """What follows begins with no figure, also where the source says nothing new."""
+    """A leadership begins without a high watermark, even if the source repeats the same one."""
     leading(tracker)
     tracker.observe(replace(epoch(NOW), **other))
     if "topic_id" in other:
@@ -196,7 +196,7 @@ def test_a_figure_counts_for_its_directory_and_epoch_only(tracker: Tracker, othe
 
 @pytest.mark.parametrize("jump", [_HOUR * 720, -_HOUR * 720], ids=["set forward", "set back"])
 def test_u38_a_clock_that_is_set_while_running_neither_stops_a_partition_nor_lets_an_old_file_count(jump: int) -> None:
-    """Times of files jump before the leadership, at its begin, and in its midst; all goes on by itself."""
+    """File times jump before, at the start of and during the leadership; shipping continues."""
     for set_at in range(6):
         times = [_HOUR * 1000 + n + (jump if n >= set_at else 0) for n in range(20)]
         files = [HighWatermarks(LOG_DIR, ((n % 2, time, time), 1), {("t", 0): 100 * n}) for n, time in enumerate(times)]
@@ -208,7 +208,7 @@ def test_u38_a_clock_that_is_set_while_running_neither_stops_a_partition_nor_let
         assert tasks[:2] == [[], []]
         ((ask,), shipped) = tasks[2], set[int]()
         assert isinstance(ask, ReadPosition)
-        assert max(bases(tracker.conclude(asked(ask, 0)))) < 300
+        assert max(bases(tracker.conclude(position_read(ask, 0)))) < 300
         for file in files[4:]:
             shipped |= set(bases(tracker.observe(file)))
         (backlog,) = tracker.backlog().values()
@@ -216,10 +216,10 @@ def test_u38_a_clock_that_is_set_while_running_neither_stops_a_partition_nor_let
 
 
 class Broker:
-    """Writes the checkpoints of two log dirs as a broker does: all figures are collected first, the files come after.
+    """Writes the checkpoints of two log dirs as a broker does: it collects all values, then writes the files.
 
     Args:
-        directory: where the log dirs lie.
+        directory: parent of the log dirs.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -229,28 +229,28 @@ class Broker:
         self.high_watermark = 0
 
     def collect(self) -> Mapping[Path, bytes]:
-        """The figures of this moment."""
+        """Collect the current values."""
         entry = f"0\n1\n{TP.topic} {TP.partition} {self.high_watermark}\n".encode()
         return {self.other: b"0\n0\n", self.local.log_dir: entry}
 
     def write(self, log_dir: Path, data: bytes) -> None:
-        """As Kafka: a file of another name, and a rename."""
+        """Write a temporary file and rename it, as Kafka does."""
         path = log_dir / HIGH_WATERMARK_CHECKPOINT
         path.with_suffix(".tmp").write_bytes(data)
         path.with_suffix(".tmp").rename(path)
 
     def begin_epoch(self, epoch: int) -> None:
-        """What the broker writes first when it becomes the leader."""
+        """Write what the broker writes first when it becomes the leader."""
         path = self.local.path / "leader-epoch-checkpoint"
         path.with_suffix(".tmp").write_text(f"0\n1\n{epoch} 0\n")
         path.with_suffix(".tmp").rename(path)
 
 
 def test_u28_figures_that_were_collected_before_the_leadership_and_land_late_are_not_believed(tmp_path: Path) -> None:
-    """The other log dir's disk hangs between the two: its file is written, then this one, with figures of before."""
+    """The other log dir's disk hangs in between: its file is written, then this one, with values from before."""
     broker = Broker(tmp_path)
     broker.local.segments(0, 100)
-    broker.high_watermark = 1000  # of the line that an election ends
+    broker.high_watermark = 1000  # of the log that an election ends
     for log_dir, data in broker.collect().items():
         broker.write(log_dir, data)
     tracker = Tracker(OffsetReset.EARLIEST)
@@ -273,7 +273,7 @@ def test_u28_figures_that_were_collected_before_the_leadership_and_land_late_are
     collected = broker.collect()
     broker.write(broker.local.log_dir, collected[broker.local.log_dir])
     (ask,) = look()
-    assert bases(tracker.conclude(asked(ask, 0))) == []
+    assert bases(tracker.conclude(position_read(ask, 0))) == []
     (backlog,) = tracker.backlog().values()
     assert backlog.lag == 50
 
@@ -281,7 +281,7 @@ def test_u28_figures_that_were_collected_before_the_leadership_and_land_late_are
 def test_u38_the_age_of_a_listing_is_not_of_the_clock_that_is_set(
     local: LocalDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two listings a checkpoint interval apart agree on a gap, also where the clock was set back in between."""
+    """Two listings a checkpoint interval apart agree on a gap, even if the clock was set back in between."""
     before = local.listing().taken_at
     monkeypatch.setattr("time.time_ns", lambda: 0)
     monkeypatch.setattr("time.time", lambda: 0.0)

@@ -1,4 +1,4 @@
-"""J, U40: several log dirs hold a live directory of a partition. What their checkpoints show decides, or it waits."""
+"""J, U40: several log dirs have a live directory of a partition. Their checkpoints decide, or the partition waits."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.uploader.checkpoint_files import written
 from tests.uploader.local_directory import ID, TP, LocalDirectory
-from tests.uploader.tracking.messages import asked, bases
+from tests.uploader.tracking.messages import bases, position_read
 from ts_common.config.cluster_config import OffsetReset
 from ts_uploader.events import (
     DirectoryGone,
@@ -44,7 +44,7 @@ TWO = SeveralDirectories(TP, (directory(DEAD, 0, 10, epoch=3), directory(ALIVE, 
 
 @pytest.fixture
 def tracker() -> Tracker:
-    """Of a partition that is led here, and has two directories."""
+    """A tracker whose partition is led here, and has two directories."""
     tracker = Tracker(OffsetReset.EARLIEST)
     tracker.observe(Led(TP, LEADERSHIP))
     tracker.observe(TWO)
@@ -57,7 +57,7 @@ def reason(tracker: Tracker) -> WaitReason | None:
 
 
 def rounds(tracker: Tracker, *readings: HighWatermarks, count: int = ENOUGH) -> list[AnyTask]:
-    """The broker writes the log dir of the living directory; beside it the others are read as they stand."""
+    """The broker rewrites the log dir of the directory in use; the other log dirs are read as they are."""
     tasks = []
     for _ in range(count):
         tasks += tracker.observe(written(ALIVE, NAMED))
@@ -72,20 +72,20 @@ def rounds(tracker: Tracker, *readings: HighWatermarks, count: int = ENOUGH) -> 
     ids=["names it", "cannot be read"],
 )
 def test_u40_the_directory_counts_whose_log_dir_is_still_rewritten(tracker: Tracker, dead: HighWatermarks) -> None:
-    """A failed disk can still be listed; what it says of its own last day stays the same."""
+    """A failed disk can still be listed; its files never change again."""
     assert rounds(tracker, dead, count=2) == []
     assert reason(tracker) is WaitReason.DIRECTORIES
     (ask,) = rounds(tracker, dead)
     assert isinstance(ask, ReadPosition)
     assert ask.listing == TWO.listings[1]
-    assert bases(tracker.conclude(asked(ask, 0))) == [0, 10, 20, 30]
+    assert bases(tracker.conclude(position_read(ask, 0))) == [0, 10, 20, 30]
     (backlog,) = tracker.backlog().values()
     assert (backlog.listing, backlog.segments) == (TWO.listings[1], 5)
     assert reason(tracker) is WaitReason.UPLOAD
 
 
 def test_u40_a_log_dir_that_does_not_name_the_partition_any_more_does_not_count(tracker: Tracker) -> None:
-    """A move was cut short: the broker goes on with both disks, and knows the partition on one."""
+    """A move was cut short: the broker still uses both disks, and has the partition on one."""
     tasks = []
     for _ in range(ENOUGH):
         tasks += tracker.observe(written(ALIVE, NAMED))
@@ -103,7 +103,7 @@ def test_u40_a_log_dir_that_does_not_name_the_partition_any_more_does_not_count(
 def test_u40_one_that_is_not_rewritten_or_does_not_name_it_does_not_count(
     tracker: Tracker, here: dict[tuple[str, int], int] | None, other: dict[tuple[str, int], int] | None
 ) -> None:
-    """The broker has the partition on neither disk, as far as its files show: both may have failed."""
+    """By its files the broker has the partition on neither disk; both may have failed."""
     stand = written(ALIVE, NAMED), written(DEAD, {})
     for _ in range(ENOUGH):
         assert tracker.observe(stand[0] if here is None else written(ALIVE, here)) == []
@@ -118,7 +118,7 @@ def test_u40_what_the_others_file_said_before_both_were_there_is_not_enough(trac
 
 
 def test_u40_three_files_of_one_beside_one_file_of_the_other_are_not_enough(tracker: Tracker) -> None:
-    """The first was written before the other's and read after it; and the broker writes in any order each time."""
+    """The first was written before the other's and read after it, and the broker writes in any order."""
     first, dead = written(ALIVE, NAMED), written(DEAD, NAMED)
     for reading in (written(ALIVE, NAMED), dead, first, written(ALIVE, NAMED), written(ALIVE, NAMED), dead):
         assert tracker.observe(reading) == []
@@ -127,7 +127,7 @@ def test_u40_three_files_of_one_beside_one_file_of_the_other_are_not_enough(trac
 
 @pytest.mark.parametrize("before", [True, False], ids=["one was shipped before", "none was"])
 def test_u40_until_it_is_sure_nothing_goes_and_the_wait_is_shown(before: bool) -> None:
-    """Not what the one directory held before the other appeared, either: the broker may not write to it any more."""
+    """High watermarks from before the second directory do not count: the broker may no longer use the first."""
     tracker = Tracker(OffsetReset.EARLIEST)
     tracker.observe(Led(TP, LEADERSHIP))
     if before:
@@ -148,7 +148,7 @@ def test_u40_until_it_is_sure_nothing_goes_and_the_wait_is_shown(before: bool) -
 
 
 def test_u40_one_that_is_rewritten_after_all_ends_what_was_sure(tracker: Tracker) -> None:
-    """Both are now, and both name the partition: nothing says which one it is."""
+    """Both log dirs are written now, and both name the partition, so neither is chosen."""
     rounds(tracker, written(DEAD, NAMED))
     assert reason(tracker) is not WaitReason.DIRECTORIES
     tracker.observe(written(DEAD, NAMED))
@@ -157,7 +157,7 @@ def test_u40_one_that_is_rewritten_after_all_ends_what_was_sure(tracker: Tracker
 
 @pytest.mark.parametrize("gone", [DirectoryGone(TP), directory(DEAD, 0, 10), directory(ALIVE, 0, 10)])
 def test_u40_it_ends_with_the_second_directory(tracker: Tracker, gone: DirectoryGone | Listing) -> None:
-    """The broker removed it, or an operator did: what is left counts, by its own log dir's checkpoint."""
+    """The broker or an operator removed it. The remaining one counts, by its own log dir's checkpoint."""
     tracker.observe(gone)
     tasks = rounds(tracker, written(DEAD, NAMED), count=2)
     if isinstance(gone, Listing):
@@ -168,7 +168,7 @@ def test_u40_it_ends_with_the_second_directory(tracker: Tracker, gone: Directory
 
 
 def test_u40_another_second_directory_is_another_question(tracker: Tracker) -> None:
-    """What was seen of the first two says nothing about a directory that was created since."""
+    """Readings of the first two prove nothing about a directory that was created later."""
     rounds(tracker, written(DEAD, NAMED))
     created = replace(TWO.listings[0], identity=(9, 9))
     tracker.observe(replace(TWO, listings=(created, TWO.listings[1])))
@@ -177,7 +177,7 @@ def test_u40_another_second_directory_is_another_question(tracker: Tracker) -> N
 
 @given(st.integers(min_value=0, max_value=2**32), st.lists(st.booleans(), min_size=10, max_size=200))
 def test_u40_of_two_that_are_both_rewritten_none_counts_at_any_moment(seed: int, looks: Sequence[bool]) -> None:
-    """In whatever order the broker writes them in each round, and however rarely the agent reads the one or other."""
+    """This holds in any order of the broker's writes, and however rarely the agent reads either file."""
     random = Random(seed)
     tracker = Tracker(OffsetReset.EARLIEST)
     tracker.observe(Led(TP, LEADERSHIP))
@@ -197,7 +197,7 @@ def test_u40_of_two_that_are_both_rewritten_none_counts_at_any_moment(seed: int,
 
 
 def test_u40_a_disk_that_failed_and_the_replica_on_another(tmp_path: Path) -> None:
-    """The same with real directories: the dead one is not shipped from, though its epoch were the right one."""
+    """With real directories: nothing is shipped from the dead one, even if it has the right epoch."""
     dead, alive = LocalDirectory(tmp_path / "disk1"), LocalDirectory(tmp_path / "disk2")
     dead.segments(0, 10)
     dead.epochs((3, 0), (5, 12))

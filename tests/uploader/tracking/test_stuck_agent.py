@@ -1,4 +1,4 @@
-"""A whole agent, beside files that no broker writes, with one partition that it cannot go on with."""
+"""A whole agent with files that no broker writes, and one partition that it cannot ship."""
 
 import http.client
 import json
@@ -30,7 +30,7 @@ def segment(*offsets: int) -> bytes:
 
 
 class Beside:
-    """An agent in this process, and the broker's files; a checkpoint is written whenever somebody looks."""
+    """An agent in this process, and the broker's files; each page view first writes a checkpoint."""
 
     def __init__(self, local: LocalDirectory, location: str, directory: Path) -> None:
         self.local = local
@@ -48,7 +48,7 @@ class Beside:
         self.agent = Agent(environment, config, provider, "127.0.0.1:0", lambda: (config, provider))
 
     def page(self, path: str) -> str:
-        """What it serves; a checkpoint is written before, as the broker does now and then."""
+        """Return what the agent serves, after writing a checkpoint as the broker does."""
         checkpoint = self.local.log_dir / "replication-offset-checkpoint"
         replacement = checkpoint.with_suffix(".tmp")
         replacement.write_text(f"0\n1\n{TP.topic} {TP.partition} 20\n")
@@ -62,7 +62,7 @@ class Beside:
             connection.close()
 
     def stuck(self) -> list[str]:
-        """The reasons of all series of stuck partitions."""
+        """Return the reasons of all series of stuck partitions."""
         found = re.findall(
             r'^ts_uploader_partition_stuck_seconds{.*reason="(\w+)".*}', self.page("/metrics"), re.MULTILINE
         )
@@ -70,13 +70,13 @@ class Beside:
 
     @property
     def next_offset(self) -> int:
-        """By the commit; 0 without one."""
+        """Return the commit's next offset; 0 without a commit."""
         commit, _ = read_commit(self.store, KEYS)
         return commit.next_offset if isinstance(commit, Commit) else 0
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """While it runs."""
+        """Run the agent inside the block."""
         thread = threading.Thread(target=self.agent.run)
         thread.start()
         try:
@@ -89,7 +89,7 @@ class Beside:
 
 
 def test_u35_a_partition_whose_upload_fails_is_stuck_for_all_to_see_until_it_is_mended(tmp_path: Path) -> None:
-    """Series, log, status and page name it; the segment before it is committed, and all once its file is whole."""
+    """Series, log, status and page name it. The segment before it is committed; all are, once its file is whole."""
     (tmp_path / "store").mkdir()
     local = LocalDirectory(tmp_path / "log")
     local.epochs((EPOCH, 0))

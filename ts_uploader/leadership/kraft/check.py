@@ -1,4 +1,4 @@
-"""Whether the broker beside us answers, is the one of its file, and tells this identity what leadership is told by."""
+"""Check that the local broker answers, is the one of its file, and lets this identity read who leads."""
 
 import time
 from collections.abc import Set
@@ -6,28 +6,28 @@ from itertools import islice
 
 from ts_uploader.environment import Environment
 from ts_uploader.findings import Finding, error, ok, unanswered, warning
-from ts_uploader.leadership.kraft.broker_client import AnsweredByAnother, BrokerAway, BrokerClient, NotKnown, Refused
+from ts_uploader.leadership.kraft.broker_client import AnsweredByAnother, BrokerAway, BrokerClient, Denied, NotAvailable
 
-_MOST_TOPICS = 200  # a question for each
+_MOST_TOPICS = 200  # one request each
 _ATTEMPTS = 3
-_AGAIN_SECONDS = 1.0  # see `broker_client`: to the second, the broker that was asked last is asked again
+_AGAIN_SECONDS = 1.0  # see `broker_client`: the broker that was last used, to the second, receives the next request
 _CLOSE_SECONDS = 2.0
 
 
 def kraft_findings(client: BrokerClient, environment: Environment, topics: Set[str]) -> list[Finding]:
-    """What there is to say; the client is closed here.
+    """Return the findings, and close the client.
 
     Args:
         client: of the broker.
-        environment: whose broker.
-        topics: that are shipped.
+        environment: of the broker.
+        topics: those that the agent ships.
     """
     about = f"broker {environment.broker_id} at {client.bootstrap}"
     try:
         findings = _settings(client, about)
         return findings + _topics(client, topics, about)
     except BrokerAway as away:
-        what = f"gives no answer as broker {environment.broker_id}: {away}"
+        what = f"no answer as broker {environment.broker_id}: {away}"
         return [unanswered(about, f"{what}; the address and the id are those of its file")]
     finally:
         client.close(_CLOSE_SECONDS)
@@ -35,35 +35,35 @@ def kraft_findings(client: BrokerClient, environment: Environment, topics: Set[s
 
 def _settings(client: BrokerClient, about: str) -> list[Finding]:
     if client.broker_settings() is None:
-        what = "does not tell this identity the broker's dynamic settings; those of its file count"
+        what = "denies this identity the broker's dynamic settings; those of its file are used"
         return [warning(about, what, "allow it DESCRIBE_CONFIGS on the cluster")]
-    return [ok(about, "reached, and tells its settings")]
+    return [ok(about, "reached, and returns its settings")]
 
 
 def _topics(client: BrokerClient, topics: Set[str], about: str) -> list[Finding]:
-    refused, absent, unknown = [], [], []
+    denied, absent, unknown = [], [], []
     for topic in islice(sorted(topics), _MOST_TOPICS):
         try:
             if _leaders(client, topic) is None:
                 absent.append(topic)
-        except Refused:
-            refused.append(topic)
-        except (NotKnown, AnsweredByAnother):
+        except Denied:
+            denied.append(topic)
+        except (NotAvailable, AnsweredByAnother):
             unknown.append(topic)
     findings = []
-    if refused:
-        what = f"does not tell this identity who leads {_some(refused)}: these would not be shipped"
+    if denied:
+        what = f"denies this identity who leads {_some(denied)}: the agent would not ship these"
         findings.append(
             error(about, what, "allow it DESCRIBE on the topics (and DESCRIBE_CONFIGS, for their retention)")
         )
     if absent:
-        what = f"does not know {_some(absent)}, which stand in its log dirs"
-        way = "deleted topics go from the disk soon; many mean another cluster's broker, or no right to DESCRIBE"
+        what = f"has no topic {_some(absent)}, but its log dirs do"
+        way = "deleted topics soon leave the disk; many mean another cluster's broker, or no right to DESCRIBE"
         findings.append(warning(about, what, way))
     if unknown:
-        findings.append(unanswered(about, f"cannot tell now who leads {_some(unknown)}"))
+        findings.append(unanswered(about, f"returns no leader now for {_some(unknown)}"))
     if topics and not findings:
-        findings.append(ok(about, "tells who leads what is in its log dirs"))
+        findings.append(ok(about, "returns who leads the topics in its log dirs"))
     return findings
 
 

@@ -1,7 +1,7 @@
-"""How a client reaches the broker beside it, from the broker's own `server.properties`. Pure.
+"""Derive the client settings for the local broker from the broker's own `server.properties`. Pure.
 
-The agent comes in as another broker would: by the inter-broker listener, and with the broker's own credentials. What
-Kafka's Java clients take from these settings is handed to librdkafka under its names (its `CONFIGURATION.md`)::
+The agent connects as another broker would: to the inter-broker listener, with the broker's own credentials. The
+settings of Kafka's Java clients are passed to librdkafka under its names (its `CONFIGURATION.md`)::
 
     inter.broker.listener.name, else security.inter.broker.protocol     which listener
     advertised.listeners, else listeners                                bootstrap.servers
@@ -12,9 +12,9 @@ Kafka's Java clients take from these settings is handed to librdkafka under its 
     sasl.mechanism.inter.broker.protocol                                sasl.mechanism
     listener.name.<listener>.<mechanism>.sasl.jaas.config               sasl.username, sasl.password
 
-A setting with the prefix `listener.name.<listener>.` wins over the one without. librdkafka reads PEM and, for a
-client's own key, PKCS12; Java's JKS it does not. What cannot be taken over is a problem that names the settings
-that stand in for it; an operator who gives them has it no more. No value of a password ever stands in a problem.
+A setting with the prefix `listener.name.<listener>.` has precedence over the one without. librdkafka reads PEM and, for
+a client's own key, PKCS12, but not Java's JKS. If a setting cannot be converted, that is a problem that names the
+settings to give instead; once the operator gives them, the problem disappears. No problem contains a password.
 """
 
 import re
@@ -39,22 +39,22 @@ class _Listener(NamedTuple):
 
 
 def client_settings(properties: Mapping[str, str], overrides: Mapping[str, str], host: str) -> dict[str, str]:
-    """The settings of librdkafka for a client of this broker.
+    """Return librdkafka's settings for a client of this broker.
 
     Args:
         properties: of the broker's file.
-        overrides: librdkafka's settings by the operator; they win, and are not looked at.
-        host: under which the broker advertises a listener that names none: this host's canonical name.
+        overrides: librdkafka's settings by the operator; they have precedence, and are not checked.
+        host: this host's canonical name, which the broker advertises for a listener without a host.
 
     Raises:
-        ConfigurationError: how to reach the broker is not clear; all problems at once.
+        ConfigurationError: the broker's file does not specify how to connect; it lists all problems.
     """
     reader = _Reader(properties, overrides)
     listener = reader.inter_broker_listener()
     if listener is None:
         if "bootstrap.servers" not in overrides:
             reader.problems.append(
-                f"listeners names no listener for brokers; give {PREFIX}bootstrap.servers and {PREFIX}security.protocol"
+                f"listeners has no inter-broker listener; give {PREFIX}bootstrap.servers and {PREFIX}security.protocol"
             )
     else:
         reader.take_address(listener, host)
@@ -65,7 +65,7 @@ def client_settings(properties: Mapping[str, str], overrides: Mapping[str, str],
 
 
 class _Reader:
-    """Reads one broker's file; what is found goes into `settings` and `problems`."""
+    """Reads one broker's file into `settings` and `problems`."""
 
     def __init__(self, properties: Mapping[str, str], overrides: Mapping[str, str]) -> None:
         self.settings: dict[str, str] = {}
@@ -75,25 +75,25 @@ class _Reader:
         self._listener_prefix = ""
 
     def inter_broker_listener(self) -> _Listener | None:
-        """The listener that brokers use among themselves, as it is advertised."""
+        """Return the inter-broker listener, as it is advertised; None without one."""
         name = self._plain("inter.broker.listener.name")
         protocol = self._plain("security.inter.broker.protocol") or "PLAINTEXT"
         advertised = self._listeners("advertised.listeners")
         for listener in (*advertised, *self._listeners("listeners")):
-            # Without a name Kafka takes the listener that is called like the protocol.
+            # Without a name Kafka uses the listener that has the name of the protocol.
             if listener.name.upper() == (name or protocol).upper():
                 self._listener_prefix = f"listener.name.{listener.name.lower()}."
                 return listener
         return None
 
     def take_address(self, listener: _Listener, host: str) -> None:
-        """`bootstrap.servers`."""
-        # Kafka itself refuses to advertise a wildcard: it stands here only where nothing is advertised.
+        """Set `bootstrap.servers`."""
+        # Kafka rejects an advertised wildcard, so there is one only if `advertised.listeners` is missing.
         found = host if listener.host in {"", "0.0.0.0", "[::]"} else listener.host  # noqa: S104  (nothing is bound)
         self._set("bootstrap.servers", f"{found}:{listener.port}")
 
     def take_security(self, listener: _Listener) -> None:
-        """`security.protocol`, and what it needs."""
+        """Set `security.protocol`, and the settings that it needs."""
         protocols = dict(
             part.strip().upper().split(":", 1)
             for part in self._plain("listener.security.protocol.map").split(",")
@@ -103,7 +103,7 @@ class _Reader:
         chosen = self._overrides.get("security.protocol", protocol).upper()
         if chosen not in _PROTOCOLS:
             self.problems.append(
-                f"listener.security.protocol.map: {protocol!r} for the listener {listener.name} is none of "
+                f"listener.security.protocol.map: {protocol!r} for the listener {listener.name}; expected one of "
                 f"{', '.join(_PROTOCOLS)}; or give {PREFIX}security.protocol"
             )
             return
@@ -111,7 +111,7 @@ class _Reader:
         if chosen.endswith("SSL"):
             self._take_truststore()
             self._take_keystore(wanted=self._of_listener("ssl.client.auth") in {"required", "requested"})
-            # Java checks host names unless it is told not to, and so does librdkafka.
+            # Both Java and librdkafka check host names by default.
             algorithm = self._of_listener("ssl.endpoint.identification.algorithm", absent="https")
             self._set("ssl.endpoint.identification.algorithm", algorithm.lower() or "none")
         if chosen.startswith("SASL"):
@@ -128,12 +128,12 @@ class _Reader:
             self._set("ssl.ca.location", location)
         elif location:
             self.problems.append(
-                f"ssl.truststore.location={location}: a trust store of type {kind} cannot be read here; write its "
-                f"certificates as PEM (keytool -exportcert -rfc) and give {PREFIX}ssl.ca.location"
+                f"ssl.truststore.location={location}: unsupported type {kind}; export its certificates as PEM (keytool "
+                f"-exportcert -rfc) and give {PREFIX}ssl.ca.location"
             )
 
     def _take_keystore(self, *, wanted: bool) -> None:
-        """The broker's own certificate, as a client's, where the listener asks clients for one."""
+        """Set the broker's own certificate as the client's, if the listener requests one from clients."""
         ours = {"ssl.keystore.location", "ssl.certificate.location", "ssl.certificate.pem"}
         if ours & self._overrides.keys() or not wanted:
             return
@@ -143,7 +143,7 @@ class _Reader:
         if key:
             self._set("ssl.key.pem", key)
             self._set("ssl.certificate.pem", self._of_listener("ssl.keystore.certificate.chain"))
-        elif location and kind == "PEM":  # one file holds the key and its certificates
+        elif location and kind == "PEM":  # one file contains the key and its certificates
             self._set("ssl.key.location", location)
             self._set("ssl.certificate.location", location)
         elif location and kind == "PKCS12":
@@ -152,7 +152,7 @@ class _Reader:
             return
         elif location:
             self.problems.append(
-                f"ssl.keystore.location={location}: a key store of type {kind} cannot be read here; write it as PKCS12 "
+                f"ssl.keystore.location={location}: unsupported type {kind}; convert it to PKCS12 "
                 f"(keytool -importkeystore -deststoretype PKCS12) and give {PREFIX}ssl.keystore.location and "
                 f"{PREFIX}ssl.keystore.password"
             )
@@ -165,7 +165,7 @@ class _Reader:
             if not {"sasl.mechanism", "sasl.mechanisms"} & self._overrides.keys():
                 self.problems.append(
                     f"sasl.mechanism.inter.broker.protocol={mechanism}: only credentials of "
-                    f"{', '.join(_PASSWORD_MECHANISMS)} can be taken over; give {PREFIX}sasl.mechanism and the rest"
+                    f"{', '.join(_PASSWORD_MECHANISMS)} can be read from it; give {PREFIX}sasl.mechanism and the rest"
                 )
             return
         self._set("sasl.mechanism", mechanism)
@@ -179,7 +179,7 @@ class _Reader:
                 continue
             value = options.get(option, "")
             if not value or _FROM_PROVIDER.search(value):
-                found = "is given by a config provider" if value else "is not there (a JAAS file is not read)"
+                found = "is given by a config provider" if value else "is missing (a JAAS file is not read)"
                 self.problems.append(f"{key}: its {option} {found}; give {PREFIX}{ours}")
             self._set(ours, value)
 
@@ -191,12 +191,12 @@ class _Reader:
         return self._properties.get(key, "").strip()
 
     def _of_listener(self, key: str, absent: str = "") -> str:
-        """A setting of the listener, else of all listeners."""
+        """Return a setting of the listener, else of all listeners."""
         found = self._properties.get(self._listener_prefix + key, self._properties.get(key))
         return absent if found is None else found.strip()
 
     def _secret(self, key: str, ours: str) -> str:
-        """As `_of_listener`; one that only a config provider knows is a problem, unless the operator gives it."""
+        """Return a secret setting; if only a config provider has it and the operator gives none, add a problem."""
         found = self._of_listener(key)
         if _FROM_PROVIDER.fullmatch(found) and ours not in self._overrides:
             self.problems.append(f"{key}: it is given by a config provider; give {PREFIX}{ours}")
@@ -214,7 +214,7 @@ class _Reader:
 
 
 def _jaas_options(config: str) -> dict[str, str]:
-    """The options of a JAAS entry, `module required username="u" password="p" ... ;`."""
+    """Return the options of a JAAS entry, `module required username="u" password="p" ... ;`."""
     unescape: Callable[[str], str] = lambda text: re.sub(r"\\(.)", r"\1", text)  # noqa: E731
     options = {}
     for name, doubly, singly, word in _JAAS_OPTION.findall(config):

@@ -1,8 +1,8 @@
-"""What a broker's disk says of one of its replicas: the leader epoch that it wrote last, and the topic's id.
+"""The state of one replica on the broker's disk: the leader epoch that it wrote last, and the topic's id.
 
-A broker replaces `leader-epoch-checkpoint` by a rename each time the list changes, so a look at the file's status tells
-whether it has to be read again, and whether two looks saw the same one. It never moves from one directory to another,
-so what is read beside it between two equal looks belongs to it.
+A broker replaces `leader-epoch-checkpoint` by a rename each time its list of epochs changes. So the file's status shows
+whether it has to be read again, and whether two reads saw the same file. The file never moves to another directory. So
+other files that are read between two equal statuses belong to it.
 """
 
 from collections.abc import Iterable
@@ -24,9 +24,9 @@ class Replica:
 
     Attributes:
         directory: the live one.
-        mark: of its `leader-epoch-checkpoint`, before and after the reading.
-        epoch: the last one in there.
-        topic_id: by `partition.metadata`.
+        mark: of its `leader-epoch-checkpoint`, the same before and after the reading.
+        epoch: the last one in that file.
+        topic_id: from `partition.metadata`.
     """
 
     directory: Path
@@ -35,19 +35,19 @@ class Replica:
     topic_id: str
 
     @property
-    def stands(self) -> bool:
-        """Whether the broker has written no other since, nor another directory in its place."""
+    def is_current(self) -> bool:
+        """Whether the broker has replaced neither the file nor the directory since the reading."""
         return epochs_mark(self.directory) == self.mark
 
 
 def find(log_dirs: Iterable[Path], partition: TopicPartition, after: Path | None = None) -> Path | None:
-    """A live directory of a partition; None where no log dir that can be read holds one with a list of epochs.
+    """Return a live directory of a partition; None if no readable log dir has one with a list of epochs.
 
     Args:
         log_dirs: of the broker.
-        partition: whose.
-        after: where several log dirs hold one, the next behind this one, in a circle; the first where it is not among
-            them. Only one of several is the one that the broker writes to, and a reader of this finds out which.
+        partition: to find.
+        after: if several log dirs have one, return the next after this one, in a circle; the first if this one is not
+            among them. The broker writes to one of them only, so callers try them in turn.
     """
     directories = [log_dir / str(partition) for log_dir in log_dirs]
     first = directories.index(after) + 1 if after in directories else 0
@@ -56,7 +56,7 @@ def find(log_dirs: Iterable[Path], partition: TopicPartition, after: Path | None
 
 
 def read(directory: Path) -> Replica | None:
-    """What a directory says; None while it does not say all of it, or says it in the middle of a change."""
+    """Return the state in a directory; None while it is incomplete, or changes during the reading."""
     mark = epochs_mark(directory)
     if mark is None:
         return None

@@ -1,1 +1,1 @@
-"""Leadership from ZooKeeper: connection, security, state. The only room that knows kazoo."""
+"""Leadership from ZooKeeper: connection, security, state. The only package that imports kazoo."""

@@ -1,4 +1,4 @@
-"""Whether ZooKeeper is reached, lets this identity read what leadership is told by, and knows the broker."""
+"""Check that ZooKeeper is reached, lets this identity read leadership, and has the broker registered."""
 
 import datetime
 import socket
@@ -22,50 +22,50 @@ from ts_uploader.leadership.zookeeper.migration import MIGRATION
 from ts_uploader.leadership.zookeeper.security import Security, Store
 
 _CONNECT_SECONDS = 10.0
-_SLICE_SECONDS = 0.05  # between two looks
+_SLICE_SECONDS = 0.05  # between two polls
 _PROBE_SECONDS = 5.0
 _CLOSE_SECONDS = 2.0
 _SOON = datetime.timedelta(days=14)
 _ID_BYTES = 1 << 20
-_MOST_TOPICS = 200  # one is like the other, but for those with rights of their own
+_MOST_TOPICS = 200  # topics rarely have ACLs of their own, so a sample is enough
 
 
 def zookeeper_findings(
     connection: Connection, security: Security, environment: Environment, topics: Set[str]
 ) -> list[Finding]:
-    """What there is to say; the client is started and closed here.
+    """Start the client, return the findings, and close it.
 
     Args:
         connection: not started yet.
-        security: how it is secured.
-        environment: whose broker.
-        topics: that are shipped.
+        security: TLS and SASL.
+        environment: of the broker.
+        topics: those that the agent ships.
     """
     about = f"zookeeper {environment.zookeeper_connect}"
     client = connection.client
-    said = _security_findings(security, environment, about)
+    found = _security_findings(security, environment, about)
     try:
         client.start_async()
         if not _wait(connection):
-            return [*said, *_why_no_session(connection, security, about)]
-        return said + _findings(client, environment, topics, about)
+            return [*found, *_why_no_session(connection, security, about)]
+        return found + _findings(client, environment, topics, about)
     except AuthFailedError:
         if connection.trouble is None:
             connection.refused()
-        return [*said, *_why_no_session(connection, security, about)]
-    except NoAuthError as refused:
-        way = "let it read /brokers (Kafka leaves that to all)"
-        return [*said, error(about, f"refuses this identity: {refused!r}", way)]
+        return [*found, *_why_no_session(connection, security, about)]
+    except NoAuthError as denied:
+        way = "let it read /brokers (Kafka allows that to all)"
+        return [*found, error(about, f"denies this identity: {denied!r}", way)]
     except (KazooTimeoutError, KazooException) as failed:
         if _wait_for_trouble(connection):
-            return [*said, *_why_no_session(connection, security, about)]
-        return [*said, unanswered(about, f"does not answer: {failed!r}")]
+            return [*found, *_why_no_session(connection, security, about)]
+        return [*found, unanswered(about, f"does not answer: {failed!r}")]
     finally:
         connection.close(_CLOSE_SECONDS)
 
 
 def _wait(connection: Connection) -> bool:
-    """Wait for a session; shorter where each server gave a reason that somebody must act on."""
+    """Wait for a session, but not if the operator must act on the failure of every server."""
     deadline = time.monotonic() + _CONNECT_SECONDS
     while not connection.in_session:
         servers = {f"{host}:{port}" for host, port in connection.client.hosts}
@@ -78,7 +78,7 @@ def _wait(connection: Connection) -> bool:
 
 
 def _wait_for_trouble(connection: Connection) -> bool:
-    """Whether kazoo's thread notes why it lost the session; a request of ours may fail a moment before."""
+    """Whether kazoo's thread notes why it lost the session; a request can fail a moment before."""
     deadline = time.monotonic() + 1.0
     while connection.trouble is None and time.monotonic() < deadline:
         time.sleep(_SLICE_SECONDS)
@@ -86,7 +86,7 @@ def _wait_for_trouble(connection: Connection) -> bool:
 
 
 def _why_no_session(connection: Connection, security: Security, about: str) -> list[Finding]:
-    """One finding for each server; the agent needs only one of them."""
+    """Return one finding for each server; the agent needs only one server."""
     troubles = dict(connection.troubles)
     found = []
     for server, trouble in sorted(troubles.items()):
@@ -94,17 +94,17 @@ def _why_no_session(connection: Connection, security: Security, about: str) -> l
             found.append(error(about, str(trouble)))
         elif security.tls is None and _speaks_tls(server):
             way = (
-                "take over the broker's zookeeper.ssl.* settings: by its file, or, where they are flags of its JVM, by "
+                "copy the broker's zookeeper.ssl.* settings: into its file, or, if they are flags of its JVM, set "
                 "ts.segment.uploader.zookeeper.ssl.client.enable=true and ...ssl.truststore.location"
             )
-            found.append(error(about, f"{server} speaks TLS alone, and zookeeper.ssl.client.enable is not true", way))
+            found.append(error(about, f"{server} requires TLS, and zookeeper.ssl.client.enable is not true", way))
         else:
             found.append(unanswered(about, f"no session within {_CONNECT_SECONDS:.0f} s: {trouble}"))
     return found or [unanswered(about, f"no session within {_CONNECT_SECONDS:.0f} s")]
 
 
 def _speaks_tls(server: str) -> bool:
-    """Whether a TLS handshake begins there; nothing is sent to it, so it may be anybody."""
+    """Whether the server begins a TLS handshake; no data is sent, so its certificate is not verified."""
     host, _, port = server.rpartition(":")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -113,14 +113,14 @@ def _speaks_tls(server: str) -> bool:
         with socket.create_connection((host, int(port)), _PROBE_SECONDS) as connection:
             context.wrap_socket(connection, server_hostname=host).close()
     except ssl.SSLError as failed:
-        return "ALERT" in str(failed)  # it speaks TLS, and wants a certificate
+        return "ALERT" in str(failed)  # it speaks TLS, and requires a certificate
     except (OSError, ValueError):
         return False
     return True
 
 
 def _security_findings(security: Security, environment: Environment, about: str) -> list[Finding]:
-    """What of the security settings is worth a word; what is wrong with them ended the start already."""
+    """Return the findings about the security settings; invalid settings have ended the start already."""
     properties, found = environment.broker_properties, []
     if security.tls is not None and not security.tls.names_hosts:
         what = "zookeeper.ssl.endpoint.identification.algorithm is not https: a certificate of any host is accepted"
@@ -128,7 +128,7 @@ def _security_findings(security: Security, environment: Environment, about: str)
     authenticated = security.sasl is not None or (security.tls is not None and security.tls.keystore is not None)
     if properties.get("zookeeper.set.acl", "").strip().lower() == "true" and not authenticated:
         what = "zookeeper.set.acl=true: brokers log in to ZooKeeper, and the agent does not"
-        way = f"where it may not read something, name the broker's JAAS file by {PREFIX}jaas.file"
+        way = f"if ZooKeeper denies it a node, name the broker's JAAS file by {PREFIX}jaas.file"
         found.append(hint(about, what, way))
     if security.tls is not None and security.tls.keystore is not None:
         found += _certificate_findings(security.tls.keystore)
@@ -136,7 +136,7 @@ def _security_findings(security: Security, environment: Environment, about: str)
 
 
 def _certificate_findings(store: Store) -> list[Finding]:
-    """Whether the agent's own certificate is valid, and for how long."""
+    """Return whether the agent's own certificate is valid, and for how long."""
     from ts_uploader.leadership.zookeeper.key_stores import own_certificate  # noqa: PLC0415  (see `zookeeper_tls`)
 
     about = f"key store {store.path}"
@@ -160,10 +160,8 @@ def _findings(client: KazooClient, environment: Environment, topics: Set[str], a
             absent.append(topic)
     if absent:
         names = ", ".join(absent[:3])
-        what = f"{len(absent)} of the topics in the log dirs are not there ({names})"
-        found.append(
-            warning(about, what, "deleted topics go from the disk soon; many mean another cluster's ZooKeeper")
-        )
+        what = f"{len(absent)} of the topics in the log dirs are missing ({names})"
+        found.append(warning(about, what, "deleted topics soon leave the disk; many mean another cluster's ZooKeeper"))
     return found
 
 
@@ -172,22 +170,22 @@ def _broker(client: KazooClient, environment: Environment, about: str) -> list[F
     if client.exists(f"/brokers/ids/{broker}") is not None:
         return [ok(about, f"reached, and broker {broker} is registered")]
     if client.exists(MIGRATION) is not None:
-        what = f"broker {broker} is not registered, and {MIGRATION} stands: the cluster has gone over to KRaft"
-        return [error(about, what, "give the file that the broker is started with, where process.roles stands")]
+        what = f"broker {broker} is not registered, and {MIGRATION} exists: the cluster has migrated to KRaft"
+        return [error(about, what, "give the properties file of the broker in KRaft mode, which sets process.roles")]
     others = ", ".join(sorted(client.get_children("/brokers/ids"))[:10]) or "none"
     what = f"broker {broker} is not registered there; registered are {others}"
-    return [error(about, what, "start the broker, or look whether zookeeper.connect and broker.id are its own")]
+    return [error(about, what, "start the broker, or check that zookeeper.connect and broker.id are its own")]
 
 
 def _cluster(client: KazooClient, environment: Environment, about: str) -> list[Finding]:
-    """The id that the cluster gave itself; another in the keys is the operator's choice (`--cluster-id`)."""
+    """Compare the cluster's own id with the one in object keys, which the operator may choose (`--cluster-id`)."""
     try:
         data, _ = client.get("/cluster/id")
         with decoding("/cluster/id", "a cluster's id"):
-            said: Any = parse_json(data, "/cluster/id", _ID_BYTES)
-            named = text(said["id"])
+            node: Any = parse_json(data, "/cluster/id", _ID_BYTES)
+            named = text(node["id"])
     except (NoNodeError, CorruptData):
         return [hint(about, "the cluster's own id cannot be read there")]
     if named != environment.cluster_id:
-        return [hint(about, f"the cluster calls itself {named}; keys and files here say {environment.cluster_id}")]
+        return [hint(about, f"the cluster's own id is {named}; object keys and files have {environment.cluster_id}")]
     return []

@@ -1,10 +1,10 @@
-"""One client of kazoo's, secured as ZooKeeper wants it, and why it has no session.
+"""A secured kazoo client, and the reason why it has no session.
 
-kazoo says of a failed attempt only that there was one, and tries on. Here the step that failed is known: whether nobody
-listens, the TLS handshake failed, the server gave no session, or refused the credentials.
+kazoo reports only that an attempt failed, and retries. This module records the step that failed: no process listens,
+the TLS handshake failed, the server gave no session, or it rejected the credentials.
 
-Not kazoo's own TLS: it trusts the host's authorities beside the ones that are named, and takes files in PEM alone. Its
-handler, which makes all connections, is a part that callers may bring.
+kazoo's own TLS is not used: it trusts the host's authorities in addition to the named ones, and reads PEM files only.
+Callers may replace kazoo's handler, which makes all connections.
 """
 
 import socket
@@ -20,12 +20,12 @@ from kazoo.retry import KazooRetry
 
 from ts_common.config.zookeeper_options import PREFIX
 from ts_common.errors import ConfigurationError
-from ts_uploader.leadership.zookeeper.sasl import know_errors, sasl_options
+from ts_uploader.leadership.zookeeper.sasl import register_errors, sasl_options
 from ts_uploader.leadership.zookeeper.security import Security
 from ts_uploader.leadership.zookeeper.tls import connect_tls, tls_context, why_tls_failed
 
 _ENDED = {KeeperState.AUTH_FAILED, KeeperState.CLOSED}
-_LONGEST_PAUSE_SECONDS = 2.0  # of kazoo between attempts to connect, where its own bound is an hour
+_LONGEST_PAUSE_SECONDS = 2.0  # of kazoo between attempts to connect; its own limit is an hour
 _LEFT_OPEN = "it accepted the connection and gave no session"
 _REFUSED = "ZooKeeper refuses this identity"
 
@@ -35,9 +35,9 @@ class Trouble:
     """Why there is no session.
 
     Attributes:
-        server: `host:port`; empty where the agent never came to one.
-        why: what failed, with the way out where somebody must act.
-        lasting: whether somebody must act; else it may pass by itself.
+        server: `host:port`; empty if the agent reached no server.
+        why: what failed, and what to do if the operator must act.
+        lasting: whether the operator must act; else it may end by itself.
     """
 
     server: str
@@ -52,18 +52,18 @@ class Connection:
     """A client, not yet started.
 
     Attributes:
-        client: kazoo's.
-        troubles: by server, why the last attempt there failed; empty once there is a session that answers.
+        client: of kazoo.
+        troubles: by server, why the last attempt failed; empty once a session answers.
 
     Args:
         hosts: `host:port,host:port/chroot`.
-        security: how it is secured.
-        session_seconds: how long ZooKeeper keeps a session of a client that it does not hear from.
-        noticed: called from another thread when a session comes or goes, and when an attempt failed.
-        before: the trouble of the client that this one takes over from.
+        security: TLS and SASL.
+        session_seconds: the session timeout.
+        noticed: called from another thread when a session begins or ends, and when an attempt failed.
+        before: the trouble of the client that this one replaces.
 
     Raises:
-        ConfigurationError: `hosts` is no such list, or the credentials of SASL cannot be read.
+        ConfigurationError: `hosts` is malformed, or the SASL credentials cannot be read.
     """
 
     def __init__(
@@ -74,17 +74,17 @@ class Connection:
         noticed: Callable[[], None] = lambda: None,
         before: Trouble | None = None,
     ) -> None:
-        know_errors()
+        register_errors()
         self.troubles: dict[str, Trouble] = {}
         self._security = security
         self._noticed = noticed
         self._lock = threading.Lock()
         self._awaited: str | None = None  # the server that accepted the connection and has not answered yet
-        self._login_failed = ""  # why, on this side
+        self._login_failed = ""  # the reason on this side
         self._last = before
         self._closing = False
         self._ended = False
-        self._refusal_known = False
+        self._rejection_noted = False
         sasl = None if security.sasl is None else sasl_options(security.sasl, self._note_login)
         try:
             retry = KazooRetry(max_tries=-1, max_delay=_LONGEST_PAUSE_SECONDS)
@@ -93,7 +93,7 @@ class Connection:
                 hosts=hosts, timeout=session_seconds, connection_retry=retry, handler=handler, sasl_options=sasl
             )
             for host, _ in self.client.hosts:
-                host.encode("idna")  # as the resolver will; there it would end kazoo's thread
+                host.encode("idna")  # the resolver does the same, where an error would end kazoo's thread
         except ValueError as error:
             problem = f"{hosts!r} is not host:port,host:port/chroot: {error}"
             raise ConfigurationError("zookeeper.connect", [problem]) from error
@@ -101,44 +101,47 @@ class Connection:
 
     @property
     def in_session(self) -> bool:
-        """Whether there is a session; with SASL also before ZooKeeper accepted the credentials."""
+        """Whether there is a session; with SASL, also before ZooKeeper accepts the credentials."""
         return bool(self.client.connected) and not self._ended
 
     @property
     def ended(self) -> bool:
-        """Whether this client tries no more: ZooKeeper refused it, or its thread died."""
+        """Whether this client no longer retries: ZooKeeper rejected it, or its thread died."""
         return self._ended
 
     @property
     def trouble(self) -> Trouble | None:
-        """Why there is no session, by the last attempt; None where none failed yet."""
+        """Why the last attempt gave no session; None while no attempt failed."""
         return self._last
 
     def answered(self) -> None:
-        """Forget what failed: ZooKeeper answered a request."""
+        """Forget all failures, because ZooKeeper answered a request."""
         with self._lock:
             self.troubles.clear()
             self._last = self._awaited = None
 
     def refused(self) -> None:
-        """Note that ZooKeeper refuses the identity; another client has to take over, later."""
+        """Note that ZooKeeper rejects the identity; another client has to replace this one later."""
         with self._lock:
-            known, self._refusal_known, self._ended = self._refusal_known, True, True
-        if known:  # kazoo's thread and one whose request failed may both come with it
+            noted, self._rejection_noted, self._ended = self._rejection_noted, True, True
+        if noted:  # kazoo's thread and the thread of a failed request may both report it
             return
         if self._security.sasl is None:
-            way = f"it demands SASL; name the broker's JAAS file by {PREFIX}jaas.file"
+            way = f"it requires SASL; name the broker's JAAS file by {PREFIX}jaas.file"
         else:
-            way = self._login_failed or "the user and password, or the principal, are not those that it knows"
+            way = self._login_failed or "it does not accept this user and password, or this principal"
         self._note("", f"{_REFUSED}: {way}", lasting=True)
 
     def unusable(self, error: ConfigurationError) -> None:
-        """Note that the client that should take over cannot be made at this moment."""
+        """Note that the replacing client cannot be created at this moment."""
         self._ended = True
         self._note("", "; ".join(error.problems), lasting=True)
 
     def close(self, seconds: float) -> None:
-        """Close in a thread of its own and wait so long: amid a handshake with a silent server kazoo takes its time."""
+        """Close the client on another thread, and wait for that at most this long.
+
+        During a handshake with a server that does not answer, kazoo closes slowly.
+        """
         if self._closing:
             return
         self._closing = True
@@ -147,7 +150,7 @@ class Connection:
             try:
                 self.client.stop()
                 self.client.close()
-            except Exception:  # noqa: BLE001, S110  (nobody needs it any more; its threads are daemons)
+            except Exception:  # noqa: BLE001, S110  (the client is no longer used; its threads are daemons)
                 pass
 
         thread = threading.Thread(target=close, name="zookeeper-close", daemon=True)
@@ -162,7 +165,7 @@ class Connection:
             connection = self._connected(address, host, server, seconds)
         except ConfigurationError as error:
             self._note("", "; ".join(error.problems), lasting=True)
-            raise OSError(str(error)) from error  # what kazoo tries on after
+            raise OSError(str(error)) from error  # kazoo retries after an OSError
         except OSError as error:
             why = why_tls_failed(error)
             self._note(server, why or error.strerror or str(error) or repr(error), lasting=why is not None)

@@ -28,7 +28,7 @@ _FLAGS = {"required", "requisite", "sufficient", "optional"}
 
 
 class JaasError(ValueError):
-    """A JAAS file that Java would refuse, or that names what only a JVM knows. No message holds a value of it."""
+    """A JAAS file that Java would reject, or with a value that only a JVM can resolve. No message contains a value."""
 
 
 @dataclass(frozen=True, slots=True)

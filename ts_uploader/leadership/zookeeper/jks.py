@@ -29,7 +29,7 @@ _SEQUENCE, _OCTETS = 0x30, 0x04
 
 
 class StoreError(ValueError):
-    """A key store that cannot be used; the message says why, and holds nothing of what is in it."""
+    """A key store that cannot be used; the message has the reason, and no content of the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class JksKey:
 
 @dataclass(frozen=True, slots=True)
 class JksStore:
-    """What a key store holds, in its own order.
+    """The entries of a key store, in its own order.
 
     Attributes:
         trusted: certificates as DER.
@@ -100,7 +100,7 @@ def parse_jks(data: bytes, password: str, *, with_keys: bool) -> JksStore:
 
 
 class _Reader:
-    """Takes pieces of bytes; each that is not there is a `StoreError`."""
+    """Reads pieces of bytes; raises `StoreError` if one is missing."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

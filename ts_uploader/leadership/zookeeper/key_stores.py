@@ -1,4 +1,4 @@
-"""What Java's key stores hold, as PEM for OpenSSL: PEM files, PKCS #12 and JKS.
+"""Read Java's key stores, PEM files, PKCS #12 and JKS, as PEM for OpenSSL.
 
 Java opens a JKS file as PKCS12 and the other way round (its `DualFormatJKS`), and `keytool` has written PKCS12 by
 default since Java 9, whatever the file is called. So for these two types the content decides.
@@ -95,7 +95,7 @@ def _java_store(data: bytes, password: str, *, with_keys: bool) -> JksStore | PK
     if data.startswith(MAGIC):
         return parse_jks(data, password, with_keys=with_keys)
     if data.lstrip().startswith(b"-----BEGIN"):
-        raise StoreError("it is a PEM file, and its type says otherwise")
+        raise StoreError("it is a PEM file, but its type is another")
     try:
         return pkcs12.load_pkcs12(data, password.encode() or None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:

@@ -1,17 +1,17 @@
-"""Whether ZooKeeper still knows what the broker beside us leads, or the cluster has gone over to KRaft.
+"""Decide whether ZooKeeper is current for the local broker, or the cluster has migrated to KRaft.
 
-A cluster that migrates (KIP-866) passes these states, and can go back from all but the last::
+A cluster that migrates (KIP-866) passes these states, and can return from all but the last::
 
-    brokers in ZooKeeper mode     /brokers/ids/<id> stands                          ZooKeeper knows
-    controllers take over         and so does /migration; they write what they      ZooKeeper knows
-                                  decide to ZooKeeper as well
-    the broker in KRaft mode      /brokers/ids/<id> is gone, /migration stands      it is no longer asked here
-    migration finalised           likewise; nobody writes to ZooKeeper any more     what stands there is stale
+    brokers in ZooKeeper mode     /brokers/ids/<id> exists                          ZooKeeper is current
+    controllers in charge         /migration exists as well; the controllers also   ZooKeeper is current
+                                  write their decisions to ZooKeeper
+    the broker in KRaft mode      /migration exists, /brokers/ids/<id> does not     ZooKeeper is ignored
+    migration finalised           the same; no process writes to ZooKeeper          ZooKeeper is stale
 
-So ZooKeeper is not believed where `/migration` stands and the broker is not registered. It may only be restarting: then
-nothing is said until it is back. Where somebody removed `/migration`, or restored an old ZooKeeper, the broker's disk
-tells: the controller writes an epoch to ZooKeeper before any leader writes it to its disk, so a leadership older than
-the last epoch on the disk of a broker that ZooKeeper does not know is stale too.
+So ZooKeeper is ignored if `/migration` exists and the broker is not registered. The broker may only be restarting; then
+the source emits nothing until it is registered again. If an operator removed `/migration` or restored an old ZooKeeper,
+the broker's disk decides: the controller writes an epoch to ZooKeeper before any leader writes it to its disk. So a
+leadership older than the last epoch on the disk of an unregistered broker is stale too.
 """
 
 from collections.abc import Iterable
@@ -27,44 +27,44 @@ MIGRATION = "/migration"
 
 
 class Registration:
-    """What ZooKeeper says of the migration and of one broker.
+    """The state of the migration and of one broker's registration in ZooKeeper.
 
     Attributes:
         path: of the broker's registration.
-        paths: what must be read.
+        paths: to read.
     """
 
     def __init__(self, broker_id: int) -> None:
         self.path = f"/brokers/ids/{broker_id}"
         self.paths = frozenset({MIGRATION, self.path})
-        self._stands: dict[str, bool] = {}
+        self._exists: dict[str, bool] = {}
         self._outlived: TopicPartition | None = None
 
-    def take(self, path: str, *, stands: bool) -> None:
-        """Take one of `paths`."""
-        self._stands[path] = stands
+    def take(self, path: str, *, exists: bool) -> None:
+        """Note whether one of `paths` exists."""
+        self._exists[path] = exists
         if not self.absent:
             self._outlived = None
 
     def take_led(self, led: Led, log_dirs: Iterable[Path]) -> None:
-        """Take what ZooKeeper says, and hold it against the disk of a broker that is not registered."""
+        """Compare a leadership in ZooKeeper with the disk, if the broker is not registered."""
         if self.absent and _is_outlived(led, log_dirs):
             self._outlived = led.partition
 
     @property
     def absent(self) -> bool:
         """Whether the broker is not registered; also while it restarts."""
-        return not self._stands.get(self.path, True)
+        return not self._exists.get(self.path, True)
 
     @property
     def stale(self) -> str | None:
-        """Why ZooKeeper is not believed; None where it is."""
+        """Why ZooKeeper is ignored; None if it is current."""
         if not self.absent:
             return None
-        if self._stands.get(MIGRATION, False):
-            return f"{MIGRATION} stands, {self.path} does not"
+        if self._exists.get(MIGRATION, False):
+            return f"{MIGRATION} exists, {self.path} does not"
         if self._outlived is not None:
-            return f"{self.path} is absent, and the broker's disk holds a later leader epoch of {self._outlived}"
+            return f"{self.path} is absent, and the broker's disk has a later leader epoch of {self._outlived}"
         return None
 
 
@@ -75,5 +75,5 @@ def _is_outlived(led: Led, log_dirs: Iterable[Path]) -> bool:
     try:
         local = local_epochs(directory)
     except (OSError, CorruptData):
-        return False  # who ships it reads it again, and says what is wrong
+        return False  # the uploader reads it again, and reports what is wrong
     return local is not None and bool(local.pairs) and local.pairs[-1][0] > led.leadership.epoch

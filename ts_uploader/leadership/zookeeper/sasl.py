@@ -1,15 +1,15 @@
-"""The SASL mechanisms of ZooKeeper, for kazoo: those of pure-sasl, made safe for what servers answer in fact.
+"""The SASL mechanisms of ZooKeeper, for kazoo: those of pure-sasl, adapted to how ZooKeeper servers answer.
 
-kazoo hands each message of the server to the mechanism that `sasl_options` names, and sends what it answers. pure-sasl
-has a registry of mechanisms; two of our own go there, under names of their own:
+kazoo passes each message of the server to the mechanism that `sasl_options` names, and sends its answer. pure-sasl has
+a registry of mechanisms. This module registers two more, under their own names, because:
 
-- The credentials are read when a connection is made, so that a new password in a file needs no restart.
-- A ZooKeeper without SASL answers each message with nothing. pure-sasl would go on for ever; here that is an error.
-- Java takes a name and a password for ISO 8859-1 unless the client says otherwise, which pure-sasl does not.
-- kazoo's thread would die of an error in a mechanism's constructor; here it comes with the first message.
+- The credentials have to be read at each connection, so that a new password in a file needs no restart.
+- A ZooKeeper without SASL answers each message with an empty one. pure-sasl would continue forever; here that fails.
+- Java decodes user and password as ISO 8859-1 unless the client declares another charset, and pure-sasl declares none.
+- An error in a mechanism's constructor would end kazoo's thread; here it is raised at the first message.
 
 DIGEST-MD5 needs pure-sasl (the extra `sasl`). GSSAPI also needs the package kerberos (the extra `kerberos`), and MIT's
-libraries, which read `KRB5_CONFIG`; a keytab is named to them by `KRB5_CLIENT_KTNAME`.
+libraries. These read `KRB5_CONFIG`, and the keytab that `KRB5_CLIENT_KTNAME` names.
 """
 
 import importlib.util
@@ -23,23 +23,23 @@ from ts_common.config.zookeeper_options import PREFIX
 from ts_common.errors import ConfigurationError
 from ts_uploader.leadership.zookeeper.security import DIGEST, GSSAPI, SOURCE, Login, Sasl
 
-_DIGEST_HOST = "zk-sasl-md5"  # ZooKeeper's own word, whatever the host is called (its `SecurityUtils`)
+_DIGEST_HOST = "zk-sasl-md5"  # ZooKeeper's constant for every host (its `SecurityUtils`)
 _OURS = {DIGEST: "ZOOKEEPER-DIGEST-MD5", GSSAPI: "ZOOKEEPER-GSSAPI"}
-_SASL_REQUIRED = -124  # ZooKeeper's SESSIONCLOSEDREQUIRESASLAUTH, which kazoo does not know
+_SASL_REQUIRED = -124  # ZooKeeper's SESSIONCLOSEDREQUIRESASLAUTH, which kazoo does not define
 
 
 class SaslRequired(AuthFailedError):  # type: ignore[misc]  # kazoo has no types
-    """The server serves no session without SASL, or refuses its credentials."""
+    """The server requires SASL, or rejects the credentials."""
 
     code = _SASL_REQUIRED
 
 
 def sasl_options(sasl: Sasl, note: Callable[[str], None]) -> Mapping[str, Any]:
-    """Return what kazoo takes as `sasl_options`.
+    """Return kazoo's `sasl_options`.
 
     Args:
         sasl: the settings; credentials are read now, and again with each connection.
-        note: takes why a login failed on this side.
+        note: called with the reason of a login that failed on this side.
 
     Raises:
         ConfigurationError: the credentials cannot be read, or a package is missing.
@@ -52,8 +52,8 @@ def sasl_options(sasl: Sasl, note: Callable[[str], None]) -> Mapping[str, Any]:
     return {"mechanism": _OURS[login.mechanism], "service": sasl.service, "read": sasl.read, "note": note}
 
 
-def know_errors() -> None:
-    """Teach kazoo the error of servers that demand SASL; its thread dies of one that it does not know."""
+def register_errors() -> None:
+    """Add the error of servers that require SASL to kazoo, whose thread dies of an undefined error."""
     EXCEPTIONS[_SASL_REQUIRED] = SaslRequired
 
 
@@ -133,7 +133,7 @@ def _register() -> None:
 
 
 def _refused(note: Callable[[str], None], why: str) -> Exception:
-    """Note why a login failed, and return what ends it."""
+    """Note why a login failed, and return the error that ends it."""
     from puresasl import SASLProtocolException  # noqa: PLC0415
 
     note(why)
@@ -149,7 +149,7 @@ def _credentials(read: Callable[[], Login], note: Callable[[str], None]) -> Logi
 
 
 def _words(error: Exception) -> str:
-    """What a library of Kerberos says: texts with codes, nested."""
+    """Return the texts of a Kerberos error, whose arguments are nested texts and codes."""
     found: list[str] = []
 
     def take(part: object) -> None:

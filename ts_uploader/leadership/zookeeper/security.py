@@ -1,12 +1,13 @@
-"""TLS and SASL to ZooKeeper, as the broker's own `server.properties` and the cluster's file have them.
+"""TLS and SASL to ZooKeeper, from the broker's own `server.properties` and the cluster's file.
 
-The names and defaults are those of Kafka's `ZkConfigs`; the agent connects as the broker beside it does. A key of the
+The names and defaults are those of Kafka's `ZkConfigs`; the agent connects as the local broker does. A key of the
 cluster's file (`ts_common.config.zookeeper_options`) replaces the broker's setting of that name. A broker has its SASL
-login, and sometimes its stores, in flags of its JVM, which nobody else can read: the cluster's file names these.
+login, and sometimes its stores, in flags of its JVM. No other process can read these, so the cluster's file names them.
 
-ZooKeeper takes a store's type from a setting, else from the file's ending (its `KeyStoreFileType`).
+ZooKeeper reads a store's type from a setting, else from the file's ending (its `KeyStoreFileType`).
 
-What the agent cannot honour is a problem that names the key to give instead. No message holds a password.
+A setting that the agent does not support is a problem that names the key to give instead. No message contains a
+password.
 """
 
 import re
@@ -20,7 +21,7 @@ from ts_common.config.zookeeper_options import PREFIX
 from ts_common.errors import ConfigurationError
 from ts_uploader.leadership.zookeeper.jaas import JaasEntry, JaasError, parse_jaas
 
-BROKERS = "zookeeper."  # stands before a setting's name in the broker's file
+BROKERS = "zookeeper."  # the prefix of these settings in the broker's file
 SOURCE = "the connection to ZooKeeper"
 DIGEST, GSSAPI = "DIGEST-MD5", "GSSAPI"
 _FROM_PROVIDER = re.compile(r"\$\{[^}]*\}")
@@ -42,11 +43,11 @@ ENDINGS = {".pem": StoreType.PEM, ".jks": StoreType.JKS, ".p12": StoreType.PKCS1
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A password, or the file that holds it.
+    """A password, or the file that contains it.
 
     Attributes:
-        key: that gave it, for messages.
-        value: the password, where no file is named.
+        key: of the setting, for messages.
+        value: the password, if no file is named.
         file: its file.
     """
 
@@ -55,7 +56,7 @@ class Secret:
     file: Path | None = None
 
     def read(self) -> str:
-        """Return the password; a line's end behind it is none of it.
+        """Return the password, without a line end at the end of its file.
 
         Raises:
             ConfigurationError: the file cannot be read.
@@ -88,10 +89,10 @@ class Tls:
 
     Attributes:
         truststore: whose certificates are trusted; None: the authorities that this host trusts.
-        keystore: the agent's own certificate; None: it shows none.
+        keystore: the agent's own certificate; None: it presents no certificate.
         versions: the versions of TLS, without a gap.
         ciphers: Java's names of the cipher suites of TLS 1.2; empty: OpenSSL's choice.
-        names_hosts: whether the certificate has to name the host.
+        names_hosts: whether the certificate must name the host.
     """
 
     truststore: Store | None
@@ -108,7 +109,7 @@ class Login:
     Attributes:
         mechanism: `DIGEST` or `GSSAPI`.
         username, password: with `DIGEST`.
-        principal, keytab: with `GSSAPI`; empty: as the ticket cache says.
+        principal, keytab: with `GSSAPI`; empty: those of the ticket cache.
     """
 
     mechanism: str
@@ -123,7 +124,7 @@ class Sasl:
     """SASL to ZooKeeper.
 
     Attributes:
-        given: by keys of the cluster's file; they win over the JAAS file.
+        given: by keys of the cluster's file; they have precedence over the JAAS file.
         password: by these keys; None without one.
         jaas: the broker's JAAS file; None without one.
         section: of that file.
@@ -137,10 +138,10 @@ class Sasl:
     service: str
 
     def read(self) -> Login:
-        """Return the credentials that the files hold now.
+        """Return the credentials that the files contain now.
 
         Raises:
-            ConfigurationError: a file cannot be read, or says nothing that can be used.
+            ConfigurationError: a file cannot be read, or has no usable credentials.
         """
         jaas = Login("") if self.jaas is None else _login(self.jaas, self.section)
         mechanism = self.given.mechanism or jaas.mechanism or DIGEST
@@ -159,7 +160,7 @@ class Sasl:
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """How the connection is secured; nothing of both by default.
+    """TLS and SASL of a connection; neither by default.
 
     Attributes:
         tls: None: without TLS.
@@ -171,14 +172,14 @@ class Security:
 
 
 def security_of(properties: Mapping[str, str], overrides: Mapping[str, str]) -> Security:
-    """Return how the broker's file and the cluster's want ZooKeeper to be spoken to; no file is opened.
+    """Return the security settings of the broker's file and the cluster's; no file is opened.
 
     Args:
         properties: of the broker's file.
         overrides: of the cluster's file, by the names of `ts_common.config.zookeeper_options`.
 
     Raises:
-        ConfigurationError: something is wrong, or cannot be honoured; all problems at once.
+        ConfigurationError: a setting is invalid or unsupported; it lists all problems.
     """
     reader = _Reader(properties, overrides)
     security = Security(reader.tls(), reader.sasl())
@@ -188,7 +189,7 @@ def security_of(properties: Mapping[str, str], overrides: Mapping[str, str]) -> 
 
 
 class _Reader:
-    """Reads both files; what is wrong goes into `problems`."""
+    """Reads both files, and collects `problems`."""
 
     def __init__(self, properties: Mapping[str, str], overrides: Mapping[str, str]) -> None:
         self.problems: list[str] = []
@@ -207,7 +208,7 @@ class _Reader:
         for name in ("ssl.crl.enable", "ssl.ocsp.enable"):
             if self._switch(name):
                 self.problems.append(
-                    f"{self._key(name)}=true: the agent cannot ask whether a certificate was revoked; to connect "
+                    f"{self._key(name)}=true: the agent cannot check whether a certificate was revoked; to connect "
                     f"without that, give {PREFIX}{name}=false"
                 )
         algorithm = self._value("ssl.endpoint.identification.algorithm", "https")
@@ -225,7 +226,7 @@ class _Reader:
             return None
         mechanism = self._overrides.get("sasl.mechanism", "").upper()
         if mechanism not in {"", DIGEST, GSSAPI}:
-            self.problems.append(f"{PREFIX}sasl.mechanism={mechanism}: ZooKeeper knows {DIGEST} and {GSSAPI}")
+            self.problems.append(f"{PREFIX}sasl.mechanism={mechanism}: ZooKeeper supports {DIGEST} and {GSSAPI}")
         if {"sasl.principal", "sasl.keytab"} & given:
             mechanism = mechanism or GSSAPI
         jaas = self._overrides.get("jaas.file", "")
@@ -256,7 +257,7 @@ class _Reader:
             )
         elif not kind and path.suffix not in ENDINGS:
             self.problems.append(
-                f"{self._key(name)}={location}: no type, and the ending is none of {', '.join(ENDINGS)}; give "
+                f"{self._key(name)}={location}: no type, and not one of the endings {', '.join(ENDINGS)}; give "
                 f"{PREFIX}ssl.{which}.type"
             )
         else:
@@ -265,7 +266,7 @@ class _Reader:
         return None
 
     def _versions(self) -> tuple[ssl.TLSVersion, ...]:
-        """Return the versions of TLS; those before 1.2 are left out where a later one is named too."""
+        """Return the versions of TLS, without those before 1.2 if a later one is named too."""
         name = "ssl.enabled.protocols" if self._listed("ssl.enabled.protocols") else "ssl.protocol"
         named = self._listed(name) or ["TLSv1.2"]
         if named == ["TLS"]:
@@ -290,14 +291,14 @@ class _Reader:
             return None
         if _FROM_PROVIDER.search(value):
             self.problems.append(
-                f"{self._key(name)}: a config provider of the broker knows its value; give {PREFIX}{name}.file"
+                f"{self._key(name)}: only a config provider of the broker has its value; give {PREFIX}{name}.file"
             )
         return Secret(self._key(name), value)
 
     def _switch(self, name: str) -> bool:
         value = self._value(name, "false").lower()
         if value not in {"true", "false"}:
-            self.problems.append(f"{self._key(name)}={value}: true or false is expected")
+            self.problems.append(f"{self._key(name)}={value}: expected true or false")
         return value == "true"
 
     def _listed(self, name: str) -> Sequence[str]:
@@ -312,7 +313,7 @@ class _Reader:
 
 
 def _login(path: Path, section: str) -> Login:
-    """Return what a section of a JAAS file says of ZooKeeper's client."""
+    """Return the login of ZooKeeper's client in a section of a JAAS file."""
     key = f"{PREFIX}jaas.file"
     try:
         sections = parse_jaas(_text_of(path, key))
@@ -322,7 +323,7 @@ def _login(path: Path, section: str) -> Login:
     if not entries:
         there = ", ".join(sorted(sections)) or "nothing"
         raise ConfigurationError(
-            SOURCE, [f"{key}={path}: there is no section {section}, but {there}; give {PREFIX}jaas.section"]
+            SOURCE, [f"{key}={path}: no section {section}; found {there}; give {PREFIX}jaas.section"]
         )
     for entry in entries:
         if entry.module.endswith(_DIGEST_MODULE):
@@ -332,7 +333,7 @@ def _login(path: Path, section: str) -> Login:
     modules = ", ".join(entry.module for entry in entries)
     raise ConfigurationError(
         SOURCE,
-        [f"{key}={path}: section {section} logs in with {modules}; {_DIGEST_MODULE} and {_KERBEROS_MODULE} are known"],
+        [f"{key}={path}: section {section} has {modules}; supported are {_DIGEST_MODULE} and {_KERBEROS_MODULE}"],
     )
 
 
@@ -346,5 +347,5 @@ def _text_of(path: Path, key: str) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigurationError(SOURCE, [f"{key}={path}: it cannot be read: {why}"]) from error

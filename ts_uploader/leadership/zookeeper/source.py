@@ -1,22 +1,22 @@
 """Leadership from ZooKeeper, in real time: a watch on each node of the partitions that have a local directory.
 
-Each read of a path sets its watch. kazoo's callback thread only notes which path changed; the thread in `run` reads
-what is noted, many requests in flight, and says of each state that it read what is so. It alone owns what is known.
-Not kazoo's `DataWatch`: that starts a thread per watch after each reconnection.
+Each read of a path sets its watch. kazoo's callback thread only notes the path that changed. The thread in `run` reads
+the noted paths with many requests in flight, and emits the state of each. It alone owns the state. kazoo's `DataWatch`
+is not used, because it starts a thread per watch after each reconnection.
 
-- The connection is lost, the session expires: kazoo drops all watches then, so everything is read after each
-  connection. In between nothing is said. A request that fails is made again soon, and the others go on.
-- kazoo gives up (its thread died, ZooKeeper refused its credentials, or the ensemble was restored and is older than
-  what it saw): a new client, after a pause where it was refused.
-- A warning says that ZooKeeper does not answer, once an attempt failed or some seconds passed, and again for each new
-  reason (`zookeeper_connection`). Nothing is said of the first milliseconds, in which no session can be there yet; the
-  loss of one is said at once.
-- Settings of topics and brokers are read last and are not worth an alarm: with `zookeeper.set.acl=true` the brokers'
-  may be read by brokers only (Kafka's `ZkData.SensitiveRootPaths`). What is refused is unknown, warned of once, and
-  asked for again with everything else.
-- The cluster goes over to KRaft: what stands in ZooKeeper is stale then (`migration`). Before anything else it is read
-  whether this is so; then nothing is said, as while ZooKeeper is away. Once the broker's own file says that it runs in
-  KRaft mode the process ends, and the one that its supervisor starts asks the broker.
+- When the connection is lost or the session expires, kazoo drops all watches. So everything is read again after each
+  connection. In between, the source emits nothing. A failed request is retried soon, without delaying the others.
+- kazoo can give up: its thread died, ZooKeeper rejected its credentials, or a restored ensemble is older than its last
+  transaction. Then a new client replaces it; after a rejection, only after a pause.
+- A warning reports that ZooKeeper does not answer: once an attempt failed or some seconds passed, and again for each
+  new reason (`connection`). It is not logged in the first milliseconds, before a session is possible. The loss of a
+  session is logged at once.
+- Settings of topics and brokers are read last, and cause no error: with `zookeeper.set.acl=true` only brokers may read
+  those of brokers (Kafka's `ZkData.SensitiveRootPaths`). A denied setting is unknown. The source warns once, and reads
+  it again with everything else.
+- When the cluster migrates to KRaft, the nodes in ZooKeeper become stale (`migration`). The source reads that first,
+  and then emits nothing, as while ZooKeeper is unavailable. Once the broker's own file has it run in KRaft mode, the
+  process ends. The supervisor then starts one that uses the broker.
 """
 
 import threading
@@ -45,33 +45,33 @@ log = structlog.get_logger()
 
 _IN_FLIGHT = 1_000
 _RETRY_SECONDS = 2.0
-_SLICE_SECONDS = 0.2  # between two looks whether to stop while an answer is awaited
+_SLICE_SECONDS = 0.2  # between two checks for `stop` while a request is under way
 _CLOSE_SECONDS = 2.0
 _EVERYTHING = "/"  # noted like a path
 
 
 class BrokerMigrated(TransientError):
-    """The broker runs in KRaft mode now, by its own file: an agent that is started now asks the broker."""
+    """The broker runs in KRaft mode now, by its own file; an agent that starts now uses the broker."""
 
 
 class ZookeeperLeadership(LeadershipSource):
-    """See the module's page.
+    """A leadership source that watches ZooKeeper; see the module's docstring.
 
     Args:
-        environment: the broker's surroundings.
-        emit: as the contract says.
-        poll_seconds: likewise.
-        security: how the connection is secured.
+        environment: the broker's environment.
+        emit: as in the contract.
+        poll_seconds: as in the contract.
+        security: TLS and SASL of the connection.
 
     Raises:
-        ConfigurationError: `zookeeper.connect` is not what it should be, or a store or a file with credentials cannot
-            be used; from the constructor.
+        ConfigurationError: `zookeeper.connect` is malformed, or a key store or credentials file cannot be used; from
+            the constructor.
     """
 
     session_seconds: ClassVar[float] = 10.0
-    grace_seconds: ClassVar[float] = 5.0  # without a session and without a failure, before it is worth a warning
-    give_up_seconds: ClassVar[float] = 60.0  # without a connection, before kazoo is started anew
-    refused_seconds: ClassVar[float] = 10.0  # the same, where ZooKeeper refused the identity
+    grace_seconds: ClassVar[float] = 5.0  # without a session and without a failure, before a warning
+    give_up_seconds: ClassVar[float] = 60.0  # without a connection, before kazoo is restarted
+    refused_seconds: ClassVar[float] = 10.0  # the same, if ZooKeeper rejected the identity
 
     def __init__(
         self,
@@ -83,18 +83,18 @@ class ZookeeperLeadership(LeadershipSource):
         super().__init__(environment, emit, poll_seconds)
         self._security = security or Security()
         if self._security.tls is not None:
-            tls_context(self._security.tls)  # what is wrong with the stores ends the start
+            tls_context(self._security.tls)  # a defective store ends the start
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._connection = self._new_connection()
-        self._lock = threading.Lock()  # guards the next two; the thread in `run` owns what is below them
-        self._wanted: Set[TopicPartition] | None = None  # what is to be followed from now on
+        self._lock = threading.Lock()  # guards the next two attributes; the thread in `run` owns those below them
+        self._wanted: Set[TopicPartition] | None = None  # the partitions to follow from now on
         self._noted: set[str] = set()
-        self._knowledge = ZookeeperState(environment.broker_id)
+        self._state = ZookeeperState(environment.broker_id)
         self._registration = Registration(environment.broker_id)
-        self._stale: bool | None = None  # not before the registration was read
+        self._stale: bool | None = None  # None until the registration was read
         self._failed: set[str] = set()
-        self._refused: set[str] = set()  # settings that were warned of
+        self._denied: set[str] = set()  # settings with a warning
         self._retry_at = self._poll_at = 0.0
         self._lost_at: float | None = None
         self._answered = False  # in this session
@@ -102,12 +102,12 @@ class ZookeeperLeadership(LeadershipSource):
 
     @property
     def connected(self) -> bool:
-        """Whether the session is up, and ZooKeeper is where the broker's leadership is told."""
+        """Whether the session is up, and ZooKeeper has the broker's leadership."""
         return self._in_session and self._answered and self._stale is False
 
     @property
     def trouble(self) -> str | None:
-        """As the contract says."""
+        """Why ZooKeeper is unavailable or ignored, for operators; None while connected."""
         if self.connected:
             return None
         if self._stale:
@@ -120,13 +120,13 @@ class ZookeeperLeadership(LeadershipSource):
         return self._connection.in_session
 
     def watch(self, partitions: Set[TopicPartition]) -> None:
-        """As the contract says; the thread in `run` reads the new ones."""
+        """Watch these partitions; the thread in `run` reads the new ones."""
         with self._lock:
             self._wanted = frozenset(partitions)
         self._wake.set()
 
     def run(self) -> None:
-        """As the contract says."""
+        """Read and watch until `stop`."""
         try:
             self._connection.client.start_async()
             while not self._stopping.is_set():
@@ -142,10 +142,10 @@ class ZookeeperLeadership(LeadershipSource):
                         self._lost_at = now
                     if self._connection.ended:
                         self._connection.close(0.0)
-                    warned = self._say_away(now, self._lost_at)
-                    next_look = self._lost_at + (self._patience if warned else self.grace_seconds)
-                    if now >= self._lost_at + self._patience:
-                        self._start_anew()
+                    warned = self._warn_unavailable(now, self._lost_at)
+                    next_look = self._lost_at + (self._restart_seconds if warned else self.grace_seconds)
+                    if now >= self._lost_at + self._restart_seconds:
+                        self._restart_client()
                         continue
                 self._wake.wait(max(0.0, next_look - time.monotonic()))
                 self._wake.clear()
@@ -153,12 +153,12 @@ class ZookeeperLeadership(LeadershipSource):
             self._connection.close(_CLOSE_SECONDS)
 
     def stop(self) -> None:
-        """As the contract says."""
+        """End `run` soon, whether ZooKeeper answers or not."""
         self._stopping.set()
         self._wake.set()
 
     def examine(self, topics: Set[str]) -> list[Finding]:
-        """As the contract says."""
+        """Return whether ZooKeeper is reached, lets this identity read, and has the broker."""
         return zookeeper_findings(self._connection, self._security, self.environment, topics)
 
     def _read_noted(self, now: float) -> None:
@@ -166,34 +166,34 @@ class ZookeeperLeadership(LeadershipSource):
             wanted, noted = self._wanted, self._noted
             self._wanted, self._noted = None, set()
         if wanted is not None:
-            noted |= self._knowledge.follow(wanted)
+            noted |= self._state.follow(wanted)
         if self._failed and now >= self._retry_at:
             noted, self._failed = noted | self._failed, set()
         if _EVERYTHING in noted or now >= self._poll_at:
-            noted = self._knowledge.partitions.keys() | self._knowledge.settings | self._registration.paths
+            noted = self._state.partitions.keys() | self._state.settings | self._registration.paths
             self._failed = set()
             self._poll_at = now + self.poll_seconds
         if not self._read_registration(noted & self._registration.paths):
             self._read_soon(noted)
             return
-        ordered = sorted(path for path in noted if path in self._knowledge.partitions or path in self._knowledge.states)
-        settings = sorted(noted & self._knowledge.settings)
-        for read_and_say, paths in ((self._read_and_say, ordered), (self._read_and_say_settings, settings)):
+        ordered = sorted(path for path in noted if path in self._state.partitions or path in self._state.states)
+        settings = sorted(noted & self._state.settings)
+        for read_and_emit, paths in ((self._read_and_emit, ordered), (self._read_and_emit_settings, settings)):
             for at in range(0, len(paths), _IN_FLIGHT):
-                read_and_say(paths[at : at + _IN_FLIGHT])
+                read_and_emit(paths[at : at + _IN_FLIGHT])
                 if self._stopping.is_set() or not self._in_session:
                     return  # the next connection notes everything
 
     def _read_registration(self, paths: Set[str]) -> bool:
-        """Read these; whether what else stands in ZooKeeper may be said.
+        """Read these; return whether the other nodes in ZooKeeper are current.
 
         Raises:
-            BrokerMigrated: see the module's page.
+            BrokerMigrated: the broker now runs in KRaft mode.
         """
         answers, failures = self._read(sorted(paths))
-        self._say_failures(failures)
+        self._log_failures(failures)
         for path, node in answers.items():
-            self._registration.take(path, stands=node is not None)
+            self._registration.take(path, exists=node is not None)
         if (paths - answers.keys()) | (self._failed & self._registration.paths):
             return False
         if not self._answered:
@@ -221,52 +221,51 @@ class ZookeeperLeadership(LeadershipSource):
             self._note({_EVERYTHING})
         if self._stale and self.environment.runs_kraft_now():
             raise BrokerMigrated(
-                f"broker {self.environment.broker_id} runs in KRaft mode by its own file: leadership has to be asked "
-                "of the broker, and no longer of ZooKeeper"
+                f"broker {self.environment.broker_id} runs in KRaft mode by its own file: ZooKeeper no longer has its "
+                "leadership; restart the agent, which then reads it from the broker"
             )
 
-    def _read_and_say(self, paths: list[str]) -> None:
-        """Read these states, then their topics and these; say of each partition what is so."""
-        states = [path for path in paths if path in self._knowledge.partitions]
+    def _read_and_emit(self, paths: list[str]) -> None:
+        """Read these states and topics, states first, and emit the leadership of each partition."""
+        states = [path for path in paths if path in self._state.partitions]
         topics = sorted({topic_path(path) for path in paths})
         answers, failures = self._read([*states, *topics])
-        self._say_failures(failures)
+        self._log_failures(failures)
         for topic in answers.keys() & topics:
-            self._note(self._knowledge.take_topic(topic, answers[topic]) - set(states))
-        said_nothing = {*states, *topics} - answers.keys()
+            self._note(self._state.take_topic(topic, answers[topic]) - set(states))
+        unread = {*states, *topics} - answers.keys()
         for state in states:
             if topic_path(state) not in answers:
-                said_nothing.add(state)
+                unread.add(state)
             elif state in answers:
-                said = self._knowledge.take_state(state, answers[state], time.time_ns())
-                if isinstance(said, Led):
-                    self._registration.take_led(said, self.environment.log_dirs)
+                report = self._state.take_state(state, answers[state], time.time_ns())
+                if isinstance(report, Led):
+                    self._registration.take_led(report, self.environment.log_dirs)
                     if self._registration.stale is not None:
-                        said_nothing.add(state)
+                        unread.add(state)
                         continue
-                if said is not None:
-                    self.emit(said)
+                if report is not None:
+                    self.emit(report)
         self._judge()
-        self._read_soon(said_nothing)
+        self._read_soon(unread)
 
-    def _read_and_say_settings(self, paths: list[str]) -> None:
+    def _read_and_emit_settings(self, paths: list[str]) -> None:
         answers, failures = self._read(paths)
-        refused = {path for path, error in failures.items() if isinstance(error, NoAuthError)}
-        self._say_failures({path: error for path, error in failures.items() if path not in refused})
-        if refused - self._refused:
-            paths_said = sorted(refused)[:10]
+        denied = {path for path, error in failures.items() if isinstance(error, NoAuthError)}
+        self._log_failures({path: error for path, error in failures.items() if path not in denied})
+        if denied - self._denied:
             log.warning(
                 "zookeeper_settings_denied",
                 message="the broker's own settings are used",
-                paths=paths_said,
-                of=len(refused),
+                paths=sorted(denied)[:10],
+                of=len(denied),
             )
-        self._refused = (self._refused - answers.keys()) | refused
+        self._denied = (self._denied - answers.keys()) | denied
         for path, node in answers.items():
-            said = self._knowledge.take_settings(path, node)
-            if said is not None:
-                self.emit(said)
-        self._read_soon(set(paths) - answers.keys() - refused)
+            report = self._state.take_settings(path, node)
+            if report is not None:
+                self.emit(report)
+        self._read_soon(set(paths) - answers.keys() - denied)
 
     def _read_soon(self, paths: Set[str]) -> None:
         if paths:
@@ -274,29 +273,31 @@ class ZookeeperLeadership(LeadershipSource):
             self._retry_at = time.monotonic() + _RETRY_SECONDS
 
     def _read(self, paths: list[str]) -> tuple[dict[str, Node | None], dict[str, Exception]]:
-        """What these paths hold, None where nothing stands, with a watch on each; and what failed instead."""
+        """Read these paths and set a watch on each; return the nodes, None if absent, and the failures."""
         failures: dict[str, Exception] = {}
         client = self._connection.client
         found = self._await({path: client.get_async(path, self._changed) for path in paths}, failures)
         answers: dict[str, Node | None] = {path: Node(data, at.czxid, at.mzxid) for path, (data, at) in found.items()}
-        # `get` sets no watch where nothing stands, `exists` does.
+        # `get` sets no watch on an absent node, `exists` does.
         absent = [path for path, error in failures.items() if isinstance(error, NoNodeError)]
         for path in absent:
             del failures[path]
         stats = self._await({path: client.exists_async(path, self._changed) for path in absent}, failures)
         answers |= {path: None for path, stat in stats.items() if stat is None}
-        self._note(stats.keys() - answers.keys())  # came in between
+        self._note(stats.keys() - answers.keys())  # created in between
         return answers, failures
 
-    def _say_failures(self, failures: dict[str, Exception]) -> None:
+    def _log_failures(self, failures: dict[str, Exception]) -> None:
         if failures and not self._stopping.is_set():
             errors = sorted({repr(error) for error in failures.values()})
             if any(isinstance(error, AuthFailedError) for error in failures.values()):
                 self._connection.refused()
                 return
-            refused = any(isinstance(error, NoAuthError) for error in failures.values())
-            say = log.error if refused else log.warning
-            say("zookeeper cannot be read, trying on", paths=sorted(failures)[:10], of=len(failures), errors=errors)
+            denied = any(isinstance(error, NoAuthError) for error in failures.values())
+            log_failed = log.error if denied else log.warning
+            log_failed(
+                "zookeeper_read_failed", message="retried", paths=sorted(failures)[:10], of=len(failures), errors=errors
+            )
 
     def _await(self, requests: dict[str, Any], failures: dict[str, Exception]) -> dict[str, Any]:
         answers = {}
@@ -304,24 +305,24 @@ class ZookeeperLeadership(LeadershipSource):
             try:
                 while not request.wait(_SLICE_SECONDS if self._in_session else 0.0):
                     if self._stopping.is_set() or not self._in_session:
-                        raise ConnectionLoss("the connection was lost before the answer came")
+                        raise ConnectionLoss("the connection was lost before the answer")
                 answers[path] = request.get(block=False)
-            except Exception as error:  # noqa: BLE001  (kazoo also hands on whatever its decoder raised)
+            except Exception as error:  # noqa: BLE001  (kazoo also raises any error of its decoder)
                 failures[path] = error
         return answers
 
     def _changed(self, event: WatchedEvent) -> None:
-        # On kazoo's callback thread. A lost connection comes here too, once per watch and without a path.
+        # On kazoo's callback thread. A lost connection is an event too, once per watch and without a path.
         if event.path is not None:
             self._note({event.path})
 
     @property
-    def _patience(self) -> float:
+    def _restart_seconds(self) -> float:
         """Seconds without a session before another client takes over."""
         return self.refused_seconds if self._connection.ended else self.give_up_seconds
 
-    def _say_away(self, now: float, lost_at: float) -> bool:
-        """Warn of what is not warned of yet; whether there is a reason, or no answer came for a while."""
+    def _warn_unavailable(self, now: float, lost_at: float) -> bool:
+        """Log each reason once; return False while no attempt failed and the grace period lasts."""
         was_answered, self._answered = self._answered, False
         trouble = self._connection.trouble
         if trouble is not None:
@@ -350,19 +351,19 @@ class ZookeeperLeadership(LeadershipSource):
             self._wake.set()
 
     def _new_connection(self, before: Trouble | None = None) -> Connection:
-        # With each session kazoo dropped its watches.
+        # kazoo drops its watches with each session.
         hosts, noticed = self.environment.zookeeper_connect, lambda: self._note({_EVERYTHING})
         return Connection(hosts, self._security, self.session_seconds, noticed, before)
 
-    def _start_anew(self) -> None:
+    def _restart_client(self) -> None:
         if not self._connection.ended:
             log.warning("zookeeper_client_restarted", hosts=self.environment.zookeeper_connect)
         self._connection.close(0.0)
         self._lost_at = None
         try:
             self._connection = self._new_connection(self._connection.trouble)
-        except ConfigurationError as error:  # a file with credentials is being written, or is gone
+        except ConfigurationError as error:  # a credentials file is being written, or is missing
             self._connection.unusable(error)
             return
-        self._knowledge.forget_versions()
+        self._state.forget_versions()
         self._connection.client.start_async()

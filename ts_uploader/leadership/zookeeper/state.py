@@ -1,4 +1,4 @@
-"""What ZooKeeper said of the followed partitions, and what that means for one broker. Pure but for its log.
+"""The nodes of the followed partitions in ZooKeeper, and what one broker leads by them. Pure but for its log.
 
 ::
 
@@ -6,14 +6,14 @@
     /brokers/topics/<topic>/partitions/<p>/state     {"leader": 1, "leader_epoch": 7, ...}
     /config/topics/<topic>                           {"version": 1, "config": {"retention.ms": "60000", ...}}
     /config/brokers/<default>                        the same, for all brokers
-    /config/brokers/<id>                             the same, for one; it wins
+    /config/brokers/<id>                             the same, for one broker; it has precedence
 
-- A node is not what Kafka writes: an error is logged, and what it tells is unknown until it changes.
-- A new session's server lags behind: what was modified (mzxid) before what is known is not believed.
-- A topic is re-created between two reads: a state is read before its topic, and counts only for a topic that was
-  created (czxid) before it, so that an epoch never meets the id of another incarnation.
-- Settings are those that bear on retention. A broker's also hold its passwords: no other key leaves this module, and
-  what such a node held is never logged.
+- If a node is malformed, an error is logged, and its content is unknown until it changes.
+- If a new session's server lags behind, a node that was modified (mzxid) before the newest one read is ignored.
+- A topic can be re-created between two reads. A state is therefore read before its topic, and counts only for a topic
+  that was created (czxid) before it. So an epoch is never combined with the id of another incarnation.
+- Only settings that affect retention are kept. A broker's settings also contain its passwords: no other key leaves this
+  module, and the content of such a node is never logged.
 """
 
 from collections.abc import Set
@@ -29,14 +29,14 @@ from ts_uploader.retention.topic_retention import BROKER_KEYS, TOPIC_KEYS, Broke
 
 log = structlog.get_logger()
 
-_NODE_BYTES = 64 << 20  # far beyond what ZooKeeper lets stand in a node, 1 MiB unless jute.maxbuffer says otherwise
+_NODE_BYTES = 64 << 20  # far above ZooKeeper's limit for a node, which is 1 MiB unless jute.maxbuffer changes it
 _ID_CHARACTERS = 64  # Kafka's have 22
 _TOPIC_SETTINGS = "/config/topics/"
 _BROKER_SETTINGS = "/config/brokers/"
 
 
 class Node(NamedTuple):
-    """What a path held, and the transactions that created and last modified it."""
+    """The data of a path, and the transactions that created and last modified it."""
 
     data: bytes | None
     czxid: int
@@ -44,7 +44,7 @@ class Node(NamedTuple):
 
 
 class ZookeeperState:
-    """What ZooKeeper said of the followed partitions, and what that means for one broker; knows no I/O but the log.
+    """The state of the followed partitions for one broker, without I/O except for the log.
 
     Attributes:
         partitions: the followed ones, by the path of their state.
@@ -55,7 +55,7 @@ class ZookeeperState:
     def __init__(self, broker_id: int) -> None:
         self.partitions: dict[str, TopicPartition] = {}
         self.states: dict[str, set[str]] = {}
-        # In this order, so that the broker's own win.
+        # In this order, so that the broker's own have precedence.
         self._broker_settings = (f"{_BROKER_SETTINGS}<default>", f"{_BROKER_SETTINGS}{broker_id}")
         self.settings = set(self._broker_settings)
         self._broker_overrides: dict[str, dict[str, str]] = {}
@@ -65,7 +65,7 @@ class ZookeeperState:
         self._mzxids: dict[str, int] = {}  # outlives a deleted node: a re-created one has a later
 
     def follow(self, wanted: Set[TopicPartition]) -> set[str]:
-        """Follow these and forget the others; the answer is the paths of those that are new."""
+        """Follow these partitions and forget the others; return the paths that are new."""
         paths = {state_path(partition): partition for partition in wanted}
         for path in self.partitions.keys() - paths.keys():
             topic, settings = topic_path(path), settings_path(self.partitions[path].topic)
@@ -95,7 +95,7 @@ class ZookeeperState:
         return new
 
     def take_topic(self, path: str, node: Node | None) -> set[str]:
-        """Take a topic's node, None for absent; the answer is which states must be read anew for it."""
+        """Apply a topic's node, None if absent; return the states to read again."""
         if self._is_old(path, node):
             return set()
         topic = None
@@ -106,14 +106,20 @@ class ZookeeperState:
         return self.states[path] if changed else set()
 
     def take_state(self, path: str, node: Node | None, now: int) -> Led | NotLed | None:
-        """Take a state, None for absent, after its topic; the answer is what to say at `now` (ns), None for nothing."""
+        """Apply a state, None if absent, after its topic; return what to emit, if anything.
+
+        Args:
+            path: of the state.
+            node: as read.
+            now: nanoseconds since the epoch.
+        """
         if self._is_old(path, node):
             return None
         fields = {} if node is None else _fields(path, node, leader=(int,), leader_epoch=(int,))
         if fields is None:
             return None
         if node is not None and fields["leader_epoch"] < 0:
-            _say_foreign(path, node, "a leader epoch below 0")
+            _log_malformed(path, node, "a leader epoch below 0")
             return None
         if node is None or fields["leader"] != self._broker_id:
             self._leaderships.pop(path, None)
@@ -127,7 +133,7 @@ class ZookeeperState:
         return Led(self.partitions[path], leadership)
 
     def take_settings(self, path: str, node: Node | None) -> TopicSettings | BrokerSettings | None:
-        """Take one of `settings`, None for absent; the answer is what to say, None for nothing."""
+        """Apply one of `settings`, None if absent; return what to emit, if anything."""
         if self._is_old(path, node):
             return None
         if path not in self._broker_settings:
@@ -143,12 +149,12 @@ class ZookeeperState:
         return BrokerSettings(_pairs(everyones | own))
 
     def forget_versions(self) -> None:
-        """Believe the next answers whatever their mzxid: a restored ensemble counts transactions anew."""
+        """Accept the next nodes whatever their mzxid, because a restored ensemble restarts its transaction count."""
         self._mzxids.clear()
 
     def _is_old(self, path: str, node: Node | None) -> bool:
         if node is None:
-            return False  # an absence carries no transaction; its watch tells of what comes after it
+            return False  # an absent node has no transaction; its watch reports later changes
         if node.mzxid < self._mzxids.get(path, node.mzxid):
             log.warning("zookeeper_state_outdated", message="ignored", path=path)
             return True
@@ -157,22 +163,22 @@ class ZookeeperState:
 
 
 def state_path(partition: TopicPartition) -> str:
-    """`/brokers/topics/<topic>/partitions/<partition>/state`."""
+    """Return `/brokers/topics/<topic>/partitions/<partition>/state`."""
     return f"/brokers/topics/{partition.topic}/partitions/{partition.partition}/state"
 
 
 def settings_path(topic: str) -> str:
-    """`/config/topics/<topic>`."""
+    """Return `/config/topics/<topic>`."""
     return f"{_TOPIC_SETTINGS}{topic}"
 
 
 def topic_path(path: str) -> str:
-    """`/brokers/topics/<topic>`, by the path of a state, or itself."""
+    """Return `/brokers/topics/<topic>` for the path of a state, or for itself."""
     return "/".join(path.split("/", 4)[:4])
 
 
 def _overrides(path: str, node: Node | None, keys: Set[str]) -> dict[str, str] | None:
-    """These settings of a node, None where it is not what Kafka writes. As Kafka does, nothing is taken for none."""
+    """Return these settings of a node, None if malformed. An absent or empty node has no settings, as in Kafka."""
     if node is None or not node.data:
         return {}
     fields = _fields(path, node, config=(dict, type(None)))
@@ -180,7 +186,7 @@ def _overrides(path: str, node: Node | None, keys: Set[str]) -> dict[str, str] |
         return None
     overrides = {key: value for key, value in (fields["config"] or {}).items() if key in keys}
     if not all(isinstance(value, str) for value in overrides.values()):
-        _say_foreign(path, node, "a setting is no string")
+        _log_malformed(path, node, "a setting is no string")
         return None
     return overrides
 
@@ -190,7 +196,7 @@ def _pairs(overrides: dict[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _fields(path: str, node: Node, **types: tuple[type, ...]) -> dict[str, Any] | None:
-    """These fields of a node, None (and an error in the log) where it is not what Kafka writes."""
+    """Return these fields of a node; None, after logging an error, if it is malformed."""
     try:
         content = parse_json(node.data or b"", path, _NODE_BYTES)
         if isinstance(content, dict) and all(_is(content.get(name), types[name]) for name in types):
@@ -198,7 +204,7 @@ def _fields(path: str, node: Node, **types: tuple[type, ...]) -> dict[str, Any] 
         error = f"no object with {', '.join(types)}"
     except CorruptData as unreadable:
         error = str(unreadable)
-    _say_foreign(path, node, error)
+    _log_malformed(path, node, error)
     return None
 
 
@@ -211,6 +217,6 @@ def _is(value: object, types: tuple[type, ...]) -> bool:
     return not isinstance(value, str) or (len(value) <= _ID_CHARACTERS and value.isascii() and value.isprintable())
 
 
-def _say_foreign(path: str, node: Node, error: str) -> None:
+def _log_malformed(path: str, node: Node, error: str) -> None:
     found = None if path.startswith(_BROKER_SETTINGS) else (node.data or b"")[:200]
     log.error("zookeeper_node_malformed", path=path, found=found, error=error)

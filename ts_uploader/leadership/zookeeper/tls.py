@@ -1,11 +1,11 @@
-"""A TLS connection to ZooKeeper, as its own client makes one, and why one failed.
+"""Make TLS connections to ZooKeeper, as its own client does, and explain why one failed.
 
-The stores are read for each connection, so that a certificate that was renewed on the disk is used with the next one.
+The stores are read for each connection. So a certificate that was renewed on the disk is used for the next one.
 
 - ZooKeeper's `ZKHostnameVerifier` accepts a certificate that names the host or its address. OpenSSL compares one of
-  them; where the host's name is not there, a second connection compares the address.
-- Java trusts each certificate of the trust store for itself, also one that is not self-signed: partial chains.
-- OpenSSL loads a certificate's key from a file only. The file is in memory, has no name and ends with the call.
+  them. If the certificate does not name the host, a second connection compares the address.
+- Java trusts each certificate of the trust store, also one that is not self-signed (partial chains).
+- OpenSSL loads a certificate's key from a file only. That file is in memory, unnamed, and is removed after the call.
 """
 
 import os
@@ -60,11 +60,11 @@ def connect_tls(
         address: the server's.
         host: the server's name, as `zookeeper.connect` has it.
         seconds: for each step of it.
-        note: takes the alert with which the server ends the connection later: with TLS 1.3 it looks at the client's
+        note: called with an alert that ends the connection later: with TLS 1.3 the server checks the client's
             certificate after the handshake.
 
     Raises:
-        OSError: the handshake failed, or nobody listens.
+        OSError: the handshake failed, or no process listens.
     """
     context.sslsocket_class = _noting(note)
     try:
@@ -76,7 +76,7 @@ def connect_tls(
 
 
 def why_tls_failed(error: OSError) -> str | None:
-    """Return what is wrong in an operator's words, with the way out; None for an error that may pass by itself."""
+    """Return what is wrong and what to do, for the operator; None for an error that may end by itself."""
     if isinstance(error, ssl.SSLCertVerificationError):
         if error.verify_code in {_NO_SUCH_HOST, _NO_SUCH_ADDRESS}:
             return (
@@ -131,7 +131,7 @@ def _naming(store: Store) -> Iterator[str]:
     try:
         yield store.password.read()
     except (StoreError, ssl.SSLError) as error:
-        why = str(error) if isinstance(error, StoreError) else "OpenSSL cannot use what it holds"
+        why = str(error) if isinstance(error, StoreError) else "OpenSSL cannot use its content"
         secret = f"; its password is that of {store.password.key}" if "password" in why else ""
         raise ConfigurationError(SOURCE, [f"{store.key}={store.path} ({store.kind}): {why}{secret}"]) from None
 
@@ -144,7 +144,7 @@ def _load(context: ssl.SSLContext, pem: bytes) -> None:
 
 
 def _set_ciphers(context: ssl.SSLContext, tls: Tls) -> None:
-    """Choose cipher suites by Java's names; those of TLS 1.3 are OpenSSL's own choice."""
+    """Set the cipher suites that have these Java names; those of TLS 1.3 are OpenSSL's own choice."""
     named = [name for name in tls.ciphers if "_WITH_" in name]
     if not named:
         return
@@ -158,7 +158,10 @@ def _set_ciphers(context: ssl.SSLContext, tls: Tls) -> None:
 
 
 def _openssl_name(name: str) -> str:
-    """As in `TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256`: `ECDHE-RSA-AES128-SHA256`."""
+    """Return OpenSSL's name of a Java cipher suite.
+
+    Example: `TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256` is `ECDHE-RSA-AES128-SHA256`.
+    """
     exchange, _, cipher = name.removeprefix("TLS_").partition("_WITH_")
     cipher = cipher.replace("AES_", "AES").replace("_CBC", "").replace("POLY1305_SHA256", "POLY1305")
     return (cipher if exchange == "RSA" else f"{exchange}-{cipher}").replace("_", "-")

@@ -1,4 +1,4 @@
-"""The agent comes in by the broker's own listener: TLS with a client's certificate, SCRAM, and PLAIN over TLS."""
+"""The agent connects to the broker's own listener: TLS with a client certificate, SCRAM, and PLAIN over TLS."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,15 +19,15 @@ from tests.matrix import cases
 from tests.uploader.beside import BUCKET, PREFIX, archives
 from tests.uploader.checking import URL, Check
 from tests.uploader.conftest import ArchiveOf
+from tests.uploader.leadership.kraft.secured_brokers import LISTENERS, PASSWORD, make_certificates, secured
 from tests.uploader.leadership.kraft_records import records
-from tests.uploader.leadership.secured_brokers import LISTENERS, PASSWORD, make_certificates, secured
 from ts_local.cluster import LocalCluster, wait_for
 from ts_uploader.findings import EXIT_ACT, EXIT_FINE, EXIT_UNANSWERED
 
 
 @pytest.fixture(scope="module")
 def kraft(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """One broker that listens in every way; whoever waits for it comes in by the plain one."""
+    """One broker with every kind of listener; the cluster itself uses the plain one."""
     certificates = tmp_path_factory.mktemp("certificates")
     make_certificates(certificates)
     rolls = {"log.segment.bytes": "1048576"}
@@ -50,7 +50,7 @@ def archive_of(kraft: LocalCluster, tmp_path: Path) -> Iterator[ArchiveOf]:
 
 
 def surroundings(cluster: LocalCluster, path: Path, changes: Mapping[str, str]) -> Path:
-    """The broker's own file with some settings changed."""
+    """Copy the broker's own file with some settings changed."""
     lines = [f"{key}={value}\n" for key, value in {**cluster.brokers[1].properties, **changes}.items()]
     path.write_text("".join(lines))
     return path
@@ -60,7 +60,7 @@ def surroundings(cluster: LocalCluster, path: Path, changes: Mapping[str, str]) 
 def test_a_segment_is_shipped_through_each_security_protocol(
     kraft: LocalCluster, archive_of: ArchiveOf, tmp_path: Path, listener: str
 ) -> None:
-    """With the credentials and certificates of the broker's own file, and nothing else."""
+    """The credentials and certificates of the broker's own file are enough."""
     topic = f"over-{listener.lower()}"
     archive = archive_of(topic)
     kraft.create_topic(topic, assignment=[[1]])
@@ -82,7 +82,7 @@ def test_a_segment_is_shipped_through_each_security_protocol(
 def test_who_is_not_let_in_learns_nothing_and_says_so(
     kraft: LocalCluster, archive_of: ArchiveOf, tmp_path: Path, listener: str, wrong: Mapping[str, str], text: str
 ) -> None:
-    """The operator's own settings win over the file; what librdkafka met is told once, and no password is."""
+    """The operator's settings have precedence over the file; librdkafka's error is logged once, without a password."""
     topic = f"refused-{listener.lower()}"
     make_certificates(tmp_path)  # another authority
     given = {PREFIX + "kafka.client." + key: value for key, value in wrong.items()}
@@ -104,7 +104,7 @@ def test_who_is_not_let_in_learns_nothing_and_says_so(
 def test_an_identity_without_acls_is_told_which_ones_it_needs(
     kraft: LocalCluster, archive_of: ArchiveOf, tmp_path: Path
 ) -> None:
-    """One message for all topics, with the broker's reason and the way out; when the ACLs are there it ships."""
+    """One message for all topics, with the broker's reason and the ACLs to add; with those the agent ships."""
     guest = {"sasl.username": "guest", "sasl.password": PASSWORD}
     archive = archive_of(
         "forbidden",
@@ -133,7 +133,7 @@ def test_an_identity_without_acls_is_told_which_ones_it_needs(
 
 
 def test_check_tells_whom_the_broker_lets_in_and_what_it_does_not_tell(kraft: LocalCluster, tmp_path: Path) -> None:
-    """The identity of the broker's file may ask everything, a guest learns nothing of a topic, a stranger nothing."""
+    """The identity of the broker's file may read everything, a guest no topic, and an unknown user nothing."""
     kraft.create_topic("examined", assignment=[[1]])
     check = Check(kraft, tmp_path)
     file = surroundings(
@@ -162,7 +162,7 @@ def test_check_tells_whom_the_broker_lets_in_and_what_it_does_not_tell(kraft: Lo
 
 
 def allow(cluster: LocalCluster, user: str) -> None:
-    """What the message asks for, on every topic."""
+    """Add the ACLs that the message names, on every topic."""
     bindings = [
         AclBinding(
             ResourceType.TOPIC,

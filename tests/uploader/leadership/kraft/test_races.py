@@ -1,4 +1,4 @@
-"""Metadata, disk and replica that are not of one mind: instants that no real broker can be held in."""
+"""Metadata, disk and replica that disagree, in states that no real broker can be held in."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from ts_local.waiting import wait_for
 from ts_uploader.environment import Environment
 from ts_uploader.events import Led, NotLed
 from ts_uploader.leadership.kraft import source as kraft
-from ts_uploader.leadership.kraft.broker_client import AnsweredByAnother, BrokerAway, BrokerClient, NotKnown, Refused
+from ts_uploader.leadership.kraft.broker_client import AnsweredByAnother, BrokerAway, BrokerClient, Denied, NotAvailable
 from ts_uploader.leadership.kraft.source import KraftLeadership
 
 BROKER = 1
@@ -26,7 +26,7 @@ class Hasty(KraftLeadership):
 
 
 class Told:
-    """What a broker would answer; takes the place of `BrokerClient`."""
+    """The answers of a broker, in place of `BrokerClient`."""
 
     bootstrap = "b:1"
 
@@ -58,7 +58,7 @@ class Told:
         return {}
 
     def close(self, seconds: float) -> None:
-        """It holds nothing."""
+        """Do nothing."""
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def listener(told: Told, tmp_path: Path) -> Iterator[Listener]:
 
 @pytest.fixture
 def listener_on_two(told: Told, tmp_path: Path) -> Iterator[Listener]:
-    """Of a broker with two log dirs."""
+    """Run a source of a broker with two log dirs."""
     log_dirs = (tmp_path / "a", tmp_path / "b")
     for log_dir in log_dirs:
         log_dir.mkdir()
@@ -111,12 +111,12 @@ def some_rounds(told: Told) -> None:
 def test_the_epoch_on_the_disk_is_believed_when_the_replica_tells_the_same(
     told: Told, listener: Listener, tmp_path: Path
 ) -> None:
-    """A broker publishes that it leads before it writes its epoch: what stands there until then is another's."""
+    """A broker publishes that it leads before it writes its epoch; until then the file has the former leader's."""
     write(tmp_path, FIRST, 3, 4)
     listener.thread.start()
-    some_rounds(told)  # the replica is a follower yet
+    some_rounds(told)  # the replica is still a follower
     assert listener.said == []
-    told.led = {TP: 5}  # it leads, and the list that we read was the follower's
+    told.led = {TP: 5}  # it leads, but the list was read while it was a follower
     some_rounds(told)
     assert listener.said == []
     write(tmp_path, FIRST, 3, 4, 5)
@@ -127,7 +127,7 @@ def test_the_epoch_on_the_disk_is_believed_when_the_replica_tells_the_same(
 def test_a_list_that_was_written_before_the_answer_is_read_again_where_no_epoch_is_told(
     told: Told, listener: Listener, tmp_path: Path
 ) -> None:
-    """It leads below min ISR and tells no epoch; the list that we read was the follower's, and is another file now."""
+    """It leads below min ISR and returns no epoch; the list that was read was the follower's, and the file changed."""
     write(tmp_path, FIRST, 3, 4)
 
     def lead() -> None:
@@ -148,7 +148,7 @@ def test_a_list_that_was_written_before_the_answer_is_read_again_where_no_epoch_
 def test_u40_of_two_directories_the_one_is_asked_about_that_ends_with_the_epoch(
     told: Told, listener_on_two: Listener, tmp_path: Path, first: str, dead: tuple[int, ...]
 ) -> None:
-    """A failed disk still lists one; in whatever order the log dirs are, the replica's epoch tells them apart."""
+    """A failed disk can still list one; in any order of the log dirs, the replica's epoch distinguishes them."""
     told.led = {TP: 5}
     write(tmp_path / first, FIRST, *dead)
     write(tmp_path / ("b" if first == "a" else "a"), FIRST, 3, 5)
@@ -161,7 +161,7 @@ def test_u40_of_two_directories_the_one_is_asked_about_that_ends_with_the_epoch(
 def test_u40_beside_a_second_directory_a_broker_that_tells_no_epoch_confirms_none(
     told: Told, listener_on_two: Listener, tmp_path: Path
 ) -> None:
-    """It leads in the epoch that it wrote last, which may be that of the other directory."""
+    """It leads with the epoch that it wrote last, which may be the other directory's."""
     told.led = {TP: None}
     write(tmp_path / "a", FIRST, 3)
     write(tmp_path / "b", FIRST, 3, 5)
@@ -175,7 +175,7 @@ def test_u40_beside_a_second_directory_a_broker_that_tells_no_epoch_confirms_non
 def test_u09_an_id_that_the_cluster_does_not_tell_is_not_believed(
     told: Told, listener: Listener, tmp_path: Path
 ) -> None:
-    """A directory of a topic's former life is left, and the epochs of both lives are the same."""
+    """A directory of a former incarnation remains, and the epochs of both incarnations are equal."""
     told.ids, told.led = {"t": SECOND}, {TP: 0}
     write(tmp_path, FIRST, 0)
     listener.thread.start()
@@ -188,7 +188,7 @@ def test_u09_an_id_that_the_cluster_does_not_tell_is_not_believed(
 def test_u09_a_directory_that_was_replaced_before_the_answer_is_read_again(
     told: Told, listener: Listener, tmp_path: Path
 ) -> None:
-    """The replica that answers is that of the new directory; what was read in the old one is not said."""
+    """The replica that answers is the one of the new directory, so the epoch of the old one is not reported."""
     told.led = {TP: 0}
     write(tmp_path, FIRST, 0)
 
@@ -206,12 +206,12 @@ def test_u09_a_directory_that_was_replaced_before_the_answer_is_read_again(
 
 
 @pytest.mark.parametrize(
-    "refusal", [AnsweredByAnother("broker 2 answered"), Refused("no permission"), NotKnown("leader not available")]
+    "refusal", [AnsweredByAnother("broker 2 answered"), Denied("no permission"), NotAvailable("leader not available")]
 )
 def test_an_answer_that_does_not_count_says_nothing(
     told: Told, listener: Listener, tmp_path: Path, refusal: Exception
 ) -> None:
-    """Not knowing is not "not leader": the leadership that was said stays, and the broker is there."""
+    """Unknown is not "not leader": the reported leadership stays, and the source stays connected."""
     told.led = {TP: 7}
     write(tmp_path, FIRST, 7)
     listener.thread.start()
@@ -228,7 +228,7 @@ def test_an_answer_that_does_not_count_says_nothing(
 
 
 def test_all_have_their_turn_while_there_are_always_others() -> None:
-    """Directories come and go at each round, and the last of many are looked at all the same."""
+    """Directories appear and disappear in each round, and the last of many are still checked."""
     turns: kraft._Turns[str] = kraft._Turns()
     many = {f"t{number:04}" for number in range(1_000)}
     taken: set[str] = set()
@@ -239,16 +239,16 @@ def test_all_have_their_turn_while_there_are_always_others() -> None:
 
 
 def test_a_certificate_that_is_away_for_a_while_leaves_the_client_as_it_is(tmp_path: Path) -> None:
-    """A broker restarts with new certificates, and their file comes last: the next attempt finds it."""
+    """A broker restarts with new certificates, and their file follows later: the next attempt reads it."""
     authority = tmp_path / "own-ca.pem"
     Certificates(tmp_path).authority.rename(authority)
     settings = {"bootstrap.servers": "127.0.0.1:9", "security.protocol": "SSL", "ssl.ca.location": str(authority)}
     client = BrokerClient(BROKER, settings, 0.1)
     authority.rename(tmp_path / "away")
     with pytest.raises(BrokerAway, match=r"ssl\.ca\.location failed"):
-        client.start_anew()
+        client.restart()
     with pytest.raises(BrokerAway):
         client.leaders("t")
     (tmp_path / "away").rename(authority)
-    client.start_anew()
+    client.restart()
     client.close(10.0)

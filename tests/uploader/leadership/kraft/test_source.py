@@ -1,4 +1,4 @@
-"""The agent beside brokers in KRaft mode: what it ships, and what it learns from whom."""
+"""An agent on brokers in KRaft mode: what it ships, and from where it reads leadership."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from ts_common.model import TopicPartition as Partition
 from ts_local.cluster import LocalCluster, wait_for
 from ts_uploader.leadership.kraft.broker_client import BrokerClient
 
-# Kafka 4 takes no segments below 1 MiB, and a follower appends a whole fetch at once.
+# Kafka 4 rejects segments below 1 MiB, and a follower appends a whole fetch at once.
 FETCHES = {"replica.fetch.max.bytes": "200000", "replica.fetch.response.max.bytes": "200000"}
 ROLLS = {1: {"log.segment.bytes": "1048576"}, 2: {"log.segment.bytes": "1500000"}}
 
@@ -53,7 +53,7 @@ def elect_preferred(cluster: LocalCluster, topic: str, leader: int) -> None:
 
 @pytest.mark.full
 def test_u04_kraft_leaders_that_move_and_die_leave_no_hole(kraft: LocalCluster, archive_of: ArchiveOf) -> None:
-    """A leader killed, come back and elected again, an agent beside each broker: every record is read once."""
+    """A leader is killed, restarted and elected again, with an agent on each broker: each record is read once."""
     archive = archive_of("moved")
     kraft.create_topic("moved", assignment=[[2, 1]], config={"min.insync.replicas": "1"})
     beside = {broker: archive.agent(broker) for broker in (1, 2)}
@@ -79,7 +79,7 @@ def test_u04_kraft_leaders_that_move_and_die_leave_no_hole(kraft: LocalCluster, 
 
 
 def test_a_controller_that_is_lost_does_not_matter(kraft: LocalCluster, archive_of: ArchiveOf) -> None:
-    """What the broker beside still says counts: it goes on leading, and is shipped on, also by an agent that begins."""
+    """The cut-off broker's own metadata counts: its agent ships on, and so does one that starts then."""
     archive = archive_of("orphaned")
     kraft.create_topic("orphaned", assignment=[[2]])
     kraft.produce("orphaned", records(1500), partition=0)
@@ -97,7 +97,7 @@ def test_a_controller_that_is_lost_does_not_matter(kraft: LocalCluster, archive_
 
 @pytest.mark.full  # brokers stop and start again: three quarters of a minute
 def test_what_is_committed_is_shipped_under_min_isr_too(kraft: LocalCluster, archive_of: ArchiveOf) -> None:
-    """The high watermark stands still below where the leader's epoch began, and the broker does not tell its epoch."""
+    """The high watermark stays below the start of the leader's epoch, and the broker does not return its epoch."""
     archive = archive_of("alone")
     kraft.create_topic("other", assignment=[[1]], config={"min.insync.replicas": "1"})
     kraft.create_topic("alone", assignment=[[1, 2]], config={"min.insync.replicas": "2"})

@@ -1,4 +1,4 @@
-"""U17: the cluster goes over to KRaft, and ZooKeeper is stale from some moment on. Here nodes as Kafka writes them."""
+"""U17: the cluster migrates to KRaft, and ZooKeeper becomes stale. Here with nodes as Kafka writes them."""
 
 import json
 import threading
@@ -23,7 +23,7 @@ BROKER = 1
 OFTEN = 0.2  # seconds between two polls
 TP, LATER = TopicPartition("t", 0), TopicPartition("t", 1)
 REGISTRATION = f"/brokers/ids/{BROKER}"
-# What the controllers of Kafka 3.9 write there.
+# The node as the controllers of Kafka 3.9 write it.
 STATE_OF_MIGRATION = {"version": 0, "kraft_metadata_offset": 84, "kraft_controller_id": 3000}
 
 Listen = Callable[..., Listener]
@@ -40,7 +40,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
 
 @pytest.fixture
 def nodes(zookeeper: ZooKeeper) -> Iterator[KazooClient]:
-    """A client, and a topic that the broker leads; nothing is left of the test before."""
+    """A client, and a topic that the broker leads; the nodes of the test before are deleted."""
     with zookeeper.client() as client:
         for path in ("/brokers", MIGRATION):
             client.delete(path, recursive=True)
@@ -60,7 +60,7 @@ def migrate(nodes: KazooClient) -> None:
 
 @pytest.fixture
 def listen(zookeeper: ZooKeeper, tmp_path: Path) -> Iterator[Listen]:
-    """Starts sources of a broker whose log dir is the test's; they end with it."""
+    """Start sources of a broker with the test's log dir; they end with the test."""
     started: list[Listener] = []
 
     def start(reload: Callable[[], Environment] | None = None) -> Listener:
@@ -78,7 +78,7 @@ def listen(zookeeper: ZooKeeper, tmp_path: Path) -> Iterator[Listen]:
 def test_u17_a_broker_that_left_zookeeper_in_a_migration_is_not_told_of_until_it_is_back(
     nodes: KazooClient, listen: Listen
 ) -> None:
-    """While it restarts, or in KRaft mode, what stands there may be stale: nothing is said, and that is told."""
+    """While the broker restarts or runs in KRaft mode, nodes can be stale: nothing is reported; the reason is shown."""
     nodes.create(REGISTRATION)
     migrate(nodes)
     listener = listen()
@@ -105,7 +105,7 @@ def test_u17_a_broker_that_left_zookeeper_in_a_migration_is_not_told_of_until_it
 def test_u17_an_agent_that_starts_over_a_stale_zookeeper_takes_nothing_from_it(
     nodes: KazooClient, listen: Listen
 ) -> None:
-    """The migration is over: not one word of what is left there."""
+    """After the migration, nothing that remains there is reported."""
     migrate(nodes)
     listener = listen()
     with capture_logs() as logs:
@@ -122,7 +122,7 @@ def test_u17_an_agent_that_starts_over_a_stale_zookeeper_takes_nothing_from_it(
 def test_u17_the_disk_tells_that_zookeeper_is_stale_where_nothing_else_does(
     nodes: KazooClient, listen: Listen, tmp_path: Path, on_disk: int, believed: bool
 ) -> None:
-    """The sign of the migration was removed: a later epoch on the disk is another controller's work."""
+    """`/migration` was deleted: a later epoch on the disk was written by another controller."""
     directory = tmp_path / str(TP)
     directory.mkdir()
     (directory / "leader-epoch-checkpoint").write_text(f"0\n1\n{on_disk} 0\n")
@@ -141,7 +141,7 @@ def test_u17_the_disk_tells_that_zookeeper_is_stale_where_nothing_else_does(
 def test_u17_the_agent_ends_where_the_brokers_own_file_says_kraft(
     nodes: KazooClient, listen: Listen, tmp_path: Path
 ) -> None:
-    """Its supervisor starts another, which asks the broker; before the file says so it waits."""
+    """Its supervisor starts another, which uses the broker; until the file sets KRaft mode, the agent waits."""
     kraft = threading.Event()
     nodes.create(REGISTRATION)
     migrate(nodes)

@@ -1,4 +1,4 @@
-"""An agent beside a real broker that reaches ZooKeeper by TLS and SASL alone, with `zookeeper.set.acl=true`."""
+"""An agent on a real broker that connects to ZooKeeper by TLS and SASL only, with `zookeeper.set.acl=true`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,7 +28,7 @@ class Secured:
         self.jaas = jaas
 
     def surroundings(self, path: Path, changes: Mapping[str, str]) -> Path:
-        """The broker's own file with some settings changed."""
+        """Copy the broker's own file with some settings changed."""
         lines = [f"{key}={value}\n" for key, value in {**self.cluster.brokers[1].properties, **changes}.items()]
         path.write_text("".join(lines))
         return path
@@ -65,7 +65,7 @@ def archive_of(secured: Secured, tmp_path: Path) -> Iterator[ArchiveOf]:
 def shipped(
     secured: Secured, archive_of: ArchiveOf, topic: str, properties: Mapping[str, str], prefix: Sequence[str] = ()
 ) -> str:
-    """Ship a topic's closed segments with the broker's own file; the agent's log."""
+    """Ship a topic's closed segments with the broker's own file; return the agent's log."""
     archive = archive_of(topic, properties=properties)
     secured.cluster.create_topic(topic, assignment=[[1]])
     secured.cluster.produce(topic, records(100), partition=0)
@@ -81,16 +81,16 @@ def shipped(
 
 
 def test_an_agent_ships_with_the_brokers_identity(secured: Secured, archive_of: ArchiveOf) -> None:
-    """Its file and JAAS file, in the sandbox of the unit; it reads what Kafka keeps for brokers, without a warning."""
+    """With the broker's file and JAAS file, in the unit's sandbox, it reads the nodes that only brokers may read."""
     assert secured.cluster.zookeeper is not None
     with secured.cluster.zookeeper.client() as stranger, pytest.raises(NoAuthError):
-        stranger.set("/brokers/ids", b"")  # the ACLs are there
+        stranger.set("/brokers/ids", b"")  # the ACLs are set
     log = shipped(secured, archive_of, "as-broker", {ZOOKEEPER + "jaas.file": str(secured.jaas)}, CONFINED)
     assert "warning" not in log
 
 
 def test_an_agent_that_only_reads_needs_no_login(secured: Secured, archive_of: ArchiveOf) -> None:
-    """Where ZooKeeper lets everybody in by a certificate, who leads is everybody's to read under Kafka's ACLs."""
+    """If ZooKeeper accepts every client with a certificate, Kafka's ACLs let all of them read leadership."""
     shipped(secured, archive_of, "as-reader", {})
 
 
@@ -106,7 +106,7 @@ def test_an_agent_that_is_refused_stays_up_with_its_reason(
     agent = archive.agent()
     wait_for(lambda: agent.status()["leadership_trouble"] is not None, "the reason", 60, state=agent.status)
     trouble = agent.status()["leadership_trouble"]
-    assert trouble.startswith("ZooKeeper refuses this identity: the user and password")
+    assert trouble.startswith("ZooKeeper refuses this identity: it does not accept this user")
     assert agent.status()["ready"] is False
     assert trouble in agent.page("/").replace("&#x27;", "'")
     assert trouble in agent.log.read_text()
@@ -118,7 +118,7 @@ def test_an_agent_that_is_refused_stays_up_with_its_reason(
 
 
 def test_check_looks_at_tls_and_sasl(secured: Secured, tmp_path: Path) -> None:
-    """Right, then wrong in several ways: each with its exit code, and never a password."""
+    """A correct login, then several wrong ones: each has its exit code, and no output has a password."""
     check = Check(secured.cluster, tmp_path)
     keys = {URL: check.location, ZOOKEEPER + "jaas.file": str(secured.jaas)}
     fine = check.run(keys)
@@ -128,9 +128,9 @@ def test_check_looks_at_tls_and_sasl(secured: Secured, tmp_path: Path) -> None:
     for keys_more, changes, text in (
         ({"sasl.password": "guessed Zq7x"}, {}, "ZooKeeper refuses this identity"),
         ({}, {"zookeeper.ssl.truststore.location": "/nowhere/t.jks"}, "/nowhere/t.jks (JKS): it cannot be read"),
-        ({}, {"zookeeper.ssl.client.enable": "false"}, "speaks TLS alone"),
-        ({}, {"zookeeper.ssl.ocsp.enable": "true"}, "zookeeper.ssl.ocsp.enable=true: the agent cannot ask"),
-        ({"jaas.section": "Nobody"}, {}, "there is no section Nobody, but Client"),
+        ({}, {"zookeeper.ssl.client.enable": "false"}, "requires TLS"),
+        ({}, {"zookeeper.ssl.ocsp.enable": "true"}, "zookeeper.ssl.ocsp.enable=true: the agent cannot check"),
+        ({"jaas.section": "Nobody"}, {}, "no section Nobody; found Client"),
     ):
         file = secured.surroundings(tmp_path / "server.properties", changes)
         more = {ZOOKEEPER + name: value for name, value in keys_more.items()}
@@ -142,7 +142,7 @@ def test_check_looks_at_tls_and_sasl(secured: Secured, tmp_path: Path) -> None:
 
 
 def test_run_ends_with_2_for_what_no_waiting_mends(secured: Secured, archive_of: ArchiveOf, tmp_path: Path) -> None:
-    """A trust store that does not open: one message that names it and the setting of its password."""
+    """A trust store with a wrong password: one message names it and the setting of its password."""
     archive = archive_of("never")
     changes = {"zookeeper.ssl.truststore.password": "guessed Zq7x"}
     file = secured.surroundings(tmp_path / "server.properties", changes)

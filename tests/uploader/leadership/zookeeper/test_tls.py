@@ -1,4 +1,4 @@
-"""Leadership from a real ZooKeeper over TLS: stores of each type, what is refused, certificates that are renewed."""
+"""Leadership from a real ZooKeeper over TLS: stores of each type, rejections, and renewed certificates."""
 
 import shutil
 from collections.abc import Iterator, Mapping
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from tests.uploader.leadership.listening_zookeeper import (
+from tests.uploader.leadership.zookeeper.listening_zookeeper import (
     NEVER,
     TP,
     Listen,
@@ -34,7 +34,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> KeyStores:
 
 @pytest.fixture(scope="module")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory, stores: KeyStores) -> Iterator[ZooKeeper]:
-    """One that wants to see a client's certificate."""
+    """A ZooKeeper that requires a client certificate."""
     directory = tmp_path_factory.mktemp("zookeeper")
     security = ZooKeeperSecurity(stores.server, stores.trust["PKCS12"], client_auth="need")
     server = ZooKeeper(directory / "data", directory, security)
@@ -46,7 +46,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory, stores: KeyStores) -> It
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_stores_of_each_type(zookeeper: ZooKeeper, stores: KeyStores, listen: Listen, kind: str) -> None:
-    """What a broker's own file says suffices: leadership is said, and `check` finds nothing to do."""
+    """A broker's own file is enough: leadership is reported, and `check` finds nothing to do."""
     connect = zookeeper.secure_connect
     properties = broker_properties(connect, stores.trust[kind], stores.client[kind], kind)
     listener = listen(connect, properties)
@@ -58,7 +58,7 @@ def test_stores_of_each_type(zookeeper: ZooKeeper, stores: KeyStores, listen: Li
 
 
 def test_the_clusters_keys_stand_in_for_a_jvms_flags(zookeeper: ZooKeeper, stores: KeyStores, listen: Listen) -> None:
-    """A broker whose file says nothing of TLS: all of it comes by keys, with passwords in a file."""
+    """A broker whose file has no TLS settings: all of them are given by keys, with passwords in a file."""
     secret = stores.server.with_name("secret")
     secret.write_text(PASSWORD + "\n")
     overrides = {
@@ -73,7 +73,7 @@ def test_the_clusters_keys_stand_in_for_a_jvms_flags(zookeeper: ZooKeeper, store
 
 
 def test_no_first_warning_where_zookeeper_answers(zookeeper: ZooKeeper, listen: Listen) -> None:
-    """In its first milliseconds a client has no session, and nothing is wrong with that."""
+    """In its first milliseconds a client has no session, and that is no failure."""
     with capture_logs() as logs:
         listen(zookeeper.connect, {}).wait_leadership(TP, 7, "id")
     assert [entry["event"] for entry in logs] == ["zookeeper_connected"]
@@ -82,7 +82,7 @@ def test_no_first_warning_where_zookeeper_answers(zookeeper: ZooKeeper, listen: 
 def test_a_session_that_is_lost_is_warned_of_at_once(
     zookeeper: ZooKeeper, listen: Listen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No grace for a ZooKeeper that has answered before, however soon it may answer again."""
+    """A ZooKeeper that has answered before has no grace period, however soon it answers again."""
     monkeypatch.setattr(Quick, "grace_seconds", NEVER)
     listener = listen(zookeeper.connect, {})
     listener.wait_leadership(TP, 7, "id")
@@ -98,7 +98,7 @@ def test_a_session_that_is_lost_is_warned_of_at_once(
 
 
 def test_a_zookeeper_that_nobody_serves_is_warned_of_with_its_reason(listen: Listen) -> None:
-    """Once for each reason, however often it is tried, and without a wait for the grace."""
+    """One warning for each reason, however many attempts fail, and without waiting for the grace period."""
     with capture_logs() as logs:
         listener = listen("127.0.0.1:9,localhost:9", {})
         wait_trouble(listener, "Connection refused")
@@ -113,7 +113,7 @@ def test_a_zookeeper_that_nobody_serves_is_warned_of_with_its_reason(listen: Lis
 def test_the_hosts_authorities_count_only_without_a_trust_store(
     zookeeper: ZooKeeper, stores: KeyStores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A certificate that the whole host trusts is not enough where a trust store is named that does not hold it."""
+    """If a trust store is named that lacks it, a certificate that the host trusts is not enough."""
     monkeypatch.setenv("SSL_CERT_FILE", str(stores.certificates.authority))
     connect, own = zookeeper.secure_connect, stores.client["PKCS12"]
     properties = broker_properties(connect, KeyStores(tmp_path).trust["PEM"], own)
@@ -124,7 +124,7 @@ def test_the_hosts_authorities_count_only_without_a_trust_store(
 
 
 def test_another_authority_is_not_trusted(zookeeper: ZooKeeper, listen: Listen, tmp_path: Path) -> None:
-    """Neither one of another store nor those of the host; the agent has the reason, and `check` the way out."""
+    """Neither one of another store nor the host's is accepted; the agent has the reason, and `check` the way out."""
     others = KeyStores(tmp_path)
     connect = zookeeper.secure_connect
     for properties in (
@@ -142,7 +142,7 @@ def test_another_authority_is_not_trusted(zookeeper: ZooKeeper, listen: Listen, 
 def test_a_client_without_a_trusted_certificate_is_refused(
     zookeeper: ZooKeeper, stores: KeyStores, tmp_path: Path, version: str
 ) -> None:
-    """None at all, and one of another authority: the alert is said, which TLS 1.3 sends after the handshake."""
+    """No certificate, or one of another authority: the alert is reported, which TLS 1.3 sends after the handshake."""
     others = KeyStores(tmp_path)
     for own in (None, others.client["PKCS12"]):
         properties = broker_properties(zookeeper.secure_connect, stores.trust["JKS"], own)
@@ -159,7 +159,7 @@ def test_a_client_without_a_trusted_certificate_is_refused(
     ],
 )
 def test_a_certificate_that_does_not_fit_its_server(made: Mapping[str, object], said: str, tmp_path: Path) -> None:
-    """Expired, or of another host: an error with the way out; a name alone can be left out of account, knowingly."""
+    """Expired, or of another host: an error with the way out; only a name may be ignored, by a setting."""
     (tmp_path / "stores").mkdir()
     stores = KeyStores(tmp_path / "stores", **made)  # type: ignore[arg-type]
     server = ZooKeeper(tmp_path / "data", tmp_path, ZooKeeperSecurity(stores.server))
@@ -176,7 +176,7 @@ def test_a_certificate_that_does_not_fit_its_server(made: Mapping[str, object], 
 
 
 def test_check_says_what_is_less_than_it_could_be(zookeeper: ZooKeeper, stores: KeyStores) -> None:
-    """No login where brokers have one is a hint, as it may suffice; names that nobody compares are a warning."""
+    """If brokers have a login and the agent none, that is a hint, as it may suffice; uncompared names are a warning."""
     said = opened(zookeeper.connect, {"zookeeper.set.acl": "true"}).examine(frozenset())
     assert [each.found for each in said if "log in" in each.found] == [
         "zookeeper.set.acl=true: brokers log in to ZooKeeper, and the agent does not"
@@ -188,12 +188,12 @@ def test_check_says_what_is_less_than_it_could_be(zookeeper: ZooKeeper, stores: 
 
 
 def test_a_port_with_tls_is_told_from_one_without(zookeeper: ZooKeeper, stores: KeyStores, listen: Listen) -> None:
-    """Each spoken to as the other one: `check` knows which it is, and the agent's reason names the setting."""
+    """Each is addressed as the other kind: `check` finds which it is, and the agent's reason names the setting."""
     properties = broker_properties(zookeeper.connect, stores.trust["PKCS12"], stores.client["PKCS12"])
     (error,) = errors_of(zookeeper.connect, properties)
     assert "does this port speak TLS (secureClientPort)?" in error
     (error,) = errors_of(zookeeper.secure_connect, {})
-    assert error == f"{zookeeper.secure_connect} speaks TLS alone, and zookeeper.ssl.client.enable is not true"
+    assert error == f"{zookeeper.secure_connect} requires TLS, and zookeeper.ssl.client.enable is not true"
     wait_trouble(listen(zookeeper.secure_connect, {}), "it accepted the connection and gave no session")
 
 
@@ -208,7 +208,7 @@ def test_a_port_with_tls_is_told_from_one_without(zookeeper: ZooKeeper, stores: 
     ],
 )
 def test_what_no_waiting_mends_ends_the_start(stores: KeyStores, change: Mapping[str, str], said: str) -> None:
-    """A store that is not there or does not open: a ConfigurationError, exit code 2, for `run` and `check` alike."""
+    """A store that is missing or cannot be opened: a ConfigurationError, exit code 2, for both `run` and `check`."""
     properties = broker_properties("127.0.0.1:9", stores.trust["PKCS12"], stores.client["PKCS12"])
     changed = {f"zookeeper.ssl.{name}": value for name, value in change.items()}
     with pytest.raises(ConfigurationError) as refused:
@@ -219,7 +219,7 @@ def test_what_no_waiting_mends_ends_the_start(stores: KeyStores, change: Mapping
 
 
 def test_renewed_certificates_are_read_with_the_next_connection(listen: Listen, tmp_path: Path) -> None:
-    """Another authority for both sides, without a restart of the agent; between the two the reason is said."""
+    """Another authority for both sides, without a restart of the agent; in between the reason is reported."""
     old, new = tmp_path / "old", tmp_path / "new"
     old.mkdir()
     new.mkdir()
@@ -237,7 +237,7 @@ def test_renewed_certificates_are_read_with_the_next_connection(listen: Listen, 
         server.security = ZooKeeperSecurity(after.server, after.trust["PKCS12"], client_auth="need")
         server.restart()
         wait_trouble(listener, "its certificate is not trusted")
-        trust.unlink()  # as a careless renewal does it
+        trust.unlink()  # as a careless renewal does
         wait_trouble(listener, f"{trust} (PKCS12): it cannot be read")
         assert len(listener.said) == said
         shutil.copy(after.trust["PKCS12"], trust)
@@ -254,7 +254,7 @@ def test_renewed_certificates_are_read_with_the_next_connection(listen: Listen, 
 def test_an_own_certificate_that_ends_soon_is_told_before(
     zookeeper: ZooKeeper, stores: KeyStores, tmp_path: Path
 ) -> None:
-    """`check` warns two weeks ahead (certificates here are valid for two days), and an expired one is an error."""
+    """`check` warns two weeks ahead (these certificates are valid for two days); an expired one is an error."""
     connect, trust = zookeeper.secure_connect, stores.trust["PEM"]
     said = opened(connect, broker_properties(connect, trust, stores.client["PEM"], "PEM")).examine(frozenset())
     (warned,) = [finding for finding in said if finding.severity is Severity.WARNING]

@@ -1,4 +1,4 @@
-"""Kafka 3.9 in KRaft mode, as a cluster is after its migration: the agent learns there what it learns of Kafka 4."""
+"""Kafka 3.9 in KRaft mode, as a cluster is after its migration: the agent works as with Kafka 4."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from ts_uploader.log_dirs.checkpoints import parse_partition_metadata
 
 @pytest.mark.full
 def test_u04_leaders_of_kafka_3_9_that_die_leave_no_hole(tmp_path: Path) -> None:
-    """The leader killed, an agent beside each broker: every record is read once, in epochs that rise, under one id."""
+    """The leader is killed, with an agent on each broker: each record is read once, in rising epochs, under one id."""
     with (
         LocalCluster(
             brokers=2,

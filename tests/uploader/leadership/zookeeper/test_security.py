@@ -1,4 +1,4 @@
-"""The broker's `zookeeper.*` settings and the cluster's keys: what they mean together, and what is refused."""
+"""The broker's `zookeeper.*` settings together with the cluster's keys, and the settings that are rejected."""
 
 import ssl
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.uploader.leadership.jaas_files import JAAS
+from tests.uploader.leadership.zookeeper.jaas_files import JAAS
 from ts_common.config.cluster_config import parse_config
 from ts_common.config.zookeeper_options import PREFIX
 from ts_common.errors import ConfigurationError
@@ -29,13 +29,13 @@ def problems(properties: Mapping[str, str], overrides: Mapping[str, str]) -> str
 
 
 def test_a_broker_without_tls_is_spoken_to_without() -> None:
-    """Stores alone switch nothing on, as with the broker itself."""
+    """Stores alone enable nothing, as on the broker itself."""
     assert security_of({}, {}) == Security()
     assert security_of({**TLS, "zookeeper.ssl.client.enable": "false"}, {}) == Security()
 
 
 def test_a_brokers_settings_have_kafkas_defaults() -> None:
-    """TLS 1.2 alone, names of hosts compared, no certificate of its own, the type by the file's ending."""
+    """TLS 1.2 only, host names compared, no certificate of its own, and the type by the file's ending."""
     tls = security_of(TLS, {}).tls
     assert tls is not None
     assert (tls.versions, tls.names_hosts, tls.keystore, tls.ciphers) == ((V12,), True, None, ())
@@ -45,7 +45,7 @@ def test_a_brokers_settings_have_kafkas_defaults() -> None:
 
 
 def test_a_clusters_keys_replace_a_brokers_settings(tmp_path: Path) -> None:
-    """Each by itself; a password by its file is read anew each time, without the end of its line."""
+    """Each key has precedence by itself; a password file is read again each time, without its line end."""
     secret = tmp_path / "secret"
     secret.write_text("first\n")
     overrides = {
@@ -68,24 +68,24 @@ def test_a_clusters_keys_replace_a_brokers_settings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"zookeeper.ssl.crl.enable": "true"}, "zookeeper.ssl.crl.enable=true: the agent cannot ask"),
+        ({"zookeeper.ssl.crl.enable": "true"}, "zookeeper.ssl.crl.enable=true: the agent cannot check"),
         ({"zookeeper.ssl.ocsp.enable": "true"}, f"give {PREFIX}ssl.ocsp.enable=false"),
         ({"zookeeper.ssl.truststore.type": "BCFKS"}, "zookeeper.ssl.truststore.type=BCFKS: the agent reads PEM"),
         ({"zookeeper.ssl.truststore.location": "/etc/trust.store"}, f"give {PREFIX}ssl.truststore.type"),
         ({"zookeeper.ssl.protocol": "TLSv1.1"}, "zookeeper.ssl.protocol=TLSv1.1: the agent speaks TLSv1.2 and TLSv1.3"),
         ({"zookeeper.ssl.enabled.protocols": "TLSv1.2,TLSv9"}, "zookeeper.ssl.enabled.protocols=TLSv9"),
-        ({"zookeeper.ssl.client.enable": "yes"}, "zookeeper.ssl.client.enable=yes: true or false"),
+        ({"zookeeper.ssl.client.enable": "yes"}, "zookeeper.ssl.client.enable=yes: expected true or false"),
         ({"zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNIO"}, "this class has no TLS"),
         ({"zookeeper.ssl.truststore.password": "${file:/hush:key}"}, f"give {PREFIX}ssl.truststore.password.file"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused(more: Mapping[str, str], said: str) -> None:
-    """The setting is named, and the key that an operator can give instead; no password is."""
+    """The problem names the setting and the key that the operator can give instead, and no password."""
     assert said in problems({**TLS, **more}, {})
 
 
 def test_a_refusal_of_the_broker_can_be_overridden() -> None:
-    """What the agent has no part of is switched off by a key, knowingly."""
+    """An operator can disable a setting that the agent does not support, by a key."""
     assert security_of({**TLS, "zookeeper.ssl.crl.enable": "true"}, {"ssl.crl.enable": "false"}).tls is not None
 
 
@@ -102,7 +102,7 @@ def test_a_refusal_of_the_broker_can_be_overridden() -> None:
     ],
 )
 def test_a_brokers_jaas_file_says_who_logs_in(tmp_path: Path, overrides: Mapping[str, str], expected: Login) -> None:
-    """Its section Client, or another; keys of the cluster's file win, and the mechanism is the module's."""
+    """Its section Client, or another; keys of the cluster's file have precedence, and the module sets the mechanism."""
     (tmp_path / "jaas.conf").write_text(JAAS)
     sasl = security_of({}, {"jaas.file": str(tmp_path / "jaas.conf"), **overrides}).sasl
     assert sasl is not None
@@ -113,14 +113,14 @@ def test_a_brokers_jaas_file_says_who_logs_in(tmp_path: Path, overrides: Mapping
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        ({"jaas.section": "Nobody"}, "no section Nobody, but Client, Kerberos, Odd"),
-        ({"jaas.section": "Odd"}, "section Odd logs in with com.example.Module"),
+        ({"jaas.section": "Nobody"}, "no section Nobody; found Client, Kerberos, Odd"),
+        ({"jaas.section": "Odd"}, "section Odd has com.example.Module"),
         ({"jaas.file": "/nowhere/jaas.conf"}, "/nowhere/jaas.conf: it cannot be read: No such file"),
         ({"sasl.password.file": "/nowhere/secret"}, "sasl.password.file=/nowhere/secret: it cannot be read"),
     ],
 )
 def test_a_login_that_cannot_be_read_names_its_file(tmp_path: Path, overrides: Mapping[str, str], said: str) -> None:
-    """And the key that named it."""
+    """The error also names its key."""
     (tmp_path / "jaas.conf").write_text(JAAS)
     sasl = security_of({}, {"jaas.file": str(tmp_path / "jaas.conf"), **overrides}).sasl
     assert sasl is not None
@@ -131,7 +131,7 @@ def test_a_login_that_cannot_be_read_names_its_file(tmp_path: Path, overrides: M
 
 
 def test_digest_needs_a_user_and_a_password() -> None:
-    """A login that lacks one names its key, at the start and not with the first connection."""
+    """A login that lacks one names its key, at the start and not at the first connection."""
     sasl = security_of({}, {"sasl.username": "agent"}).sasl
     assert sasl is not None
     with pytest.raises(ConfigurationError, match=r"sasl\.password: absent or empty"):
@@ -139,7 +139,7 @@ def test_digest_needs_a_user_and_a_password() -> None:
 
 
 def test_unknown_keys_of_the_clusters_file_are_refused() -> None:
-    """With the nearest that is known; no value is repeated."""
+    """The error has the most similar valid key, and no value."""
     with pytest.raises(ConfigurationError) as refused:
         parse_config({PREFIX + "sasl.pasword": "hush", PREFIX + "ssl.protocol": "TLSv1.3"}, "c.properties")
     assert f"did you mean {PREFIX}sasl.password?" in str(refused.value)

@@ -1,4 +1,4 @@
-"""Leadership from a real ZooKeeper with SASL (DIGEST-MD5): who is let in, who is not, and how that is mended."""
+"""Leadership from a real ZooKeeper with SASL (DIGEST-MD5): accepted logins, rejected ones, and how to mend those."""
 
 import importlib.util
 import time
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from tests.uploader.leadership.listening_zookeeper import (
+from tests.uploader.leadership.zookeeper.listening_zookeeper import (
     TP,
     Listen,
     create_topic,
@@ -31,7 +31,7 @@ REFUSED = "ZooKeeper refuses this identity: "
 
 @pytest.fixture(scope="module")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
-    """One that lets nobody in without a login; the topic is there from before it did."""
+    """A ZooKeeper that requires a login; the topic was created before that."""
     directory = tmp_path_factory.mktemp("zookeeper")
     server = ZooKeeper(directory / "data", directory)
     server.start()
@@ -43,7 +43,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
 
 
 def test_the_brokers_jaas_file_is_enough(zookeeper: ZooKeeper, listen: Listen, tmp_path: Path) -> None:
-    """The file that its JVM's flag names, as it is: leadership is said, and `check` has nothing to mend."""
+    """With the file that the broker's JVM flag names, leadership is reported, and `check` has no complaint."""
     (tmp_path / "jaas.conf").write_text(client_jaas("kafka", PASSWORD))
     overrides = {"jaas.file": str(tmp_path / "jaas.conf")}
     listener = listen(zookeeper.connect, {}, overrides)
@@ -53,7 +53,7 @@ def test_the_brokers_jaas_file_is_enough(zookeeper: ZooKeeper, listen: Listen, t
 
 
 def test_a_user_of_the_agents_own(zookeeper: ZooKeeper, listen: Listen, tmp_path: Path) -> None:
-    """By keys of the cluster's file, with a password that is no ASCII in a file of its own."""
+    """With keys of the cluster's file, and a non-ASCII password in a file of its own."""
     (tmp_path / "password").write_text(USERS["agent"] + "\n")
     overrides = {"sasl.username": "agent", "sasl.password.file": str(tmp_path / "password")}
     listen(zookeeper.connect, {}, overrides).wait_leadership(TP, 7, "id")
@@ -62,12 +62,12 @@ def test_a_user_of_the_agents_own(zookeeper: ZooKeeper, listen: Listen, tmp_path
 def test_a_wrong_password_is_said_and_mended_without_a_restart(
     zookeeper: ZooKeeper, listen: Listen, tmp_path: Path
 ) -> None:
-    """Never connected meanwhile, one warning however often it is refused, and the new password is read by itself."""
+    """Meanwhile it is never connected, logs one warning for all rejections, and reads the new password by itself."""
     (tmp_path / "password").write_text("guessed Zq7x")
     overrides = {"sasl.username": "kafka", "sasl.password.file": str(tmp_path / "password")}
     with capture_logs() as logs:
         listener = listen(zookeeper.connect, {}, overrides)
-        wait_trouble(listener, REFUSED + "the user and password, or the principal, are not those that it knows")
+        wait_trouble(listener, REFUSED + "it does not accept this user and password, or this principal")
         refusals = zookeeper.log.read_text().count("failed to SASL authenticate")
         wait_for(
             lambda: zookeeper.log.read_text().count("failed to SASL authenticate") > refusals + 2, "some more attempts"
@@ -85,9 +85,9 @@ def test_a_wrong_password_is_said_and_mended_without_a_restart(
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        ({}, f"{REFUSED}it demands SASL; name the broker's JAAS file by ts.segment.uploader.zookeeper.jaas.file"),
-        ({"sasl.username": "kafka", "sasl.password": "guessed Zq7x"}, f"{REFUSED}the user and password"),
-        ({"sasl.username": "nobody", "sasl.password": "guessed Zq7x"}, f"{REFUSED}the user and password"),
+        ({}, f"{REFUSED}it requires SASL; name the broker's JAAS file by ts.segment.uploader.zookeeper.jaas.file"),
+        ({"sasl.username": "kafka", "sasl.password": "guessed Zq7x"}, f"{REFUSED}it does not accept this user"),
+        ({"sasl.username": "nobody", "sasl.password": "guessed Zq7x"}, f"{REFUSED}it does not accept this user"),
         ({"sasl.username": "kafka", "sasl.password": "\N{GREEK SMALL LETTER ALPHA}"}, "characters beyond ISO 8859-1"),
     ],
 )
@@ -97,14 +97,14 @@ def test_check_names_a_login_that_is_refused(zookeeper: ZooKeeper, overrides: Ma
     (error,) = errors_of(zookeeper.connect, {}, overrides)
     assert said in error
     assert "Zq7x" not in error
-    assert time.monotonic() < began + 9  # not the whole of its patience
+    assert time.monotonic() < began + 9  # below its timeout
 
 
 def test_a_login_that_is_missing_is_no_storm(zookeeper: ZooKeeper, listen: Listen) -> None:
-    """ZooKeeper ends each session of an agent without one: it tries again at its own pace, not at ZooKeeper's."""
+    """ZooKeeper ends each session of an agent without a login: the agent retries at its own pace."""
     with capture_logs() as logs:
         listener = listen(zookeeper.connect, {})
-        wait_trouble(listener, f"{REFUSED}it demands SASL")
+        wait_trouble(listener, f"{REFUSED}it requires SASL")
         wait_for(
             lambda: zookeeper.log.read_text().count("Closing client connection due to server requires") > 2, "more"
         )
@@ -114,7 +114,7 @@ def test_a_login_that_is_missing_is_no_storm(zookeeper: ZooKeeper, listen: Liste
 
 
 def test_a_zookeeper_without_sasl_is_named(listen: Listen, tmp_path: Path) -> None:
-    """It answers each message of a login with nothing, which an agent must not take for an invitation to go on."""
+    """It answers each message of a login with an empty one, and the agent must not continue with that."""
     server = ZooKeeper(tmp_path / "data", tmp_path)
     server.start()
     try:
@@ -128,7 +128,7 @@ def test_a_zookeeper_without_sasl_is_named(listen: Listen, tmp_path: Path) -> No
 
 
 def test_a_package_that_is_missing_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the command that installs it: a login is rare, and not every agent has what it needs."""
+    """The error has the command that installs it, because few agents need the package."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "puresasl" else object())
     with pytest.raises(ConfigurationError, match=r"--no-build-isolation -r requirements/sasl\.txt"):
         opened("127.0.0.1:9", {}, {"sasl.username": "kafka", "sasl.password": PASSWORD})

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.uploader.checking import CHECKOUT, URL, Check
-from tests.uploader.leadership.jaas_files import JAAS
+from tests.uploader.leadership.zookeeper.jaas_files import JAAS
 from ts_common.config.zookeeper_options import PREFIX
 from ts_local.cluster import LocalCluster
 from ts_local.kerberos import Kerberos
@@ -33,7 +33,7 @@ def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kerberos]:
 
 @pytest.fixture(scope="module")
 def secured(realm: Kerberos) -> Iterator[LocalCluster]:
-    """A broker without SASL; ZooKeeper lets in who does not log in, and refuses who logs in with a wrong ticket."""
+    """A broker without SASL; ZooKeeper accepts clients without a login, and rejects a wrong ticket."""
     security = ZooKeeperSecurity(
         jaas=SERVER % realm.keytab("zookeeper/localhost"),
         options=(f"-Djava.security.krb5.conf={realm.configuration}",),
@@ -43,7 +43,7 @@ def secured(realm: Kerberos) -> Iterator[LocalCluster]:
 
 
 def test_a_keytab_of_the_brokers_jaas_file_logs_in(realm: Kerberos, secured: LocalCluster, tmp_path: Path) -> None:
-    """The KDC says who came for whom; without a ticket the reason is Kerberos' own, and no ticket lies on a disk."""
+    """The KDC logs the client and the service; without a ticket the reason is Kerberos' own. No ticket is on a disk."""
     assert secured.zookeeper is not None
     check, keytab = Check(secured, tmp_path), realm.keytab("agent")
     jaas = JAAS.replace("/etc/kafka.keytab", str(keytab)).replace("kafka/b1@R", "agent@TEST")

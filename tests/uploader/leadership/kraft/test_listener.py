@@ -1,4 +1,4 @@
-"""How a broker's file becomes the settings of a client."""
+"""A broker's file as settings of a client."""
 
 from collections.abc import Mapping
 
@@ -37,7 +37,7 @@ def settings(properties: Mapping[str, str], **overrides: str) -> dict[str, str]:
     ],
 )
 def test_the_address_is_that_of_the_listener_for_brokers(properties: Mapping[str, str], address: str) -> None:
-    """As it is advertised, by its name or by the protocol between brokers; Kafka's PLAINTEXT is the default."""
+    """As advertised, by name or by the inter-broker protocol; Kafka's default is PLAINTEXT."""
     properties = {"listener.security.protocol.map": "IN:PLAINTEXT,OUT:SSL,PLAINTEXT:PLAINTEXT", **properties}
     assert settings(properties) == {"bootstrap.servers": address, "security.protocol": "plaintext"}
 
@@ -48,7 +48,7 @@ def test_the_address_is_that_of_the_listener_for_brokers(properties: Mapping[str
         ({}, {}),  # Java's trust store, or the system's
         (TRUST, {"ssl.ca.location": "/ca.pem"}),
         ({"ssl.truststore.type": "PEM", "ssl.truststore.certificates": "-----A"}, {"ssl.ca.pem": "-----A"}),
-        ({"ssl.keystore.location": "/own.jks"}, {}),  # clients are not asked for a certificate
+        ({"ssl.keystore.location": "/own.jks"}, {}),  # clients need no certificate
         (
             {"ssl.client.auth": "required", "ssl.keystore.type": "PEM", "ssl.keystore.location": "/own.pem"},
             {"ssl.certificate.location": "/own.pem", "ssl.key.location": "/own.pem"},
@@ -79,7 +79,7 @@ def test_the_address_is_that_of_the_listener_for_brokers(properties: Mapping[str
 def test_stores_that_librdkafka_reads_are_taken_over(
     properties: Mapping[str, str], expected: Mapping[str, str]
 ) -> None:
-    """PEM in files and inline, PKCS12 for a key of one's own; a listener's own setting wins."""
+    """PEM in files and inline, and PKCS12 for the client's own key; a listener's own setting has precedence."""
     common = {
         "bootstrap.servers": "b:9093",
         "security.protocol": "ssl",
@@ -105,22 +105,22 @@ def test_credentials_are_those_of_the_listeners_jaas_entry(options: str, expecte
 
 TLS_CLIENT = {**TLS, **TRUST, "ssl.client.auth": "required"}
 PROBLEMS = [
-    ({}, ["listeners names no listener"], {"bootstrap.servers": "b:1"}),
-    ({"listeners": "PLAINTEXT:9092"}, ["'PLAINTEXT:9092' is not", "names no"], {"bootstrap.servers": "b:1"}),
+    ({}, ["listeners has no inter-broker listener"], {"bootstrap.servers": "b:1"}),
+    ({"listeners": "PLAINTEXT:9092"}, ["'PLAINTEXT:9092' is not", "has no"], {"bootstrap.servers": "b:1"}),
     (
         {"listeners": "IN://b:1", "inter.broker.listener.name": "IN"},
-        ["'IN' for the listener IN is none of"],
+        ["'IN' for the listener IN; expected one of"],
         {"security.protocol": "plaintext"},
     ),
-    ({**TLS, "ssl.truststore.location": "/t.jks"}, ["/t.jks: a trust store of type JKS"], {"ssl.ca.location": "/c"}),
+    ({**TLS, "ssl.truststore.location": "/t.jks"}, ["/t.jks: unsupported type JKS"], {"ssl.ca.location": "/c"}),
     (
         {**TLS, "ssl.truststore.location": "/t.p12", "ssl.truststore.type": "PKCS12"},
-        ["a trust store of type PKCS12"],
+        ["unsupported type PKCS12"],
         {"ssl.ca.location": "/c"},
     ),
     (
         {**TLS_CLIENT, "ssl.keystore.location": "/k.jks"},
-        ["/k.jks: a key store of type JKS"],
+        ["/k.jks: unsupported type JKS"],
         {"ssl.keystore.location": "/k.p12", "ssl.keystore.password": "x"},
     ),
     (
@@ -133,7 +133,7 @@ PROBLEMS = [
         ["ssl.keystore.password: it is given by a config provider"],
         {"ssl.keystore.password": "x"},
     ),
-    (SASL, [f"{KEY}: its username is not there", "its password"], {"sasl.username": "u", "sasl.password": "p"}),
+    (SASL, [f"{KEY}: its username is missing", "its password"], {"sasl.username": "u", "sasl.password": "p"}),
     (
         {**SASL, KEY: f'{JAAS} username="u" password="${{file:/f:p}}";'},
         [f"{KEY}: its password is given by a config provider"],
@@ -151,7 +151,7 @@ PROBLEMS = [
 def test_what_cannot_be_taken_over_is_told_with_its_way_out(
     properties: Mapping[str, str], texts: list[str], way_out: Mapping[str, str]
 ) -> None:
-    """Each problem by its key, and whoever gives the settings that it names has none any more."""
+    """Each problem names its key, and the settings that it names solve it."""
     with pytest.raises(ConfigurationError) as refused:
         client_settings(properties, {}, HOST)
     assert len(refused.value.problems) == len(texts)
@@ -163,7 +163,7 @@ def test_what_cannot_be_taken_over_is_told_with_its_way_out(
 
 
 def test_no_password_stands_in_a_problem() -> None:
-    """Neither the file's nor the operator's."""
+    """No problem contains a password, neither the file's nor the operator's."""
     properties = {
         **TLS_CLIENT,
         "ssl.keystore.location": "/k.jks",
@@ -176,6 +176,6 @@ def test_no_password_stands_in_a_problem() -> None:
 
 
 def test_the_operators_settings_win() -> None:
-    """What is given for librdkafka is handed on as it is, whatever the file says."""
+    """Settings for librdkafka are passed on unchanged, whatever the file has."""
     found = settings({"listeners": "PLAINTEXT://b:1"}, client_id="own", bootstrap_servers="other:2")
     assert found == {"bootstrap.servers": "other:2", "client.id": "own", "security.protocol": "plaintext"}

@@ -1,4 +1,4 @@
-"""Clients of a secured ZooKeeper, and what they learn."""
+"""Leadership sources and checks over a secured ZooKeeper."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -35,7 +35,7 @@ class Quick(ZookeeperLeadership):
 
 
 def create_topic(zookeeper: ZooKeeper) -> None:
-    """A broker and a topic that it leads, as Kafka writes them."""
+    """Create a broker and a topic that it leads, as Kafka writes them."""
     with zookeeper.client() as client:
         client.create(topic_path(state_path(TP)), json.dumps({"topic_id": "id"}).encode(), makepath=True)
         state = {"leader": BROKER, "leader_epoch": 7, "version": 1, "isr": []}
@@ -48,7 +48,7 @@ Listen = Callable[..., Listener]
 
 @pytest.fixture
 def listen() -> Iterator[Listen]:
-    """Starts sources; they end with the test."""
+    """Start sources that end with the test."""
     started: list[Listener] = []
 
     def start(connect: str, properties: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> Listener:
@@ -65,14 +65,14 @@ def listen() -> Iterator[Listen]:
 
 
 def opened(connect: str, properties: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> LeadershipSource:
-    """The source as the agent and `check` open it."""
+    """Open the source as the agent and `check` do."""
     environment = Environment("c", BROKER, (), connect, kraft=False, broker_properties=properties)
     config, _ = parse_config({PREFIX + name: value for name, value in (overrides or {}).items()}, "c.properties")
     return open_source(environment, config, lambda _: None)
 
 
 def errors_of(connect: str, properties: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> list[str]:
-    """What `check` says that somebody must act on."""
+    """Return the findings of `check` that the operator must act on."""
     findings = opened(connect, properties, overrides).examine(frozenset())
     assert PASSWORD not in repr(findings)
     return [finding.found for finding in findings if finding.severity is Severity.ERROR]

@@ -1,4 +1,4 @@
-"""Answers of a broker that are not believed."""
+"""Answers of a broker that the client rejects."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from ts_uploader.leadership.kraft.broker_client import BrokerAway, BrokerClient
 
 @pytest.mark.parametrize("length", [(16 << 20) + 5, (1 << 31) - 1, -1])
 def test_a_frame_that_says_it_is_larger_than_any_answer_is_none(length: int) -> None:
-    """The client reads no further: librdkafka by itself would hold a hundred megabytes."""
+    """The client stops reading at its limit; librdkafka's default would buffer a hundred megabytes."""
     broker = FakeBroker()
     broker.follow({3: (length, None, b"")})
     client = BrokerClient(1, {"bootstrap.servers": f"127.0.0.1:{broker.port}"}, 5.0)

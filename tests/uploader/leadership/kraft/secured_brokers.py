@@ -15,7 +15,7 @@ STORE_PASSWORD = "changeit"
 LOGIN = "org.apache.kafka.common.security"
 
 
-# Which listener is the one for brokers, and what that needs beside its name.
+# The inter-broker listener, and the settings that it needs in addition to its name.
 LISTENERS = {
     "MUTUAL": {},
     "SCRAM": {"sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512"},
@@ -24,7 +24,7 @@ LISTENERS = {
 
 
 def make_certificates(directory: Path) -> None:
-    """`ca.pem`, and a certificate of that authority for 127.0.0.1 as `broker.pem` and `broker.p12`."""
+    """Write `ca.pem`, and a certificate of that authority for 127.0.0.1 as `broker.pem` and `broker.p12`."""
 
     def openssl(*arguments: str) -> None:
         subprocess.run(["openssl", *arguments], cwd=directory, check=True, capture_output=True, timeout=60)
@@ -41,7 +41,7 @@ def make_certificates(directory: Path) -> None:
 
 
 def secured(cluster: LocalCluster, certificates: Path) -> dict[str, str]:
-    """Three more listeners for the cluster's broker, each with security settings of its own."""
+    """Return properties of three more listeners for the cluster's broker, each with its own security settings."""
     known = cluster.brokers[1].properties
     more = ",".join(f"{name}://{LOOPBACK}:{free_port()}" for name in LISTENERS)
     protocols = "MUTUAL:SSL,SCRAM:SASL_PLAINTEXT,SECRET:SASL_SSL"
@@ -62,7 +62,7 @@ def secured(cluster: LocalCluster, certificates: Path) -> dict[str, str]:
         "listener.name.scram.sasl.enabled.mechanisms": "SCRAM-SHA-512",
         "listener.name.scram.scram-sha-512.sasl.jaas.config": f"{LOGIN}.scram.ScramLoginModule {credentials};",
         "listener.name.secret.sasl.enabled.mechanisms": "PLAIN",
-        # Everyone but the guest.
+        # All principals except the guest.
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS;User:CN=broker;User:agent",
         "listener.name.secret.plain.sasl.jaas.config": (

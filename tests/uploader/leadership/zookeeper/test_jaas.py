@@ -1,4 +1,4 @@
-"""JAAS files as Java reads them; what it would refuse, or only a JVM knows, is an error without a value in it."""
+"""JAAS files as Java reads them. An invalid file, or a value that only a JVM resolves, is an error without a value."""
 
 import pytest
 
@@ -50,7 +50,7 @@ def test_each_module_of_a_section_is_read() -> None:
     ],
 )
 def test_what_java_would_refuse_is_an_error(text: str, said: str) -> None:
-    """The line is named, and no value of an option."""
+    """The error names the line, and no value of an option."""
     with pytest.raises(JaasError) as refused:
         parse_jaas(text)
     assert said in str(refused.value)
