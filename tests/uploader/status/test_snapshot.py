@@ -16,7 +16,8 @@ from ts_uploader import progress
 from ts_uploader.events import Leadership
 from ts_uploader.status.last_errors import LastErrors
 from ts_uploader.status.page import WORST, status_page
-from ts_uploader.status.snapshot import Status, status_json
+from ts_uploader.status.snapshot import Status
+from ts_uploader.status.status_json import status_json
 from ts_uploader.tasks import Failed, Fenced
 from ts_uploader.tracking.backlog import Backlog
 from ts_uploader.tracking.blocked import WAIT_REASONS, Wait, WaitReason
