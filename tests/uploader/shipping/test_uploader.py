@@ -293,7 +293,7 @@ def test_a_segment_that_was_never_seen_live_is_not_shipped_from_its_deleted_file
     log.put(10, b"")
     task = replace(log.task(0), seen=False)
     log.retire(0)
-    with pytest.raises(SegmentChanged, match="is gone"):
+    with pytest.raises(SegmentChanged, match="no longer exists"):
         uploader(log).ship(task)
 
 
@@ -443,7 +443,7 @@ def test_u27_a_log_that_another_agent_put_meanwhile_is_not_overwritten(interrupt
     key = KEYS.segment(SegmentName(0))
     theirs = batch(0, 5, epoch=7)
     store.before[".log"] = lambda: FileStore.put(store, key, theirs)
-    with pytest.raises(OutcomeUnknown, match="taken meanwhile"):
+    with pytest.raises(OutcomeUnknown, match="another agent wrote it meanwhile"):
         log.ship(0)
     assert store.get(key)[0] == theirs
     log.ship(0)
