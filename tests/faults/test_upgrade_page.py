@@ -188,7 +188,7 @@ def test_the_page_tells_what_the_agent_logs() -> None:
         "upgrade this one",
         "run_walked",
         "committed",
-        "was written by somebody else",
+        "was written by another agent",
         "segment_overwritten",
     ):
         assert f"`{said}`" in page

@@ -120,7 +120,7 @@ def test_a_disk_of_another_broker_is_refused(tmp_path: Path, own: str, metas: li
     dirs = [log_dir(tmp_path, str(number), f"cluster.id=xyz\n{meta}\n") for number, meta in enumerate(metas)]
     dirs = dirs or [log_dir(tmp_path, "a", "cluster.id=xyz\n")]
     text = f"{own}\nzookeeper.connect=z:2181\nlog.dirs={','.join(map(str, dirs))}\n"
-    with pytest.raises(ConfigurationError, match="Kafka does not start so") as raised:
+    with pytest.raises(ConfigurationError, match="Kafka rejects this") as raised:
         ServerPropertiesEnvironment(broker_file(tmp_path, text), "prod").load()
     (problem,) = raised.value.problems
     for expected in (*named, *(str(path / "meta.properties") for path in dirs[1:])):

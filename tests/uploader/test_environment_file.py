@@ -89,9 +89,9 @@ def test_what_the_command_line_gives_goes_before_the_file(check: Check) -> None:
     [
         (f"TS_UPLOADER_ARGUMENTS=--clutser-id {SECRET}\n", "did you mean --cluster-id?"),
         (f"TS_UPLOADER_ARGUMENTS={SECRET}\n", "no option"),
-        ("TS_UPLOADER_ARGUMENTS=--cluster-id\n", "it lacks its value"),
+        ("TS_UPLOADER_ARGUMENTS=--cluster-id\n", "its value is missing"),
         (f'TS_UPLOADER_ARGUMENTS="--cluster-id \'{SECRET}"\n', "a quote is not closed"),
-        (None, "there is no such file"),
+        (None, "the file does not exist"),
     ],
 )
 def test_arguments_that_the_unit_could_not_run_with_are_errors(tmp_path: Path, text: str | None, said: str) -> None:

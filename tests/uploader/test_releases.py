@@ -134,7 +134,7 @@ def test_two_agents_beside_one_broker_lose_and_repeat_nothing(cluster: LocalClus
     with CommitWatch(archive) as watch, Load(cluster, topic, 1) as load:
         wait_for(lambda: archive.next_offset() > 0, "a first commit", PATIENCE)
         new = archive.agent()
-        refused = [logged(agent.log, "was written by somebody else") for agent in (old, new)]
+        refused = [logged(agent.log, "was written by another agent") for agent in (old, new)]
         wait_for(lambda: any(told() for told in refused), "a commit of one to be refused, for the other's", PATIENCE)
         old.stop()
         archive.wait_for_offset(archive.next_offset() + 1, seconds=PATIENCE)

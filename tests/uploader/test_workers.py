@@ -29,7 +29,7 @@ from ts_uploader.shipping.metadata_cache_writer import CacheWriter
 from ts_uploader.shipping.uploader import Uploader
 from ts_uploader.tasks import AnyTask, Failed, PositionRead, ReadPosition, Ship
 from ts_uploader.tracking.tracker import Tracker
-from ts_uploader.workers import TaskRunner, told_of_losses
+from ts_uploader.workers import TaskRunner, losses_counter
 
 LEADERSHIP = Leadership(5, ID, 0)
 
@@ -41,7 +41,7 @@ class Parts:
         self.metrics = Metrics()
         self.runner = TaskRunner(
             Uploader(lambda _: store, lambda _: TopicRetention()),
-            CommitLog(keys, 1, lambda _: store, lost=told_of_losses(self.metrics)),
+            CommitLog(keys, 1, lambda _: store, lost=losses_counter(self.metrics)),
             LogDirectoryWatcher((), lambda _: True, lambda _: None, 30.0),
             self.metrics,
             CacheWriter(lambda _: store),

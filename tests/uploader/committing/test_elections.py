@@ -472,10 +472,10 @@ def test_u26_another_batch_in_the_place_of_the_last_committed_one_is_told(
     local.epochs((5, 0))
     assert ask(commits, local).position.commit == commit
     local.write(0, other)
-    with pytest.raises(DataLoss, match="is not the one that was committed"):
+    with pytest.raises(DataLoss, match="differs from the one that was committed"):
         ask(commits, local)
     local.write(0, build.batch(0, [build.record(n) for n in range(40)], epoch=5))  # with other bounds
-    with pytest.raises(DataLoss, match="is not the one that was committed"):
+    with pytest.raises(DataLoss, match="differs from the one that was committed"):
         ask(commits, local)
     local.write(0, build.batch(0, [build.record(29)], last_offset_delta=29, epoch=5))  # the cleaner's work
     assert ask(commits, local).position.commit == commit

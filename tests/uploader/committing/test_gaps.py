@@ -55,7 +55,7 @@ def test_a_gap_is_recorded_and_passed_with_its_reason(
     assert (committed.gaps, committed.position.next_offset) == (((100, 300),), 300)
     record = json.loads(store.get(KEYS.gap(100, 300))[0])
     assert {name: record[name] for name in ("from", "to", "broker")} == {"from": 100, "to": 300, "broker": 1}
-    assert record["reason"] == "retention or DeleteRecords took the segments before they were shipped"
+    assert record["reason"] == "retention or DeleteRecords removed the segments before they were shipped"
     assert record["time"] > 1_700_000_000_000
     assert committed.position.epochs == EpochHistory(((1, 0), (5, 300)))
     view = open_view(store, read_catalog(store, KEYS))

@@ -67,7 +67,7 @@ def test_errors_of_the_files_do_not_hide_each_other(check: Check) -> None:
     code, findings = check.findings({URL: check.location, PREFIX + "kafka.topics.includ": "("}, *arguments)
     found = " ".join(each["found"] for each in findings)
     assert code == EXIT_ACT
-    for text in ("log.dirs: absent", "zookeeper.connect", "did you mean ts.segment.uploader.kafka.topics.include?"):
+    for text in ("log.dirs: missing", "zookeeper.connect", "did you mean ts.segment.uploader.kafka.topics.include?"):
         assert text in found
 
 
