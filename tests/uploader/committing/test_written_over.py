@@ -108,7 +108,7 @@ def test_u29_what_was_written_over_is_recorded_before_our_commit_hides_it(
     assert read_commit(store, KEYS)[0] == ForeignCommit(0)
     assert told == [((60, 100),), ()]
     record = json.loads(store.get(KEYS.gap(60, 100))[0])
-    assert "a Java uploader wrote a shorter segment over it" in record["reason"]
+    assert "a Java uploader overwrote them with a shorter segment" in record["reason"]
     assert "a broker that still holds it ships it again" in record["reason"]
     assert bases(agent.answer(ask)) == [0]
     assert isinstance(read_commit(store, KEYS)[0], Commit)

@@ -68,7 +68,7 @@ def test_a_log_dir_that_may_only_be_listed_is_named(environment: Environment, mo
     log_dir = environment.log_dirs[0]
     monkeypatch.setattr("ts_uploader.preflight.host_check.os.access", lambda path, _: Path(path) != log_dir)
     findings = found(environment)
-    assert "disk-1: this user may list it, and open nothing in it" in said(findings, Severity.ERROR)
+    assert "disk-1: this user may list it, but open no file in it" in said(findings, Severity.ERROR)
     assert "disk-1: readable" not in said(findings, Severity.OK)
     assert "disk-2: readable" in said(findings, Severity.OK)
 
