@@ -88,7 +88,7 @@ def test_what_the_command_line_gives_goes_before_the_file(check: Check) -> None:
     ("text", "said"),
     [
         (f"TS_UPLOADER_ARGUMENTS=--clutser-id {SECRET}\n", "did you mean --cluster-id?"),
-        (f"TS_UPLOADER_ARGUMENTS={SECRET}\n", "no option"),
+        (f"TS_UPLOADER_ARGUMENTS={SECRET}\n", "neither an option"),
         ("TS_UPLOADER_ARGUMENTS=--cluster-id\n", "its value is missing"),
         (f'TS_UPLOADER_ARGUMENTS="--cluster-id \'{SECRET}"\n', "a quote is not closed"),
         (None, "the file does not exist"),

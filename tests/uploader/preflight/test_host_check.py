@@ -47,7 +47,7 @@ def test_a_host_with_room_is_fine(environment: Environment) -> None:
     findings = found(environment)
     assert {each.severity for each in findings} == {Severity.OK}
     assert "disk-1: readable, 1 partition to ship" in said(findings, Severity.OK)
-    assert "of which the log dirs need 5" in said(findings, Severity.OK)
+    assert "the log dirs need 5" in said(findings, Severity.OK)
 
 
 def test_limits_of_the_kernel_are_held_against_what_is_watched(environment: Environment) -> None:
@@ -59,7 +59,7 @@ def test_limits_of_the_kernel_are_held_against_what_is_watched(environment: Envi
     assert "LimitNOFILE" in errors
     assert "max_user_watches" in said(found(environment, replace(PLENTY, watches=9)), Severity.WARNING)
     unknown = found(environment, replace(PLENTY, watches=None))
-    assert "does not say" in said(unknown, Severity.HINT)
+    assert "does not report" in said(unknown, Severity.HINT)
     assert Limits.here().descriptors > 0
 
 
@@ -109,5 +109,5 @@ def test_an_upload_rate_below_what_comes_in_is_a_warning(environment: Environmen
     for log_dir in environment.log_dirs:
         for log in log_dir.glob("kept-*/*.log"):
             os.truncate(log, 1 << 30)  # sparse
-    assert "held to 1024" in said(found(slow, upload_max_bytes_per_second="1024"), Severity.WARNING)
+    assert "limited to 1024" in said(found(slow, upload_max_bytes_per_second="1024"), Severity.WARNING)
     assert said(found(slow, upload_max_bytes_per_second="100000"), Severity.WARNING) == ""

@@ -1,4 +1,4 @@
-"""The agent beside a real broker: what it ships, where to, and what a restart or a kill does."""
+"""The agent with a real broker: what it ships, where to, and the effect of a restart or a kill."""
 
 import re
 from itertools import pairwise
@@ -61,7 +61,7 @@ def test_the_keys_of_a_topic_are_exactly_the_layout(cluster: LocalCluster, archi
 
 
 def test_a_restart_ships_nothing_twice_and_goes_on(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
-    """Progress is what the store says: no object is written again, and what closed meanwhile is shipped."""
+    """Progress is stored in the store: no object is written again, and segments closed meanwhile are shipped."""
     archive = archive_of("restarted")
     cluster.create_topic("restarted", assignment=[[1]])
     cluster.produce("restarted", records(2000), partition=0)
@@ -101,7 +101,7 @@ def test_u03_killed_in_mid_upload_it_completes_after_a_restart(
     archive.agent()
     end = archive.wait_until_shipped()
     assert archive.read() == oracle[:end]
-    # A kill before the first commit looks like a lost one: what stood above it then is shipped again, as a variant.
+    # A kill before the first commit looks like a lost one: segments above it are shipped again, as variants.
     commit = archive.commit()
     assert isinstance(commit, Commit)
     again = range(0) if commit.lineage is None else range(commit.lineage.begin, commit.lineage.highest)
@@ -185,7 +185,7 @@ def test_a_segment_counts_as_closed_from_when_the_next_one_began(cluster: LocalC
 
 
 def test_metrics_and_health_tell_what_was_shipped(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
-    """Bytes, segments, lag and oldest unshipped are served, and `/healthz` says ok."""
+    """Bytes, segments, lag and oldest unshipped are served, and `/healthz` reports ok."""
     archive = archive_of("measured")
     cluster.create_topic("measured", assignment=[[1]])
     cluster.produce("measured", records(1500), partition=0)
@@ -219,7 +219,7 @@ def test_metrics_and_health_tell_what_was_shipped(cluster: LocalCluster, archive
 
 
 def test_an_agent_with_a_worker_that_stands_still_is_not_healthy(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
-    """It says which, and for what partition; once the worker comes on, it is well and ships."""
+    """It names the worker and the partition; once the worker makes progress again, it is healthy and ships."""
     still = {"storage.service.endpoint.provider.class": "tests.uploader.standing_still:StandingStill"}
     archive = archive_of("held-up", properties=still)
     cluster.create_topic("held-up", assignment=[[1]])
