@@ -1,6 +1,6 @@
-"""A broker's host as the pages see it: its directories, its shell, and systemd's word for what runs there.
+"""A broker's host for the commands of the pages: its directories, its shell, and a stand-in for systemd.
 
-Blocks of a page run in bash as they stand, but that `/opt` and `/etc` are directories of the test. `python3 -m venv`
+Blocks of a page run in bash unchanged, except that `/opt` and `/etc` are directories of the test. `python3 -m venv`
 makes a virtual environment whose `pip` installs this checkout as the release, unless the host installs for real.
 `systemctl` calls this process, which starts the agent by the installed unit. No program changes its user:
 `tests/uploader/log_dirs/test_guest.py` shows the rights that an agent needs.
@@ -128,10 +128,10 @@ class Host:
         environment: of the agent: endpoint and credentials of S3.
         server_properties: the broker's own file.
         arguments: of releases that are installed here, for `ts-uploader run`.
-        units: by name, what other units do where they are told a word of systemctl's.
+        units: by name, what other units do at a verb of systemctl.
         installed: whether release 0.1.0 is there, with its unit and its environment file, as after docs/deploy.md.
-        for_real: whether an installation builds the wheel and fetches what the lock file names.
-        places: further ones of the test for what stands in the pages.
+        for_real: whether an installation builds the wheel and fetches the packages of the lock file.
+        places: further replacements for paths and addresses of the pages.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class Host:
         )
 
     def run(self, *parts: Block | str, **variables: str) -> str:
-        """`Shell.run`; a failure tells the agent's last words too."""
+        """As `Shell.run`; a failure also shows the end of the agent's log."""
         try:
             return self.shell.run(*parts, **variables)
         except CommandFailedError as error:
@@ -240,9 +240,9 @@ class Host:
             raise self._failed
 
     def _serve(self) -> None:
-        """Do what systemctl is told, one request at a time, until told to end."""
+        """Do what systemctl requests, one request at a time, until the end."""
         while (request := self._requests.read_text().strip()) != "end":
-            if request == "is-failed -q ts-uploader":  # it changes nothing, and is asked again and again
+            if request == "is-failed -q ts-uploader":  # it changes nothing, and is repeated
                 self._answers.write_text("0\n" if self.agent.refused else "1\n")
                 continue
             self.asked.append(request)
@@ -250,7 +250,7 @@ class Host:
             try:
                 self._units[words[-1]](words[0])
                 status = 0
-            except Exception as error:  # noqa: BLE001  (the shell is told, and whoever waits for the end)
+            except Exception as error:  # noqa: BLE001  (reported to the shell, and at the end)
                 self._failed, status = error, 1
             self._answers.write_text(f"{status}\n")
 

@@ -1,7 +1,7 @@
-"""One broker's host that docs/quick-start.md set up, with its Prometheus; a test looks at what came of it.
+"""One broker's host that docs/quick-start.md set up, with its Prometheus; tests check the result.
 
 with stage_of(directory) as stage:
-    stage.said["Check, then start"]     what each section of the page printed
+    stage.printed["Check, then start"]     what each section of the page printed
     stage.prometheus.alerts()
 """
 
@@ -24,8 +24,8 @@ PAGE = CHECKOUT / "docs" / "quick-start.md"
 DEPLOY = CHECKOUT / "docs" / "deploy.md"
 RULES = "ts-uploader.yml"  # as the page names it
 TOPIC = "watched"
-SCRAPED = {"cluster": "prod"}  # as deploy/prometheus/scrape.yml says
-# What stands in Prometheus' files for real fleets, and is too slow for a test: expressions in place of texts.
+SCRAPED = {"cluster": "prod"}  # as in deploy/prometheus/scrape.yml
+# Intervals of Prometheus' files that are too slow for a test: expressions, with their replacements.
 HURRIED = {
     r"\bscrape_interval: \w+": "scrape_interval: 1s",
     r"\bfor: \w+": "for: 1s",
@@ -40,10 +40,10 @@ def section(page: Path, name: str, language: str = "sh") -> list[Block]:
 
 @dataclass
 class Stage:
-    """What the tests look at.
+    """What the tests check.
 
     Attributes:
-        said: what the commands of each section of the page printed.
+        printed: output of the commands, by section of the page.
     """
 
     directory: Path
@@ -52,7 +52,7 @@ class Stage:
     archive: Archive
     host: Host
     prometheus: PrometheusServer
-    said: dict[str, str]
+    printed: dict[str, str]
 
     @property
     def agent(self) -> AgentProcess:
@@ -64,7 +64,7 @@ class Stage:
         self.cluster.produce(TOPIC, records(800), partition=0)
 
     def firing(self) -> set[str]:
-        """The alerts that fire, as Prometheus says."""
+        """The alerts that fire, by Prometheus."""
         return {name for name, state in self.prometheus.alerts().items() if state == "firing"}
 
     def value(self, expression: str) -> float:
@@ -120,7 +120,7 @@ def host_of(
     *,
     for_real: bool = False,
 ) -> Host:
-    """The host of broker 1, on which nothing of ours is installed."""
+    """The host of broker 1, without an installed release."""
     broker = archive.cluster.brokers[1]
     return Host(
         root,
@@ -141,17 +141,17 @@ def host_of(
 
 
 def follow(stage: Stage) -> None:
-    """The page, from its top to what Prometheus says."""
-    said, run = stage.said, stage.host.run
+    """Follow the page, from its top to the answers of Prometheus."""
+    printed, run = stage.printed, stage.host.run
     (variables,) = section(PAGE, "An operator")
     check, start = section(PAGE, "Check, then start")
     (install,), (configure,) = section(DEPLOY, "Install"), section(PAGE, "Say what goes where")
-    said["check"] = run(variables, install, configure, check)
-    said["start"] = run(variables, start)
-    rules, asked = section(PAGE, "Have it watched")
-    said["rules"] = run(rules)
+    printed["check"] = run(variables, install, configure, check)
+    printed["start"] = run(variables, start)
+    rules, questions = section(PAGE, "Have it watched")
+    printed["rules"] = run(rules)
     configure_prometheus(stage)
-    said["watched"] = run(asked)
+    printed["watched"] = run(questions)
 
 
 def configure_prometheus(stage: Stage) -> None:

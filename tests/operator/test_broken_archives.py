@@ -1,7 +1,7 @@
 """docs/verify.md on archives of real agents: one without fault, and one broken on purpose, in each way once.
 
-The broken one has a change of leaders and an unclean election behind it, which are no damage: what they left must not
-be taken for any, and its dead tail is a real one.
+The broken one had a change of leaders and an unclean election, which are no damage: their traces must not be reported
+as damage, and its dead tail is a real one.
 """
 
 import json
@@ -51,7 +51,7 @@ EXPECTED = {
     f"elected-{DEAD_TAIL}": {"dead-tail"},
 }
 SEEN_BY_READING = f"broken-{FLIPPED}"
-HARMLESS = {f"broken-{OVERLAP}", f"elected-{DEAD_TAIL}"}  # information: nobody need act, and the exit code is 0
+HARMLESS = {f"broken-{OVERLAP}", f"elected-{DEAD_TAIL}"}  # information: no action needed, and the exit code is 0
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +174,7 @@ def lose_records(archive: Archive, partition: int) -> None:
 
 
 def make_hole(archive: Archive, partition: int) -> None:
-    """A clean-up job took the four objects of a segment."""
+    """Delete the objects of a segment, as a clean-up job would."""
     keys, name = archive.partition_keys(partition), stored(archive, partition)[2].name
     archive.store.delete(keys.segment(name, suffix) for suffix in (".log", ".index", ".timeindex"))
 
@@ -277,12 +277,12 @@ def test_each_by_itself_ends_as_the_page_says(broken: Archive, tsctl: Run, where
 
 
 def test_names_and_sizes_alone_show_less(broken: Archive, tsctl: Run) -> None:
-    """What a listing does not say is passed over, and nothing else is said in its place."""
+    """A fault that a listing cannot show is left out, and no other is reported in its place."""
     ended = verify(tsctl, broken, Depth.LISTING)
     found = told(ended.document["findings"])
     assert {f"broken-{partition}" for partition in (ORPHAN, NO_INDEX)} <= set(found)
     assert SEEN_BY_READING not in found
-    # Cache objects, where agents had time for some, say more.
+    # Cache objects, if agents had time for some, show more.
     assert {where: codes for where, codes in found.items() if codes != EXPECTED.get(where)} == {}, ended.document
     assert ended.code == 1
 
@@ -296,7 +296,7 @@ def verify(tsctl: Run, archive: Archive, depth: Depth, *arguments: str) -> Ended
 
 
 def test_a_finding_names_key_and_offsets(broken: Archive, tsctl: Run) -> None:
-    """The hole is the segment that is gone; the cluster says that it still holds it."""
+    """The hole is the deleted segment; the finding names that the cluster still has it."""
     ended = verify(
         tsctl, broken, Depth.HEADERS, "broken", "-p", str(HOLE), "--bootstrap-server", broken.cluster.bootstrap
     )
@@ -311,11 +311,11 @@ def test_a_finding_names_key_and_offsets(broken: Archive, tsctl: Run) -> None:
 def test_the_page_is_followed_on_a_broken_archive(broken: Archive, tmp_path: Path) -> None:
     """For people: a row for each finding, and a sentence for each kind; what is young may be in flight."""
     shell = shell_of(broken, tmp_path)
-    said = shell.ends(1, STORE_ALONE)
-    assert "data-loss" in said
-    assert "hole: Offsets below the next offset" in said
-    assert "8 partitions" in said
-    assert "orphan-segment" not in said
+    printed = shell.ends(1, STORE_ALONE)
+    assert "data-loss" in printed
+    assert "hole: Offsets below the next offset" in printed
+    assert "8 partitions" in printed
+    assert "orphan-segment" not in printed
     assert "the cluster still holds" in shell.ends(1, BESIDE_CLUSTER)
 
 
@@ -350,7 +350,7 @@ def test_the_report_shows_what_was_broken(broken: Archive, tmp_path: Path) -> No
 
 @pytest.mark.full
 def test_an_undamaged_archive_has_no_fault(cluster: LocalCluster, tsctl: Run, tmp_path: Path) -> None:
-    """Compaction, transactions, leader changes, lives of a topic, every codec: nothing worse than information."""
+    """Compaction, transactions, leader changes, incarnations, every codec: nothing worse than information."""
     with archives(cluster, tmp_path) as archive_of:
         archive = archive_of("(codecs|compacted|moved|again|decided)", cluster_id="whole")
         cluster.create_topic("codecs", assignment=[[1]], config=SMALL)

@@ -1,4 +1,4 @@
-"""docs/quick-start.md and the installation of docs/deploy.md, followed beside a real broker, and what comes of it.
+"""docs/quick-start.md and the installation of docs/deploy.md, followed with a real broker, and the results.
 
 The agent runs by the unit's own command line, a real Prometheus by the page's files.
 """
@@ -47,15 +47,15 @@ def tsctl(capfd: pytest.CaptureFixture[str]) -> Run:
 
 
 def test_the_page_installs_checks_and_starts_the_agent(stage: Stage) -> None:
-    """The check finds nothing that somebody must do, and the agent is ready; systemd was told what the page says."""
-    assert re.findall(r"^ERROR.*", stage.said["check"], re.MULTILINE) == []
-    assert re.search(r"^OK .*readable, 1 partition to ship$", stage.said["check"], re.MULTILINE)
-    assert '{"status": "ready"' in stage.said["start"]
+    """The check finds no error, and the agent is ready; systemd received the commands of the page."""
+    assert re.findall(r"^ERROR.*", stage.printed["check"], re.MULTILINE) == []
+    assert re.search(r"^OK .*readable, 1 partition to ship$", stage.printed["check"], re.MULTILINE)
+    assert '{"status": "ready"' in stage.printed["start"]
     assert (
         len(
             re.findall(
                 r"^ts_uploader_(?:leadership_connected|unshipped_segments|commits_total) ",
-                stage.said["start"],
+                stage.printed["start"],
                 re.MULTILINE,
             )
         )
@@ -69,8 +69,8 @@ def test_the_page_installs_checks_and_starts_the_agent(stage: Stage) -> None:
 
 def test_prometheus_has_what_the_pages_name(stage: Stage) -> None:
     """The target by its job and cluster, each rule, and each metric of the pages with a value."""
-    assert f"{len(alert_names())} rules found" in stage.said["rules"]
-    assert "SUCCESS" in stage.said["watched"]
+    assert f"{len(alert_names())} rules found" in stage.printed["rules"]
+    assert "SUCCESS" in stage.printed["watched"]
     assert sorted(rule["name"] for rule in stage.prometheus.rules()) == sorted(alert_names())
     up = 'up{job="ts-uploader",cluster="prod"} == 1'
     wait_for(lambda: stage.prometheus.query(up), "the agent to be scraped", SECONDS, state=stage.prometheus.targets)
@@ -84,7 +84,7 @@ def test_prometheus_has_what_the_pages_name(stage: Stage) -> None:
 
 
 def test_the_alert_fires_while_the_store_is_cut_off_and_clears_when_it_is_back(stage: Stage) -> None:
-    """What is closed meanwhile spends its retention; then it is shipped, and nobody is woken any more."""
+    """Segments closed during an outage use up their retention; then they are shipped, and no alert fires any more."""
     stage.fill()
     stage.archive.wait_until_shipped()
     state = stage.prometheus.alerts
@@ -128,7 +128,7 @@ def test_the_pages_commands_say_that_everything_is_there(stage: Stage, tmp_path:
 
 
 def test_status_tells_agents_that_are_well_not_ready_and_silent_apart(stage: Stage, tmp_path: Path, tsctl: Run) -> None:
-    """A real agent's words, whatever its status; one whose store does not answer yet, with 1; nobody, with 75."""
+    """A real agent's answer, whatever its status; 1 if its store does not answer yet, 75 if no agent answers."""
     ended = tsctl("status", stage.agent.address, "--json")
     assert ended.code == 0
     (agent,) = ended.document["agents"]
@@ -187,7 +187,7 @@ def test_the_agent_that_is_gone_raises_an_alert(stage: Stage) -> None:
 
 
 def queries() -> list[tuple[str, str]]:
-    """(title, expression) of each query of the dashboard, as Grafana would ask it."""
+    """(title, expression) of each query of the dashboard, as Grafana sends it."""
     found = []
     for panel in json.loads(DASHBOARD.read_text())["panels"]:
         for target in panel.get("targets", ()):
@@ -214,7 +214,7 @@ def test_each_query_of_the_dashboard_finds_something(stage: Stage) -> None:
             found[title] = found.get(title, False) or bool(stage.prometheus.query(expression))
         return [title for title, _ in asked if not found[title]]
 
-    # A rate takes two scrapes after the first error.
+    # A rate needs two scrapes after the first error.
     wait_for(lambda: not empty(), "every query to find something", SECONDS, every=1.0, state=empty)
 
 
@@ -231,7 +231,7 @@ def test_the_variables_of_the_dashboard_find_clusters_and_agents(stage: Stage) -
 
 
 def test_an_agent_whose_graphite_is_away_ships_and_reports_when_it_comes(stage: Stage) -> None:
-    """It is said once in the log, and what was shipped by then is told."""
+    """It is logged once, and the log names the segments that were shipped by then."""
     port = free_port()
     properties = {
         "metrics.reporter.class": "graphite",
@@ -245,14 +245,14 @@ def test_an_agent_whose_graphite_is_away_ships_and_reports_when_it_comes(stage: 
         archive = archive_of(topic, cluster_id="reported", properties=properties)
         agent = archive.agent()
         archive.wait_until_shipped()
-        said = "metrics_report_failed"
-        wait_for(lambda: said in agent.log.read_text(), "it to be said", SECONDS)
+        event = "metrics_report_failed"
+        wait_for(lambda: event in agent.log.read_text(), "the log line", SECONDS)
         with graphite(port) as (_, lines):
             wait_for(lambda: "metrics_report_recovered" in agent.log.read_text(), "a report", SECONDS)
             name = "reported.1.ts_uploader_segments_total.outcome.sent "
             sent = wait_for(lambda: [line for line in lines if line.startswith(name)], "the report", SECONDS)
         assert float(sent[0].split()[1]) == sum(key.endswith(".log") for key in archive.objects())
-        assert agent.log.read_text().count(said) == 1
+        assert agent.log.read_text().count(event) == 1
 
 
 @pytest.mark.full
@@ -262,8 +262,8 @@ def test_the_installation_fetches_and_builds_what_the_pages_say(stage: Stage, tm
     (variables,), (install,) = section(PAGE, "An operator"), section(DEPLOY, "Install")
     (configure,), (check, start) = section(PAGE, "Say what goes where"), section(PAGE, "Check, then start")
     with host:
-        said = host.run(variables, install, configure, check, STORE=f"{stage.archive.location}-for-real")
-        assert re.findall(r"^ERROR.*", said, re.MULTILINE) == []
+        printed = host.run(variables, install, configure, check, STORE=f"{stage.archive.location}-for-real")
+        assert re.findall(r"^ERROR.*", printed, re.MULTILINE) == []
         host.run(variables, start)
         assert Path(f"/proc/{host.agent.pid}/exe").readlink().name.startswith("python")
         assert str(host.opt) in Path(f"/proc/{host.agent.pid}/cmdline").read_text()
@@ -274,7 +274,7 @@ def test_the_installation_fetches_and_builds_what_the_pages_say(stage: Stage, tm
 
 @pytest.mark.full
 def test_an_analyst_reads_the_first_table(stage: Stage, tmp_path: Path) -> None:
-    """The page's commands as they stand, in an environment of their own; then its Python, with this bucket's names."""
+    """The page's commands unchanged, in their own environment; then its Python, with this bucket's names."""
     stage.fill()
     end = stage.archive.wait_until_shipped()
     release = build_release(tmp_path / "dist")

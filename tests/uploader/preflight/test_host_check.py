@@ -1,4 +1,4 @@
-"""What `ts-uploader check` tells of the broker's host."""
+"""The findings of `ts-uploader check` on the broker's host."""
 
 import os
 from dataclasses import replace
@@ -30,7 +30,7 @@ def environment(tmp_path: Path) -> Environment:
 
 
 def found(environment: Environment, limits: Limits = PLENTY, **changed: str) -> list[Finding]:
-    """What there is to say with this configuration."""
+    """The findings with this configuration."""
     prefix = "ts.segment.uploader."
     properties = {f"{prefix}{key.replace('_', '.')}": value for key, value in changed.items()}
     config, _ = parse_config({prefix + "kafka.topics.exclude": "__.*", **properties}, "c")
@@ -64,7 +64,7 @@ def test_limits_of_the_kernel_are_held_against_what_is_watched(environment: Envi
 
 
 def test_a_log_dir_that_may_only_be_listed_is_named(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read without search, as mode 744 gives others: one error, and nothing of it is asked any further."""
+    """Read without search, as mode 744 gives others: one error, and no further check of it."""
     log_dir = environment.log_dirs[0]
     monkeypatch.setattr("ts_uploader.preflight.host_check.os.access", lambda path, _: Path(path) != log_dir)
     findings = found(environment)
@@ -103,7 +103,7 @@ def test_settings_of_the_broker_that_leave_no_time_are_hints(environment: Enviro
 
 
 def test_an_upload_rate_below_what_comes_in_is_a_warning(environment: Environment) -> None:
-    """By what stands on the disks within the retention."""
+    """By the bytes on the disks within the retention."""
     hour = environment.defaults.overridden_by({"log.retention.hours": "25"})
     slow = replace(environment, defaults=hour)
     for log_dir in environment.log_dirs:
