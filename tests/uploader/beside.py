@@ -171,10 +171,10 @@ class Archive:
         """What readers see."""
         return read_archive(self.store, self.keys, TopicPartition(self.topic, partition))
 
-    def oracle(self, partition: int = 0, end: int | None = None) -> list[OracleRecord]:
-        """What Kafka's own consumer sees of a partition below `end`."""
+    def oracle(self, partition: int | None = 0, end: int | None = None) -> list[OracleRecord]:
+        """The records that Kafka's own consumer reads from a partition (None: all of them) below `end`."""
         records = dump(self.cluster.bootstrap, self.topic)
-        return [r for r in records if r.partition == partition and (end is None or r.offset < end)]
+        return [r for r in records if partition in {None, r.partition} and (end is None or r.offset < end)]
 
     def close(self) -> None:
         """End every agent."""

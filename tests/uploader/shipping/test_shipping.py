@@ -27,10 +27,11 @@ def test_every_record_below_the_next_offset_is_read_back_once(cluster: LocalClus
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         for partition in (0, 1):
             cluster.produce("all-codecs", records(700), partition=partition, config={"compression.type": codec})
-    for partition in (0, 1):
-        end = archive.wait_until_shipped(partition=partition)
+    ends = [archive.wait_until_shipped(partition=partition) for partition in (0, 1)]
+    oracle = archive.oracle(None)
+    for partition, end in enumerate(ends):
         assert end > 2000
-        assert archive.read(partition) == archive.oracle(partition, end)
+        assert archive.read(partition) == [r for r in oracle if r.partition == partition and r.offset < end]
 
 
 def test_the_keys_of_a_topic_are_exactly_the_layout(cluster: LocalCluster, archive_of: ArchiveOf) -> None:
@@ -82,15 +83,15 @@ def test_a_restart_ships_nothing_twice_and_goes_on(cluster: LocalCluster, archiv
     assert archive.read() == archive.oracle(end=end)
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.full)])
+@pytest.mark.parametrize(("kills", "produced"), [(3, 8_000), pytest.param(20, 20_000, marks=pytest.mark.full)])
 def test_u03_killed_in_mid_upload_it_completes_after_a_restart(
-    cluster: LocalCluster, archive_of: ArchiveOf, kills: int
+    cluster: LocalCluster, archive_of: ArchiveOf, kills: int, produced: int
 ) -> None:
     """Killed between a segment's index and its log, again and again: every view is correct, nothing is lost."""
     topic = f"killed-{kills}"
     archive = archive_of(topic)
     cluster.create_topic(topic, assignment=[[1]])
-    cluster.produce(topic, records(20_000), partition=0)
+    cluster.produce(topic, records(produced), partition=0)
     oracle = archive.oracle()
     for _ in range(kills):
         agent = archive.agent()
@@ -124,7 +125,7 @@ def test_u04_leaders_with_other_boundaries_leave_no_hole(cluster: LocalCluster, 
     archive = archive_of("moved")
     cluster.create_topic("moved", assignment=[[1, 2]], config={"min.insync.replicas": "1"})
     for broker in (1, 2):
-        archive.agent(broker)
+        archive.agent(broker, waits=False)
     produced = 0
     for leader, follower in ((1, 2), (2, 1), (1, 2)):
         cluster.brokers[follower].stop()
